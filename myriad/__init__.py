@@ -1,0 +1,42 @@
+"""Massively parallel environments, agents and a trainer on JAX, whose speed is a tested feature.
+
+The public names load on first use, so that `import myriad` costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from myriad.agents import list_agents, make_agent
+    from myriad.envs import list_envs, make_env
+    from myriad.errors import MyriadError
+    from myriad.hardware import configure
+    from myriad.random import make_key
+    from myriad.rollout import Rollout
+
+__version__ = "0.1.0"
+
+__all__ = ["MyriadError", "Rollout", "configure", "list_agents", "list_envs", "make_agent", "make_env", "make_key"]
+
+_HOMES = {
+    "MyriadError": "myriad.errors",
+    "Rollout": "myriad.rollout",
+    "configure": "myriad.hardware",
+    "list_agents": "myriad.agents",
+    "list_envs": "myriad.envs",
+    "make_agent": "myriad.agents",
+    "make_env": "myriad.envs",
+    "make_key": "myriad.random",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'myriad' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,110 @@
+"""The cart and pole of Barto, Sutton and Anderson (1983), with the constants of Gymnasium's `CartPole-v1`."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.random import scalar_keys
+from myriad.spaces import Box, Discrete
+from myriad.trigonometry import sin_cos
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class CartPoleState:
+    """Where the cart and the pole are: float32 scalars, and the steps since the reset, int32."""
+
+    x: jax.Array
+    x_dot: jax.Array
+    theta: jax.Array
+    theta_dot: jax.Array
+    time: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class CartPoleParams:
+    """Physical figures in SI units, then those of the task. The pole's `half_length` is that of Gymnasium's `length`."""
+
+    gravity: float | jax.Array = 9.8
+    mass_cart: float | jax.Array = 1.0
+    mass_pole: float | jax.Array = 0.1
+    half_length: float | jax.Array = 0.5
+    force: float | jax.Array = 10.0
+    tau: float | jax.Array = 0.02
+    x_threshold: float | jax.Array = 2.4
+    theta_threshold: float | jax.Array = 12 * 2 * math.pi / 360
+    max_steps: int | jax.Array = 500
+
+
+def accelerations(
+    state: CartPoleState, force: jax.Array, params: CartPoleParams
+) -> tuple[jax.Array, jax.Array]:
+    """Return the accelerations of the cart, m/s^2, and of the pole, rad/s^2, under `force`, N, without friction.
+
+    Source: Florian (2005), "Correct equations for the dynamics of the cart-pole system", equations 23 and 24.
+    """
+    # Reciprocals of parameters fold into constants; a division per step would not.
+    inverse_mass = 1.0 / (params.mass_cart + params.mass_pole)
+    sin, cos = sin_cos(state.theta)
+    push = (force + params.mass_pole * params.half_length * state.theta_dot * state.theta_dot * sin) * inverse_mass
+    inertia = params.half_length * (4.0 / 3.0 - params.mass_pole * inverse_mass * cos * cos)
+    theta_acceleration = (params.gravity * sin - cos * push) / inertia
+    x_acceleration = push - params.mass_pole * params.half_length * inverse_mass * theta_acceleration * cos
+    return x_acceleration, theta_acceleration
+
+
+def integrate(state: CartPoleState, force: jax.Array, params: CartPoleParams) -> CartPoleState:
+    """Advance by one explicit Euler step of `params.tau` seconds."""
+    x_acceleration, theta_acceleration = accelerations(state, force, params)
+    return CartPoleState(
+        x=state.x + params.tau * state.x_dot,
+        x_dot=state.x_dot + params.tau * x_acceleration,
+        theta=state.theta + params.tau * state.theta_dot,
+        theta_dot=state.theta_dot + params.tau * theta_acceleration,
+        time=state.time + 1,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class CartPole:
+    """Balance the pole by pushing the cart left (0) or right (1); reward 1 per step, 500 steps at most.
+
+    Observation: x, x_dot, theta, theta_dot, float32 `[4]`, in m, m/s, rad, rad/s.
+    """
+
+    default_params: CartPoleParams = CartPoleParams()
+
+    def reset(self, key: jax.Array, params: CartPoleParams) -> tuple[jax.Array, CartPoleState]:
+        """Draw the four coordinates uniformly from (-0.05, 0.05)."""
+        keys = scalar_keys(key, 4)
+        x, x_dot, theta, theta_dot = (jax.random.uniform(key, minval=-0.05, maxval=0.05) for key in keys)
+        state = CartPoleState(x, x_dot, theta, theta_dot, time=jnp.zeros((), jnp.int32))
+        return _observe(state), state
+
+    def step(
+        self, key: jax.Array, state: CartPoleState, action: jax.Array, params: CartPoleParams
+    ) -> tuple[jax.Array, CartPoleState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """Push for `tau` seconds. The dynamics draw nothing, so `key` is not used."""
+        force = jnp.where(action == 1, params.force, -params.force)
+        state = integrate(state, force, params)
+        terminated = (jnp.abs(state.x) > params.x_threshold) | (jnp.abs(state.theta) > params.theta_threshold)
+        truncated = state.time >= params.max_steps
+        return _observe(state), state, jnp.ones((), jnp.float32), terminated, truncated, {}
+
+    def observation_space(self, params: CartPoleParams) -> Box:
+        """Return the bounds that Gymnasium declares: twice the limits, and no bound on the velocities."""
+        high = np.array([2 * params.x_threshold, np.inf, 2 * params.theta_threshold, np.inf], np.float32)
+        return Box(-high, high, (4,))
+
+    def action_space(self, params: CartPoleParams) -> Discrete:
+        """Return left and right."""
+        return Discrete(2)
+
+
+def _observe(state: CartPoleState) -> jax.Array:
+    return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])

@@ -1,0 +1,147 @@
+"""The counter-based random numbers behind every rollout, as an ordinary implementation for `jax.random`.
+
+A step of a cheap environment costs a few nanoseconds, and JAX's default threefry spends most of them. `mix2x32` draws
+word `i` of a key by hashing a counter: integer multiplications, shifts and exclusive ors that XLA fuses into the step.
+Environments and agents stay plain `jax.random` code; only the key that they are given differs.
+
+Construction. A key is two 32-bit words `(k0, k1)`. Word `i` is a Weyl sequence in both words, hashed:
+
+    x = k0 + i * 0x9E3779B9                       # 2**32 / golden ratio
+    x = (x ^ x >> 16) * 0x21F0AAAD
+    x =  x ^ (k1 + i * 0x85EBCA6B)                # the second word enters between the two multiplications
+    x = (x ^ x >> 15) * 0xD35A2D97
+    x =  x ^ x >> 15
+
+The shape, a Weyl sequence whose seed and increment belong to the stream, then a bit mixer, is SplitMix's (Steele, Lea,
+Flood 2014, "Fast splittable pseudorandom number generators"); the mixer's shifts and multipliers are those that Wellons
+found by search for the least avalanche bias ("Prospecting for hash functions", 2018). Folding in `n` replaces `k0` by
+the mixer's image of `k0 + n * 0x9E3779B9`, a bijection in `k0` and in `n`, and adds a multiple of it to `k1`, so that
+64 bits of state survive every fold. Statistical tests: `tests/test_random.py`, and the battery of `make prng-report`.
+
+It is no cipher: where an adversary sees the numbers, use `prng="threefry2x32"`.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.random import define_prng_impl
+
+from myriad.errors import UnknownNameError
+
+_GOLDEN = np.uint32(0x9E3779B9)
+_SECOND = np.uint32(0x85EBCA6B)
+_MULTIPLIER_1 = np.uint32(0x21F0AAAD)
+_MULTIPLIER_2 = np.uint32(0xD35A2D97)
+
+
+def _mix(x: jax.Array) -> jax.Array:
+    """Hash each 32-bit word by a bijection with little avalanche bias."""
+    x = (x ^ (x >> 16)) * _MULTIPLIER_1
+    x = (x ^ (x >> 15)) * _MULTIPLIER_2
+    return x ^ (x >> 15)
+
+
+def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Return the first words of `key`, `[2]`, as uint32 of `shape`."""
+
+    @jax.custom_batching.custom_vmap
+    def words(first: jax.Array, second: jax.Array) -> jax.Array:
+        index = _counters(shape).reshape(shape + (1,) * first.ndim)
+        x = first + index * _GOLDEN
+        x = (x ^ (x >> 16)) * _MULTIPLIER_1
+        x = x ^ (second + index * _SECOND)
+        x = (x ^ (x >> 15)) * _MULTIPLIER_2
+        return x ^ (x >> 15)
+
+    @words.def_vmap
+    def lanes_last(axis_size: int, in_batched: list[bool], first: jax.Array, second: jax.Array) -> Any:
+        # The lanes stay the fastest axis in memory, whatever each draws: so a step remains one vector loop over lanes.
+        return jnp.moveaxis(words(first, second), -1, 0), True
+
+    return words(key[0], key[1])
+
+
+def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
+    """Return the keys that follow from `key`, `[2]`, and each value: uint32 of the values' shape and a last axis of 2."""
+    first = _mix(key[0] + jnp.asarray(value).astype(jnp.uint32) * _GOLDEN)
+    return jnp.stack([first, key[1] + first * _SECOND], axis=-1)
+
+
+def _seed(seed: jax.Array) -> jax.Array:
+    seed = jnp.asarray(seed)
+    low = seed.astype(jnp.uint32)
+    wide = seed.dtype.itemsize > 4
+    high = (seed >> 32).astype(jnp.uint32) if wide else jnp.zeros_like(low)
+    # Mixed twice, the second time crosswise, so that small seeds share neither word.
+    first = _mix(low + _GOLDEN)
+    second = _mix(high ^ _mix(first + _SECOND))
+    return jnp.stack([first, second])
+
+
+def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    # Folded under a key of its own: the children of a split must not be those of fold_in.
+    return _fold(_fold(key, jnp.uint32(0x5BD1E995)), _counters(shape))
+
+
+def _counters(shape: tuple[int, ...]) -> jax.Array:
+    """Number the elements of `shape` in row-major order, from iotas alone so that nothing is stored."""
+    index = jnp.zeros(shape, jnp.uint32)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        index = index + jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(stride & 0xFFFFFFFF)
+        stride *= shape[axis]
+    return index
+
+
+def _random_bits(key: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
+    if bit_width == 64:
+        words = _words(key, (*shape, 2)).astype(jnp.uint64)
+        return words[..., 0] << 32 | words[..., 1]
+    words = _words(key, shape)
+    if bit_width == 32:
+        return words
+    # The high bits are the better mixed ones.
+    return (words >> (32 - bit_width)).astype({8: jnp.uint8, 16: jnp.uint16}[bit_width])
+
+
+MIX2X32 = define_prng_impl(
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_random_bits,
+    fold_in=_fold,
+    name="mix2x32",
+    tag="mix",
+)
+
+PRNG_IMPLEMENTATIONS = {"mix2x32": MIX2X32, "threefry2x32": "threefry2x32", "rbg": "rbg"}
+
+
+def make_key(seed: int, prng: str = "mix2x32") -> jax.Array:
+    """Make a typed random key, a scalar, from an integer seed.
+
+    Args:
+        seed: any integer that fits in 64 bits; without `jax_enable_x64` JAX keeps its low 32.
+        prng: `mix2x32`, or `threefry2x32` (JAX's default) or `rbg` at the price that the documentation shows.
+
+    Raises:
+        UnknownNameError: `prng` names no implementation.
+    """
+    if prng not in PRNG_IMPLEMENTATIONS:
+        raise UnknownNameError("random number generator", prng, PRNG_IMPLEMENTATIONS)
+    return jax.random.key(seed, impl=PRNG_IMPLEMENTATIONS[prng])
+
+
+def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
+    """Return `num` keys for one draw of a single word each, cheaper than a split in the compiled step.
+
+    Under `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from `key`; a step that
+    draws scalars, not a vector, stays one loop over lanes. Do not also draw from `key`.
+    """
+    if jax.random.key_impl(key) != MIX2X32:
+        return list(jax.random.split(key, num))
+    data = jax.random.key_data(key)
+    steps = [np.array([i * int(_GOLDEN), i * int(_SECOND)], np.uint64).astype(np.uint32) for i in range(num)]
+    return [jax.random.wrap_key_data(data + step, impl=MIX2X32) for step in steps]

@@ -1,0 +1,374 @@
+"""The compiled chunk: `scan_chunk_size` steps of environments x agent in one call, with nothing on the host in between.
+
+Environments are lanes. The lanes of a device are cut into tiles that fit its first-level cache, and a tile runs all the
+steps of the chunk before the next one starts, so that the speed does not fall with the number of environments. What a
+lane draws depends on the seed, the step and the lane alone: results are the same bits for every chunk size, tile size
+and number of devices.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from myriad.agents import Agent
+from myriad.envs import Environment
+from myriad.errors import InvalidArgumentError
+from myriad.random import make_key
+
+_CPU_TILE = 512
+# Lanes in one vector instruction: 16 float32 fill 512 bits.
+_VECTOR = 16
+# Below this many lanes a second CPU device costs more to wake than it computes.
+_MIN_LANES_PER_DEVICE = 64
+# One key per purpose: no two draws of a step share a stream.
+_FIRST_RESET, _ACT, _STEP, _RESET = range(4)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """What each environment carries from step to step. `N` is the number of lanes, padding included.
+
+    Attributes:
+        env_state: the environment's state, leaves `[N, ...]`.
+        obs: the last observation, `[N, *O]`, or None where the agent uses none.
+        episode_length: steps of the running episode, int32 `[N]`.
+        episode_return: rewards of the running episode, float32 `[N]`.
+        num_episodes: episodes that ended, int32 `[N]`.
+        return_sum: the returns of the ended episodes, float32 `[N]`.
+    """
+
+    env_state: Any
+    obs: jax.Array | None
+    episode_length: jax.Array
+    episode_return: jax.Array
+    num_episodes: jax.Array
+    return_sum: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class RolloutState:
+    """A rollout between two chunks: the run's key, the steps taken (uint32) and the lanes."""
+
+    key: jax.Array
+    step: jax.Array
+    lanes: Lanes
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Transition:
+    """One step, as gymnax returns it; in a trajectory each leaf is `[T, N, ...]`.
+
+    `obs` follows the step: the first of a new episode where the old one ended, and what the next action is chosen under.
+    """
+
+    obs: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class RolloutSummary:
+    """Episode statistics of a whole rollout; the means are nan before the first episode has ended."""
+
+    num_steps: int
+    num_episodes: int
+    mean_episode_length: float
+    mean_episode_return: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How lanes lie on the devices: `num_tiles` tiles of `tile_size` on each, `envs_per_device` lanes of which count."""
+
+    num_envs: int
+    num_devices: int
+    num_tiles: int
+    tile_size: int
+
+    @property
+    def envs_per_device(self) -> int:
+        return math.ceil(self.num_envs / self.num_devices)
+
+    @property
+    def lanes_per_device(self) -> int:
+        return self.num_tiles * self.tile_size
+
+    @property
+    def num_lanes(self) -> int:
+        return self.num_devices * self.lanes_per_device
+
+    @classmethod
+    def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
+        """Spread the environments evenly over at most `num_devices`, in tiles of about `tile_size` whole vectors.
+
+        The loop over the remainder of a vector may round differently from the vectors themselves. So no lane that
+        counts ever is in one, or, where there is not even a whole vector, all are whatever is asked for.
+        """
+        if num_envs < _VECTOR:
+            return cls(num_envs, 1, 1, num_envs)
+        num_devices = min(num_devices, num_envs // _VECTOR)
+        envs = math.ceil(num_envs / num_devices)
+        num_tiles = math.ceil(envs / max(_VECTOR, tile_size // _VECTOR * _VECTOR))
+        return cls(num_envs, num_devices, num_tiles, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
+
+    def without_padding(self, leaf: jax.Array) -> jax.Array:
+        """Take the lanes that count from `leaf`, `[num_lanes, ...]`."""
+        by_device = leaf.reshape(self.num_devices, self.lanes_per_device, *leaf.shape[1:])
+        return by_device[:, : self.envs_per_device].reshape(-1, *leaf.shape[1:])[: self.num_envs]
+
+
+class Rollout:
+    """A compiled rollout of `num_envs` environments under one agent.
+
+    Args:
+        env: the environment, as `make_env` builds it.
+        agent: the agent, as `make_agent` builds it.
+        num_envs: environments in parallel.
+        scan_chunk_size: steps in one compiled call.
+        tile_size: lanes that run a chunk together; None fits the first-level cache of a CPU and takes all on a GPU.
+        num_devices: devices that share the environments; None takes all that are worth waking.
+
+    Raises:
+        InvalidArgumentError: a size is not an integer of at least 1, or more devices are asked for than there are.
+
+    Example:
+        >>> from myriad import make_agent, make_env
+        >>> env = make_env("cartpole-control")
+        >>> rollout = Rollout(env, make_agent("random", env), num_envs=1000, scan_chunk_size=100)
+        >>> state = rollout.run(rollout.init(seed=0), num_steps=250)
+        >>> rollout.summary(state).num_steps
+        250000
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        agent: Agent,
+        num_envs: int,
+        scan_chunk_size: int,
+        *,
+        tile_size: int | None = None,
+        num_devices: int | None = None,
+    ):
+        devices = jax.local_devices()
+        if num_devices is None:
+            num_devices = max(1, min(len(devices), num_envs // _MIN_LANES_PER_DEVICE))
+        if tile_size is None:
+            tile_size = _CPU_TILE if devices[0].platform == "cpu" else max(1, num_envs)
+        sizes = {"num_envs": num_envs, "scan_chunk_size": scan_chunk_size, "tile_size": tile_size}
+        for name, size in (sizes | {"num_devices": num_devices}).items():
+            _require_positive(name, size)
+        if num_devices > len(devices):
+            raise InvalidArgumentError(f"num_devices must be at most {len(devices)}, but got {num_devices}.")
+        self.env, self.agent, self.scan_chunk_size = env, agent, scan_chunk_size
+        self.layout = Layout.plan(num_envs, num_devices, tile_size)
+        self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
+        self._replicated = NamedSharding(self._mesh, PartitionSpec())
+        self._by_env = NamedSharding(self._mesh, PartitionSpec("env"))
+        self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
+        self._init = jax.jit(self._first_state)
+        self._run = jax.jit(self._chunk, donate_argnums=0)
+        self._record = jax.jit(self._recorded_chunk, donate_argnums=0)
+
+    def init(self, seed: int | jax.Array) -> RolloutState:
+        """Reset every environment, from an integer seed or a typed key."""
+        key = make_key(seed) if isinstance(seed, int) else seed
+        return self._init(jax.device_put(key, self._replicated))
+
+    def run_chunk(self, state: RolloutState, num_steps: int | None = None) -> RolloutState:
+        """Run one compiled call of `num_steps` steps, at most and by default `scan_chunk_size`.
+
+        `state` is donated: its arrays are gone after the call.
+        """
+        return self._run(state, self._trip_count(num_steps))
+
+    def record_chunk(self, state: RolloutState, num_steps: int | None = None) -> tuple[RolloutState, Transition]:
+        """Run one chunk and keep every step of it; rows from `num_steps` on mean nothing. `state` is donated."""
+        state, trajectory = self._record(state, self._trip_count(num_steps))
+        return state, trajectory
+
+    def run(self, state: RolloutState, num_steps: int) -> RolloutState:
+        """Run `num_steps` steps in as many chunks as they need. `state` is donated."""
+        for _ in range(num_steps // self.scan_chunk_size):
+            state = self.run_chunk(state)
+        remainder = num_steps % self.scan_chunk_size
+        return self.run_chunk(state, remainder) if remainder else state
+
+    def lanes(self, state: RolloutState) -> Lanes:
+        """Return the lanes of `state` without the padding: leaves `[num_envs, ...]`."""
+        return jax.tree.map(self.layout.without_padding, state.lanes)
+
+    def summary(self, state: RolloutState) -> RolloutSummary:
+        """Count the episodes that ended since `init`."""
+        lanes = jax.device_get(self.lanes(state))
+        num_steps = int(state.step) * self.layout.num_envs
+        num_episodes = int(lanes.num_episodes.sum(dtype=np.int64))
+        ended_steps = num_steps - int(lanes.episode_length.sum(dtype=np.int64))
+        return_sum = float(lanes.return_sum.sum(dtype=np.float64))
+        if not num_episodes:
+            return RolloutSummary(num_steps, 0, math.nan, math.nan)
+        return RolloutSummary(num_steps, num_episodes, ended_steps / num_episodes, return_sum / num_episodes)
+
+    def compile(self, state: RolloutState) -> jax.stages.Compiled:
+        """Compile the chunk ahead of time for states like `state`, to look at; `run_chunk` compiles by itself."""
+        return self._run.lower(state, self._whole_chunk).compile()
+
+    def _trip_count(self, num_steps: int | None) -> jax.Array:
+        if num_steps is None or num_steps == self.scan_chunk_size:
+            return self._whole_chunk
+        if not 0 <= num_steps <= self.scan_chunk_size:
+            raise InvalidArgumentError(f"num_steps must be 0 to {self.scan_chunk_size}, but got {num_steps}.")
+        return jax.device_put(np.int32(num_steps), self._replicated)
+
+    def _first_state(self, key: jax.Array) -> RolloutState:
+        num_lanes, layout = self.layout.num_lanes, self.layout
+        devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(layout.envs_per_device)
+        lane = (devices + jnp.arange(layout.lanes_per_device, dtype=jnp.uint32)).reshape(-1)
+        keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), lane)
+        obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(keys, self.env.default_params)
+        lanes = Lanes(
+            env_state,
+            obs if self.agent.uses_observation else None,
+            episode_length=jnp.zeros(num_lanes, jnp.int32),
+            episode_return=jnp.zeros(num_lanes, jnp.float32),
+            num_episodes=jnp.zeros(num_lanes, jnp.int32),
+            return_sum=jnp.zeros(num_lanes, jnp.float32),
+        )
+        lanes = jax.lax.with_sharding_constraint(lanes, self._by_env)
+        return RolloutState(key, jnp.zeros((), jnp.uint32), lanes)
+
+    def _chunk(self, state: RolloutState, num_steps: jax.Array) -> RolloutState:
+        run = self._shard(self._run_tiles, out_specs=PartitionSpec("env"))
+        lanes = run(state.lanes, self._step_keys(state), num_steps)
+        return RolloutState(state.key, state.step + num_steps.astype(jnp.uint32), lanes)
+
+    def _recorded_chunk(self, state: RolloutState, num_steps: jax.Array) -> tuple[RolloutState, Transition]:
+        run = self._shard(self._run_recorded, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
+        lanes, trajectory = run(state.lanes, self._step_keys(state), num_steps)
+        if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
+            trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
+        return RolloutState(state.key, state.step + num_steps.astype(jnp.uint32), lanes), trajectory
+
+    def _shard(self, run: Any, out_specs: Any) -> Any:
+        in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec())
+        return jax.shard_map(run, mesh=self._mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+
+    def _step_keys(self, state: RolloutState) -> jax.Array:
+        """Return a key for each step of a chunk and each purpose, `[T, 3]`: drawn once, then only folded with lanes."""
+        steps = state.step + jnp.arange(self.scan_chunk_size, dtype=jnp.uint32)
+        return jnp.stack([_fold_each(jax.random.fold_in(state.key, p), steps) for p in (_ACT, _STEP, _RESET)], axis=1)
+
+    def _run_tiles(self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array) -> Lanes:
+        """Run the chunk on one device, tile after tile."""
+        num_tiles, tile_size = self.layout.num_tiles, self.layout.tile_size
+
+        def run_tile(index: jax.Array | int, tile: Lanes) -> Lanes:
+            lane = self._lane_numbers(index, tile_size)
+            return jax.lax.fori_loop(0, num_steps, lambda i, tile: self._step(tile, keys[i], lane)[0], tile)
+
+        if num_tiles == 1:
+            return run_tile(0, lanes)
+
+        def body(index: jax.Array, carry: tuple[Lanes, None]) -> tuple[Lanes, None]:
+            tiles, _ = carry
+            return _put_row(tiles, run_tile(index, _take_row(tiles, index)), index), None
+
+        tiles = jax.tree.map(lambda leaf: leaf.reshape(num_tiles, tile_size, *leaf.shape[1:]), lanes)
+        tiles, _ = _loop_out_of_line(num_tiles, body, (tiles, None))
+        return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), lanes, tiles)
+
+    def _run_recorded(self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array) -> tuple[Lanes, Transition]:
+        """Run the chunk on one device, all lanes abreast, since a trajectory outgrows the cache and likes whole rows."""
+        lane = self._lane_numbers(0, self.layout.lanes_per_device)
+
+        def step(lanes: Lanes, i: jax.Array | int) -> tuple[Lanes, Transition]:
+            lanes, transition = self._step(lanes, keys[i], lane)
+            return lanes, jax.tree.map(lambda leaf: leaf[: self.layout.envs_per_device], transition)
+
+        row = jax.eval_shape(lambda: step(lanes, 0)[1])
+        trajectory = jax.tree.map(lambda leaf: jnp.zeros((self.scan_chunk_size, *leaf.shape), leaf.dtype), row)
+
+        def body(i: jax.Array, carry: tuple[Lanes, Transition]) -> tuple[Lanes, Transition]:
+            lanes, transition = step(carry[0], i)
+            return lanes, _put_row(carry[1], transition, i)
+
+        return _loop_out_of_line(num_steps, body, (lanes, trajectory))
+
+    def _lane_numbers(self, tile: jax.Array | int, tile_size: int) -> jax.Array:
+        """Number the lanes of this device's tile among all lanes, uint32 `[tile_size]`."""
+        first = jax.lax.axis_index("env").astype(jnp.uint32) * np.uint32(self.layout.envs_per_device)
+        return first + jnp.uint32(tile) * np.uint32(tile_size) + jnp.arange(tile_size, dtype=jnp.uint32)
+
+    def _step(self, lanes: Lanes, keys: jax.Array, lane: jax.Array) -> tuple[Lanes, Transition]:
+        """Advance every lane by one step, resetting those whose episode ends. `keys` `[3]`, `lane` uint32 `[N]`."""
+        env, params = self.env, self.env.default_params
+        act_keys, step_keys, reset_keys = (_fold_each(keys[purpose], lane) for purpose in range(3))
+        action = jax.vmap(self.agent.act)(act_keys, lanes.obs)
+        step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
+        obs, env_state, reward, terminated, truncated, _ = step(step_keys, lanes.env_state, action, params)
+        done = terminated | truncated
+        reset_obs, reset_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, params)
+        episode_return = lanes.episode_return + reward
+        next_lanes = Lanes(
+            env_state=_where(done, reset_state, env_state),
+            obs=_where(done, reset_obs, obs) if self.agent.uses_observation else None,
+            episode_length=jnp.where(done, 0, lanes.episode_length + 1),
+            episode_return=jnp.where(done, 0, episode_return),
+            num_episodes=lanes.num_episodes + done,
+            return_sum=lanes.return_sum + jnp.where(done, episode_return, 0),
+        )
+        return next_lanes, Transition(_where(done, reset_obs, obs), action, reward, terminated, truncated)
+
+
+def _loop_out_of_line(num_steps: Any, body: Any, carry: tuple[Lanes, Any]) -> tuple[Lanes, Any]:
+    """Loop `carry = body(i, carry)`, updating large arrays in place.
+
+    XLA's option for small loops compiles a loop into one function where it holds nothing but elementwise work. That is
+    what the loop over steps needs; a loop that writes rows of large arrays it would turn into one that copies them
+    whole in each pass. A sort is the cheapest operation that keeps a loop out of that option.
+    """
+
+    def anchored_body(i: jax.Array, carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
+        return body(i, carry[0]), jax.lax.sort(jnp.maximum(carry[1], i))
+
+    (lanes, rest), anchor = jax.lax.fori_loop(0, num_steps, anchored_body, (carry, jnp.zeros(2, jnp.int32)))
+    # An unused sort would be deleted: add a zero that XLA can't know to be one.
+    first = (0,) * lanes.num_episodes.ndim
+    num_episodes = lanes.num_episodes.at[first].add(jnp.minimum(anchor[0], 0))
+    return dataclasses.replace(lanes, num_episodes=num_episodes), rest
+
+
+def _take_row(tree: Any, index: jax.Array | int) -> Any:
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), tree)
+
+
+def _put_row(tree: Any, row: Any, index: jax.Array) -> Any:
+    return jax.tree.map(lambda leaf, row: jax.lax.dynamic_update_index_in_dim(leaf, row, index, 0), tree, row)
+
+
+def _fold_each(key: jax.Array, values: jax.Array) -> jax.Array:
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, values)
+
+
+def _where(done: jax.Array, new: Any, old: Any) -> Any:
+    """Choose per lane, whatever the leaves' ranks."""
+
+    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(choose, new, old)
+
+
+def _require_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidArgumentError(f"{name} must be an integer of at least 1, but got {value!r}.")

@@ -1,0 +1,60 @@
+"""The face of the package: what is public, what a name answers, what an import costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import myriad
+from myriad import list_agents, list_envs, make_agent, make_env
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.registry import Registry
+
+
+def test_all_names_what_is_public():
+    assert all(getattr(myriad, name) is not None for name in myriad.__all__)
+    assert set(myriad._HOMES) == set(myriad.__all__)
+
+
+def test_an_import_pulls_in_nothing_heavy():
+    heavy = {"jax", "numpy", "pandas", "matplotlib", "asv", "gymnax", "gymnasium", "optuna", "flax", "optax"}
+    script = "import sys, myriad; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert heavy.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("alias", ["cartpole", "CartPole-v1", "cartpole-control"])
+def test_an_alias_makes_the_same_environment(alias):
+    assert make_env(alias) == make_env("cartpole-control")
+
+
+def test_an_unknown_environment_answers_with_the_closest_name():
+    with pytest.raises(ValueError, match="unknown environment 'cartpol'; did you mean 'cartpole-control'\\? Known: "):
+        make_env("cartpol")
+
+
+def test_an_unknown_agent_answers_with_those_that_exist():
+    with pytest.raises(UnknownNameError, match="unknown agent 'rnadom'; did you mean 'random'"):
+        make_agent("rnadom", make_env("cartpole"))
+
+
+def test_an_unknown_field_answers_with_the_closest_one():
+    with pytest.raises(UnknownNameError, match="unknown field of cartpole-control 'gravty'; did you mean 'gravity'"):
+        make_env("cartpole", gravty=1.0)
+
+
+def test_an_override_reaches_the_parameters():
+    assert make_env("cartpole", max_steps=7).default_params.max_steps == 7
+
+
+def test_the_lists_are_sorted_and_complete():
+    assert list_envs() == ["cartpole-control"]
+    assert list_agents() == ["random"]
+
+
+def test_a_registry_refuses_a_name_twice_and_takes_an_object():
+    registry = Registry("thing", {})
+    registry.add("one", 1)
+    assert registry.load("one") == 1
+    with pytest.raises(InvalidArgumentError, match="thing 'one' is already registered"):
+        registry.add("one", 2)

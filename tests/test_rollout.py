@@ -1,0 +1,131 @@
+"""The chunk's laws: the same bits whatever the chunk, the tile and the number of devices, and one compilation."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myriad import Rollout, make_agent, make_env, make_key
+from myriad.errors import InvalidArgumentError
+from myriad.program import count_compilations, describe
+from myriad.rollout import Layout
+
+NUM_STEPS = 96
+
+
+def make_rollout(num_envs: int, scan_chunk_size: int, **options) -> Rollout:
+    env = make_env("cartpole-control")
+    return Rollout(env, make_agent("random", env), num_envs, scan_chunk_size, **options)
+
+
+def final_lanes(num_envs: int, scan_chunk_size: int, seed: int = 0, **options):
+    rollout = make_rollout(num_envs, scan_chunk_size, **options)
+    return rollout.lanes(rollout.run(rollout.init(seed), NUM_STEPS))
+
+
+def assert_same_bits(left, right):
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    num_envs=st.sampled_from([1, 2, 17, 100, 1009]),
+    scan_chunk_size=st.integers(1, 128),
+    tile_size=st.sampled_from([None, 1, 16, 33, 250, 4096]),
+    num_devices=st.sampled_from([1, 2]),
+    seed=st.integers(0, 2**31),
+)
+def test_results_are_the_same_bits_for_every_chunk_tile_and_number_of_devices(
+    num_envs, scan_chunk_size, tile_size, num_devices, seed
+):
+    expected = final_lanes(num_envs, NUM_STEPS, seed, num_devices=1)
+    got = final_lanes(num_envs, scan_chunk_size, seed, tile_size=tile_size, num_devices=num_devices)
+    assert_same_bits(expected, got)
+
+
+@pytest.mark.parametrize("num_envs", [1, 100, 1009])
+def test_a_recorded_rollout_takes_the_same_steps(num_envs):
+    plain = final_lanes(num_envs, 32, num_devices=1)
+    recorder = make_rollout(num_envs, 32, num_devices=2)
+    state = recorder.init(seed=0)
+    episodes = np.zeros(num_envs, np.int32)
+    for _ in range(NUM_STEPS // 32):
+        state, trajectory = recorder.record_chunk(state)
+        episodes += np.asarray(trajectory.terminated | trajectory.truncated).sum(axis=0)
+    assert trajectory.obs.shape == (32, num_envs, 4)
+    assert_same_bits(plain, recorder.lanes(state))
+    np.testing.assert_array_equal(episodes, plain.num_episodes)
+
+
+def test_where_an_episode_ended_the_trajectory_goes_on_with_a_fresh_one():
+    rollout = make_rollout(8, 40)
+    _, trajectory = rollout.record_chunk(rollout.init(seed=0))
+    ended = np.asarray(trajectory.terminated | trajectory.truncated)
+    after_reset = np.asarray(trajectory.obs)[ended]
+    assert len(after_reset) > 0
+    assert np.abs(after_reset).max() <= 0.05
+
+
+def test_nothing_recompiles_after_the_first_chunk():
+    rollout = make_rollout(128, 16)
+    state = rollout.run_chunk(rollout.init(seed=0))
+    jax.block_until_ready(rollout.init(seed=1))
+    with count_compilations() as compilations:
+        state = rollout.run(state, num_steps=16 * 3 + 5)
+        state = rollout.run(state, num_steps=7)
+        other = rollout.run(rollout.init(seed=1), num_steps=20)
+        jax.block_until_ready((state, other))
+    assert compilations.count == 0
+
+
+def test_the_state_is_donated():
+    rollout = make_rollout(1000, 16)
+    state = rollout.init(seed=0)
+    report = describe(rollout.compile(state))
+    rollout.run_chunk(state)
+    assert state.lanes.episode_return.is_deleted()
+    assert report.alias_bytes >= 9 * 4 * 1000 // 2
+
+
+def test_seeds_and_lanes_differ():
+    first, second = (final_lanes(64, 32, seed) for seed in (0, 1))
+    assert len(np.unique(np.asarray(first.env_state.x))) == 64
+    assert not np.isin(np.asarray(first.env_state.x), np.asarray(second.env_state.x)).any()
+
+
+def test_any_generator_of_jax_can_drive_a_rollout():
+    for prng in ("mix2x32", "threefry2x32"):
+        rollout = make_rollout(500, 50)
+        summary = rollout.summary(rollout.run(rollout.init(make_key(0, prng)), 500))
+        assert summary.mean_episode_length == pytest.approx(22.2, abs=1.0)
+
+
+@given(num_envs=st.integers(1, 10**7), num_devices=st.integers(1, 8), tile_size=st.integers(1, 5000))
+def test_a_layout_holds_every_environment_in_tiles_of_whole_vectors(num_envs, num_devices, tile_size):
+    layout = Layout.plan(num_envs, num_devices, tile_size)
+    assert layout.num_devices * layout.envs_per_device >= num_envs
+    assert layout.lanes_per_device >= layout.envs_per_device
+    assert layout.tile_size <= max(16, tile_size)
+    assert layout.tile_size % 16 == 0 or layout == Layout(num_envs, 1, 1, num_envs)
+    assert layout.lanes_per_device - layout.envs_per_device < 16 * layout.num_tiles + layout.num_tiles
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"num_envs": 0}, "num_envs must be an integer of at least 1, but got 0."),
+        ({"scan_chunk_size": 2.5}, "scan_chunk_size must be an integer of at least 1, but got 2.5."),
+        ({"tile_size": -1}, "tile_size must be an integer of at least 1, but got -1."),
+        ({"num_devices": 99}, "num_devices must be at most"),
+    ],
+)
+def test_a_bad_size_is_refused_by_name(options, sentence):
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        make_rollout(**({"num_envs": 4, "scan_chunk_size": 4} | options))
+
+
+def test_more_steps_than_the_chunk_holds_are_refused():
+    rollout = make_rollout(4, 8)
+    with pytest.raises(InvalidArgumentError, match="num_steps must be 0 to 8, but got 9"):
+        rollout.run_chunk(rollout.init(seed=0), num_steps=9)

@@ -1,0 +1,57 @@
+"""Spaces: every sample belongs, every element is drawn equally often."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myriad import make_key
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box, Discrete, MultiDiscrete
+
+SPACES = [
+    Discrete(1),
+    Discrete(2),
+    Discrete(7),
+    MultiDiscrete((10, 2, 2)),
+    Box(-2.0, 2.0, (3,)),
+    Box(-np.inf, np.inf, (2, 2)),
+    Box(np.array([-1.0, -np.inf]), np.array([1.0, np.inf]), (2,)),
+]
+
+
+def samples(space, num):
+    return jax.jit(jax.vmap(space.sample))(jax.random.split(make_key(0), num))
+
+
+@pytest.mark.parametrize("space", SPACES, ids=repr)
+def test_every_sample_belongs_to_the_space(space):
+    drawn = samples(space, 1000)
+    assert drawn.shape == (1000, *space.shape)
+    assert drawn.dtype == space.dtype
+    assert bool(jax.vmap(space.contains)(drawn).all())
+
+
+@given(n=st.integers(1, 20))
+def test_every_integer_is_drawn_equally_often(n):
+    counts = np.bincount(np.asarray(samples(Discrete(n), 20_000)), minlength=n)
+    assert len(counts) == n
+    expected = 20_000 / n
+    assert ((counts - expected) ** 2 / expected).sum() < n - 1 + 8 * np.sqrt(2 * n)
+
+
+def test_what_lies_outside_does_not_belong():
+    assert not bool(Discrete(2).contains(np.int32(2)))
+    assert not bool(MultiDiscrete((2, 3)).contains(np.array([1, 3])))
+    assert not bool(Box(-1.0, 1.0, (1,)).contains(np.array([1.5])))
+
+
+@pytest.mark.parametrize(
+    ("space", "arguments"),
+    [(Discrete, (0,)), (MultiDiscrete, ((),)), (MultiDiscrete, ((2, 0),)), (Box, (1.0, 0.0, ()))],
+    ids=repr,
+)
+def test_an_empty_space_is_refused(space, arguments):
+    with pytest.raises(InvalidArgumentError):
+        space(*arguments)
