@@ -1,7 +1,7 @@
 """Every error Myriad raises on purpose, and the one sentence that each must be.
 
     MyriadError
-    ├── InvalidArgumentError    (ValueError)    a value that can't be used; names the field, the value and what would be right
+    ├── InvalidArgumentError    (ValueError)    names the field, the value and what would be right
     │   └── UnknownNameError    (ValueError)    a name nobody registered; lists the known ones and the closest
     ├── BackendStartedError     (RuntimeError)  an XLA option given after JAX has read its options
     ├── DeviceNotFoundError     (RuntimeError)  a platform was asked for that this machine lacks

@@ -64,7 +64,7 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
-    """Return the keys that follow from `key`, `[2]`, and each value: uint32 of the values' shape and a last axis of 2."""
+    """Return the keys that follow from `key`, `[2]`, and each value: uint32, the values' shape and a last axis of 2."""
     first = _mix(key[0] + jnp.asarray(value).astype(jnp.uint32) * _GOLDEN)
     return jnp.stack([first, key[1] + first * _SECOND], axis=-1)
 

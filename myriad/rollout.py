@@ -66,7 +66,8 @@ class RolloutState:
 class Transition:
     """One step, as gymnax returns it; in a trajectory each leaf is `[T, N, ...]`.
 
-    `obs` follows the step: the first of a new episode where the old one ended, and what the next action is chosen under.
+    `obs` follows the step: the first of a new episode where the old one ended, and what the
+    next action is chosen under.
     """
 
     obs: jax.Array
@@ -88,7 +89,7 @@ class RolloutSummary:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How lanes lie on the devices: `num_tiles` tiles of `tile_size` on each, `envs_per_device` lanes of which count."""
+    """How lanes lie on the devices: `num_tiles` tiles of `tile_size` on each; `envs_per_device` lanes count."""
 
     num_envs: int
     num_devices: int
@@ -288,7 +289,7 @@ class Rollout:
         return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), lanes, tiles)
 
     def _run_recorded(self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array) -> tuple[Lanes, Transition]:
-        """Run the chunk on one device, all lanes abreast, since a trajectory outgrows the cache and likes whole rows."""
+        """Run the chunk on one device, all lanes abreast: a trajectory outgrows the cache, and whole rows store best."""
         lane = self._lane_numbers(0, self.layout.lanes_per_device)
 
         def step(lanes: Lanes, i: jax.Array | int) -> tuple[Lanes, Transition]:

@@ -28,7 +28,7 @@ class CartPoleState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CartPoleParams:
-    """Physical figures in SI units, then those of the task. The pole's `half_length` is that of Gymnasium's `length`."""
+    """Physical figures in SI units, then those of the task. `half_length` is what Gymnasium calls `length`."""
 
     gravity: float | jax.Array = 9.8
     mass_cart: float | jax.Array = 1.0
@@ -41,9 +41,7 @@ class CartPoleParams:
     max_steps: int | jax.Array = 500
 
 
-def accelerations(
-    state: CartPoleState, force: jax.Array, params: CartPoleParams
-) -> tuple[jax.Array, jax.Array]:
+def accelerations(state: CartPoleState, force: jax.Array, params: CartPoleParams) -> tuple[jax.Array, jax.Array]:
     """Return the accelerations of the cart, m/s^2, and of the pole, rad/s^2, under `force`, N, without friction.
 
     Source: Florian (2005), "Correct equations for the dynamics of the cart-pole system", equations 23 and 24.

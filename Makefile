@@ -1,0 +1,91 @@
+# Each target sets up what it needs: `make bench` and `make test` work on a fresh clone that has Python 3.11+ and make.
+# Paths are relative and programs run as `.venv/bin/python -m ...`, so that a space in this folder's path does no harm.
+
+ARGS ?=
+VENV_PYTHON := .venv/bin/python
+RUN := $(VENV_PYTHON) -m
+
+.PHONY: help bench bench-full test lint format prng-report lock clean FORCE
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make bench        measure CartPole beside gymnax (under 3 minutes), print the table, write the CSV and the plot'
+	@echo 'make bench-full   measure every size and hold the results to the bars'
+	@echo 'make test         run the tests'
+	@echo 'make lint         check style, types and who imports whom'
+	@echo 'make format       put the code in shape'
+	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
+	@echo 'make lock         renew constraints.txt'
+	@echo 'make clean        remove what was installed and cached; results stay'
+	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
+
+bench: .venv/bench.stamp
+	@$(VENV_PYTHON) benchmarks/throughput.py $(ARGS)
+
+bench-full: .venv/bench.stamp
+	@$(VENV_PYTHON) benchmarks/throughput.py --full --bars $(ARGS)
+
+test: .venv/dev.stamp
+	@$(RUN) pytest $(ARGS)
+
+lint: .venv/dev.stamp
+	@$(RUN) ruff check .
+	@$(RUN) ruff format --check .
+	@$(RUN) pyright
+	@.venv/bin/lint-imports --no-logo
+
+format: .venv/dev.stamp
+	@$(RUN) ruff check --fix .
+	@$(RUN) ruff format .
+
+prng-report: .venv/dev.stamp
+	@$(RUN) tests.prng_report $(ARGS)
+
+# The gpu extra stays out: its packages follow jax's version, and are only for Linux.
+lock: .venv/dev.stamp
+	@$(RUN) uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest --upgrade \
+	  --generate-hashes --no-header --extra bench --extra tune --extra dev --output-file constraints.txt
+
+clean:
+	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the environment --------------------------------------------------------------------------------------------------
+
+INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints.txt --editable
+
+.venv/bench.stamp: pyproject.toml constraints.txt $(VENV_PYTHON)
+	@echo 'Installing what the benchmarks need into .venv (once).'
+	@$(INSTALL) '.[bench]'
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml constraints.txt $(VENV_PYTHON)
+	@echo 'Installing what the tests need into .venv (once).'
+	@$(INSTALL) '.[dev]'
+	@touch $@ .venv/bench.stamp
+
+# A moved or copied folder brings along a .venv whose editable install still points at the old place: start anew.
+ifneq ($(shell cat .venv/place 2>/dev/null),$(CURDIR))
+$(VENV_PYTHON): FORCE
+endif
+
+# The venv holds the uv that constraints.txt pins; a uv that is on PATH makes both in a second, where venv and pip take ten.
+$(VENV_PYTHON):
+	@rm -rf .venv
+	@python=; for candidate in "$(PYTHON)" python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo 'Myriad needs Python 3.11 or newer, and found none; make PYTHON=/path/to/python names one.' >&2; exit 1; \
+	fi; \
+	if uv --version >/dev/null 2>&1; then \
+	  uv venv --quiet --python "$$python" .venv; pip='uv pip install --python $(VENV_PYTHON)'; \
+	elif "$$python" -c 'import venv, ensurepip' 2>/dev/null; then \
+	  "$$python" -m venv .venv; pip='$(RUN) pip install'; \
+	else \
+	  echo "Python's venv module is missing; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; \
+	fi; \
+	sed -n '/^uv==/,/[^\\]$$/p' constraints.txt > .venv/uv.txt && \
+	$$pip --quiet --require-hashes --requirement .venv/uv.txt
+	@pwd -P > .venv/place

@@ -1,0 +1,213 @@
+"""The tidy table that every suite writes and every plot reads: a row per library and workload, one schema for all."""
+
+import csv
+import functools
+import io
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.alternation import ROOT, Outcome, ratios
+
+COLUMNS = (
+    "suite", "library", "library_version", "env", "agent", "num_envs", "scan_chunk_size", "num_steps",
+    "device", "device_name", "cores", "memory_total_bytes",
+    "steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s",
+    "argument_bytes", "temp_bytes", "peak_bytes",
+    "status", "reason", "package_version", "commit", "jax_version", "python_version", "timestamp",
+)  # fmt: skip
+
+CSV_FOLDER = ROOT / "results" / "csv"
+PLOTS_FOLDER = ROOT / "results" / "plots"
+
+Row = dict[str, Any]
+TextRow = dict[str, str]  # a row as a CSV gives it back
+
+
+def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
+    """Return the tidy row of one outcome: all columns, those that don't apply empty.
+
+    Rates are environment steps per second: the median over the calls, and the ends of its 95% interval.
+    """
+    contender, hello = outcome.contender, outcome.hello
+    workload, hardware, versions = contender.workload, hello.get("hardware", {}), hello.get("versions", {})
+    row = dict.fromkeys(COLUMNS, "") | {
+        "suite": suite,
+        "library": contender.side,
+        "library_version": hello.get("library_version", ""),
+        "env": workload.env,
+        "agent": workload.agent,
+        "num_envs": workload.num_envs,
+        "scan_chunk_size": workload.scan_chunk_size,
+        "num_steps": outcome.prepared.get("num_steps", ""),
+        "device": hardware.get("device_kind", ""),
+        "device_name": hardware.get("device_name", ""),
+        "cores": hardware.get("cores", ""),
+        "memory_total_bytes": hardware.get("memory_total_bytes", ""),
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "package_version": versions.get("myriad", ""),
+        "commit": commit(),
+        "jax_version": versions.get("jax", ""),
+        "python_version": platform.python_version(),
+        "timestamp": timestamp,
+    }
+    return row | (_measured(outcome) if outcome.status == "ok" else {})
+
+
+def _measured(outcome: Outcome) -> Row:
+    from myriad.timing import median_interval
+
+    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
+    low, high = median_interval(rates)
+    found = outcome.prepared | outcome.stats
+    return {
+        "steps_per_s": statistics.median(rates),
+        "steps_per_s_low": low,
+        "steps_per_s_high": high,
+        "run_s": statistics.median(seconds for seconds in outcome.seconds if seconds is not None),
+        "samples": len(rates),
+        "compile_s": found["compile_s"],
+        "argument_bytes": _or_empty(found["argument_bytes"]),
+        "temp_bytes": _or_empty(found["temp_bytes"]),
+        "peak_bytes": found["peak_bytes"],
+    }
+
+
+def _or_empty(value: int | None) -> int | str:
+    return "" if value is None else value
+
+
+@functools.cache
+def commit() -> str:
+    """Return the commit of the checkout, with `-dirty` where files differ from it, or nothing outside a repository."""
+    command = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+class ResultsFile:
+    """The CSV of one invocation and, beside it, its command and raw samples; whole on the disk after every `add`.
+
+    Args:
+        suite: the first word of the file's name.
+        output: a file that ends in .csv, or a folder; None takes results/csv.
+        command: what reproduces the numbers.
+    """
+
+    def __init__(self, suite: str, output: Path | None, command: str):
+        self._suite, self._output, self.command = suite, output or CSV_FOLDER, command
+        self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        self.rows: list[Row] = []
+        self._samples: list[dict[str, Any]] = []
+
+    @property
+    def path(self) -> Path:
+        """Where the CSV is; its name says the device that the first row found."""
+        if self._output.suffix == ".csv":
+            return self._output
+        devices = [row["device"] for row in self.rows if row["device"]]
+        return self._output / f"{self._suite}_{devices[0] if devices else 'none'}_{self.timestamp}.csv"
+
+    @property
+    def samples_path(self) -> Path:
+        """Where the command and the raw samples are."""
+        return self.path.with_name(f"{self.path.stem}_samples.json")
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Append what one alternation measured and write both files."""
+        for outcome in outcomes:
+            suite = "trajectory" if outcome.contender.record else self._suite
+            self.rows.append(row_of(outcome, suite, self.timestamp))
+        self._samples.append({outcome.contender.label: asdict(outcome) for outcome in outcomes})
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(self.rows)
+        _write_whole(self.path, text.getvalue())
+        _write_whole(self.samples_path, json.dumps({"command": self.command, "alternations": self._samples}, indent=1))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write `text` so that a reader finds the old file or the new one, never a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8", newline="")
+    part.replace(path)
+
+
+def read_csv(path: Path) -> list[TextRow]:
+    """Return the rows of a CSV file, every value as the text that it holds.
+
+    Raises:
+        InvalidArgumentError: the file has another schema.
+    """
+    from myriad.errors import InvalidArgumentError
+
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        missing = set(COLUMNS) - set(reader.fieldnames or ())
+        if missing:
+            raise InvalidArgumentError(f"{path} is no table of results: it lacks the column {min(missing)!r}.")
+        return list(reader)
+
+
+def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table that reads the same on a terminal and in a Markdown file."""
+    lines = [headers, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    text = [
+        "| " + " | ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    return "\n".join([text[0], "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", *text[1:]])
+
+
+def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
+    """Return a line per workload: the steps/s of each side, how many times the peer's, and what compiling took."""
+    sides = [outcome.contender.side for outcome in max(groups, key=len)]
+    headers = ["environments", "scan chunk", *(f"{side}, M steps/s" for side in sides)]
+    headers += ["times as fast (95% interval)"] * (len(sides) > 1) + ["compiling, s"]
+    rows = []
+    for group in groups:
+        workload = group[0].contender.workload
+        cells = [f"{workload.num_envs:,}", f"{workload.scan_chunk_size:,}", *map(_rate, group)]
+        cells += [times(*group)] if len(group) > 1 else []
+        compile_s = [outcome.prepared.get("compile_s") for outcome in group]
+        rows.append([*cells, " / ".join("-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s)])
+    return markdown(headers, rows)
+
+
+def times(of: Outcome, to: Outcome) -> str:
+    """Write how many times the steps/s of `to` those of `of` are: the median over the rounds, and its interval."""
+    from myriad.timing import median_interval
+
+    found = ratios(of, to)
+    if of.status != "ok" or to.status != "ok":
+        return "-"
+    low, high = median_interval(found)
+    digits = 1 if statistics.median(found) < 10 else 0
+    return f"{statistics.median(found):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def last_rate(outcome: Outcome) -> str:
+    """Write the steps/s of the last call, or nothing before the first."""
+    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
+    return f"{_millions(rates[-1])} M steps/s" if rates else ""
+
+
+def _rate(outcome: Outcome) -> str:
+    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
+    return _millions(statistics.median(rates)) if rates and outcome.status == "ok" else outcome.status
+
+
+def _millions(rate: float) -> str:
+    return f"{rate / 1e6:,.{1 if rate >= 1e7 else 3}f}"

@@ -1,0 +1,275 @@
+"""Environment steps per second of the compiled rollout, under random actions: an asv suite and a command line.
+
+    python benchmarks/throughput.py             a quick scaling run of CartPole beside gymnax
+    python benchmarks/throughput.py --full      the whole matrix of suite.toml
+    python benchmarks/throughput.py --bars      what Myriad promises, checked; exit code 1 where it is missed
+
+Policies with a network and whole trainings are other suites: their steps cost more, and the figures never mix.
+"""
+
+import argparse
+import contextlib
+import os
+import shlex
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.alternation import Budget, Contender, OnEvent, Outcome, alternate, hold_to_law, ratios
+from benchmarks.plot_results import draw
+from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, last_rate, markdown, scaling_table, times
+from benchmarks.sides import GYMNAX_NAMES
+from benchmarks.workloads import DEVICES, Bar, Declaration, SuiteError, Workload, load, tier_from_environment
+
+QUICK = Budget(num_rounds=11, max_s=5.0)
+FULL = Budget(num_rounds=15, max_s=20.0)
+
+
+class Throughput:
+    """Seconds of one compiled chunk; steps/s are num_envs x scan_chunk_size over them."""
+
+    params: ClassVar = list(load().select("throughput", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "1"  # raised whenever what is timed, or myriad.timing, changes its meaning
+    timeout = 300
+    prepared = ""
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        if self.prepared == workload:
+            return
+        try:
+            self.rollout, self.state, self.block_until_ready = _warm_rollout(load().workloads["throughput"][workload])
+        except (ImportError, AttributeError) as missing:
+            raise NotImplementedError(f"this commit can't run {workload}: {missing}") from missing
+        self.prepared = workload
+
+    def time_chunk(self, workload: str) -> None:
+        """Run one chunk."""
+        self.state = self.rollout.run_chunk(self.state)
+        self.block_until_ready(self.state)
+
+
+def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
+    import myriad
+    from myriad import hardware, timing
+    from myriad.rollout import Rollout
+
+    myriad.configure()
+    if hardware.fingerprint().device_kind not in workload.devices:
+        raise NotImplementedError(f"{workload.name} is declared for {', '.join(workload.devices)} alone")
+    env = myriad.make_env(workload.env)
+    rollout = Rollout(env, myriad.make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size)
+    state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
+    return rollout, timing.block_until_ready(state), timing.block_until_ready
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    from myriad.errors import MyriadError
+
+    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        options = _parse(argv)
+        file = ResultsFile("throughput", options.output, _command(argv))
+        declaration = load()
+        succeeded = True
+        if options.full or not options.bars:
+            succeeded = _run_scaling(options, declaration, file)
+        if options.bars:
+            succeeded = _run_bars(declaration, file) and succeeded
+        _report(file)
+    except (MyriadError, SuiteError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0 if succeeded else 1
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise SuiteError(f"{message}; --help lists the flags.")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(prog="python benchmarks/throughput.py", description=__doc__.split("\n")[0], allow_abbrev=False)
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--full", action="store_true", help="the full matrix, 100 to 1,000,000 environments")
+    sizes.add_argument("--num-envs", type=_count, metavar="N", help="environments side by side (default: suite.toml's)")
+    parser.add_argument(
+        "--scan-chunk-size", type=_count, metavar="N", help="steps in a compiled call (default: suite.toml's)"
+    )
+    parser.add_argument("--env", help="environment (default: cartpole)")
+    parser.add_argument(
+        "--num-steps", type=_count, metavar="N", help="steps in a timed call (default: as many as last 0.05 s)"
+    )
+    parser.add_argument(
+        "--bars", action="store_true", help="check the bars of suite.toml; exit code 1 where one is missed"
+    )
+    parser.add_argument("--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)")
+    options = parser.parse_args(argv)
+    if options.bars and (options.num_envs or options.scan_chunk_size or options.env or options.num_steps):
+        parser.error("--bars measures what suite.toml declares, and goes with --full and --output alone")
+    return options
+
+
+def _count(text: str) -> int:
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
+    return value
+
+
+def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
+    """Return the workloads that the flags ask for: those declared, or the nearest of them with the flags' values."""
+    from myriad.envs import ENVIRONMENTS
+
+    env = ENVIRONMENTS.resolve(options.env or "cartpole")
+    matrix = sorted(declaration.select("throughput", "full").values(), key=lambda workload: workload.num_envs)
+    of_env = [workload for workload in matrix if workload.env == env]
+    workloads = of_env or [replace(workload, env=env) for workload in matrix]
+    if options.num_envs:
+        nearest = max(
+            (w for w in workloads if w.num_envs <= options.num_envs), key=lambda w: w.num_envs, default=workloads[0]
+        )
+        workloads = [replace(nearest, num_envs=options.num_envs, devices=DEVICES)]
+    elif not options.full:
+        workloads = [workload for workload in workloads if tier_from_environment() in workload.tiers]
+    given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": options.num_steps}
+    return [replace(workload, **{name: value for name, value in given.items() if value}) for workload in workloads]
+
+
+def measure(
+    contenders: Sequence[Contender], budget: Budget, file: ResultsFile, declaration: Declaration, on_event: OnEvent
+) -> list[Outcome]:
+    """Alternate the contenders, hold them to their laws and save their rows.
+
+    Raises:
+        DeviceNotFoundError: the platform asked for is not on this machine.
+    """
+    from myriad.errors import DeviceNotFoundError
+
+    outcomes = alternate(contenders, budget, on_event=on_event)
+    for outcome in outcomes:
+        if outcome.error == "DeviceNotFoundError":
+            raise DeviceNotFoundError(outcome.reason)
+        hold_to_law(outcome, declaration.law_of(outcome.contender.workload))
+    file.add(outcomes)
+    return outcomes
+
+
+def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
+    """Measure each workload, beside gymnax where gymnax has the environment."""
+    workloads = chosen(options, declaration)
+    sides = ("myriad", "gymnax") if workloads[0].env in GYMNAX_NAMES else ("myriad",)
+    budget = FULL if options.full else QUICK
+    groups = []
+    with _progress(len(workloads)) as on_event:
+        for workload in workloads:
+            contenders = [Contender(side, workload) for side in sides]
+            groups.append(measure(contenders, budget, file, declaration, on_event))
+    print(scaling_table(groups))
+    return all(group[0].status == "ok" for group in groups)
+
+
+def _run_bars(declaration: Declaration, file: ResultsFile) -> bool:
+    with _progress(len(declaration.bars)) as on_event:
+        verdicts = check_bars(declaration, FULL, file, on_event)
+    print(bars_table(verdicts))
+    return all(verdict.met for verdict in verdicts)
+
+
+def _report(file: ResultsFile) -> None:
+    """Say what failed, where the files are and what repeats the run."""
+    from myriad.errors import MyriadError
+
+    for row in file.rows:
+        if row["status"] != "ok":
+            where = f"{row['library']}, {row['num_envs']:,} environments"
+            print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
+    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
+    default = file.path.parent == CSV_FOLDER
+    try:
+        # With what earlier runs left in the default folder, so that one more size does not cost the plot its others.
+        (plot,) = draw(
+            CSV_FOLDER if default else file.path, PLOTS_FOLDER if default else file.path.parent, ["throughput"]
+        )
+        print(f"plot:           {plot}")
+    except MyriadError as error:
+        print(f"no plot: {error}", file=sys.stderr)
+    print(f"reproduce with: {file.command}")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bar and what was measured for it: Myriad, the side it is held against, then sides that are only shown."""
+
+    bar: Bar
+    outcomes: Sequence[Outcome]
+
+    @property
+    def met(self) -> bool:
+        """Whether the median ratio reaches the bar."""
+        ours, theirs = self.outcomes[:2]
+        succeeded = ours.status == theirs.status == "ok"
+        return succeeded and statistics.median(ratios(ours, theirs)) >= self.bar.at_least
+
+
+def check_bars(declaration: Declaration, budget: Budget, file: ResultsFile, on_event: OnEvent) -> list[Verdict]:
+    """Measure every bar of the declaration, each in an alternation of its own."""
+    verdicts = []
+    for bar in declaration.bars:
+        declared = declaration.workloads["throughput"]
+        workload, than = declared[bar.workload], declared[bar.than or bar.workload]
+        contenders = [Contender("myriad", workload, bar.record), Contender(bar.of, than, bar.record)]
+        if not (bar.than or bar.record):
+            contenders += [Contender("gymnax-configured", workload), Contender("myriad-plain", workload)]
+        verdicts.append(Verdict(bar, measure(contenders, budget, file, declaration, on_event)))
+    return verdicts
+
+
+def bars_table(verdicts: Sequence[Verdict]) -> str:
+    """Return one line per bar, and beside it what the same calls say of other settings."""
+    headers = ["environments", "trajectory", "at least", "times the steps/s of", "measured (95% interval)", "verdict",
+               "with our XLA options for gymnax", "without myriad.configure()"]  # fmt: skip
+    rows = []
+    for verdict in verdicts:
+        bar, (ours, theirs, *shown) = verdict.bar, verdict.outcomes
+        other = f" at {theirs.contender.workload.num_envs:,}" if bar.than else ""
+        cells = [f"{ours.contender.workload.num_envs:,}", "written" if bar.record else "", f"{bar.at_least:g}"]
+        cells += [bar.of + other, times(ours, theirs), "met" if verdict.met else "MISSED"]
+        beside = [times(ours, shown[0]), times(shown[1], theirs)] if shown else ["", ""]
+        rows.append([*cells, *beside])
+    return markdown(headers, rows)
+
+
+def _command(argv: Sequence[str]) -> str:
+    """Return what repeats this run, the environment variables that bear on it included."""
+    names = ("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "XLA_FLAGS", "MYRIAD_TIER")
+    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in names if os.environ.get(name)]
+    return " ".join([*settings, "python benchmarks/throughput.py", shlex.join(argv)]).strip()
+
+
+@contextlib.contextmanager
+def _progress(num_alternations: int) -> Iterator[OnEvent]:
+    """Show live what is measured; say nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("starting", total=num_alternations)
+
+        def show(event: str, outcomes: Sequence[Outcome]) -> None:
+            sides = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
+            size = f"{outcomes[0].contender.workload.num_envs:,} environments"
+            progress.update(task, advance=event == "done", description=" · ".join([size, event, *sides]))
+
+        yield show
+
+
+if __name__ == "__main__":
+    sys.exit(main())

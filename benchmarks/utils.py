@@ -1,0 +1,75 @@
+"""The two timing functions that the documentation names for authors of new benchmarks, on top of `myriad.timing`.
+
+    from benchmarks.utils import time_jitted_fn, warmup_jitted_fn
+
+A module `__getattr__` hands them out: airspeed velocity takes every function called `time_*` that it finds in a module
+of benchmarks for a benchmark. New code gets more from `myriad.timing.measure` and `compare`.
+"""
+
+import functools
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return {"warmup_jitted_fn": _warmup_jitted_fn, "time_jitted_fn": _time_jitted_fn}[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def _warmup_jitted_fn(fn: Callable[..., Any], *args: Any, warmup_steps: int = 10, **kwargs: Any) -> None:
+    """Call `fn(*args, **kwargs)` `warmup_steps` times, compilation included, and wait for the results."""
+    from myriad import timing
+
+    for _ in range(warmup_steps):
+        timing.warmup(_with(fn, kwargs), *args)
+
+
+def _with(fn: Callable[..., Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
+    """Bind keyword arguments; a function without any stays itself, so that `measure` can ask it what it compiles."""
+    return functools.partial(fn, **kwargs) if kwargs else fn
+
+
+def _time_jitted_fn(
+    fn: Callable[..., Any],
+    *args: Any,
+    num_runs: int = 100,
+    warmup_steps: int = 10,
+    measure_compile_time: bool = True,
+    **kwargs: Any,
+) -> dict[str, Any]:
+    """Time `fn(*args, **kwargs)`, each call up to the moment that its result is ready.
+
+    Args:
+        fn: the function, jitted or not.
+        *args: its positional arguments; those it donates survive.
+        num_runs: samples to take.
+        warmup_steps: samples to take before them and forget.
+        measure_compile_time: whether to say what compiling took.
+        **kwargs: its keyword arguments.
+
+    Returns:
+        Seconds per call: `mean, std, min, max, median`, the samples themselves under `all_times`, and the seconds of
+        compilation under `compile_time`.
+
+    Example:
+        >>> from benchmarks.utils import time_jitted_fn
+        >>> stats = time_jitted_fn(sorted, range(1000), num_runs=6, warmup_steps=1)
+        >>> stats["min"] <= stats["median"] <= stats["max"]
+        True
+    """
+    from myriad import timing
+
+    measured = timing.measure(_with(fn, kwargs), *args, num_samples=warmup_steps + num_runs)
+    samples_s = measured.samples_s[warmup_steps:]
+    stats = {
+        "mean": statistics.fmean(samples_s),
+        "std": statistics.pstdev(samples_s),
+        "min": min(samples_s),
+        "max": max(samples_s),
+        "median": statistics.median(samples_s),
+        "all_times": list(samples_s),
+    }
+    return stats | ({"compile_time": measured.compile_s} if measure_compile_time else {})

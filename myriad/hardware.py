@@ -1,0 +1,336 @@
+"""The machine: what it is, which platform JAX runs on, and the options that XLA starts with.
+
+`configure` comes first, since XLA reads its options once, when JAX's backend starts. `resolve_platform` and
+`fingerprint` start it.
+"""
+
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib.version
+
+from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
+
+# The values are for the rollout's chunk: one loop over steps of elementwise work on arrays that fit the cache.
+XLA_CPU_OPTIONS = {
+    # A step writes many arrays from the same inputs: one loop for all of them reads the inputs once. XLA only asks
+    # whether the option is there, so that "false" would turn it on too.
+    "xla_cpu_use_multi_output_fusion": "true",
+    # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and every step of a
+    # larger loop goes back to the runtime for each of its kernels.
+    "xla_cpu_small_while_loop_byte_threshold": "1000000000",
+    # The default, 256 bits, spares processors that slow down under wide vectors; arithmetic alone gains from the width.
+    "xla_cpu_prefer_vector_width": "512",
+}
+# An unknown flag in XLA_FLAGS ends the process, and no call asks for those known: a flag is only given to versions it
+# was tried on. The others above travel inside --xla_backend_extra_options, where XLA ignores what it doesn't know (as
+# jaxlib 0.11 does with the first), so any version may have them.
+_FLAGS = {"xla_cpu_prefer_vector_width": ((0, 10), (0, 12))}
+_DEVICE_COUNT = "jax_num_cpu_devices"
+_DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
+# What this process's calls of configure have set: the options that aren't the user's.
+_applied: dict[str, str] = {}
+
+_ROOT = Path("/")
+_VERSIONED = ("myriad", "jax", "jaxlib", "numpy", "flax", "optax", "gymnax")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """How XLA starts, or has started, after `configure`. The device count goes by the name `jax_num_cpu_devices`.
+
+    Attributes:
+        cpu_devices: CPU devices that JAX has.
+        applied: options that Myriad has set in this process, and their values.
+        kept: options left alone, since the user or a parent process had set them, and their values.
+        left_out: options that can't be set here, and why.
+    """
+
+    cpu_devices: int
+    applied: Mapping[str, str]
+    kept: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a number was measured on.
+
+    Attributes:
+        device_kind: "cpu", "gpu" or "tpu": where JAX puts its arrays.
+        device_name: the model of the processor or accelerator.
+        cores: logical CPU cores that this process may use, see `usable_cores`.
+        memory_total_bytes: the accelerator's memory, or RAM up to the limit of the container; None where unknown.
+        memory_available_bytes: what of it this process can still take; None where unknown.
+    """
+
+    device_kind: str
+    device_name: str
+    cores: int
+    memory_total_bytes: int | None
+    memory_available_bytes: int | None
+
+    @property
+    def slug(self) -> str:
+        """Model and memory in one word, such as `AMD-EPYC_24GB` or `RTX4090_24GB`: a key that a reader recognises."""
+        name = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", self.device_name)
+        if self.device_kind != "cpu":
+            name = re.sub(r"\b(NVIDIA|AMD|GeForce)\b", " ", name)
+        words = re.findall(r"[\w.-]+", name)
+        model = ("-" if self.device_kind == "cpu" else "").join(words) or self.device_kind
+        return model if self.memory_total_bytes is None else f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
+
+    @property
+    def file_label(self) -> str:
+        """Kind, model and memory for the name of a file: lower case, no underscore, such as `cpu-amd-epyc-24gb`."""
+        return re.sub(r"[^a-z0-9]+", "-", f"{self.device_kind}-{self.slug}".lower()).strip("-")
+
+
+def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Configuration:
+    """Set XLA's CPU options and the number of CPU devices, wherever the user has set none. Starts nothing.
+
+    Options count as the user's if `XLA_FLAGS` mentions them; the number of devices, if `JAX_NUM_CPU_DEVICES`,
+    `jax.config` or `--xla_force_host_platform_device_count` gives it. Child processes inherit the options.
+
+    Args:
+        cpu_devices: devices that the CPU is presented as; by default the usable cores.
+        xla_options: whether to set `XLA_CPU_OPTIONS`; False adds none and takes none back.
+
+    Raises:
+        BackendStartedError: JAX's backend has started and something would have changed.
+        InvalidArgumentError: `cpu_devices` is not an integer of at least 1.
+
+    Example:
+        >>> configuration = configure()  # doctest: +SKIP
+        >>> configuration.applied["jax_num_cpu_devices"]  # doctest: +SKIP
+        '2'
+    """
+    if cpu_devices is not None and (type(cpu_devices) is not int or cpu_devices < 1):
+        raise InvalidArgumentError(f"cpu_devices must be an integer of at least 1, but got {cpu_devices!r}.")
+    plan = _Plan()
+    if xla_options:
+        for name, value in XLA_CPU_OPTIONS.items():
+            plan.add_option(name, value)
+    plan.add_device_count(cpu_devices)
+    if plan.changes and _backend_started():
+        raise BackendStartedError(
+            f"configure must be called before JAX makes its first array, but its backend has started and "
+            f"{', '.join(plan.changes)} can no longer be set; call configure earlier, or go without it."
+        )
+    plan.apply()
+    return Configuration(plan.cpu_devices, dict(_applied), plan.kept, plan.left_out)
+
+
+@dataclass
+class _Plan:
+    """What a call of configure would change, by option."""
+
+    flags: str = field(default_factory=lambda: os.environ.get("XLA_FLAGS", "").strip())
+    changes: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    cpu_devices: int = 1
+
+    def add_option(self, name: str, value: str) -> None:
+        given = re.search(rf"\b{name}\b(?:=([^\s,]*))?", self.flags)
+        if given:
+            if name not in _applied:
+                self.kept[name] = given[1] or ""
+        elif reason := self._why_not(name):
+            self.left_out[name] = reason
+        else:
+            self.changes[name] = value
+
+    def add_device_count(self, wanted: int | None) -> None:
+        configured = getattr(jax.config, _DEVICE_COUNT)  # -1: not set; holds JAX_NUM_CPU_DEVICES since the import
+        by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", self.flags)
+        present = configured if configured >= 0 else int(by_flag[1]) if by_flag else 1
+        is_set = configured >= 0 or by_flag is not None
+        self.cpu_devices = present
+        if is_set and _DEVICE_COUNT not in _applied:
+            self.kept[_DEVICE_COUNT] = str(present)
+            return
+        if not is_set or wanted is not None:
+            self.cpu_devices = wanted or usable_cores()
+        if self.cpu_devices != present:
+            self.changes[_DEVICE_COUNT] = str(self.cpu_devices)
+
+    def apply(self) -> None:
+        """Write the changes where JAX and XLA will read them."""
+        if _DEVICE_COUNT in self.changes:
+            jax.config.update(_DEVICE_COUNT, self.cpu_devices)
+        options = {name: value for name, value in self.changes.items() if name != _DEVICE_COUNT}
+        prefixes = {name: "--" if name in _FLAGS else "--xla_backend_extra_options=" for name in options}
+        if options:
+            tokens = [f"{prefixes[name]}{name}={value}" for name, value in options.items()]
+            os.environ["XLA_FLAGS"] = " ".join([self.flags, *tokens]).strip()
+        _applied.update(self.changes)
+
+    def _why_not(self, name: str) -> str:
+        if self.flags and not self.flags.startswith("--"):
+            return f"XLA_FLAGS names a file of options, {self.flags}, that Myriad leaves as it is"
+        if name == "xla_cpu_prefer_vector_width" and not _has_512_bit_vectors():
+            return "this processor has no 512-bit vectors"
+        first, end = _FLAGS.get(name, ((0,), (1_000_000,)))
+        version = jaxlib.version.__version__
+        if not first <= tuple(map(int, version.split(".")[:2])) < end:
+            return f"jaxlib {version} may not know this flag, and XLA ends the process at an unknown one"
+        return ""
+
+
+def _backend_started() -> bool:
+    """Ask JAX, which has no public question for it but refuses to change the number of CPU devices afterwards."""
+    present = getattr(jax.config, _DEVICE_COUNT)
+    try:
+        jax.config.update(_DEVICE_COUNT, present + 1)
+    except RuntimeError:
+        return True
+    jax.config.update(_DEVICE_COUNT, present)
+    return False
+
+
+def resolve_platform() -> str:
+    """Return "cpu", "gpu" or "tpu": what `JAX_PLATFORMS` or `JAX_PLATFORM_NAME` asks for, else JAX's own choice.
+
+    Raises:
+        DeviceNotFoundError: what they ask for is not on this machine, or JAX lacks the plugin for it.
+    """
+    try:
+        return jax.default_backend()
+    except (RuntimeError, AssertionError) as error:  # JAX_PLATFORMS=cuda without its plugin fails an assertion of JAX
+        names = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
+        asked = " and ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
+        raise DeviceNotFoundError(
+            f"{asked or 'JAX'} asks for a device that JAX can't find on this machine; "
+            "unset it or choose cpu, or install JAX for that device."
+        ) from error
+
+
+def fingerprint() -> Hardware:
+    """Describe the machine as this process may use it.
+
+    Raises:
+        DeviceNotFoundError: see `resolve_platform`.
+    """
+    kind = resolve_platform()
+    if kind == "cpu":
+        return Hardware(kind, _cpu_name(), usable_cores(), *_host_memory())
+    device = jax.local_devices()[0]
+    return Hardware(kind, device.device_kind, usable_cores(), *_device_memory(device))
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed packages that a measurement depends on."""
+    installed = {name: _installed_version(name) for name in _VERSIONED}
+    return {"python": platform.python_version()} | {name: version for name, version in installed.items() if version}
+
+
+def usable_cores(root: Path = _ROOT) -> int:
+    """Return the logical cores that this process may run on, no more than the whole cores in its container's quota.
+
+    Args:
+        root: of the file system; for tests.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for group in _control_groups("cpu", root):
+        quota, period = (_read(group / "cpu.max") or "max 0").split()
+        quota = _read(group / "cpu.cfs_quota_us") or quota
+        period = _read(group / "cpu.cfs_period_us") or period
+        if quota not in ("max", "-1"):
+            cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def _cpu_name(root: Path = _ROOT) -> str:
+    name = re.search(r"^model name\s*:\s*(.+)$", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
+    if name:
+        return name[1]
+    if platform.system() == "Darwin":
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  (fixed)
+    return platform.processor() or platform.machine()
+
+
+def _has_512_bit_vectors(root: Path = _ROOT) -> bool:
+    return re.search(r"^flags\s*:.*\bavx512f\b", _read(root / "proc/cpuinfo") or "", re.MULTILINE) is not None
+
+
+def _host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
+    """Return RAM's total and available bytes, each no more than any of the process's control groups allows."""
+    lines = re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo") or "", re.MULTILINE)
+    meminfo = {name: int(kib) * 1024 for name, kib in lines}
+    if not meminfo:  # macOS tells what is there, but not what is free
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
+    total, available = meminfo["MemTotal"], meminfo["MemAvailable"]
+    for group in _control_groups("memory", root):
+        limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+        if limit is None or limit == "max":
+            continue
+        total = min(total, int(limit))
+        available = min(available, max(0, int(limit) - _held_bytes(group)))
+    return total, available
+
+
+def _held_bytes(group: Path) -> int:
+    """Return what a control group holds beyond file pages that nobody is using, which make room when asked."""
+    used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes") or "0"
+    idle = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(group / "memory.stat") or "", re.MULTILINE)
+    return int(used) - (int(idle[1]) if idle else 0)
+
+
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """Yield the folders of the process's control groups, innermost first: each of them can set a limit.
+
+    Both versions of control groups are looked at, since a machine may run one for some controllers and the other for
+    the rest. Inside a container the path may be the host's; its folders are then absent, and the mount's own remains.
+    """
+    mounts = root / "sys/fs/cgroup"
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            bases = [mounts, mounts / "unified"]
+        elif controller in controllers.split(","):
+            bases = [mounts / controllers, mounts / controller]
+        else:
+            continue
+        for base in bases:
+            group = base / path.lstrip("/")
+            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(base) and folder.is_dir())
+
+
+def _device_memory(device: Any) -> tuple[int | None, int | None]:
+    """Return an accelerator's total bytes and those that JAX can still take.
+
+    JAX takes a documented share of a GPU at the start, and its limit is that share; the card's own size names it.
+    """
+    stats = device.memory_stats() or {}
+    limit = stats.get("bytes_limit")
+    if limit is None:
+        return None, None
+    share = 1.0
+    if device.platform == "gpu":
+        given = os.environ.get("XLA_CLIENT_MEM_FRACTION") or os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION")
+        share = float(given or 0.75)
+    return round(limit / share), limit - stats.get("bytes_in_use", 0)

@@ -1,0 +1,152 @@
+"""What the compiler knows of a program: bytes, operations, and how often it had to compile.
+
+Nothing here runs or allocates anything; the tests of the rollout, the autotuner's memory model and the explanations of
+the gate read it.
+"""
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from jax import monitoring
+
+from myriad.errors import InvalidArgumentError
+
+# `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of them around a word.
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(.*$", re.MULTILINE)
+_CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
+_HOST_TRANSFER = "is_host_transfer=true"
+_COMPILATION = "/jax/core/compile/backend_compile_duration"
+
+
+@dataclass(frozen=True)
+class ProgramReport:
+    """One compiled program, on one of its devices.
+
+    Attributes:
+        argument_bytes: arguments, donated ones included.
+        output_bytes: results, those written over donated arguments included.
+        temp_bytes: buffers that live only inside the call.
+        alias_bytes: results written over donated arguments.
+        generated_code_bytes: machine code; 0 on a CPU, where XLA doesn't say.
+        flops_estimate: the compiler's count, None where it has none. Unreliable: the body of a loop counts once however
+            often it runs, transcendental functions don't count, and the figure moves with XLA's version.
+        instructions: instructions of the optimised HLO, inside fusions too.
+        fusions: fused kernels.
+        while_loops: loops that are left as loops.
+        copies: copies of a buffer, those that start an asynchronous one included.
+        custom_calls: calls into libraries, host callbacks included.
+        host_callbacks: calls into Python on the host, each a round trip.
+    """
+
+    argument_bytes: int
+    output_bytes: int
+    temp_bytes: int
+    alias_bytes: int
+    generated_code_bytes: int
+    flops_estimate: float | None
+    instructions: int
+    fusions: int
+    while_loops: int
+    copies: int
+    custom_calls: int
+    host_callbacks: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most the call needs at a time: a result written over an argument takes no room of its own."""
+        return self.argument_bytes + self.output_bytes + self.temp_bytes - self.alias_bytes
+
+
+def describe(compiled: jax.stages.Compiled) -> ProgramReport:
+    """Report on a compiled program, without running it.
+
+    Args:
+        compiled: what `jax.jit(fn).lower(*args).compile()` returns.
+
+    Raises:
+        InvalidArgumentError: `compiled` is something else, or of a backend that reports no memory.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> describe(jax.jit(lambda x: x + 1, donate_argnums=0).lower(jnp.zeros(1000)).compile()).peak_bytes
+        4000
+    """
+    if not isinstance(compiled, jax.stages.Compiled):
+        raise InvalidArgumentError(f"compiled must be what fn.lower(...).compile() returns, but got {compiled!r}.")
+    memory = compiled.memory_analysis()
+    if memory is None:
+        raise InvalidArgumentError("compiled must come from a backend that reports memory, but this one does not.")
+    return ProgramReport(
+        argument_bytes=memory.argument_size_in_bytes,
+        output_bytes=memory.output_size_in_bytes,
+        temp_bytes=memory.temp_size_in_bytes,
+        alias_bytes=memory.alias_size_in_bytes,
+        generated_code_bytes=memory.generated_code_size_in_bytes,
+        flops_estimate=(compiled.cost_analysis() or {}).get("flops"),
+        **_count_operations(compiled.as_text() or ""),
+    )
+
+
+def _count_operations(hlo: str) -> dict[str, int]:
+    lines = [(match[1], match[0]) for match in _INSTRUCTION.finditer(hlo)]
+    counts = Counter(opcode for opcode, _ in lines)
+    return {
+        "instructions": len(lines),
+        "fusions": counts["fusion"],
+        "while_loops": counts["while"],
+        "copies": counts["copy"] + counts["copy-start"],
+        "custom_calls": counts["custom-call"],
+        "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in lines),
+    }
+
+
+def _reaches_host(opcode: str, line: str) -> bool:
+    """Whether an instruction calls Python: a custom call on CPUs and GPUs, a send to the host on TPUs."""
+    is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
+    return is_callback or (opcode == "send" and _HOST_TRANSFER in line)
+
+
+@dataclass
+class Compilations:
+    """The names of the programs that XLA compiled, such as `jit(step)`, in their order."""
+
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.names)
+
+
+@contextlib.contextmanager
+def count_compilations() -> Iterator[Compilations]:
+    """Record the compilations of the whole process while the block runs; the record can be read during and after it.
+
+    Operations outside any jit are programs too, and so is what the persistent cache holds: a load counts.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> def double(x):
+        ...     return 2 * x
+        >>> x = jnp.ones(3)
+        >>> with count_compilations() as compilations:
+        ...     first, second = jax.jit(double)(x), jax.jit(double)(x)
+        >>> compilations.names
+        ['jit(double)']
+    """
+    compilations = Compilations()
+
+    def listen(event: str, duration_secs: float, **kwargs: Any) -> None:
+        if event == _COMPILATION:
+            compilations.names.append(kwargs.get("fun_name", ""))
+
+    monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield compilations
+    finally:
+        monitoring.unregister_event_duration_listener(listen)

@@ -1,0 +1,265 @@
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import benchmarks
+from benchmarks import alternation, throughput, utils
+from benchmarks.alternation import ROOT, Budget
+from benchmarks.results import COLUMNS, ResultsFile, read_csv
+from benchmarks.sides import MyriadSide
+from benchmarks.throughput import Throughput, check_bars, chosen, main
+from benchmarks.workloads import Bar, Declaration, Workload, load
+
+_PREPARED, _STATS = ("compile_s", "argument_bytes", "temp_bytes"), ("peak_bytes",)
+TINY = Workload("throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32)
+
+
+def run_python(*arguments, **environ):
+    """Run Python as a user would, without what the test session has set for itself."""
+    inherited = {name: value for name, value in os.environ.items() if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=inherited | environ, timeout=300)
+
+
+def workloads_for(*arguments):
+    return chosen(throughput._parse(arguments), load())
+
+
+# --- as an asv suite
+
+
+def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
+    discovery = pytest.importorskip("asv_runner.discovery")
+    names = {benchmark.name for benchmark in discovery.disc_benchmarks(str(Path(benchmarks.__file__).parent))}
+    assert names == {"throughput.Throughput.time_chunk"}
+
+
+def test_the_suite_imports_where_the_package_and_jax_are_absent():
+    modules = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+    hide = (
+        "import sys; sys.modules.update(myriad=None, jax=None, gymnax=None, matplotlib=None); sys.path.insert(0, '.')"
+    )
+    done = run_python("-c", f"{hide}; import {', '.join(f'benchmarks.{name}' for name in modules)}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_commit_without_the_rollout_is_skipped(monkeypatch):
+    monkeypatch.setitem(sys.modules, "myriad.rollout", None)
+    with pytest.raises(NotImplementedError, match="this commit can't run cartpole-1k"):
+        Throughput().setup("cartpole-1k")
+
+
+def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
+    code = (
+        "from benchmarks.throughput import Throughput; suite = Throughput(); name = suite.params[0]\n"
+        "suite.setup(name); suite.time_chunk(name); rollout = suite.rollout\n"
+        "suite.setup(name); suite.time_chunk(name)\n"
+        "print(suite.rollout is rollout, rollout.summary(suite.state).num_steps)"
+    )
+    done = run_python("-c", code)
+    workload = load().workloads["throughput"][Throughput.params[0]]
+    assert done.stdout.split() == ["True", str(4 * workload.num_envs * workload.scan_chunk_size)], done.stderr
+
+
+def test_the_documented_timing_functions_are_offered():
+    import jax
+    import jax.numpy as jnp
+
+    double = jax.jit(lambda x, by=2: by * x)
+    utils.warmup_jitted_fn(double, jnp.ones(3), warmup_steps=2)
+    stats = utils.time_jitted_fn(double, jnp.ones(3), num_runs=6, warmup_steps=1, by=3)
+    assert stats["min"] <= stats["median"] <= stats["max"]
+    assert len(stats["all_times"]) == 6
+    assert stats["compile_time"] > 0
+    stats = utils.time_jitted_fn(double, jnp.ones(3), num_runs=6, warmup_steps=0, measure_compile_time=False)
+    assert "compile_time" not in stats
+    with pytest.raises(AttributeError, match="has no attribute 'time_fn'"):
+        _ = utils.time_fn
+
+
+# --- as a command line: what it measures
+
+
+def test_without_flags_the_quick_tier_is_measured_and_with_full_the_matrix():
+    assert [workload.num_envs for workload in workloads_for()] == [1_000, 10_000, 100_000]
+    assert [workload.num_envs for workload in workloads_for("--full")] == [100, 1_000, 10_000, 100_000, 1_000_000]
+
+
+@pytest.mark.parametrize(("num_envs", "scan_chunk_size"), [(5, 256), (1_000, 256), (200_000, 128), (2_000_000, 32)])
+def test_num_envs_alone_takes_the_chunk_declared_for_the_nearest_smaller_size(num_envs, scan_chunk_size):
+    (workload,) = workloads_for("--num-envs", str(num_envs))
+    assert (workload.num_envs, workload.scan_chunk_size) == (num_envs, scan_chunk_size)
+
+
+def test_the_scan_chunk_size_alone_holds_for_every_size():
+    assert {workload.scan_chunk_size for workload in workloads_for("--scan-chunk-size", "7")} == {7}
+
+
+def test_an_alias_names_the_same_environment():
+    assert workloads_for("--env", "CartPole-v1") == workloads_for("--env", "cartpole") == workloads_for()
+
+
+def test_the_scan_chunk_size_given_is_the_one_that_runs():
+    side = MyriadSide(replace(TINY, scan_chunk_size=5), record=False, seed=0)
+    side.run(12)
+    assert side.rollout.scan_chunk_size == 5
+    assert side.rollout.summary(side.state).num_steps == 12 * TINY.num_envs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--num-envs", "0"], "argument --num-envs: must be a whole number of at least 1, but got '0'"),
+        (
+            ["--scan-chunk-size", "1.5"],
+            "argument --scan-chunk-size: must be a whole number of at least 1, but got '1.5'",
+        ),
+        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole-control'?"),
+        (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
+        (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
+        (["--bars", "--num-steps", "5"], "--bars measures what suite.toml declares"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("variable", ["JAX_PLATFORM_NAME", "JAX_PLATFORMS"])
+def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(variable, tmp_path):
+    import jax
+
+    if any(device.platform == "gpu" for device in jax.devices()):
+        pytest.skip("this machine has a GPU")
+    done = run_python(ROOT / "benchmarks" / "throughput.py", "--output", tmp_path, **{variable: "gpu"})
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "gpu" in done.stderr.lower()
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_repeats_itself_with_the_settings_that_bear_on_it(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORM_NAME", "cpu")
+    command = throughput._command(["--output", "a folder"])
+    assert "JAX_PLATFORM_NAME=cpu " in command
+    assert command.endswith("python benchmarks/throughput.py --output 'a folder'")
+
+
+def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch, tmp_path, capsys):
+    dying = [sys.executable, "-S", "-c", "raise SystemExit('no more memory')"]
+    monkeypatch.setattr(alternation, "side_command", lambda side: dying)
+    assert main(["--num-envs", "8", "--output", str(tmp_path / "rows.csv")]) == 1
+    ours, _ = read_csv(tmp_path / "rows.csv")
+    assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
+    assert ours["reason"] == "the process ended with exit code 1: no more memory"
+    assert (
+        "myriad, 8 environments: failed: the process ended with exit code 1: no more memory" in capsys.readouterr().err
+    )
+
+
+# --- as a command line: for real, at small sizes
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    """Run the script from another folder, beside gymnax; return its output and the folder it wrote."""
+    pytest.importorskip("gymnax")
+    folder = tmp_path_factory.mktemp("a folder")
+    script = ROOT / "benchmarks" / "throughput.py"
+    flags = ("--num-envs", 64, "--scan-chunk-size", 16, "--num-steps", 24, "--output", folder)
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        return run_python(script, *flags, JAX_PLATFORM_NAME="cpu"), folder
+    finally:
+        os.chdir(here)
+
+
+def test_a_run_writes_a_tidy_row_for_each_library(small_run):
+    done, folder = small_run
+    assert done.returncode == 0, done.stderr
+    (file,) = folder.glob("*.csv")
+    assert re.fullmatch(r"throughput_cpu_\d{8}T\d{6}Z\.csv", file.name)
+    rows = read_csv(file)
+    assert [(row["library"], row["status"], row["reason"]) for row in rows] == [
+        ("myriad", "ok", ""),
+        ("gymnax", "ok", ""),
+    ]
+    for row in rows:
+        assert tuple(row) == COLUMNS
+        assert (row["num_envs"], row["scan_chunk_size"], row["num_steps"]) == ("64", "16", "24")
+        assert float(row["steps_per_s_low"]) <= float(row["steps_per_s"]) <= float(row["steps_per_s_high"])
+        assert all(row[column] for column in COLUMNS if column not in {"reason", "commit"})
+
+
+def test_a_run_says_how_many_times_faster_where_the_files_are_and_what_repeats_it(small_run):
+    done, folder = small_run
+    assert "times as fast (95% interval)" in done.stdout
+    assert "reproduce with: JAX_PLATFORM_NAME=cpu python benchmarks/throughput.py --num-envs 64" in done.stdout
+    for path in (*folder.glob("*.csv"), *folder.glob("*.json"), folder / "throughput_scaling.png"):
+        assert str(path) in done.stdout
+        assert path.exists()
+    assert done.stderr == ""
+
+
+def test_the_bars_are_checked_against_what_is_measured(tmp_path):
+    pytest.importorskip("gymnax")
+    bars = (
+        Bar("tiny", of="gymnax", at_least=1e-9, record=True),
+        Bar("tiny", of="myriad", than="larger", at_least=1e9),
+    )
+    larger = replace(TINY, name="larger", num_envs=128)
+    declaration = Declaration({"throughput": {"tiny": TINY, "larger": larger}}, laws={}, bars=bars)
+    file = ResultsFile("throughput", tmp_path, "a test")
+    met, missed = check_bars(declaration, Budget(num_rounds=6), file, lambda event, outcomes: None)
+    assert [(row["suite"], row["library"], row["num_envs"], row["status"]) for row in file.rows] == [
+        ("trajectory", "myriad", 64, "ok"),
+        ("trajectory", "gymnax", 64, "ok"),
+        ("throughput", "myriad", 64, "ok"),
+        ("throughput", "myriad", 128, "ok"),
+    ]
+    assert (met.met, missed.met) == (True, False)
+    table = throughput.bars_table([met, missed])
+    assert re.search(r"64 .* written .*1e-09 .* gymnax .* met ", table)
+    assert re.search(r"64 .*1e\+09 .* myriad at 128 .* MISSED ", table)
+
+
+def test_a_bar_is_shown_with_and_without_our_xla_options(monkeypatch, tmp_path):
+    seconds = {"myriad": 1.0, "gymnax": 20.0, "gymnax-configured": 10.0, "myriad-plain": 4.0}
+
+    def alternate(contenders, budget, on_event):
+        prepared, stats = ({"num_steps": 1} | dict.fromkeys(keys) for keys in (_PREPARED, _STATS))
+        return [
+            alternation.Outcome(c, prepared=prepared, stats=stats, seconds=[seconds[c.side]] * 6) for c in contenders
+        ]
+
+    monkeypatch.setattr(throughput, "alternate", alternate)
+    declaration = Declaration({"throughput": {"tiny": TINY}}, laws={}, bars=(Bar("tiny", of="gymnax", at_least=20),))
+    file = ResultsFile("throughput", tmp_path, "a test")
+    table = throughput.bars_table(check_bars(declaration, Budget(), file, lambda event, outcomes: None))
+    cells = [cell.strip() for cell in table.split("\n")[-1].split("|")]
+    assert cells[4:-1] == ["gymnax", "20 (20 to 20)", "met", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
+
+
+def test_a_missed_bar_is_exit_code_1(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(throughput, "check_bars", lambda *_: [throughput.Verdict(Bar("tiny", "gymnax", 2), failed)])
+    failed = [alternation.Outcome(alternation.Contender(side, TINY), status="failed") for side in ("myriad", "gymnax")]
+    assert main(["--bars", "--output", str(tmp_path)]) == 1
+    assert "MISSED" in capsys.readouterr().out
+
+
+def test_no_module_names_anything_that_asv_would_run_by_mistake():
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        names = vars(import_module(f"benchmarks.{module.name}"))
+        assert not [name for name in names if re.match(r"(time|track|mem|peakmem|timeraw)_", name)]
