@@ -16,7 +16,7 @@ help:
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       put the code in shape'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
-	@echo 'make lock         renew constraints.txt'
+	@echo 'make lock         write constraints.txt anew after a change of pyproject.toml (ARGS=--upgrade renews every version)'
 	@echo 'make clean        remove what was installed and cached; results stay'
 	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
 
@@ -42,10 +42,10 @@ format: .venv/dev.stamp
 prng-report: .venv/dev.stamp
 	@$(RUN) tests.prng_report $(ARGS)
 
-# The gpu extra stays out: its packages follow jax's version, and are only for Linux.
-lock: .venv/dev.stamp
-	@$(RUN) uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest --upgrade \
-	  --generate-hashes --no-header --extra bench --extra tune --extra dev --output-file constraints.txt
+# Pins with hashes and no addresses. The gpu extra stays out: its packages follow jax's version, and are only for Linux.
+lock: $(VENV_PYTHON)
+	@$(RUN) uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	  --generate-hashes --no-header --extra bench --extra tune --extra dev --output-file constraints.txt $(ARGS)
 
 clean:
 	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
@@ -70,7 +70,7 @@ ifneq ($(shell cat .venv/place 2>/dev/null),$(CURDIR))
 $(VENV_PYTHON): FORCE
 endif
 
-# The venv holds the uv that constraints.txt pins; a uv that is on PATH makes both in a second, where venv and pip take ten.
+# The venv holds the uv that constraints.txt pins. A uv that is on PATH sets it up; else Python's own venv and pip do.
 $(VENV_PYTHON):
 	@rm -rf .venv
 	@python=; for candidate in "$(PYTHON)" python3 python3.14 python3.13 python3.12 python3.11; do \

@@ -55,6 +55,8 @@ def draw(source: Path, folder: Path, plot_types: Sequence[str]) -> list[Path]:
     """
     from myriad.errors import InvalidArgumentError
 
+    if not source.exists():
+        raise InvalidArgumentError(f"{source} does not exist; `make bench` measures the first results.")
     files = [source] if source.is_file() else sorted(source.glob("*.csv"))
     rows = [row for file in files for row in read_csv(file) if row["status"] == "ok"]
     paths = []

@@ -102,10 +102,20 @@ class ResultsFile:
         suite: the first word of the file's name.
         output: a file that ends in .csv, or a folder; None takes results/csv.
         command: what reproduces the numbers.
+
+    Raises:
+        InvalidArgumentError: there can be no such folder.
     """
 
     def __init__(self, suite: str, output: Path | None, command: str):
+        from myriad.errors import InvalidArgumentError
+
         self._suite, self._output, self.command = suite, output or CSV_FOLDER, command
+        folder = self._output.parent if self._output.suffix == ".csv" else self._output
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidArgumentError(f"{folder} can't be made to hold the results: {error.strerror}.") from error
         self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         self.rows: list[Row] = []
         self._samples: list[dict[str, Any]] = []
@@ -139,7 +149,6 @@ class ResultsFile:
 
 def _write_whole(path: Path, text: str) -> None:
     """Write `text` so that a reader finds the old file or the new one, never a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8", newline="")
     part.replace(path)
@@ -199,9 +208,9 @@ def times(of: Outcome, to: Outcome) -> str:
 
 
 def last_rate(outcome: Outcome) -> str:
-    """Write the steps/s of the last call, or nothing before the first."""
+    """Write the million steps/s of the last call, or nothing before the first."""
     rates = [rate for rate in outcome.steps_per_s() if rate is not None]
-    return f"{_millions(rates[-1])} M steps/s" if rates else ""
+    return _millions(rates[-1]) if rates else ""
 
 
 def _rate(outcome: Outcome) -> str:

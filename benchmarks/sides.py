@@ -153,9 +153,11 @@ class Session:
         self.compile_s = max(first_s - next_s, 0.0)
         compiled = side.program()
         self.program = compiled and describe(compiled)
-        side.run(math.ceil(BURN_IN_STEPS / chunk) * chunk)
-        self.num_steps = workload.num_steps or _calibrated(side, chunk, min_call_s)
-        side.run(self.num_steps)  # a remainder chunk may still have had to compile
+        for _ in range(2 * chunk, BURN_IN_STEPS, chunk):
+            side.run(chunk)
+        if workload.num_steps:
+            side.run(workload.num_steps)  # compiles what a remainder may need
+        self.num_steps = workload.num_steps or _calibrated(side, chunk, next_s, min_call_s)
         self.num_calls, self.num_episodes = 0, side.num_episodes()
 
     def prepared(self) -> dict[str, Any]:
@@ -186,11 +188,12 @@ def _run_s(side: Side, num_steps: int) -> float:
     return time.perf_counter() - start
 
 
-def _calibrated(side: Side, chunk: int, min_call_s: float) -> int:
-    """Return the steps of a call of whole chunks that lasts at least `min_call_s` seconds."""
-    num_chunks = 1
-    while (seconds := _run_s(side, num_chunks * chunk)) < min_call_s:
-        num_chunks = max(2 * num_chunks, math.ceil(num_chunks * min_call_s / seconds))
+def _calibrated(side: Side, chunk: int, chunk_s: float, min_call_s: float) -> int:
+    """Return the steps of a call of whole chunks that lasts `min_call_s`, where one chunk lasted `chunk_s` seconds."""
+    num_chunks, seconds = 1, chunk_s
+    while seconds < min_call_s:
+        num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
+        seconds = min(_run_s(side, num_chunks * chunk) for _ in range(2))  # what disturbs a call only ever prolongs it
     return num_chunks * chunk
 
 

@@ -39,13 +39,10 @@ class Throughput:
 
     def setup(self, workload: str) -> None:
         """Compile and warm up, once: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        try:
-            self.rollout, self.state, self.block_until_ready = _warm_rollout(load().workloads["throughput"][workload])
-        except (ImportError, AttributeError) as missing:
-            raise NotImplementedError(f"this commit can't run {workload}: {missing}") from missing
-        self.prepared = workload
+        if self.prepared != workload:
+            declared = load().workloads["throughput"][workload]
+            self.rollout, self.state, self.block_until_ready = _warm_rollout(declared)
+            self.prepared = workload
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk."""
@@ -54,15 +51,22 @@ class Throughput:
 
 
 def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
-    import myriad
-    from myriad import hardware, timing
-    from myriad.rollout import Rollout
+    """Return a compiled rollout, its state and what waits for it.
 
-    myriad.configure()
-    if hardware.fingerprint().device_kind not in workload.devices:
+    Raises:
+        NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports no figure.
+    """
+    try:
+        from myriad import Rollout, configure, hardware, list_agents, list_envs, make_agent, make_env, timing
+    except ImportError as missing:
+        raise NotImplementedError(f"this commit can't run {workload.name}: {missing}") from missing
+    if workload.env not in list_envs() or workload.agent not in list_agents():
+        raise NotImplementedError(f"this commit lacks {workload.env} or the agent {workload.agent}")
+    configure()
+    if hardware.resolve_platform() not in workload.devices:
         raise NotImplementedError(f"{workload.name} is declared for {', '.join(workload.devices)} alone")
-    env = myriad.make_env(workload.env)
-    rollout = Rollout(env, myriad.make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size)
+    env = make_env(workload.env)
+    rollout = Rollout(env, make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size)
     state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
     return rollout, timing.block_until_ready(state), timing.block_until_ready
 
@@ -85,6 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (MyriadError, SuiteError) as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped; what had been measured is saved", file=sys.stderr)
+        return 130
     return 0 if succeeded else 1
 
 
@@ -233,7 +240,7 @@ def check_bars(declaration: Declaration, budget: Budget, file: ResultsFile, on_e
 def bars_table(verdicts: Sequence[Verdict]) -> str:
     """Return one line per bar, and beside it what the same calls say of other settings."""
     headers = ["environments", "trajectory", "at least", "times the steps/s of", "measured (95% interval)", "verdict",
-               "with our XLA options for gymnax", "without myriad.configure()"]  # fmt: skip
+               "gymnax with our XLA options", "Myriad without configure()"]  # fmt: skip
     rows = []
     for verdict in verdicts:
         bar, (ours, theirs, *shown) = verdict.bar, verdict.outcomes
@@ -259,14 +266,15 @@ def _progress(num_alternations: int) -> Iterator[OnEvent]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("starting", total=num_alternations)
 
         def show(event: str, outcomes: Sequence[Outcome]) -> None:
-            sides = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
             size = f"{outcomes[0].contender.workload.num_envs:,} environments"
-            progress.update(task, advance=event == "done", description=" · ".join([size, event, *sides]))
+            rates = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
+            described = ", ".join([size, *rates, f"M steps/s ({event})"] if rates else [size, event])
+            progress.update(task, advance=event == "done", description=described)
 
         yield show
 

@@ -108,10 +108,11 @@ def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Co
         BackendStartedError: JAX's backend has started and something would have changed.
         InvalidArgumentError: `cpu_devices` is not an integer of at least 1.
 
-    Example:
-        >>> configuration = configure()  # doctest: +SKIP
-        >>> configuration.applied["jax_num_cpu_devices"]  # doctest: +SKIP
-        '2'
+    Example (of a script's first lines)::
+
+        import myriad
+
+        print(myriad.configure())
     """
     if cpu_devices is not None and (type(cpu_devices) is not int or cpu_devices < 1):
         raise InvalidArgumentError(f"cpu_devices must be an integer of at least 1, but got {cpu_devices!r}.")
@@ -209,7 +210,7 @@ def resolve_platform() -> str:
         names = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
         asked = " and ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
         raise DeviceNotFoundError(
-            f"{asked or 'JAX'} asks for a device that JAX can't find on this machine; "
+            f"JAX finds no such device on this machine: {asked or 'none at all'}; "
             "unset it or choose cpu, or install JAX for that device."
         ) from error
 
@@ -296,8 +297,8 @@ def _host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
 def _held_bytes(group: Path) -> int:
     """Return what a control group holds beyond file pages that nobody is using, which make room when asked."""
     used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes") or "0"
-    idle = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(group / "memory.stat") or "", re.MULTILINE)
-    return int(used) - (int(idle[1]) if idle else 0)
+    stat = dict(line.split(maxsplit=1) for line in (_read(group / "memory.stat") or "").splitlines())
+    return int(used) - int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
 
 
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:

@@ -103,6 +103,11 @@ def test_an_empty_folder_is_one_sentence_and_exit_code_2(tmp_path, capsys):
     assert "holds no throughput results to draw; `make bench` measures the first." in stderr
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    assert main(["--input", str(tmp_path / "absent.csv")]) == 2
+    assert "absent.csv does not exist" in capsys.readouterr().err
+
+
 def test_a_table_of_another_schema_is_named(tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InvalidArgumentError, match=r"other\.csv is no table of results: it lacks the column 'agent'\."):

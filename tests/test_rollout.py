@@ -28,7 +28,7 @@ def assert_same_bits(left, right):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     num_envs=st.sampled_from([1, 2, 17, 100, 1009]),
     scan_chunk_size=st.integers(1, 128),

@@ -51,9 +51,14 @@ def test_the_suite_imports_where_the_package_and_jax_are_absent():
 
 
 def test_a_commit_without_the_rollout_is_skipped(monkeypatch):
-    monkeypatch.setitem(sys.modules, "myriad.rollout", None)
+    monkeypatch.setitem(sys.modules, "myriad", None)
     with pytest.raises(NotImplementedError, match="this commit can't run cartpole-1k"):
         Throughput().setup("cartpole-1k")
+
+
+def test_a_commit_without_the_environment_is_skipped():
+    with pytest.raises(NotImplementedError, match="this commit lacks warp-drive or the agent random"):
+        throughput._warm_rollout(replace(TINY, env="warp-drive"))
 
 
 def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
@@ -125,6 +130,7 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
         (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
         (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
         (["--bars", "--num-steps", "5"], "--bars measures what suite.toml declares"),
+        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):

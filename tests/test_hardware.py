@@ -1,0 +1,326 @@
+"""The machine as files describe it, and XLA's options as a fresh process meets them."""
+
+import functools
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+from myriad import hardware
+from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
+from myriad.hardware import Hardware
+
+GIB = 2**30
+VARIABLES = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME")
+EXTRA = "--xla_backend_extra_options="
+COUNT = "jax_num_cpu_devices"
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+def in_a_fresh_process(script: str, **environment: str) -> dict:
+    """Run `script`, which prints one line of JSON, in a process that inherits none of XLA's options."""
+    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    prelude = "import json, os, jax\nimport myriad.hardware as hardware\nfrom myriad import configure\n"
+    command = [sys.executable, "-c", prelude + script]
+    environment = clean | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# --- the machine
+
+
+def test_the_fingerprint_is_of_this_machine():
+    found = hardware.fingerprint()
+    assert found.device_kind == jax.default_backend() == hardware.resolve_platform()
+    assert found.device_name
+    assert 1 <= found.cores <= os.cpu_count()
+    assert 0 < found.memory_available_bytes <= found.memory_total_bytes
+    assert found.slug.endswith(f"_{round(found.memory_total_bytes / GIB)}GB")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "gib", "slug", "file_label"),
+    [
+        ("cpu", "AMD EPYC", 23.54, "AMD-EPYC_24GB", "cpu-amd-epyc-24gb"),
+        ("cpu", "AMD Ryzen 9 7950X 16-Core Processor", 64, "AMD-Ryzen-9-7950X_64GB", "cpu-amd-ryzen-9-7950x-64gb"),
+        ("cpu", "Intel(R) Xeon(R) CPU @ 2.20GHz", 8, "Intel-Xeon_8GB", "cpu-intel-xeon-8gb"),
+        ("cpu", "Apple M2 Pro", None, "Apple-M2-Pro", "cpu-apple-m2-pro"),
+        ("gpu", "NVIDIA GeForce RTX 4090", 23.99, "RTX4090_24GB", "gpu-rtx4090-24gb"),
+        ("gpu", "NVIDIA A100-SXM4-40GB", 39.6, "A100-SXM4-40GB_40GB", "gpu-a100-sxm4-40gb-40gb"),
+        ("tpu", "TPU v4", 32, "TPUv4_32GB", "tpu-tpuv4-32gb"),
+    ],
+)
+def test_a_slug_is_what_people_call_the_machine(kind, name, gib, slug, file_label):
+    machine = Hardware(kind, name, 8, None if gib is None else round(gib * GIB), None)
+    assert machine.slug == slug
+    assert machine.file_label == file_label
+
+
+def test_the_processor_s_model_is_read_from_linux(tmp_path):
+    write(tmp_path, {"proc/cpuinfo": "model\t\t: 17\nmodel name\t: AMD EPYC 7B13\nflags\t\t: fpu avx2 avx512f sha_ni"})
+    assert hardware._cpu_name(tmp_path) == "AMD EPYC 7B13"
+    assert hardware._has_512_bit_vectors(tmp_path)
+    write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nFeatures\t: fp asimd\nflags\t\t: fpu avx2"})
+    assert not hardware._has_512_bit_vectors(tmp_path)
+    assert hardware._cpu_name(tmp_path)
+
+
+MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB"
+
+
+@pytest.mark.parametrize(
+    ("files", "total_gib", "available_gib"),
+    [
+        pytest.param({}, 16, 8, id="no control group"),
+        pytest.param(
+            {
+                "proc/self/cgroup": "0::/work/job",
+                "sys/fs/cgroup/work/job/memory.max": "max",
+                "sys/fs/cgroup/work/memory.max": str(4 * GIB),
+                "sys/fs/cgroup/work/memory.current": str(3 * GIB),
+                "sys/fs/cgroup/work/memory.stat": f"anon 5\nfile 7\ninactive_file {GIB}",
+            },
+            4,
+            2,
+            id="version 2, the limit set by a parent",
+        ),
+        pytest.param(
+            {
+                "proc/self/cgroup": "5:memory:/host/path/container\n3:cpuset:/\n0::/",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2 * GIB),
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": str(GIB),
+                "sys/fs/cgroup/memory/memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB // 2}",
+            },
+            2,
+            1.5,
+            id="version 1, in a container that sees the host's path",
+        ),
+        pytest.param(
+            {
+                "proc/self/cgroup": "4:memory:/job\n0::/",
+                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": "9223372036854771712",
+                "sys/fs/cgroup/memory/job/memory.usage_in_bytes": str(GIB),
+            },
+            16,
+            8,
+            id="version 1, unlimited",
+        ),
+        pytest.param(
+            {
+                "proc/self/cgroup": "0::/job",
+                "sys/fs/cgroup/job/memory.max": str(GIB),
+                "sys/fs/cgroup/job/memory.current": str(2 * GIB),
+            },
+            1,
+            0,
+            id="over the limit",
+        ),
+    ],
+)
+def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, tmp_path):
+    write(tmp_path, {"proc/meminfo": MEMINFO} | files)
+    assert hardware._host_memory(tmp_path) == (total_gib * GIB, available_gib * GIB)
+
+
+@pytest.mark.parametrize(
+    ("files", "most"),
+    [
+        ({"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "max 100000"}, 1000),
+        ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "190000 100000"}, 1),
+        ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "50000 100000"}, 1),
+        (
+            {
+                "proc/self/cgroup": "2:cpu,cpuacct:/",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "100000",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            1,
+        ),
+        (
+            {
+                "proc/self/cgroup": "1:cpu:/",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+            1000,
+        ),
+    ],
+)
+def test_cores_are_whole_ones_within_the_container_s_quota(files, most, tmp_path):
+    allowed = hardware.usable_cores(tmp_path)
+    assert hardware.usable_cores(write(tmp_path, files)) == min(allowed, most)
+
+
+def test_a_gpu_s_own_memory_is_found_behind_the_share_that_jax_takes(monkeypatch):
+    def device(**stats):
+        return SimpleNamespace(platform="gpu", memory_stats=lambda: stats)
+
+    for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
+        monkeypatch.delenv(name, raising=False)
+    assert hardware._device_memory(device(bytes_limit=18 * GIB, bytes_in_use=GIB)) == (24 * GIB, 17 * GIB)
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5")
+    assert hardware._device_memory(device(bytes_limit=12 * GIB)) == (24 * GIB, 12 * GIB)
+    assert hardware._device_memory(device()) == (None, None)
+    tpu = SimpleNamespace(platform="tpu", memory_stats=lambda: {"bytes_limit": 32 * GIB})
+    assert hardware._device_memory(tpu) == (32 * GIB, 32 * GIB)
+
+
+def test_versions_are_of_what_is_installed():
+    versions = hardware.package_versions()
+    assert versions["python"] == platform.python_version()
+    assert versions["jax"] == jax.__version__
+    assert {"jaxlib", "numpy"} <= set(versions)
+    assert all(importlib.metadata.version(name) == versions[name] for name in set(versions) - {"python"})
+
+
+def test_a_platform_that_is_not_there_gets_one_sentence():
+    script = """
+try: hardware.resolve_platform()
+except RuntimeError as error: print(json.dumps([type(error).__name__, str(error)]))
+"""
+    name, sentence = in_a_fresh_process(script, JAX_PLATFORM_NAME="tpu")
+    assert name == "DeviceNotFoundError"
+    assert sentence.startswith("JAX finds no such device on this machine: JAX_PLATFORM_NAME=tpu; unset it or ")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, AssertionError])
+def test_whatever_jax_raises_for_a_missing_platform_the_sentence_is_ours(error, monkeypatch):
+    def refuse():
+        raise error
+
+    monkeypatch.setattr(jax, "default_backend", refuse)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    with pytest.raises(DeviceNotFoundError, match="JAX_PLATFORMS=cuda"):
+        hardware.fingerprint()
+
+
+# --- XLA's options
+
+
+@functools.cache
+def configured(arguments: str = "", **environment: str) -> SimpleNamespace:
+    """Return what configure says in a fresh process, and what JAX and XLA then make of it."""
+    script = f"""
+import jax.numpy as jnp
+from myriad.program import describe
+found = configure({arguments})
+body = lambda _, c: (jnp.sin(c[0]) + c[1], jnp.cos(c[1]) * c[0])
+loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).lower(jnp.ones(99)).compile()
+after = dict(flags=os.environ.get("XLA_FLAGS", ""), num_devices=len(jax.devices()), fusions=describe(loop).fusions)
+print(json.dumps(vars(found) | after))
+"""
+    return SimpleNamespace(**in_a_fresh_process(script, JAX_PLATFORMS="cpu", **environment))
+
+
+def test_configure_sets_all_options_and_as_many_devices_as_cores():
+    found = configured()
+    assert found.cpu_devices == found.num_devices == hardware.usable_cores()
+    assert set(hardware.XLA_CPU_OPTIONS) <= {*found.applied, *found.left_out} <= {*hardware.XLA_CPU_OPTIONS, COUNT}
+    assert found.kept == {}
+    assert all(f"{name}={value}" in found.flags for name, value in found.applied.items() if name != COUNT)
+
+
+def test_options_that_the_user_gave_are_left_alone():
+    given = f"--xla_cpu_prefer_vector_width=128 {EXTRA}xla_cpu_small_while_loop_byte_threshold=77,xla_llvm_ir_gemm=1"
+    found = configured("cpu_devices=1", XLA_FLAGS=given, JAX_NUM_CPU_DEVICES="3")
+    assert found.cpu_devices == found.num_devices == 3
+    kept = {"xla_cpu_prefer_vector_width": "128", "xla_cpu_small_while_loop_byte_threshold": "77", COUNT: "3"}
+    assert found.kept == kept
+    assert set(found.applied) == {"xla_cpu_use_multi_output_fusion"}
+    assert found.flags == f"{given} {EXTRA}xla_cpu_use_multi_output_fusion=true"
+
+
+def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
+    flag = "--xla_force_host_platform_device_count=2"
+    found = configured("xla_options=False", XLA_FLAGS=flag)
+    assert (found.cpu_devices, found.num_devices, found.applied, found.kept) == (2, 2, {}, {COUNT: "2"})
+    assert found.flags == flag
+
+
+def test_multi_output_fusion_reaches_the_compiler():
+    plain = configured("xla_options=False", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    # A version of XLA that no longer has the option ignores it, and configure claims no more than having set it.
+    known = tuple(map(int, jax.__version__.split(".")[:2])) < (0, 11)
+    assert configured().fusions < plain.fusions or not known
+
+
+def test_before_the_start_a_later_call_may_change_what_an_earlier_one_set_and_after_it_may_not():
+    script = """
+answers = [configure(3).cpu_devices, configure(2).cpu_devices, configure().cpu_devices]
+answers.append(len(jax.devices()))
+answers.append(configure() == configure(2) == configure(2, xla_options=False))
+try: configure(4)
+except RuntimeError as error: answers += [type(error).__name__, str(error)]
+print(json.dumps(answers))
+"""
+    *answers, sentence = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    assert answers == [3, 2, 2, 2, True, "BackendStartedError"]
+    assert sentence.startswith("configure must be called before JAX makes its first array, but its backend has started")
+    assert "jax_num_cpu_devices can no longer be set" in sentence
+
+
+def test_after_the_start_options_come_too_late_and_nothing_is_touched():
+    script = """
+jax.devices()
+answers = [configure(1, xla_options=False).applied]
+try: configure(1)
+except RuntimeError as error: answers += [type(error).__name__, str(error)]
+print(json.dumps([*answers, "XLA_FLAGS" in os.environ, jax.config.jax_num_cpu_devices]))
+"""
+    applied, name, sentence, is_set, count = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    assert (applied, name, is_set, count) == ({}, "BackendStartedError", False, -1)
+    assert "xla_cpu_use_multi_output_fusion" in sentence
+
+
+def test_a_flag_is_only_given_to_versions_and_processors_it_was_tried_on(monkeypatch):
+    name = "xla_cpu_prefer_vector_width"
+    monkeypatch.setattr(hardware, "_has_512_bit_vectors", lambda: True)
+
+    def reason(flags="", version="0.10.2", name=name):
+        monkeypatch.setattr(hardware.jaxlib.version, "__version__", version)
+        plan = hardware._Plan(flags=flags)
+        plan.add_option(name, "512")
+        return plan.left_out.get(name, "")
+
+    assert reason() == reason(version="0.11.1") == ""
+    assert "jaxlib 0.12.0.dev1 may not know this flag" in reason(version="0.12.0.dev1")
+    assert "jaxlib 0.9.2 may not know" in reason(version="0.9.2")
+    assert reason(version="0.12.0", name="xla_cpu_use_multi_output_fusion") == ""
+    assert reason(flags="--xla_dump_to=there") == ""
+    assert "XLA_FLAGS names a file of options, there.txt" in reason(flags="there.txt")
+    monkeypatch.setattr(hardware, "_has_512_bit_vectors", lambda: False)
+    assert reason() == "this processor has no 512-bit vectors"
+
+
+def test_in_this_process_configure_repeats_what_the_tests_set_and_refuses_anything_else():
+    before = dict(os.environ)
+    first = hardware.configure()
+    assert hardware.configure() == first
+    if COUNT in first.applied:
+        with pytest.raises(BackendStartedError, match=f"{COUNT} can no longer be set"):
+            hardware.configure(first.cpu_devices + 1)
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
+def test_a_wrong_number_of_devices_gets_one_sentence(count):
+    sentence = f"cpu_devices must be an integer of at least 1, but got {count!r}."
+    with pytest.raises(InvalidArgumentError, match=f"^{re.escape(sentence)}$"):
+        hardware.configure(count)

@@ -1,0 +1,379 @@
+"""Timing's laws, on a clock that only moves when told to: no test here depends on how fast the machine is."""
+
+import functools
+import gc
+import itertools
+import math
+import weakref
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myriad import timing
+from myriad.errors import InvalidArgumentError
+from myriad.program import count_compilations
+
+ENOUGH = {"num_samples": 6, "min_sample_s": 0.001}
+finite = st.floats(1e-6, 1e6)
+
+
+class FakeClock:
+    """Seconds that pass only in `work`."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def work(self, seconds=1.0):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+def donating(fn):
+    return jax.jit(fn, donate_argnums=0)
+
+
+# --- the interval
+
+
+@given(st.integers(2, 400), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, confidence):
+    def coverage(rank):
+        return sum(math.comb(num_samples, below) for below in range(rank, num_samples - rank + 1)) / 2**num_samples
+
+    rank = timing._rank(num_samples, confidence)
+    assert rank == 0 or coverage(rank) >= confidence
+    assert coverage(rank + 1) < confidence
+
+
+@pytest.mark.parametrize("distribution", ["standard_normal", "standard_exponential", "standard_cauchy", "two-valued"])
+def test_the_interval_covers_the_median_of_any_distribution(distribution):
+    generator, trials, num_samples = np.random.default_rng(0), 4000, 15
+    if distribution == "two-valued":
+        samples, median = generator.integers(0, 2, (trials, num_samples)) * 1.0, 0.5
+    else:
+        draw = getattr(generator, distribution)
+        samples, median = draw((trials, num_samples)), math.log(2) if "exponential" in distribution else 0.0
+    intervals = [timing.median_interval(row.tolist()) for row in samples]
+    covered = np.mean([low <= median <= high for low, high in intervals])
+    assert covered >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / trials)
+
+
+@given(st.lists(finite, min_size=6, max_size=60), st.randoms())
+def test_the_interval_encloses_the_sample_median_whatever_the_order(samples, order):
+    low, high = timing.median_interval(samples)
+    assert low <= np.median(samples) <= high
+    shuffled = order.sample(samples, len(samples))
+    assert timing.median_interval(shuffled) == (low, high)
+
+
+@given(st.lists(finite, min_size=6, max_size=60))
+def test_the_interval_of_the_inverse_is_the_inverse_of_the_interval(samples):
+    low, high = timing.median_interval(samples)
+    assert timing.median_interval([1 / sample for sample in samples]) == (1 / high, 1 / low)
+
+
+def test_too_few_samples_say_how_many_are_needed():
+    with pytest.raises(InvalidArgumentError, match=r"^samples must be at least 6 for confidence 0.95, but got 5\.$"):
+        timing.median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    with pytest.raises(InvalidArgumentError, match=r"samples must be at least 8 for confidence 0\.99, but got 0\."):
+        timing.median_interval([], 0.99)
+
+
+# --- what a sample is
+
+
+@settings(max_examples=40, deadline=None)
+@given(call_s=st.floats(1e-5, 1.0), min_sample_s=st.floats(1e-4, 1e-2))
+def test_a_sample_has_the_calls_that_make_it_long_enough_and_hardly_more(call_s, min_sample_s):
+    clock = FakeClock()
+    found = timing.measure(clock.work, call_s, num_samples=6, min_sample_s=min_sample_s, clock=clock)
+    sample_s = found.calls_per_sample * call_s
+    assert sample_s >= min_sample_s * 0.999
+    assert sample_s <= 1.2 * min_sample_s + call_s * 1.001
+    assert found.median_s == pytest.approx(call_s)
+
+
+def test_samples_are_seconds_per_call_in_the_order_they_were_taken(clock):
+    # The first call and the calibration take one turn each, at a second a call.
+    seconds = iter([1.0, 1.0, 8.0, 3.0, 5.0, 4.0, 7.0, 6.0])
+    found = timing.measure(lambda: clock.work(next(seconds)), num_samples=6, min_sample_s=1.0, clock=clock)
+    assert found.samples_s == (8.0, 3.0, 5.0, 4.0, 7.0, 6.0)
+    assert (found.low_s, found.median_s, found.high_s) == (3.0, 5.5, 8.0)
+    assert found.calls_per_sample == 1
+
+
+@pytest.mark.parametrize("result", [None, 3, "text", np.ones(2), {"a": (np.float32(1), None)}, object()])
+def test_a_function_may_return_anything_or_nothing(result):
+    assert timing.measure(lambda: result, **ENOUGH).median_s > 0
+    assert timing.warmup(lambda: result) is result
+    assert timing.block_until_ready(result) is result
+
+
+def test_every_array_of_a_result_is_ready_before_the_clock_stops(clock):
+    def answer(x):
+        clock.work()
+        return x
+
+    later = jax.jit(lambda x: {"slow": jax.pure_callback(answer, x, x), "rest": (x + 1, 2)})
+    assert timing.measure(later, 1.0, num_samples=6, min_sample_s=1.0, clock=clock).samples_s == (1.0,) * 6
+
+
+def test_no_result_outlives_its_call():
+    class Result:
+        pass
+
+    alive, most = weakref.WeakSet(), 0
+
+    def fn(*args):
+        nonlocal most
+        most = max(most, len(alive))
+        result = Result()
+        alive.add(result)
+        return result
+
+    timing.measure(fn, **ENOUGH)
+    assert most == 0
+    assert not alive
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_rests_during_samples_and_is_left_as_it_was(enabled, monkeypatch):
+    states, was_enabled = [], gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        timing.measure(lambda: states.append(gc.isenabled()), **ENOUGH)
+        assert not any(states[1:])
+        monkeypatch.setattr(timing._Subject, "calibrate", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            timing.measure(len, ())
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+
+
+# --- compilation
+
+
+def test_compilation_is_told_apart_from_running(clock):
+    def fn(x):
+        clock.work(7.0)  # runs when JAX traces
+        return jax.pure_callback(lambda x: (clock.work(), x)[1], x, x)
+
+    jitted = jax.jit(fn)
+    first = timing.measure(jitted, 1.0, num_samples=6, min_sample_s=1.0, clock=clock)
+    again = timing.measure(jitted, 1.0, num_samples=6, min_sample_s=1.0, clock=clock)
+    assert (first.compile_s, first.median_s) == (7.0, 1.0)
+    assert (again.compile_s, again.median_s) == (0.0, 1.0)
+
+
+def test_what_a_plain_function_does_in_its_first_call_alone_counts_as_compilation(clock):
+    first_s = itertools.chain([5.0], itertools.repeat(1.0))
+    found = timing.measure(lambda: clock.work(next(first_s)), num_samples=6, min_sample_s=1.0, clock=clock)
+    assert (found.compile_s, found.median_s) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize(("carry", "num_programs"), [(False, 1), (True, 2)])
+def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
+    mesh = jax.make_mesh((2,), ("env",))
+    lanes = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
+    state = {"lanes": lanes, "weak": jnp.asarray(1.0), "key": jax.random.key(0)}
+    # A carried state comes back on both devices whole, where it had one leaf on both and two on one: a second program.
+    fn = donating(lambda state: state | {"lanes": state["lanes"] + state["weak"]})
+    run_s, in_samples = timing._Subject._run_s, []
+
+    def counted_run_s(subject):
+        with count_compilations() as compilations:
+            seconds = run_s(subject)
+        in_samples.extend(compilations.names)
+        return seconds
+
+    monkeypatch.setattr(timing._Subject, "_run_s", counted_run_s)
+    timing.block_until_ready(timing._copied(state))  # copying compiles too
+    with count_compilations() as compilations:
+        timing.measure(fn, state, carry=carry, **ENOUGH)
+    assert compilations.names == ["jit(<lambda>)"] * num_programs
+    assert in_samples == []
+
+
+# --- donated arguments
+
+
+def test_a_donated_argument_is_the_same_in_every_call_and_survives():
+    seen, x, y = [], jnp.ones(3), jnp.ones(3)
+    add = donating(lambda x, y: x + y)
+
+    def fn(x, y):
+        seen.append(float(x[0]))
+        return add(x, y)
+
+    timing.measure(fn, x, y, **ENOUGH)
+    assert set(seen) == {1.0}
+    assert x.tolist() == y.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_carried_argument_is_the_result_of_the_call_before_and_its_origin_survives():
+    seen, x = [], jnp.ones(3)
+    add = donating(lambda x, y: x + y)
+
+    def fn(x, y):
+        seen.append(int(x[0]))
+        return add(x, y)
+
+    timing.measure(fn, x, 1.0, carry=True, **ENOUGH)
+    assert seen == list(range(1, len(seen) + 1))
+    assert x.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("carry", [False, True])
+@pytest.mark.parametrize("seen_through", [True, False])
+def test_every_way_of_donating_leaves_the_caller_s_arrays_alone(seen_through, carry):
+    state, batch = {"x": jnp.ones(3), "n": 0}, jnp.ones((2, 3))
+    jitted = jax.jit(lambda state, batch: ({"x": state["x"] + 1, "n": 0}, batch * 2), donate_argnums=(0, 1))
+    fn = jitted if seen_through else lambda *args: jitted(*args)  # noqa: PLW0108  (hides that it is jitted)
+    timing.measure(fn, state, batch, carry=carry, **ENOUGH)
+    _, doubled = timing.warmup(fn, state, batch)
+    timing.compare(fn, fn, state, batch, carry=carry, num_pairs=6, min_sample_s=0.001)
+    assert doubled.tolist() == [[2.0] * 3] * 2
+    assert not state["x"].is_deleted()
+    assert not batch.is_deleted()
+
+
+def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_without_end(clock, monkeypatch):
+    copied = timing._copied
+    monkeypatch.setattr(timing, "_copied", lambda tree: (clock.work(100.0), copied(tree))[1])
+    add = donating(lambda x: x + 1)
+
+    def fn(x):
+        clock.work(0.5)
+        return add(x)
+
+    found = timing.measure(fn, jnp.ones(3), num_samples=6, min_sample_s=20.0, clock=clock)
+    assert found.samples_s == (0.5,) * 6
+    assert found.calls_per_sample < 40
+
+
+def test_what_is_not_donated_is_passed_as_it_is():
+    x, seen = jnp.ones(3), set()
+    timing.measure(lambda x: seen.add(id(x)), x, **ENOUGH)
+    assert id(x) in seen
+    assert len(seen) == 2, "the first call gets a copy, for it might have donated"
+
+
+def test_carry_takes_the_first_item_of_a_tuple():
+    fn = donating(lambda carry, _: (carry + 1, {"reward": carry * 2}))
+    timing.measure(fn, jnp.ones(3), None, carry=True, **ENOUGH)
+
+
+def test_carry_says_when_a_result_is_not_the_next_argument():
+    with pytest.raises(InvalidArgumentError, match=r"carry=True needs a result like the first argument, .*, but got "):
+        timing.measure(lambda x: [x, x], {"a": 1}, carry=True)
+    with pytest.raises(InvalidArgumentError, match="needs a first argument to carry, but none was given"):
+        timing.measure(dict, carry=True)
+
+
+# --- comparisons
+
+
+def test_twice_the_work_takes_twice_as_long_through_drift(clock):
+    def drifting(seconds):
+        clock.work(seconds * (1 + clock.now / 1000))  # the machine slows down to a fraction of its speed
+
+    twice = timing.compare(
+        functools.partial(drifting, 1.0), functools.partial(drifting, 2.0), num_pairs=31, min_sample_s=1.0, clock=clock
+    )
+    assert twice.a.samples_s[-1] > 1.05 * twice.a.samples_s[0]
+    assert twice.b_over_a_low <= 2.0 <= twice.b_over_a_high
+    assert twice.b_over_a == pytest.approx(2.0, rel=0.01)
+    assert twice.a.median_s < twice.b.median_s
+
+
+def test_each_pair_has_both_sides_in_an_order_that_varies_and_repeats_with_the_seed(clock):
+    def orders(seed):
+        taken = []
+
+        def side(name):
+            taken.append(name)
+            clock.work()
+
+        a, b = functools.partial(side, "a"), functools.partial(side, "b")
+        found = timing.compare(a, b, num_pairs=20, min_sample_s=1.0, seed=seed, clock=clock)
+        assert found.pair_ratios == (1.0,) * 20
+        return ["".join(pair) for pair in zip(taken[4::2], taken[5::2], strict=True)]
+
+    assert set(orders(0)) == {"ab", "ba"}
+    assert orders(0) == orders(0) != orders(1)
+
+
+def test_each_side_of_a_comparison_has_its_own_arguments_behind_a_partial():
+    add = donating(lambda x, y: x + y)
+    small, large = jnp.ones(3), jnp.ones(5)
+    found = timing.compare(
+        functools.partial(add, small), functools.partial(add, large), 1.0, carry=True, num_pairs=6, min_sample_s=0.001
+    )
+    assert len(found.pair_ratios) == len(found.a.samples_s) == len(found.b.samples_s) == 6
+    assert not small.is_deleted()
+    assert not large.is_deleted()
+
+
+def test_the_ratio_is_of_the_seconds_of_a_pair(clock):
+    generator = np.random.default_rng(0)
+    noisy = timing.compare(lambda: clock.work(generator.uniform(1, 2)), clock.work, min_sample_s=0.5, clock=clock)
+    expected = tuple(b_s / a_s for a_s, b_s in zip(noisy.a.samples_s, noisy.b.samples_s, strict=True))
+    assert noisy.pair_ratios == expected
+    assert noisy.b_over_a == np.median(expected)
+    assert noisy.b_over_a_low < noisy.b_over_a < noisy.b_over_a_high
+
+
+# --- words
+
+
+def test_a_timing_and_a_comparison_read_as_sentences(clock):
+    found = timing.measure(clock.work, 0.00125, num_samples=6, min_sample_s=0.001, clock=clock)
+    assert str(found) == "1.25 ms (1.25 ms to 1.25 ms; 6 samples of 1 calls; compiled in 0 ns)"
+    ratio = timing.compare(clock.work, lambda: clock.work(3.0), num_pairs=6, clock=clock)
+    assert str(ratio) == "b takes 3 times as long as a (3 to 3; 6 pairs)"
+
+
+async def coroutine():
+    pass
+
+
+def generator():
+    yield
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "sentence"),
+    [
+        ([len, ()], {"num_samples": 5}, "num_samples must be at least 6 for confidence 0.95, but got 5."),
+        ([len, ()], {"confidence": 1.0}, "confidence must lie between 0 and 1, both excluded, but got 1.0."),
+        ([len, ()], {"min_sample_s": 0.0}, "min_sample_s must be above 0 and finite, but got 0.0."),
+        ([len, ()], {"min_sample_s": math.inf}, "min_sample_s must be above 0 and finite, but got inf."),
+        ([3], {}, "fn must be a function, but got 3."),
+        ([coroutine], {}, "fn must do its work when called, but <function coroutine"),
+        ([generator], {}, "fn must do its work when called, but <function generator"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(arguments, options, sentence):
+    with pytest.raises(InvalidArgumentError) as caught:
+        timing.measure(*arguments, **options)
+    assert str(caught.value).startswith(sentence)
+    assert str(caught.value).endswith(".")
+
+
+def test_a_deleted_argument_is_refused_before_anything_runs():
+    x = jnp.ones(3)
+    x.delete()
+    with pytest.raises(InvalidArgumentError, match="args must hold live arrays, but one was deleted or donated before"):
+        timing.measure(lambda x: x, {"x": x})
