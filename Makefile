@@ -16,7 +16,7 @@ help:
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       put the code in shape'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
-	@echo 'make lock         write constraints.txt anew after a change of pyproject.toml (ARGS=--upgrade renews every version)'
+	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
 	@echo 'make clean        remove what was installed and cached; results stay'
 	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
 
@@ -74,7 +74,9 @@ endif
 $(VENV_PYTHON):
 	@rm -rf .venv
 	@python=; for candidate in "$(PYTHON)" python3 python3.14 python3.13 python3.12 python3.11; do \
-	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python=$$candidate; break; \
+	  fi; \
 	done; \
 	if [ -z "$$python" ]; then \
 	  echo 'Myriad needs Python 3.11 or newer, and found none; make PYTHON=/path/to/python names one.' >&2; exit 1; \

@@ -120,13 +120,13 @@ class ResultsFile:
         self.rows: list[Row] = []
         self._samples: list[dict[str, Any]] = []
 
-    @property
+    @functools.cached_property
     def path(self) -> Path:
-        """Where the CSV is; its name says the device that the first row found."""
+        """Where the CSV is; its name says the device that the first alternation found."""
         if self._output.suffix == ".csv":
             return self._output
         devices = [row["device"] for row in self.rows if row["device"]]
-        return self._output / f"{self._suite}_{devices[0] if devices else 'none'}_{self.timestamp}.csv"
+        return self._output / f"{self._suite}_{devices[0] if devices else 'unknown'}_{self.timestamp}.csv"
 
     @property
     def samples_path(self) -> Path:

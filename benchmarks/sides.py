@@ -247,8 +247,9 @@ def main() -> None:
 
 
 def _tell(replies: TextIO, status: str, error: BaseException) -> None:
-    reply = {"status": status, "reason": str(error).strip() or type(error).__name__, "error": type(error).__name__}
-    print(json.dumps(reply), file=replies, flush=True)
+    kind = type(error).__name__
+    reason = (str(error).strip() or kind).splitlines()[0]  # XLA appends its stack
+    print(json.dumps({"status": status, "reason": reason, "error": kind}), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ MIX2X32 = define_prng_impl(
     seed=_seed,
     split=_split,
     random_bits=_random_bits,
-    fold_in=_fold,
+    fold_in=_fold,  # pyright: ignore[reportArgumentType]  (declared for int alone; vmap gives arrays)
     name="mix2x32",
     tag="mix",
 )
