@@ -58,7 +58,7 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     @words.def_vmap
     def lanes_last(axis_size: int, in_batched: list[bool], first: jax.Array, second: jax.Array) -> Any:
         # The lanes stay the fastest axis in memory, whatever each draws: so a step remains one vector loop over lanes.
-        return jnp.moveaxis(words(first, second), -1, 0), True
+        return jnp.moveaxis(words(first, second), len(shape), 0), True
 
     return words(key[0], key[1])
 

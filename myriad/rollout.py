@@ -289,7 +289,7 @@ class Rollout:
         return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), lanes, tiles)
 
     def _run_recorded(self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array) -> tuple[Lanes, Transition]:
-        """Run the chunk on one device, all lanes abreast: a trajectory outgrows the cache, and whole rows store best."""
+        """Run the chunk on one device, all lanes abreast: a trajectory outgrows the cache, and rows store best."""
         lane = self._lane_numbers(0, self.layout.lanes_per_device)
 
         def step(lanes: Lanes, i: jax.Array | int) -> tuple[Lanes, Transition]:

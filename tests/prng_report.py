@@ -1,0 +1,80 @@
+"""The full dieharder battery over the streams of a rollout: `make prng-report`, some half hour for each order.
+
+The same words come in three orders, since a flaw may hide in any of them: all words of a lane and step together
+(`word`), one word of all lanes, step by step (`lane`), one word of all steps, lane by lane (`step`).
+"""
+
+import argparse
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad import make_key
+
+# (steps, lanes, words) of one block of the stream, and how its axes are turned.
+ORDERS = {
+    "word": ((64, 4096, 5), (0, 1, 2)),
+    "lane": ((256, 4096, 1), (2, 0, 1)),
+    "step": ((4096, 256, 1), (2, 1, 0)),
+}
+
+
+def stream(order: str) -> Iterator[bytes]:
+    """Yield the stream block by block, without end."""
+    (num_steps, num_lanes, num_words), axes = ORDERS[order]
+
+    @jax.jit
+    def block(first: jax.Array) -> jax.Array:
+        def words(step: jax.Array, lane: jax.Array) -> jax.Array:
+            key = jax.random.fold_in(jax.random.fold_in(make_key(7), 1), step)
+            return jax.random.bits(jax.random.fold_in(key, lane), (num_words,))
+
+        steps, lanes = (jnp.arange(size, dtype=jnp.uint32) for size in (num_steps, num_lanes))
+        drawn = jax.vmap(jax.vmap(words, (None, 0)), (0, None))(first + steps, lanes)
+        return jnp.transpose(drawn, axes)
+
+    first = 0
+    while True:
+        yield np.ascontiguousarray(block(np.uint32(first))).tobytes()
+        first += num_steps
+
+
+def run(order: str) -> Counter:
+    """Run the battery on one order, passing its table through, and count its assessments."""
+    assessments: Counter = Counter()
+    command = ["dieharder", "-a", "-g", "200"]
+    with subprocess.Popen([sys.executable, __file__, "--stream", order], stdout=subprocess.PIPE) as source:
+        with subprocess.Popen(command, stdin=source.stdout, stdout=subprocess.PIPE, text=True) as battery:
+            for line in battery.stdout:
+                print(line, end="", flush=True)
+                assessments.update(word for word in ("PASSED", "WEAK", "FAILED") if word in line)
+        source.kill()
+    return assessments
+
+
+def main() -> int:
+    """Print the battery's tables and a summary; exit code 1 where a test failed."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--order", choices=ORDERS, help="only this order")
+    parser.add_argument("--stream", choices=ORDERS, help="write this stream to stdout instead")
+    options = parser.parse_args()
+    if options.stream:
+        try:
+            for block in stream(options.stream):
+                sys.stdout.buffer.write(block)
+        except BrokenPipeError:
+            return 0
+    summaries = {order: run(order) for order in ([options.order] if options.order else ORDERS)}
+    print("\n| order | passed | weak | failed |\n|---|---|---|---|")
+    for order, counts in summaries.items():
+        print(f"| {order} | {counts['PASSED']} | {counts['WEAK']} | {counts['FAILED']} |")
+    return 1 if any(counts["FAILED"] for counts in summaries.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""The counter-based generator: its construction bit for bit, its laws, and its statistics in the order rollouts use."""
+
+import os
+import shutil
+import subprocess
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myriad import make_key
+from myriad.errors import UnknownNameError
+from myriad.random import MIX2X32, scalar_keys
+
+GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97
+MASK = 0xFFFFFFFF
+
+
+def reference_word(k0: int, k1: int, i: int) -> int:
+    x = (k0 + i * GOLDEN) & MASK
+    x = (x ^ x >> 16) * MULTIPLIER_1 & MASK
+    x ^= (k1 + i * SECOND) & MASK
+    x = (x ^ x >> 15) * MULTIPLIER_2 & MASK
+    return x ^ x >> 15
+
+
+def reference_fold(k0: int, k1: int, n: int) -> tuple[int, int]:
+    x = (k0 + n * GOLDEN) & MASK
+    x = (x ^ x >> 16) * MULTIPLIER_1 & MASK
+    x = (x ^ x >> 15) * MULTIPLIER_2 & MASK
+    x ^= x >> 15
+    return x, (k1 + x * SECOND) & MASK
+
+
+def key_of(k0: int, k1: int) -> jax.Array:
+    return jax.random.wrap_key_data(jnp.array([k0, k1], jnp.uint32), impl=MIX2X32)
+
+
+def lane_words(key: jax.Array, step: jax.Array, num_lanes: int, num_words: int) -> jax.Array:
+    """Return the words that a rollout's lanes draw in one step, uint32 `[num_lanes, num_words]`."""
+    step_key = jax.random.fold_in(jax.random.fold_in(key, 1), step)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, jnp.arange(num_lanes, dtype=jnp.uint32))
+    return jax.vmap(lambda key: jax.random.bits(key, (num_words,)))(keys)
+
+
+ALL_LANES = jax.jit(jax.vmap(lane_words, (None, 0, None, None)), static_argnums=(2, 3))
+
+
+def words(num_steps: int, num_lanes: int, num_words: int, seed: int = 0) -> np.ndarray:
+    """Return `[num_steps, num_lanes, num_words]` words of a rollout."""
+    return np.asarray(ALL_LANES(make_key(seed), jnp.arange(num_steps, dtype=jnp.uint32), num_lanes, num_words))
+
+
+def chi_square_z(counts: np.ndarray) -> float:
+    """Return the chi-square of equal expected counts, as standard deviations from its mean."""
+    expected = counts.sum() / counts.size
+    degrees = counts.size - 1
+    return (((counts - expected) ** 2 / expected).sum() - degrees) / np.sqrt(2 * degrees)
+
+
+def correlation_z(left: np.ndarray, right: np.ndarray) -> float:
+    """Return the correlation of two samples, as standard deviations from none."""
+    left, right = (values.ravel().astype(np.float64) for values in (left, right))
+    return np.corrcoef(left, right)[0, 1] * np.sqrt(left.size)
+
+
+@given(k0=st.integers(0, MASK), k1=st.integers(0, MASK), n=st.integers(0, MASK))
+def test_words_and_folds_are_those_of_the_construction(k0, k1, n):
+    got = np.asarray(jax.random.bits(key_of(k0, k1), (2, 3))).ravel()
+    assert got.tolist() == [reference_word(k0, k1, i) for i in range(6)]
+    assert tuple(jax.random.key_data(jax.random.fold_in(key_of(k0, k1), n)).tolist()) == reference_fold(k0, k1, n)
+
+
+def test_a_batch_of_any_depth_draws_what_its_keys_draw_alone():
+    keys = jax.random.split(make_key(0), (3, 4))
+    batched = jax.vmap(jax.vmap(lambda key: jax.random.bits(key, (2, 5))))(keys)
+    assert batched.shape == (3, 4, 2, 5)
+    for i, j in np.ndindex(3, 4):
+        np.testing.assert_array_equal(batched[i, j], jax.random.bits(keys[i, j], (2, 5)))
+
+
+def test_narrow_words_are_the_high_bits_of_wide_ones():
+    wide = jax.random.bits(make_key(1), (7,))
+    np.testing.assert_array_equal(jax.random.bits(make_key(1), (7,), jnp.uint8), wide >> 24)
+    np.testing.assert_array_equal(jax.random.bits(make_key(1), (7,), jnp.uint16), wide >> 16)
+
+
+def test_scalar_keys_draw_the_elements_of_one_draw():
+    key = make_key(5)
+    apart = [jax.random.uniform(scalar) for scalar in scalar_keys(key, 4)]
+    np.testing.assert_array_equal(jnp.stack(apart), jax.random.uniform(key, (4,)))
+    assert len(scalar_keys(make_key(5, "threefry2x32"), 4)) == 4
+
+
+def test_children_of_a_split_are_not_those_of_a_fold():
+    key = make_key(0)
+    split = jax.random.key_data(jax.random.split(key, 1000))
+    folded = jax.random.key_data(jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(1000)))
+    assert len(np.unique(np.concatenate([split, folded]), axis=0)) == 2000
+
+
+def test_an_unknown_generator_is_refused_by_name():
+    with pytest.raises(UnknownNameError, match="did you mean 'threefry2x32'"):
+        make_key(0, "threefry")
+
+
+def test_distributions_of_jax_have_their_moments():
+    key = make_key(3)
+    uniform, normal = jax.random.uniform(key, (200_000,)), jax.random.normal(key, (200_000,))
+    assert float(uniform.mean()) == pytest.approx(0.5, abs=0.003)
+    assert float(uniform.var()) == pytest.approx(1 / 12, rel=0.01)
+    assert float(normal.mean()) == pytest.approx(0.0, abs=0.01)
+    assert float(normal.std()) == pytest.approx(1.0, rel=0.01)
+    assert sorted(jax.random.permutation(key, 50).tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize("word", range(5))
+def test_every_byte_of_every_word_is_uniform(word):
+    drawn = words(num_steps=64, num_lanes=4096, num_words=5)[:, :, word]
+    for shift in (0, 8, 16, 24):
+        assert abs(chi_square_z(np.bincount((drawn >> shift & 255).ravel(), minlength=256))) < 5
+
+
+@pytest.mark.parametrize("lag", ["word", "lane", "step", "seed"])
+def test_neighbours_are_uncorrelated(lag):
+    drawn = words(num_steps=64, num_lanes=4096, num_words=4)
+    pairs = {
+        "word": (drawn[:, :, 1:], drawn[:, :, :-1]),
+        "lane": (drawn[:, 1:], drawn[:, :-1]),
+        "step": (drawn[1:], drawn[:-1]),
+        "seed": (drawn, words(num_steps=64, num_lanes=4096, num_words=4, seed=1)),
+    }
+    left, right = pairs[lag]
+    assert abs(correlation_z(left, right)) < 4.5
+    for bit in range(32):
+        assert abs(correlation_z(left >> bit & 1, right >> bit & 1)) < 5
+
+
+def test_a_changed_bit_of_the_lane_or_the_step_changes_half_of_a_word():
+    rng = np.random.default_rng(0)
+    key = make_key(0)
+    draw = jax.jit(jax.vmap(lambda n: jax.random.bits(jax.random.fold_in(key, n), (2,))))
+    lanes = rng.integers(0, 2**32, 20_000, dtype=np.uint32)
+    for bit in range(32):
+        changed = np.asarray(draw(lanes) ^ draw(lanes ^ np.uint32(1 << bit)))
+        flips = np.stack([changed >> out & 1 for out in range(32)]).mean(axis=1)
+        assert np.abs(flips - 0.5).max() < 0.02
+
+
+def test_birthday_spacings_repeat_as_often_as_chance_allows():
+    """Marsaglia's test: of m birthdays in a year of n days, m^3 / 4n spacings are expected to repeat."""
+    drawn = words(num_steps=500, num_lanes=1024, num_words=1).reshape(500, 1024) >> 5
+    spacings = np.sort(np.diff(np.sort(drawn, axis=1), axis=1), axis=1)
+    repeats = (np.diff(spacings, axis=1) == 0).sum()
+    expected = 500 * 1024**3 / (4 * 2**27)
+    assert abs(repeats - expected) < 5 * np.sqrt(expected)
+
+
+def test_single_words_collide_as_often_as_chance_allows():
+    drawn = words(num_steps=256, num_lanes=4096, num_words=2).reshape(-1, 2)
+    for word in range(2):
+        collisions = len(drawn) - len(np.unique(drawn[:, word]))
+        expected = len(drawn) ** 2 / 2**33
+        assert abs(collisions - expected) < 5 * np.sqrt(expected)
+
+
+def pair_collisions(num_steps: int, num_lanes: int, generate, num_parts: int = 4) -> int:
+    """Count equal pairs of consecutive words among all lanes and steps, one part of the pairs' values at a time."""
+    collisions = 0
+    for part in range(num_parts):
+        kept = []
+        for step in range(0, num_steps, 4):
+            drawn = generate(step).reshape(-1, 2).view(np.uint64).ravel()
+            kept.append(drawn[drawn % np.uint64(num_parts) == part])
+        pairs = np.concatenate(kept)
+        pairs.sort()
+        collisions += int((pairs[1:] == pairs[:-1]).sum())
+    return collisions
+
+
+@pytest.mark.slow
+def test_no_pair_of_words_comes_twice_in_a_billion_lane_steps():
+    key, num_lanes = make_key(0), 2**20
+
+    def generate(step: int) -> np.ndarray:
+        return np.asarray(ALL_LANES(key, jnp.arange(step, step + 4, dtype=jnp.uint32), num_lanes, 2))
+
+    # Among 1.02e9 pairs of 64 bits chance leaves 0.03 collisions; 32 bits of state would leave a hundred million.
+    assert pair_collisions(976, num_lanes, generate) <= 1
+
+
+def test_the_collision_test_catches_a_state_of_32_bits():
+    key = make_key(0)
+
+    def generate(step: int) -> np.ndarray:
+        narrow = np.asarray(ALL_LANES(key, jnp.arange(step, step + 4, dtype=jnp.uint32), 2**17, 1))
+        return np.concatenate([narrow, narrow * np.uint32(GOLDEN)], axis=-1)
+
+    assert pair_collisions(8, 2**17, generate) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 2, 102], ids=["birthdays", "rank_32x32", "sts_serial"])
+def test_dieharder_does_not_tell_the_stream_from_chance(number):
+    if shutil.which("dieharder") is None:
+        if os.environ.get("MYRIAD_CI"):
+            pytest.fail("dieharder is missing: apt install dieharder")
+        pytest.skip("dieharder is missing: apt install dieharder")
+    command = ["dieharder", "-g", "200", "-d", str(number)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        step = 0
+        try:
+            while process.poll() is None:
+                process.stdin.write(words_from(step).tobytes())
+                step += 64
+        except BrokenPipeError:
+            pass  # it has read what it needs
+        report = process.stdout.read().decode()
+    assert "PASSED" in report or "WEAK" in report, report
+    assert "FAILED" not in report, report
+
+
+def words_from(step: int) -> np.ndarray:
+    """Return 64 steps of 4,096 lanes and their five words, as a cart-pole would draw them."""
+    return np.asarray(ALL_LANES(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5))
