@@ -175,11 +175,12 @@ class Rollout:
         self.layout = Layout.plan(num_envs, num_devices, tile_size)
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
-        self._by_env = NamedSharding(self._mesh, PartitionSpec("env"))
+        # Said once for every program: a state that lies elsewhere than the last one would compile the chunk again.
+        placement = RolloutState(self._replicated, self._replicated, NamedSharding(self._mesh, PartitionSpec("env")))
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
-        self._init = jax.jit(self._first_state)
-        self._run = jax.jit(self._chunk, donate_argnums=0)
-        self._record = jax.jit(self._recorded_chunk, donate_argnums=0)
+        self._init = jax.jit(self._first_state, out_shardings=placement)
+        self._run = jax.jit(self._chunk, donate_argnums=0, out_shardings=placement)
+        self._record = jax.jit(self._recorded_chunk, donate_argnums=0, out_shardings=(placement, None))
 
     def init(self, seed: int | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
@@ -245,7 +246,6 @@ class Rollout:
             num_episodes=jnp.zeros(num_lanes, jnp.int32),
             return_sum=jnp.zeros(num_lanes, jnp.float32),
         )
-        lanes = jax.lax.with_sharding_constraint(lanes, self._by_env)
         return RolloutState(key, jnp.zeros((), jnp.uint32), lanes)
 
     def _chunk(self, state: RolloutState, num_steps: jax.Array) -> RolloutState:

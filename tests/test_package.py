@@ -28,6 +28,18 @@ def test_an_alias_makes_the_same_environment(alias):
     assert make_env(alias) == make_env("cartpole-control")
 
 
+@pytest.mark.parametrize("name", list_envs())
+def test_every_environment_rolls_out_under_the_random_agent(name):
+    env = make_env(name)
+    rollout = myriad.Rollout(env, make_agent("random", env), num_envs=8, scan_chunk_size=4)
+    state, trajectory = rollout.record_chunk(rollout.init(seed=0))
+    space = env.observation_space(env.default_params)
+    assert trajectory.obs.shape == (4, 8, *space.shape)
+    assert trajectory.obs.dtype == space.dtype
+    assert trajectory.reward.dtype == "float32"
+    assert rollout.summary(rollout.run_chunk(state)).num_steps == 64
+
+
 def test_an_unknown_environment_answers_with_the_closest_name():
     with pytest.raises(ValueError, match="unknown environment 'cartpol'; did you mean 'cartpole-control'\\? Known: "):
         make_env("cartpol")
@@ -48,7 +60,7 @@ def test_an_override_reaches_the_parameters():
 
 
 def test_the_lists_are_sorted_and_complete():
-    assert list_envs() == ["cartpole-control"]
+    assert list_envs() == ["bucket-brigade", "cartpole-control", "gene-circuit-control", "pendulum-control", "snake"]
     assert list_agents() == ["random"]
 
 

@@ -11,8 +11,20 @@ __all__ = ["Environment", "list_envs", "make_env"]
 
 ENVIRONMENTS = Registry(
     "environment",
-    {"cartpole-control": "myriad.envs.cartpole:CartPole"},
-    aliases={"cartpole": "cartpole-control", "CartPole-v1": "cartpole-control"},
+    {
+        "bucket-brigade": "myriad.envs.bucket_brigade:BucketBrigade",
+        "cartpole-control": "myriad.envs.cartpole:CartPole",
+        "gene-circuit-control": "myriad.envs.gene_circuit:GeneCircuit",
+        "pendulum-control": "myriad.envs.pendulum:Pendulum",
+        "snake": "myriad.envs.snake:Snake",
+    },
+    aliases={
+        "CartPole-v1": "cartpole-control",
+        "Pendulum-v1": "pendulum-control",
+        "cartpole": "cartpole-control",
+        "gene-circuit": "gene-circuit-control",
+        "pendulum": "pendulum-control",
+    },
 )
 
 

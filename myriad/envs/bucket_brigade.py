@@ -1,0 +1,371 @@
+"""A stochastic public-goods game: houses on a ring catch fire, and every night each agent fights a fire or rests.
+
+What is many, houses or agents, is a tuple of scalars, and loops over it are unrolled: a step stays one loop over lanes.
+`H` is the number of houses, `A` that of agents; agent 0 learns, the others follow a script.
+"""
+
+import dataclasses
+import functools
+import importlib.resources
+import tomllib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import scalar_keys
+from myriad.spaces import Box, Discrete, MultiDiscrete
+
+SAFE, BURNING, RUINED = range(3)
+REST, WORK = range(2)
+MODES = ("bernoulli", "continuous")
+
+Scalars = tuple[jax.Array, ...]
+# One agent's choice of a house, REST or WORK, and a signal.
+Action = Sequence[jax.Array] | jax.Array
+# For one scalar draw each: an opponent has three to choose by.
+Keys = list[jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BucketBrigadeState:
+    """The village after a night. All int32 but for `progress`.
+
+    Attributes:
+        houses: SAFE, BURNING or RUINED, `H` scalars.
+        progress: how far each fire is put out, 0 to 1, `H` float32 scalars; empty in bernoulli mode, which needs none.
+        locations: the house where each agent is, `A` scalars.
+        modes: whether each agent rested or worked last, `A` scalars.
+        signals: each agent's last signal, 0 or 1, `A` scalars.
+        night: nights since the reset.
+    """
+
+    houses: Scalars
+    progress: Scalars
+    locations: Scalars
+    modes: Scalars
+    signals: Scalars
+    night: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class BucketBrigadeParams:
+    """A scenario's figures. `beta`, `kappa` and `rho` are probabilities per night, the others but two are rewards.
+
+    Attributes:
+        beta: a burning house ignites a safe neighbour.
+        kappa: one worker puts a fire out.
+        rho: a safe house catches fire by itself, and any house burns at the start.
+        team_reward: to every agent, for all houses being safe.
+        team_penalty: from every agent, for all houses being ruined.
+        own_reward: to its owner, for a house that is safe again.
+        own_penalty: from its owner, every night, for a house in ruins.
+        cost_to_work: from an agent that works.
+        min_nights: an episode never ends before.
+        other_reward: to all but its owner, for a house that is safe again.
+        other_penalty: from all but its owner, every night, for a house in ruins.
+        reward_rest: to an agent that rests.
+        suppression_per_worker: what a worker adds to the progress at a house in a night; continuous mode only.
+    """
+
+    beta: float | jax.Array
+    kappa: float | jax.Array
+    rho: float | jax.Array
+    team_reward: float | jax.Array
+    team_penalty: float | jax.Array
+    own_reward: float | jax.Array
+    own_penalty: float | jax.Array
+    cost_to_work: float | jax.Array
+    min_nights: int | jax.Array
+    other_reward: float | jax.Array = 0.0
+    other_penalty: float | jax.Array = 0.0
+    reward_rest: float | jax.Array = 0.5
+    suppression_per_worker: float | jax.Array = 0.5
+
+
+# What an observation tells of a scenario, in this order.
+OBSERVED_FIGURES = tuple(field.name for field in dataclasses.fields(BucketBrigadeParams))[:9]
+
+
+@functools.cache
+def scenarios() -> dict[str, BucketBrigadeParams]:
+    """Read the scenarios by name from the presets."""
+    text = importlib.resources.files("myriad.presets").joinpath("bucket_brigade.toml").read_text(encoding="utf-8")
+    return {name: BucketBrigadeParams(**figures) for name, figures in tomllib.loads(text).items()}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Uniforms:
+    """The draws of a night from [0, 1), one of each kind per house: float32 `[H]` or `H` scalars."""
+
+    suppression: Sequence[jax.Array] | jax.Array
+    ignition: Sequence[jax.Array] | jax.Array
+    spark: Sequence[jax.Array] | jax.Array
+
+
+def night(
+    uniforms: Uniforms,
+    state: BucketBrigadeState,
+    actions: Sequence[Action] | jax.Array,
+    params: BucketBrigadeParams,
+    mode: str,
+) -> tuple[BucketBrigadeState, Scalars]:
+    """Live through one night: `actions` `[A, 3]` as an array or nested tuples. Return the state and all `A` rewards.
+
+    A house put out that catches fire again in the same night is burning at its end, and not rewarded.
+    """
+    workers = [[(action[0] == house) & (action[1] == WORK) for action in actions] for house in range(len(state.houses))]
+    suppress = _suppress_by_chance if mode == "bernoulli" else _suppress_by_progress
+    houses, progress = suppress(uniforms, state, workers, params)
+    if mode == "continuous":
+        houses = _spread(uniforms, houses, params)
+    houses = [
+        jnp.where((house == SAFE) & (u < params.rho), BURNING, house)
+        for house, u in zip(houses, uniforms.spark, strict=True)
+    ]
+    after = BucketBrigadeState(
+        houses=tuple(houses),
+        progress=tuple(progress),
+        locations=tuple(action[0] for action in actions),
+        modes=tuple(action[1] for action in actions),
+        signals=tuple(action[2] for action in actions),
+        night=state.night + 1,
+    )
+    return after, _rewards(state, after, params)
+
+
+def _suppress_by_chance(
+    uniforms: Uniforms, state: BucketBrigadeState, workers: Any, params: BucketBrigadeParams
+) -> tuple[list[jax.Array], Scalars]:
+    """Put each fire out with probability `1 - (1 - kappa)**workers`; what still burns is ruined."""
+    houses = []
+    for house, u, working in zip(state.houses, uniforms.suppression, workers, strict=True):
+        failing = _power(1.0 - params.kappa, working)
+        houses.append(jnp.where(house == BURNING, jnp.where(u < 1.0 - failing, SAFE, RUINED), house))
+    return houses, state.progress
+
+
+def _suppress_by_progress(
+    uniforms: Uniforms, state: BucketBrigadeState, workers: Any, params: BucketBrigadeParams
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """Add each worker's share to the progress; at 1 the fire is out and the progress back at 0."""
+    houses, progress = [], []
+    for house, before, working in zip(state.houses, state.progress, workers, strict=True):
+        num_workers = sum(at_work.astype(jnp.float32) for at_work in working)
+        done = jnp.where(house == BURNING, before + params.suppression_per_worker * num_workers, 0.0)
+        out = done >= 1.0
+        houses.append(jnp.where(out, SAFE, house))
+        progress.append(jnp.where(out, 0.0, done))
+    return houses, progress
+
+
+def _spread(uniforms: Uniforms, houses: list[jax.Array], params: BucketBrigadeParams) -> list[jax.Array]:
+    """Ignite each safe house with probability `1 - (1 - beta)**burning_neighbours`, all at once."""
+    spread = []
+    for i, (house, u) in enumerate(zip(houses, uniforms.ignition, strict=True)):
+        neighbours = [houses[i - 1] == BURNING, houses[(i + 1) % len(houses)] == BURNING]
+        caught = (house == SAFE) & (u < 1.0 - _power(1.0 - params.beta, neighbours))
+        spread.append(jnp.where(caught, BURNING, house))
+    return spread
+
+
+def _rewards(before: BucketBrigadeState, after: BucketBrigadeState, params: BucketBrigadeParams) -> Scalars:
+    num_houses, num_agents = len(after.houses), len(after.modes)
+    saved = [
+        ((was != SAFE) & (now == SAFE)).astype(jnp.float32)
+        for was, now in zip(before.houses, after.houses, strict=True)
+    ]
+    ruined = [(house == RUINED).astype(jnp.float32) for house in after.houses]
+    num_safe = sum((house == SAFE).astype(jnp.float32) for house in after.houses)
+    team = (params.team_reward * num_safe - params.team_penalty * sum(ruined)) * np.float32(1 / num_houses)
+    rewards = []
+    for agent, mode in enumerate(after.modes):
+        saved_own, ruined_own = sum(saved[agent::num_agents]), sum(ruined[agent::num_agents])
+        effort = jnp.where(mode == WORK, -params.cost_to_work, params.reward_rest)
+        gained = params.own_reward * saved_own + params.other_reward * (sum(saved) - saved_own)
+        lost = params.own_penalty * ruined_own + params.other_penalty * (sum(ruined) - ruined_own)
+        rewards.append(jnp.asarray(team + effort + gained - lost, jnp.float32))
+    return tuple(rewards)
+
+
+def _power(base: float | jax.Array, factors: Sequence[jax.Array]) -> jax.Array | float:
+    """Return `base` to the number of true factors."""
+    power = 1.0
+    for factor in factors:
+        power = power * jnp.where(factor, base, 1.0)
+    return power
+
+
+# Scripted opponents. Each sees the state before the night, not what the others are about to do.
+
+
+def act_randomly(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
+    """Draw house, mode and signal uniformly."""
+    return tuple(Discrete(n).sample(key) for n, key in zip((len(state.houses), 2, 2), keys, strict=True))
+
+
+def fight_the_nearest_fire(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
+    """Work at the nearest burning house that the agent owns, else at the nearest burning one, and signal so; else rest.
+
+    Near is counted along the ring from where the agent is; of two equally near the lower number is taken.
+    """
+    num_houses, num_agents = len(state.houses), len(state.modes)
+    best = jnp.full((), 2 * num_houses * num_houses, jnp.int32)
+    for number, house in enumerate(state.houses):
+        distance = jnp.abs(state.locations[agent] - number)
+        distance = jnp.minimum(distance, num_houses - distance)
+        rank = distance + (0 if number % num_agents == agent else num_houses)
+        # The house travels with its rank in one integer, so that one minimum finds both.
+        best = jnp.where(house == BURNING, jnp.minimum(best, rank * num_houses + number), best)
+    burning = best < 2 * num_houses * num_houses
+    works = burning.astype(jnp.int32)
+    return jnp.where(burning, best % num_houses, agent % num_houses), works, works
+
+
+def rest(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
+    """Rest at home every night."""
+    return _constant(agent % len(state.houses)), _constant(REST), _constant(0)
+
+
+def fight_the_worst_fire(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
+    """Work every night and signal so, where a fire has made least way to being out; at home where nothing burns.
+
+    Among equals the lowest number is taken.
+    """
+    place, least = _constant(agent % len(state.houses)), jnp.full((), jnp.inf, jnp.float32)
+    progress = state.progress or (jnp.zeros((), jnp.float32),) * len(state.houses)
+    for number, (house, done) in enumerate(zip(state.houses, progress, strict=True)):
+        worse = (house == BURNING) & (done < least)
+        place, least = jnp.where(worse, number, place), jnp.where(worse, done, least)
+    return place, _constant(WORK), _constant(1)
+
+
+POLICIES: dict[str, Callable[[Keys, int, BucketBrigadeState], Action]] = {
+    "random": act_randomly,
+    "firefighter": fight_the_nearest_fire,
+    "free-rider": rest,
+    "hero": fight_the_worst_fire,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BucketBrigade:
+    """Save the village together with scripted opponents; an action is `[house, rest (0) or work (1), signal 0 or 1]`.
+
+    House `h` belongs to agent `h % A`; the home of agent `i` is house `i % H`. The learner is agent 0.
+
+    Observation, float32 `[H + 4 A + 9 + A]`: the houses' states (0 safe, 1 burning, 2 ruined), all agents' signals, all
+    agents' locations, each agent's last house and mode in turn, the figures of `OBSERVED_FIGURES`, and the observer
+    one-hot.
+
+    Args:
+        num_houses: on the ring, at least 3.
+        num_opponents: scripted agents.
+        mode: `bernoulli`, where a fire is put out at once or never, or `continuous`, where it needs work and spreads.
+        opponents: a name in `POLICIES` for all of them, or one for each.
+        scenario: a name in `scenarios()`.
+        default_params: a scenario in full, in place of the one that `scenario` names.
+    """
+
+    num_houses: int = 10
+    num_opponents: int = 2
+    mode: str = "bernoulli"
+    opponents: str | tuple[str, ...] = "random"
+    scenario: str = "default"
+    default_params: BucketBrigadeParams = None  # pyright: ignore[reportAssignmentType]  filled in below
+
+    def __post_init__(self) -> None:
+        if self.num_houses < 3 or self.num_opponents < 0:
+            given = f"{self.num_houses} and {self.num_opponents}"
+            raise InvalidArgumentError(f"num_houses must be at least 3 and num_opponents at least 0, but got {given}.")
+        if self.mode not in MODES:
+            raise UnknownNameError("mode", self.mode, MODES)
+        if self.scenario not in scenarios():
+            raise UnknownNameError("scenario", self.scenario, scenarios())
+        if len(self.policies) != self.num_opponents:
+            raise InvalidArgumentError(
+                f"opponents must be one name or {self.num_opponents} names (num_opponents), but got {self.opponents!r}."
+            )
+        for policy in self.policies:
+            if policy not in POLICIES:
+                raise UnknownNameError("opponent", policy, POLICIES)
+        if self.default_params is None:
+            object.__setattr__(self, "default_params", scenarios()[self.scenario])
+
+    @property
+    def num_agents(self) -> int:
+        return 1 + self.num_opponents
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policy of each opponent, in the order of the agents."""
+        return (self.opponents,) * self.num_opponents if isinstance(self.opponents, str) else tuple(self.opponents)
+
+    def reset(self, key: jax.Array, params: BucketBrigadeParams) -> tuple[jax.Array, BucketBrigadeState]:
+        """Set each house on fire with probability `rho`; every agent rests at house 0."""
+        draws = [jax.random.uniform(key) for key in scalar_keys(key, self.num_houses)]
+        state = BucketBrigadeState(
+            houses=tuple((u < params.rho).astype(jnp.int32) for u in draws),
+            progress=(jnp.zeros((), jnp.float32),) * (self.num_houses if self.mode == "continuous" else 0),
+            locations=(_constant(0),) * self.num_agents,
+            modes=(_constant(REST),) * self.num_agents,
+            signals=(_constant(0),) * self.num_agents,
+            night=_constant(0),
+        )
+        return self.observe(state, params), state
+
+    def step(
+        self, key: jax.Array, state: BucketBrigadeState, action: jax.Array, params: BucketBrigadeParams
+    ) -> tuple[jax.Array, BucketBrigadeState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """Live through one night; `info["rewards"]` holds all agents' rewards, float32 `[A]`."""
+        actions = [(action[0], action[1], action[2]), *self.opponent_actions(key, state)]
+        state, rewards = night(self.draw_night(key), state, actions, params, self.mode)
+        burns = functools.reduce(jnp.logical_or, [house == BURNING for house in state.houses])
+        terminated = (state.night >= params.min_nights) & ~burns
+        truncated = jnp.zeros((), jnp.bool_)
+        return self.observe(state, params), state, rewards[0], terminated, truncated, {"rewards": jnp.stack(rewards)}
+
+    def draw_night(self, key: jax.Array) -> Uniforms:
+        """Draw what `step` draws from `key` for the houses."""
+        drawn = [jax.random.uniform(key) for key in self._keys(key)[: 3 * self.num_houses]]
+        return Uniforms(*(tuple(drawn[kind::3]) for kind in range(3)))
+
+    def opponent_actions(self, key: jax.Array, state: BucketBrigadeState) -> list[Action]:
+        """Choose what `step` lets the opponents do under `key`."""
+        keys = self._keys(key)[3 * self.num_houses :]
+        return [POLICIES[policy](keys[3 * i : 3 * i + 3], i + 1, state) for i, policy in enumerate(self.policies)]
+
+    def observe(self, state: BucketBrigadeState, params: BucketBrigadeParams, agent: int = 0) -> jax.Array:
+        """Return what `agent` sees, laid out as the class says."""
+        last = [scalar for pair in zip(state.locations, state.modes, strict=True) for scalar in pair]
+        figures = [getattr(params, name) for name in OBSERVED_FIGURES]
+        identity = [float(i == agent) for i in range(self.num_agents)]
+        seen = [*state.houses, *state.signals, *state.locations, *last, *figures, *identity]
+        return jnp.stack([jnp.asarray(scalar, jnp.float32) for scalar in seen])
+
+    def observation_space(self, params: BucketBrigadeParams) -> Box:
+        """Return the bounds that the layout implies."""
+        figures = np.array([getattr(params, name) for name in OBSERVED_FIGURES], np.float32)
+        place, num_agents = self.num_houses - 1, self.num_agents
+        high = [2] * self.num_houses + [1] * num_agents + [place] * num_agents + [place, 1] * num_agents
+        low = np.concatenate([np.zeros(len(high)), figures, np.zeros(num_agents)]).astype(np.float32)
+        high = np.concatenate([high, figures, np.ones(num_agents)]).astype(np.float32)
+        return Box(low, high, high.shape)
+
+    def action_space(self, params: BucketBrigadeParams) -> MultiDiscrete:
+        """Return house, rest or work, and signal."""
+        return MultiDiscrete((self.num_houses, 2, 2))
+
+    def _keys(self, key: jax.Array) -> Keys:
+        """Return the keys of a step: three for each house, then three for each opponent."""
+        return scalar_keys(key, 3 * (self.num_houses + self.num_opponents))
+
+
+def _constant(value: int) -> jax.Array:
+    return jnp.full((), value, jnp.int32)

@@ -1,0 +1,252 @@
+"""A light-driven bistable gene circuit in a cell, simulated exactly, reaction by reaction.
+
+Light makes CcaS-CcaR (H), which drives GFP (F), and GFP activates itself. Kinetics first, then the control task.
+"""
+
+import dataclasses
+import math
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import scalar_keys
+from myriad.spaces import Box, Discrete
+from myriad.trigonometry import sin_cos
+
+Target = Literal["constant", "sine"]
+
+# Reactions between two looks at whether any lane still has time left: two are 10% faster than one, four no faster.
+_REACTIONS_PER_PASS = 2
+# Minimax for the relative error: log2(1 + t) / t on [sqrt(1/2) - 1, sqrt(2) - 1], below 3e-8 ...
+_LOG2 = np.array(
+    [1.442695, -0.7213473, 0.48091064, -0.36070368, 0.28791624, -0.23894485, 0.21571572, -0.20726962, 0.12583654],
+    np.float32,
+)
+# ... and 2**f on [-1/2, 1/2], below 8e-8.
+_EXP2 = np.array([1.0000000717, 0.6931469671, 0.2402211972, 0.0555071328, 0.0096755416, 0.0013276470], np.float32)
+_SQRT_HALF = np.int32(0x3F3504F3)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class GeneCircuitState:
+    """Molecule counts `H` and `F`, and the control intervals since the reset: int32 scalars."""
+
+    H: jax.Array
+    F: jax.Array
+    time: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class GeneCircuitParams:
+    """Kinetic figures (rates per minute, half-saturations in molecules), then those of the task (minutes, molecules).
+
+    `eta` makes H under light; `nu` dilutes H and F; `rate_h` and `rate_f` are the most that H and F make of F, with
+    half-saturations `Kh`, `Kf` and Hill exponents `nh`, `nf`.
+    """
+
+    eta: float | jax.Array = 1.0
+    nu: float | jax.Array = 0.01
+    rate_h: float | jax.Array = 0.5
+    Kh: float | jax.Array = 90.0
+    nh: float | jax.Array = 3.6
+    rate_f: float | jax.Array = 0.5
+    Kf: float | jax.Array = 30.0
+    nf: float | jax.Array = 3.6
+    interval: float | jax.Array = 5.0
+    target_level: float | jax.Array = 25.0
+    sine_offset: float | jax.Array = 30.0
+    sine_amplitude: float | jax.Array = 20.0
+    sine_period: float | jax.Array = 600.0
+    max_steps: int | jax.Array = 288
+
+
+def draw_params(
+    key: jax.Array, spread: float = 0.1, medians: GeneCircuitParams = GeneCircuitParams()
+) -> GeneCircuitParams:
+    """Draw one cell's kinetic figures from log-normal priors about `medians`; the task's stay as they are.
+
+    Args:
+        key: a typed key, scalar; `jax.vmap` over keys draws many cells.
+        spread: the standard deviation of each figure's natural logarithm.
+        medians: the medians of the priors.
+    """
+    kinetic = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")
+    keys = scalar_keys(key, len(kinetic))
+    factors = (jnp.exp(spread * jax.random.normal(each)) for each in keys)
+    drawn = {name: getattr(medians, name) * factor for name, factor in zip(kinetic, factors, strict=True)}
+    return dataclasses.replace(medians, **drawn)
+
+
+def react(
+    key: jax.Array, H: jax.Array, F: jax.Array, light: jax.Array, params: GeneCircuitParams
+) -> tuple[jax.Array, jax.Array]:
+    """Run all the reactions of one control interval: Gillespie's direct method, without a cap or a leap.
+
+    Waiting times are memoryless, so the one that outlasts the interval is dropped, which leaves the law unchanged.
+    Source: Gillespie (1977), "Exact stochastic simulation of coupled chemical reactions".
+
+    Args:
+        key: a typed key, scalar.
+        H: molecules of CcaS-CcaR, float32 scalar, a whole number below 2**24.
+        F: molecules of GFP, likewise.
+        light: 1 where H is made, else 0, float32 scalar.
+        params: the kinetic figures and the interval's length.
+
+    Returns:
+        H and F at the interval's end, float32 scalars.
+    """
+    kinetics = _Kinetics(
+        make_h=params.eta * light,
+        nu=params.nu,
+        by_h=(params.rate_h, _log2(jnp.asarray(params.Kh, jnp.float32)), params.nh),
+        by_f=(params.rate_f, _log2(jnp.asarray(params.Kf, jnp.float32)), params.nf),
+    )
+    left = jnp.zeros_like(H) + params.interval
+    cell = _Cell(left, H, F, _hill(H, *kinetics.by_h), _hill(F, *kinetics.by_f))
+
+    def body(carry: tuple[_Cell, jax.Array]) -> tuple[_Cell, jax.Array]:
+        cell, i = carry
+        words = [jax.random.bits(each) for each in scalar_keys(jax.random.fold_in(key, i), 2 * _REACTIONS_PER_PASS)]
+        for wait, choice in zip(words[::2], words[1::2], strict=True):
+            cell = _next_reaction(cell, kinetics, wait, choice)
+        return cell, i + 1
+
+    cell, _ = jax.lax.while_loop(lambda carry: carry[0].left > 0, body, (cell, jnp.zeros((), jnp.uint32)))
+    return cell.H, cell.F
+
+
+class _Kinetics(NamedTuple):
+    """What stays fixed in an interval; `by_h` and `by_f` are a Hill term's greatest rate, log2 of K, and exponent."""
+
+    make_h: jax.Array
+    nu: Any
+    by_h: tuple[Any, jax.Array, Any]
+    by_f: tuple[Any, jax.Array, Any]
+
+
+class _Cell(NamedTuple):
+    """A cell between two reactions: minutes left, at most 0 once it is done, counts, and the Hill terms at them."""
+
+    left: jax.Array
+    H: jax.Array
+    F: jax.Array
+    from_h: jax.Array
+    from_f: jax.Array
+
+
+def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: jax.Array) -> _Cell:
+    """Wait for the next reaction and apply it if the interval lasts that long. `wait`, `choice`: uniform uint32."""
+    make_h, nu, by_h, by_f = kinetics
+    # The rates stacked in this order: H made, H lost, F made, F lost.
+    to_lose_h = make_h + nu * cell.H
+    to_make_f = to_lose_h + (cell.from_h + cell.from_f)
+    total = to_make_f + nu * cell.F
+    left = cell.left - _exponential(wait) / total
+    # A 24-bit uniform times the total is below the total even when rounded: no reaction of rate zero is ever chosen.
+    point = (choice >> 8).astype(jnp.float32) * np.float32(2**-24) * total
+    of_h = point < to_lose_h
+    made = point < jnp.where(of_h, make_h, to_make_f)
+    # A total of zero makes `left` minus infinity, and nothing is applied.
+    change = jnp.where(left > 0, jnp.where(made, 1.0, -1.0), 0.0)
+    H, F = jnp.where(of_h, cell.H + change, cell.H), jnp.where(of_h, cell.F, cell.F + change)
+    # Only one count changed, so one Hill term is computed and not two.
+    term = _hill(jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True)))
+    return _Cell(left, H, F, jnp.where(of_h, term, cell.from_h), jnp.where(of_h, cell.from_f, term))
+
+
+def _hill(count: jax.Array, rate: Any, log2_k: jax.Array, exponent: Any) -> jax.Array:
+    """Return rate * count^n / (K^n + count^n), exactly 0 at a count of 0."""
+    return jnp.where(count > 0, rate / (1.0 + _exp2(exponent * (log2_k - _log2(count)))), 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneCircuit:
+    """Hold GFP at its target with light off (0) or on (1) for 5 minutes at a time; 288 intervals, never terminated.
+
+    Observation: F, the current interval's target and those of the next `n_horizon`, all over 80 molecules, float32
+    `[2 + n_horizon]`. Reward: -|F - target|, F at the interval's end. The target is a constant or a sine in time.
+
+    Raises:
+        UnknownNameError: `target` is neither `constant` nor `sine`.
+        InvalidArgumentError: `n_horizon` is not an integer of at least 0.
+    """
+
+    default_params: GeneCircuitParams = GeneCircuitParams()
+    target: Target = "constant"
+    n_horizon: int = 1
+
+    def __post_init__(self) -> None:
+        if self.target not in get_args(Target):
+            raise UnknownNameError("target", self.target, get_args(Target))
+        if isinstance(self.n_horizon, bool) or not isinstance(self.n_horizon, int) or self.n_horizon < 0:
+            raise InvalidArgumentError(f"n_horizon must be an integer of at least 0, but got {self.n_horizon!r}.")
+
+    def reset(self, key: jax.Array, params: GeneCircuitParams) -> tuple[jax.Array, GeneCircuitState]:
+        """Start without a molecule; nothing is drawn, so `key` is not used."""
+        zero = jnp.zeros((), jnp.int32)
+        state = GeneCircuitState(H=zero, F=zero, time=zero)
+        return self._observe(state, params), state
+
+    def step(
+        self, key: jax.Array, state: GeneCircuitState, action: jax.Array, params: GeneCircuitParams
+    ) -> tuple[jax.Array, GeneCircuitState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """Switch the light and let the cell react for one interval."""
+        light = (action == 1).astype(jnp.float32)
+        H, F = react(key, state.H.astype(jnp.float32), state.F.astype(jnp.float32), light, params)
+        reward = -jnp.abs(F - self.target_at(state.time, params))
+        state = GeneCircuitState(H.astype(jnp.int32), F.astype(jnp.int32), state.time + 1)
+        truncated = state.time >= params.max_steps
+        return self._observe(state, params), state, reward, jnp.zeros((), bool), truncated, {}
+
+    def target_at(self, time: jax.Array, params: GeneCircuitParams) -> jax.Array:
+        """Return the target of interval number `time`, molecules: that of the minute it starts at."""
+        if self.target == "constant":
+            return jnp.zeros_like(time, jnp.float32) + params.target_level
+        turn = time.astype(jnp.float32) * (params.interval * 2 * math.pi / params.sine_period)
+        return params.sine_offset + params.sine_amplitude * sin_cos(turn)[0]
+
+    def observation_space(self, params: GeneCircuitParams) -> Box:
+        """Return the bounds: no count or target is negative by default, and none is bounded above."""
+        return Box(-np.inf, np.inf, (2 + self.n_horizon,))
+
+    def action_space(self, params: GeneCircuitParams) -> Discrete:
+        """Return light off and on."""
+        return Discrete(2)
+
+    def _observe(self, state: GeneCircuitState, params: GeneCircuitParams) -> jax.Array:
+        targets = [self.target_at(state.time + ahead, params) for ahead in range(self.n_horizon + 1)]
+        return jnp.stack([state.F.astype(jnp.float32), *targets]) * np.float32(1 / 80)
+
+
+def _exponential(bits: jax.Array) -> jax.Array:
+    """Turn uniform uint32 words into unit exponentials, float32, by inversion at the midpoints of 2**32 bins."""
+    uniform = bits.astype(jnp.float32) * np.float32(2**-32) + np.float32(2**-33)
+    return _log2(uniform) * np.float32(-math.log(2))
+
+
+def _log2(x: jax.Array) -> jax.Array:
+    """Return log2 of normal positive float32; of 0, -127."""
+    bits = jax.lax.bitcast_convert_type(x, jnp.int32)
+    exponent = (bits - _SQRT_HALF) >> 23
+    t = jax.lax.bitcast_convert_type(bits - (exponent << 23), jnp.float32) - 1.0
+    return exponent.astype(jnp.float32) + t * _horner(_LOG2, t)
+
+
+def _exp2(x: jax.Array) -> jax.Array:
+    """Return 2**x, float32, with x held to the normal range."""
+    x = jnp.clip(x, -126.0, 126.0)
+    whole = jnp.round(x)
+    scale = jax.lax.bitcast_convert_type((whole.astype(jnp.int32) + 127) << 23, jnp.float32)
+    return scale * _horner(_EXP2, x - whole)
+
+
+def _horner(coefficients: np.ndarray, x: jax.Array) -> jax.Array:
+    value = jnp.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value

@@ -1,0 +1,131 @@
+"""The torque-limited pendulum of Gymnasium's `Pendulum-v1`: swing it up and hold it there."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.errors import InvalidArgumentError
+from myriad.random import scalar_keys
+from myriad.spaces import Box, Discrete
+from myriad.trigonometry import sin_cos
+
+# A full turn in two parts: the first one's products with up to 2**15 turns are exact in float32.
+_TURN_HIGH, _TURN_LOW = np.float32(6.28125), np.float32(2 * math.pi - 6.28125)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PendulumState:
+    """Angle from upright, rad, not wrapped, and its rate, rad/s: float32 scalars; the steps since the reset, int32."""
+
+    theta: jax.Array
+    theta_dot: jax.Array
+    time: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PendulumParams:
+    """Physical figures in SI units (the rod's mass is uniform along `length`), then those of the task."""
+
+    gravity: float | jax.Array = 10.0
+    mass: float | jax.Array = 1.0
+    length: float | jax.Array = 1.0
+    tau: float | jax.Array = 0.05
+    max_speed: float | jax.Array = 8.0
+    max_torque: float | jax.Array = 2.0
+    max_steps: int | jax.Array = 200
+
+
+def acceleration(theta: jax.Array, torque: jax.Array, params: PendulumParams) -> jax.Array:
+    """Return the angular acceleration, rad/s^2, of a uniform rod hinged at its end, under `torque`, N m."""
+    sin, _ = sin_cos(theta)
+    # Reciprocals of parameters fold into constants; a division per step would not.
+    gain = 1.5 * params.gravity * (1.0 / params.length)
+    return gain * sin + 3.0 * (1.0 / (params.mass * params.length * params.length)) * torque
+
+
+def integrate(state: PendulumState, torque: jax.Array, params: PendulumParams) -> PendulumState:
+    """Advance by one semi-implicit Euler step of `params.tau` seconds, the speed held to its limit."""
+    theta_dot = state.theta_dot + params.tau * acceleration(state.theta, torque, params)
+    theta_dot = _clip(theta_dot, params.max_speed)
+    return PendulumState(state.theta + params.tau * theta_dot, theta_dot, time=state.time + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pendulum:
+    """Swing the pendulum up with a torque too weak to lift it; 200 steps, never terminated.
+
+    Observation: cos(theta), sin(theta), theta_dot, float32 `[3]`. Action: the torque, N m, float32 `[1]`, clipped to
+    `max_torque`; with `discrete_torques=n`, one of `n` evenly spaced torques from the least to the greatest. Reward:
+    -(theta^2 + 0.1 theta_dot^2 + 0.001 torque^2), from the state before the step, theta within half a turn of upright.
+
+    Raises:
+        InvalidArgumentError: `discrete_torques` is neither None nor an integer of at least 2.
+    """
+
+    default_params: PendulumParams = PendulumParams()
+    discrete_torques: int | None = None
+
+    def __post_init__(self) -> None:
+        torques = self.discrete_torques
+        if torques is not None and (isinstance(torques, bool) or not isinstance(torques, int) or torques < 2):
+            raise InvalidArgumentError(
+                f"discrete_torques must be None or an integer of at least 2, but got {torques!r}."
+            )
+
+    def reset(self, key: jax.Array, params: PendulumParams) -> tuple[jax.Array, PendulumState]:
+        """Draw the angle uniformly from (-pi, pi) and its rate from (-1, 1)."""
+        theta_key, theta_dot_key = scalar_keys(key, 2)
+        theta = jax.random.uniform(theta_key, minval=-math.pi, maxval=math.pi)
+        theta_dot = jax.random.uniform(theta_dot_key, minval=-1.0, maxval=1.0)
+        state = PendulumState(theta, theta_dot, time=jnp.zeros((), jnp.int32))
+        return _observe(state), state
+
+    def step(
+        self, key: jax.Array, state: PendulumState, action: jax.Array, params: PendulumParams
+    ) -> tuple[jax.Array, PendulumState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """Apply a torque for `tau` seconds. The dynamics draw nothing, so `key` is not used."""
+        torque = self._torque(action, params)
+        angle = _nearest_to_upright(state.theta)
+        cost = angle * angle + 0.1 * state.theta_dot * state.theta_dot + 0.001 * torque * torque
+        state = integrate(state, torque, params)
+        truncated = state.time >= params.max_steps
+        return _observe(state), state, -cost, jnp.zeros((), bool), truncated, {}
+
+    def observation_space(self, params: PendulumParams) -> Box:
+        """Return the bounds that Gymnasium declares."""
+        high = np.array([1.0, 1.0, params.max_speed], np.float32)
+        return Box(-high, high, (3,))
+
+    def action_space(self, params: PendulumParams) -> Box | Discrete:
+        """Return the torques within the limit, or the numbers of the discrete ones."""
+        if self.discrete_torques is not None:
+            return Discrete(self.discrete_torques)
+        return Box(-params.max_torque, params.max_torque, (1,))
+
+    def _torque(self, action: jax.Array, params: PendulumParams) -> jax.Array:
+        if self.discrete_torques is None:
+            return _clip(action[0], params.max_torque)
+        # Centred before scaling, so that opposite actions are opposite torques to the last bit.
+        centred = (2 * action - (self.discrete_torques - 1)).astype(jnp.float32)
+        return centred * (params.max_torque * (1.0 / (self.discrete_torques - 1)))
+
+
+def _clip(value: jax.Array, limit: float | jax.Array) -> jax.Array:
+    return jnp.clip(value, -limit, limit)
+
+
+def _nearest_to_upright(theta: jax.Array) -> jax.Array:
+    """Take whole turns off `theta`, which leaves -pi to pi."""
+    turns = jnp.round(theta * np.float32(0.5 / math.pi))
+    return theta - turns * _TURN_HIGH - turns * _TURN_LOW
+
+
+def _observe(state: PendulumState) -> jax.Array:
+    sin, cos = sin_cos(state.theta)
+    return jnp.stack([cos, sin, state.theta_dot])

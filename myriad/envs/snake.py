@@ -1,0 +1,254 @@
+"""The grid game: eat, grow, hit neither the wall nor yourself.
+
+A board is a set of cells, and here a set is a few 32-bit words: cell `c` is bit `c % 32` of word `c // 32`. Each word
+is a leaf of its own, so a step is logic on whole words, in loops over lanes; with an array of cells it took 32 times as
+long. When each cell was entered is kept alike, in bit planes: plane `b` is the set of cells whose time has bit `b`.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box, Discrete
+
+Cells = tuple[jax.Array, ...]
+
+UP, RIGHT, DOWN, LEFT = range(4)
+START_LENGTH = 3
+_WORD = 32
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SnakeState:
+    """A board. Cells are numbered row by row; scalars are int32, words uint32.
+
+    Attributes:
+        occupied: the cells under the snake.
+        entered: bit planes of the time, modulo a power of two, at which the head entered each occupied cell.
+        row: of the head.
+        column: of the head.
+        direction: of the last move, 0 to 3: up, right, down, left.
+        food: its cell, or -1 on a full board.
+        length: cells of the snake.
+        time: moves since the reset, plus the start length.
+        hunger: steps since the reset or the last food.
+    """
+
+    occupied: Cells
+    entered: tuple[Cells, ...]
+    row: jax.Array
+    column: jax.Array
+    direction: jax.Array
+    food: jax.Array
+    length: jax.Array
+    time: jax.Array
+    hunger: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class SnakeParams:
+    """What each step costs, whatever else it brings."""
+
+    step_penalty: float | jax.Array = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Snake:
+    """Move up (0), right (1), down (2) or left (3); food +1, death -1, each step `-step_penalty`.
+
+    A turn by 180 degrees is ignored: the snake goes straight on. Food lies on any free cell with the same probability.
+    The head may enter the cell that the tail leaves in the same step. A fatal move ends the episode and leaves the
+    board as it was. The food that fills the board is worth +1 as any other, and the win ends the episode. It is
+    truncated after `10 * height * width` steps without food. The start is always the same but for the food: three cells
+    in the middle row, heading right.
+
+    Observation: float32 `[height, width, 3]`. Channel 0 is one at the head. Channel 1 is, for each cell of the snake,
+    the number of moves until it is free again if nothing is eaten (tail 1, head the length), over `height * width`.
+    Channel 2 is one at the food.
+    """
+
+    height: int = 12
+    width: int = 12
+    default_params: SnakeParams = SnakeParams()
+
+    def __post_init__(self) -> None:
+        if self.width < START_LENGTH or self.height < 1 or not START_LENGTH < self.height * self.width < 2**16:
+            raise InvalidArgumentError(
+                f"a board needs width >= 3, height >= 1 and 4 to 65,535 cells, but got {self.height} x {self.width}."
+            )
+
+    @property
+    def num_cells(self) -> int:
+        return self.height * self.width
+
+    def reset(self, key: jax.Array, params: SnakeParams) -> tuple[jax.Array, SnakeState]:
+        """Lay the snake in the middle and draw the food."""
+        row, column = self.height // 2, max(START_LENGTH - 1, self.width // 2)
+        tail = row * self.width + column - START_LENGTH + 1
+        free = _below(jax.random.bits(key), jnp.uint32(self.num_cells - START_LENGTH))
+        body = [tail + i for i in range(START_LENGTH)]
+        scalars = {"row": row, "column": column, "direction": RIGHT, "length": START_LENGTH, "time": START_LENGTH}
+        state = SnakeState(
+            occupied=self._constant(body),
+            entered=tuple(
+                self._constant([cell for i, cell in enumerate(body, start=1) if i >> plane & 1])
+                for plane in range(self.num_cells.bit_length())
+            ),
+            # The body's cells are neighbours in number, so the free ones are those below it and those above.
+            food=free + jnp.where(free >= tail, START_LENGTH, 0),
+            hunger=jnp.zeros((), jnp.int32),
+            **{name: jnp.full((), value, jnp.int32) for name, value in scalars.items()},
+        )
+        return self.observe(state), state
+
+    def step(
+        self, key: jax.Array, state: SnakeState, action: jax.Array, params: SnakeParams
+    ) -> tuple[jax.Array, SnakeState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """Move by one cell; one random word places the next food."""
+        moved, ate, died = self.move(state, action)
+        won = moved.length == self.num_cells
+        placed = jnp.where(won, -1, self.draw_free_cell(jax.random.bits(key), moved))
+        state = dataclasses.replace(moved, food=jnp.where(ate, placed, moved.food))
+        reward = ate.astype(jnp.float32) - died.astype(jnp.float32) - params.step_penalty
+        terminated = died | won
+        truncated = ~terminated & (state.hunger >= 10 * self.num_cells)
+        return self.observe(state), state, reward, terminated, truncated, {}
+
+    def move(self, state: SnakeState, action: jax.Array) -> tuple[SnakeState, jax.Array, jax.Array]:
+        """Advance the snake, the food left where it is; return the state, whether it ate and whether it died."""
+        # Opposite directions differ by two.
+        direction = jnp.where(action == state.direction ^ 2, state.direction, action).astype(jnp.int32)
+        row = state.row + (direction == DOWN) - (direction == UP)
+        column = state.column + (direction == RIGHT) - (direction == LEFT)
+        inside = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
+        cell = row * self.width + column
+        ate = inside & (cell == state.food)
+        head = self._cell(cell)
+        # Food is on a free cell, so whether the tail leaves decides no collision on a step that eats.
+        tail = self._cells_entered_at(state, state.time - state.length + 1)
+        alive = inside & ~_intersects([word & ~left for word, left in zip(state.occupied, tail, strict=True)], head)
+        head = _only_if(alive, head)
+        tail = _only_if(alive & ~ate, tail)
+        time = state.time + alive
+        moved = SnakeState(
+            occupied=tuple((word & ~t) | h for word, h, t in zip(state.occupied, head, tail, strict=True)),
+            entered=tuple(
+                tuple((word & ~h) | (h & bits) for word, h in zip(plane, head, strict=True))
+                for plane, bits in zip(state.entered, _spread_bits(time, len(state.entered)), strict=True)
+            ),
+            row=jnp.where(alive, row, state.row),
+            column=jnp.where(alive, column, state.column),
+            direction=jnp.where(alive, direction, state.direction),
+            food=state.food,
+            length=state.length + ate,
+            time=time,
+            hunger=jnp.where(ate, 0, state.hunger + 1),
+        )
+        return moved, ate, ~alive
+
+    def draw_free_cell(self, bits: jax.Array, state: SnakeState) -> jax.Array:
+        """Choose one of the free cells by one uniform uint32 word; the bias is below the board's cells over 2**32."""
+        rank = _below(bits, (self.num_cells - state.length).astype(jnp.uint32))
+        board = self._constant(range(self.num_cells))
+        chosen, offset = jnp.zeros_like(bits), jnp.zeros_like(rank)
+        first_rank = jnp.zeros_like(rank)
+        # The last word whose first free cell has no greater rank holds the one that is wanted.
+        below = jnp.zeros_like(rank)
+        for i, (word, valid) in enumerate(zip(state.occupied, board, strict=True)):
+            free = ~word & valid
+            here = rank >= below
+            chosen, offset = jnp.where(here, free, chosen), jnp.where(here, _WORD * i, offset)
+            first_rank = jnp.where(here, below, first_rank)
+            below = below + _count(free)
+        return offset + _nth_set_bit(chosen, rank - first_rank)
+
+    def observe(self, state: SnakeState) -> jax.Array:
+        """Return the observation of a state, float32 `[height, width, 3]`."""
+        cells = jnp.arange(self.num_cells)
+        head = cells == state.row * self.width + state.column
+        age = self.moves_until_free(state) * np.float32(1 / self.num_cells)
+        planes = [head.astype(jnp.float32), age, (cells == state.food).astype(jnp.float32)]
+        return jnp.stack(planes, axis=-1).reshape(self.height, self.width, 3)
+
+    def moves_until_free(self, state: SnakeState) -> jax.Array:
+        """Return for each cell how many moves it stays occupied if nothing is eaten, int32 `[height * width]`."""
+        position = jnp.arange(_WORD, dtype=jnp.uint32)
+        before_tail, mask = state.time - state.length, (1 << len(state.entered)) - 1
+        moves = []
+        for word, *planes in zip(state.occupied, *state.entered, strict=True):
+            entered = sum((plane >> position & 1).astype(jnp.int32) << b for b, plane in enumerate(planes))
+            moves.append(jnp.where((word >> position & 1) == 1, (entered - before_tail) & mask, 0))
+        return jnp.concatenate(moves)[: self.num_cells]
+
+    def observation_space(self, params: SnakeParams) -> Box:
+        """Return three channels between 0 and 1."""
+        return Box(0.0, 1.0, (self.height, self.width, 3))
+
+    def action_space(self, params: SnakeParams) -> Discrete:
+        """Return up, right, down and left."""
+        return Discrete(4)
+
+    def _cell(self, cell: jax.Array) -> Cells:
+        """Return the set of one cell; of none if `cell` is beyond the last word."""
+        bit = jnp.uint32(1) << (cell & (_WORD - 1)).astype(jnp.uint32)
+        return tuple(jnp.where(cell >> 5 == i, bit, jnp.uint32(0)) for i in range(self._num_words))
+
+    def _cells_entered_at(self, state: SnakeState, time: jax.Array) -> Cells:
+        cells = state.occupied
+        for plane, bits in zip(state.entered, _spread_bits(time, len(state.entered)), strict=True):
+            cells = tuple(word & ~(entered ^ bits) for word, entered in zip(cells, plane, strict=True))
+        return cells
+
+    def _constant(self, cells: Any) -> Cells:
+        words = [0] * self._num_words
+        for cell in cells:
+            words[cell // _WORD] |= 1 << cell % _WORD
+        return tuple(jnp.full((), word, jnp.uint32) for word in words)
+
+    @property
+    def _num_words(self) -> int:
+        return -(-self.num_cells // _WORD)
+
+
+def _only_if(condition: jax.Array, cells: Cells) -> Cells:
+    return tuple(jnp.where(condition, word, jnp.uint32(0)) for word in cells)
+
+
+def _intersects(left: Any, right: Cells) -> jax.Array:
+    common = jnp.uint32(0)
+    for a, b in zip(left, right, strict=True):
+        common = common | (a & b)
+    return common != 0
+
+
+def _spread_bits(number: jax.Array, num_bits: int) -> list[jax.Array]:
+    """Return for each bit of `number`, lowest first, a word of that bit alone."""
+    return [-(number.astype(jnp.uint32) >> b & 1) for b in range(num_bits)]
+
+
+def _below(bits: jax.Array, n: jax.Array) -> jax.Array:
+    """Map a uniform uint32 word onto 0 to `n - 1`, int32, for `n` below 2**16: `bits * n // 2**32` in 32-bit steps."""
+    high, low = bits >> 16, bits & 0xFFFF
+    return ((high * n + (low * n >> 16)) >> 16).astype(jnp.int32)
+
+
+def _count(word: jax.Array) -> jax.Array:
+    return jax.lax.population_count(word).astype(jnp.int32)
+
+
+def _nth_set_bit(word: jax.Array, n: jax.Array) -> jax.Array:
+    """Return the position of set bit number `n` of `word`, counted from the lowest as 0, by halving."""
+    position = jnp.zeros_like(n)
+    for width in (16, 8, 4, 2, 1):
+        low = _count(word & jnp.uint32((1 << width) - 1))
+        above = n >= low
+        n = jnp.where(above, n - low, n)
+        word = jnp.where(above, word >> width, word)
+        position = jnp.where(above, position + width, position)
+    return position

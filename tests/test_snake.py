@@ -1,0 +1,302 @@
+"""The snake against a plain Python one, cell by cell; the food's law by itself."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from myriad import Rollout, make_agent, make_key
+from myriad.envs.snake import DOWN, LEFT, RIGHT, UP, Snake, SnakeParams
+from myriad.errors import InvalidArgumentError
+
+MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
+
+
+class PythonSnake:
+    """The rules in plain Python: a list of cells, the head first. It takes the food's places from outside."""
+
+    def __init__(self, height: int, width: int, food: tuple[int, int]):
+        row, column = height // 2, max(2, width // 2)
+        self.height, self.width, self.food = height, width, food
+        self.body = [(row, column), (row, column - 1), (row, column - 2)]
+        self.direction, self.hunger = RIGHT, 0
+
+    def after(self, action: int) -> tuple[int, tuple[int, int]]:
+        if MOVES[action] == tuple(-d for d in MOVES[self.direction]):
+            action = self.direction
+        (row, column), (down, right) = self.body[0], MOVES[action]
+        return action, (row + down, column + right)
+
+    def is_fatal(self, action: int) -> bool:
+        _, (row, column) = self.after(action)
+        staying = self.body if (row, column) == self.food else self.body[:-1]
+        return not (0 <= row < self.height and 0 <= column < self.width) or (row, column) in staying
+
+    def step(self, action: int) -> tuple[float, bool, bool, bool]:
+        """Return reward, terminated, truncated, and whether it ate."""
+        self.hunger += 1
+        if self.is_fatal(action):
+            return -1.0, True, False, False
+        self.direction, head = self.after(action)
+        self.body.insert(0, head)
+        ate = head == self.food
+        if ate:
+            self.hunger = 0
+        else:
+            self.body.pop()
+        won = len(self.body) == self.height * self.width
+        return float(ate), won, not won and self.hunger >= 10 * self.height * self.width, ate
+
+    def free(self) -> set[tuple[int, int]]:
+        return {(r, c) for r in range(self.height) for c in range(self.width)} - set(self.body)
+
+    def observation(self) -> np.ndarray:
+        obs = np.zeros((self.height, self.width, 3), np.float32)
+        obs[(*self.body[0], 0)] = 1
+        for moves_left, cell in enumerate(reversed(self.body), start=1):
+            obs[(*cell, 1)] = moves_left / (self.height * self.width)
+        if self.food is not None:
+            obs[(*self.food, 2)] = 1
+        return obs
+
+
+@functools.cache
+def batched(env: Snake):
+    step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
+    reset = jax.jit(jax.vmap(env.reset, (0, None)))
+    return (lambda *args: step(*args, env.default_params)), lambda keys: reset(keys, env.default_params)
+
+
+@functools.cache
+def single(env: Snake):
+    return jax.jit(env.step)
+
+
+def cell_of(env: Snake, food: int) -> tuple[int, int] | None:
+    return None if food < 0 else divmod(int(food), env.width)
+
+
+def choose(rng, snake: PythonSnake, *, careful: bool) -> int:
+    """Draw a move; a careful player draws among those that don't kill, often one that nears the food."""
+    actions = [action for action in MOVES if not snake.is_fatal(action)] if careful else list(MOVES)
+    if careful and actions and snake.food is not None and rng.random() < 0.6:
+        distances = [
+            sum(abs(a - b) for a, b in zip(snake.after(action)[1], snake.food, strict=True)) for action in actions
+        ]
+        return actions[int(np.argmin(distances))]
+    return int(rng.choice(actions or list(MOVES)))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "num_steps"), [(12, 12, 500), (4, 8, 400), (5, 7, 300), (1, 4, 60), (2, 3, 60)]
+)
+def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(height, width, num_steps):
+    num_envs, rng = 32, np.random.default_rng(0)
+    env = Snake(height, width)
+    step, reset = batched(env)
+    root = make_key(0)
+    obs, state = reset(jax.random.split(root, num_envs))
+    games = [PythonSnake(height, width, cell_of(env, food)) for food in state.food]
+    lengths = []
+    for t in range(num_steps):
+        keys = jax.random.split(jax.random.fold_in(root, t), 2 * num_envs)
+        actions = [choose(rng, game, careful=i % 2 == 0) for i, game in enumerate(games)]
+        obs, state, reward, terminated, truncated, _ = step(keys[:num_envs], state, jnp.array(actions, jnp.int32))
+        flags = np.stack([reward, terminated, truncated], axis=1)
+        foods = np.asarray(state.food)
+        for i, (game, action) in enumerate(zip(games, actions, strict=True)):
+            *expected, ate = game.step(action)
+            np.testing.assert_array_equal(flags[i], expected)
+            if ate:
+                game.food = cell_of(env, foods[i])
+                assert game.food in game.free() or (game.food is None and not game.free())
+        np.testing.assert_allclose(obs, np.stack([game.observation() for game in games]), rtol=1e-6)
+        done = np.asarray(terminated | truncated)
+        lengths += np.asarray(state.length)[done].tolist()
+        fresh_obs, fresh = reset(keys[num_envs:])
+        pick = lambda new, old: jnp.where(done.reshape(-1, *[1] * (new.ndim - 1)), new, old)  # noqa: B023, E731  used at once
+        obs, state = jax.tree.map(pick, (fresh_obs, fresh), (obs, state))
+        for i in np.flatnonzero(done):
+            games[i] = PythonSnake(height, width, cell_of(env, state.food[i]))
+    assert max(lengths) >= min(height * width, 20)
+
+
+def hamiltonian_cycle(height: int, width: int) -> list[tuple[int, int]]:
+    """Snake through the columns from 1 on, row by row, and come back along column 0; `height` is even."""
+    rows = [[(r, c) for c in (range(1, width) if r % 2 == 0 else range(width - 1, 0, -1))] for r in range(height)]
+    return [cell for row in rows for cell in row] + [(r, 0) for r in reversed(range(height))]
+
+
+@pytest.mark.parametrize(("height", "width"), [(2, 3), (4, 4), (6, 7)])
+def test_a_full_board_is_a_win_that_terminates_with_reward_one(height, width):
+    env = Snake(height, width)
+    _, state = batched(env)[1](jax.random.split(make_key(1), 16))
+    cycle = hamiltonian_cycle(height, width)
+    body = PythonSnake(height, width, (0, 0)).body
+    if cycle[(cycle.index(body[0]) + 1) % len(cycle)] in body:
+        cycle.reverse()
+    following = {cell: cycle[(i + 1) % len(cycle)] for i, cell in enumerate(cycle)}
+    move_at = np.array(
+        [
+            next(a for a, (down, right) in MOVES.items() if (r + down, c + right) == following[r, c])
+            for r in range(height)
+            for c in range(width)
+        ]
+    )
+
+    def follow(state, key):
+        action = jnp.asarray(move_at, jnp.int32)[state.row * width + state.column]
+        obs, state, *flags, _ = jax.vmap(env.step, (0, 0, 0, None))(
+            jax.random.split(key, 16), state, action, env.default_params
+        )
+        return state, (*flags, state.length, state.food, obs[..., 2].sum((1, 2)))
+
+    keys = jax.random.split(make_key(2), (height * width + 1) * height * width)
+    history = jax.device_get(jax.jit(lambda state: jax.lax.scan(follow, state, keys))(state)[1])
+    reward, terminated, truncated, length, food, num_food_cells = history
+    first_end = terminated.argmax(axis=0), np.arange(16)
+    wins = length[first_end] == height * width
+    assert wins.sum() >= 12
+    np.testing.assert_array_equal(reward[first_end], np.where(wins, 1, -1))
+    np.testing.assert_array_equal(food[first_end][wins], -1)
+    assert not num_food_cells[first_end][wins].any()
+    assert not truncated[first_end].any()
+
+
+def test_food_is_uniform_over_the_free_cells():
+    env = Snake()
+    step, _ = batched(env)
+    _, state = env.reset(make_key(0), env.default_params)
+    below_head = (state.row + 1) * 12 + state.column
+    for action in (DOWN, RIGHT, UP):  # grow a little, so that the body bends over two words
+        place = state.row * 12 + state.column + {DOWN: 12, RIGHT: 1, UP: -12}[action]
+        state = dataclasses.replace(state, food=place)
+        _, state, *_ = single(env)(make_key(action), state, jnp.int32(action), env.default_params)
+    assert (int(state.length), int(state.food) == int(below_head)) == (6, False)
+    state = dataclasses.replace(state, food=state.row * 12 + state.column - 12)
+    num = 138 * 500
+    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), state)
+    obs, after, *_ = step(jax.random.split(make_key(3), num), many, jnp.full(num, UP, jnp.int32))
+    free = np.flatnonzero(np.asarray(obs)[0, :, :, 1].ravel() == 0)
+    counts = np.bincount(np.asarray(after.food), minlength=144)
+    assert len(free) == 144 - 7
+    assert counts[np.setdiff1d(np.arange(144), free)].sum() == 0
+    assert chisquare(counts[free]).pvalue > 0.001
+
+
+@pytest.mark.parametrize(("height", "width"), [(12, 12), (2, 3)])
+def test_the_first_food_is_uniform_over_the_free_cells(height, width):
+    env = Snake(height, width)
+    num = (height * width - 3) * 500
+    _, state = batched(env)[1](jax.random.split(make_key(4), num))
+    counts = np.bincount(np.asarray(state.food), minlength=height * width)
+    row, column = height // 2, max(2, width // 2)
+    body = row * width + column - np.arange(3)
+    assert counts[body].sum() == 0
+    assert chisquare(np.delete(counts, body)).pvalue > 0.001
+
+
+def play(env: Snake, actions: list[int], food: tuple[int, int], hunger: int = 0, params: SnakeParams = SnakeParams()):  # noqa: B008  frozen
+    """Play `actions` from the start with the first food at a place; return the last step's results."""
+    _, state = env.reset(make_key(0), params)
+    state = dataclasses.replace(
+        state, food=jnp.int32(food[0] * env.width + food[1]), hunger=jnp.full((), hunger, jnp.int32)
+    )
+    for i, action in enumerate(actions):
+        result = single(env)(make_key(i), state, jnp.int32(action), params)
+        state = result[1]
+    return result
+
+
+def test_a_turn_back_goes_straight_on():
+    _, state, reward, terminated, _, _ = play(Snake(5, 9), [LEFT], food=(0, 0))
+    assert (int(state.row), int(state.column), int(state.direction)) == (2, 5, RIGHT)
+    assert (float(reward), bool(terminated)) == (0, False)
+
+
+def test_the_head_may_follow_the_leaving_tail_but_not_hit_the_body():
+    grow, turn = [RIGHT], [DOWN, LEFT, UP]
+    for num_grown, dies in ((1, False), (2, True)):  # a square of four cells is closed by a snake of four, not of five
+        env = Snake(5, 9)
+        _, state = env.reset(make_key(0), env.default_params)
+        for action in grow * num_grown + turn:
+            food = state.row * 9 + state.column + 1 if action == RIGHT else jnp.int32(0)
+            state = dataclasses.replace(state, food=food)
+            _, state, reward, terminated, *_ = single(env)(make_key(0), state, jnp.int32(action), SnakeParams())
+        assert (int(state.length), bool(terminated), float(reward)) == (3 + num_grown, dies, -1.0 if dies else 0.0)
+
+
+def test_a_fatal_move_leaves_the_board_as_it_was():
+    env = Snake(1, 6)
+    before = play(env, [RIGHT, RIGHT], food=(0, 0))
+    after = play(env, [RIGHT, RIGHT, RIGHT], food=(0, 0))
+    assert (bool(before[3]), bool(after[3]), float(after[2])) == (False, True, -1.0)
+    np.testing.assert_array_equal(before[0], after[0])
+
+
+@pytest.mark.parametrize(
+    ("hunger", "food", "action", "flags"),
+    [
+        (10 * 45 - 2, (0, 0), RIGHT, (False, False)),
+        (10 * 45 - 1, (0, 0), RIGHT, (False, True)),
+        (10 * 45 - 1, (2, 5), RIGHT, (False, False)),  # the food comes in time
+    ],
+)
+def test_an_episode_without_food_is_truncated_after_ten_boards_of_steps(hunger, food, action, flags):
+    _, _, _, terminated, truncated, _ = play(Snake(5, 9), [action], food, hunger)
+    assert (bool(terminated), bool(truncated)) == flags
+
+
+def test_a_death_at_the_last_moment_is_no_truncation():
+    _, _, _, terminated, truncated, _ = play(Snake(1, 6), [RIGHT] * 3, food=(0, 0), hunger=57)
+    assert (bool(terminated), bool(truncated)) == (True, False)
+
+
+def test_each_step_costs_the_penalty():
+    for food, reward in (((0, 0), -0.25), ((2, 5), 0.75)):
+        assert float(play(Snake(5, 9), [RIGHT], food, params=SnakeParams(step_penalty=0.25))[2]) == reward
+
+
+def test_the_batched_game_equals_the_single_one_bit_for_bit():
+    env = Snake()
+    step, reset = batched(env)
+    keys = jax.random.split(make_key(6), 32)
+    _, states = reset(keys)
+    for t in range(4):
+        _, states, *_ = step(keys, states, (jnp.arange(32, dtype=jnp.int32) // 4**t) % 4)
+    actions = jnp.arange(32, dtype=jnp.int32) % 4
+    together = step(keys, states, actions)
+    for i in range(0, 32, 5):
+        alone = single(env)(keys[i], jax.tree.map(lambda leaf: leaf[i], states), actions[i], env.default_params)  # noqa: B023  used at once
+        jax.tree.map(np.testing.assert_array_equal, alone, jax.tree.map(lambda leaf: leaf[i], together))  # noqa: B023
+
+
+def test_random_play_gives_the_same_bits_for_every_tile():
+    env = Snake()
+    agent = make_agent("random", env)
+    final = [
+        rollout.lanes(rollout.run(rollout.init(seed=0), num_steps=64))
+        for rollout in (Rollout(env, agent, 100, chunk, tile_size=tile) for chunk, tile in ((64, None), (10, 32)))
+    ]
+    jax.tree.map(np.testing.assert_array_equal, *jax.device_get(final))
+
+
+def test_the_state_keeps_its_shapes_and_types():
+    env = Snake()
+    obs, state = jax.eval_shape(env.reset, make_key(0), env.default_params)
+    after = jax.eval_shape(env.step, make_key(0), state, jnp.int32(0), env.default_params)
+    assert (after[0], after[1]) == (obs, state)
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves((after, state)))
+    assert (after[2].dtype, after[3].dtype, after[4].dtype) == (jnp.float32, jnp.bool_, jnp.bool_)
+    space = env.observation_space(env.default_params)
+    assert (space.shape, space.dtype) == (obs.shape, obs.dtype)
+
+
+@pytest.mark.parametrize(("height", "width"), [(12, 2), (1, 3), (0, 5), (256, 256)])
+def test_a_board_that_is_too_small_or_too_large_is_refused(height, width):
+    with pytest.raises(InvalidArgumentError, match=f"{height} x {width}"):
+        Snake(height, width)
