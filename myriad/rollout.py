@@ -176,7 +176,9 @@ class Rollout:
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
         # Said once for every program: a state that lies elsewhere than the last one would compile the chunk again.
-        placement = RolloutState(self._replicated, self._replicated, NamedSharding(self._mesh, PartitionSpec("env")))
+        everywhere: Any = self._replicated
+        by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
+        placement = RolloutState(everywhere, everywhere, by_env)
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
         self._init = jax.jit(self._first_state, out_shardings=placement)
         self._run = jax.jit(self._chunk, donate_argnums=0, out_shardings=placement)

@@ -83,8 +83,8 @@ class MultiDiscrete:
 class Box:
     """Float32 arrays of one shape between `low` and `high`, scalars or arrays that broadcast to it."""
 
-    low: float | np.ndarray
-    high: float | np.ndarray
+    low: float | np.ndarray | jax.Array
+    high: float | np.ndarray | jax.Array
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
