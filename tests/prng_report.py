@@ -5,6 +5,7 @@ The same words come in three orders, since a flaw may hide in any of them: all w
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +23,9 @@ ORDERS = {
     "lane": ((256, 4096, 1), (2, 0, 1)),
     "step": ((4096, 256, 1), (2, 1, 0)),
 }
+
+# A battery that was cut short must not pass for one that found nothing.
+LAST_TEST = "dab_monobit2"
 
 
 def stream(order: str) -> Iterator[bytes]:
@@ -45,20 +49,28 @@ def stream(order: str) -> Iterator[bytes]:
 
 
 def run(order: str) -> Counter:
-    """Run the battery on one order, passing its table through, and count its assessments."""
+    """Run the battery on one order, passing its table through, and count its assessments.
+
+    Raises:
+        ChildProcessError: the battery ended before its last test, so that its counts say nothing.
+    """
     assessments: Counter = Counter()
+    table = ""
     command = ["dieharder", "-a", "-g", "200"]
     with subprocess.Popen([sys.executable, __file__, "--stream", order], stdout=subprocess.PIPE) as source:
         with subprocess.Popen(command, stdin=source.stdout, stdout=subprocess.PIPE, text=True) as battery:
             for line in battery.stdout:
                 print(line, end="", flush=True)
+                table += line
                 assessments.update(word for word in ("PASSED", "WEAK", "FAILED") if word in line)
         source.kill()
+    if battery.returncode or LAST_TEST not in table:
+        raise ChildProcessError(f"dieharder ended early on the order {order}, with status {battery.returncode}.")
     return assessments
 
 
 def main() -> int:
-    """Print the battery's tables and a summary; exit code 1 where a test failed."""
+    """Print the battery's tables and a summary; exit code 1 where a test failed, 2 where there is no dieharder."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--order", choices=ORDERS, help="only this order")
     parser.add_argument("--stream", choices=ORDERS, help="write this stream to stdout instead")
@@ -69,6 +81,9 @@ def main() -> int:
                 sys.stdout.buffer.write(block)
         except BrokenPipeError:
             return 0
+    if shutil.which("dieharder") is None:
+        print("dieharder is missing: apt install dieharder", file=sys.stderr)
+        return 2
     summaries = {order: run(order) for order in ([options.order] if options.order else ORDERS)}
     print("\n| order | passed | weak | failed |\n|---|---|---|---|")
     for order, counts in summaries.items():
