@@ -59,6 +59,11 @@ def test_an_override_reaches_the_parameters():
     assert make_env("cartpole", max_steps=7).default_params.max_steps == 7
 
 
+def test_a_scenario_brings_its_own_figures_and_an_override_wins_over_them():
+    hard = make_env("bucket-brigade", scenario="hard", kappa=0.9).default_params
+    assert (hard.beta, hard.kappa) == (pytest.approx(0.4), 0.9)
+
+
 def test_the_lists_are_sorted_and_complete():
     assert list_envs() == ["bucket-brigade", "cartpole-control", "gene-circuit-control", "pendulum-control", "snake"]
     assert list_agents() == ["random"]

@@ -48,13 +48,12 @@ def make_env(name: str, **overrides: Any) -> Environment:
         3.7
     """
     kind = ENVIRONMENTS.load(name)
-    env = kind()
-    params = {field.name for field in dataclasses.fields(env.default_params)}
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
+    # The configuration first: the default parameters may follow from it, as a scenario's do.
+    env = kind(**{field: value for field, value in overrides.items() if field in config})
+    params = {field.name for field in dataclasses.fields(env.default_params)}
     for field in overrides:
         if field not in params | config:
             raise UnknownNameError(f"field of {ENVIRONMENTS.resolve(name)}", field, params | config)
     chosen = {field: value for field, value in overrides.items() if field in params}
-    default_params = dataclasses.replace(env.default_params, **chosen)
-    config_overrides = {field: value for field, value in overrides.items() if field not in params}
-    return dataclasses.replace(env, default_params=default_params, **config_overrides)
+    return dataclasses.replace(env, default_params=dataclasses.replace(env.default_params, **chosen))
