@@ -8,6 +8,7 @@ and number of devices.
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents import Agent
 from myriad.envs import Environment
+from myriad.envs.lanes import LaneEnvironment, Lanes, Transition
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 
@@ -31,50 +33,12 @@ _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Lanes:
-    """What each environment carries from step to step. `N` is the number of lanes, padding included.
-
-    Attributes:
-        env_state: the environment's state, leaves `[N, ...]`.
-        obs: the last observation, `[N, *O]`, or None where the agent uses none.
-        episode_length: steps of the running episode, int32 `[N]`.
-        episode_return: rewards of the running episode, float32 `[N]`.
-        num_episodes: episodes that ended, int32 `[N]`.
-        return_sum: the returns of the ended episodes, float32 `[N]`.
-    """
-
-    env_state: Any
-    obs: jax.Array | None
-    episode_length: jax.Array
-    episode_return: jax.Array
-    num_episodes: jax.Array
-    return_sum: jax.Array
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
 class RolloutState:
     """A rollout between two chunks: the run's key, the steps taken (uint32) and the lanes."""
 
     key: jax.Array
     step: jax.Array
     lanes: Lanes
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Transition:
-    """One step, as gymnax returns it; in a trajectory each leaf is `[T, N, ...]`.
-
-    `obs` follows the step: the first of a new episode where the old one ended, and what the
-    next action is chosen under.
-    """
-
-    obs: jax.Array
-    action: jax.Array
-    reward: jax.Array
-    terminated: jax.Array
-    truncated: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,9 +102,12 @@ class Rollout:
         scan_chunk_size: steps in one compiled call.
         tile_size: lanes that run a chunk together; None fits the first-level cache of a CPU and takes all on a GPU.
         num_devices: devices that share the environments; None takes all that are worth waking.
+        params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]` holds each
+            environment's own, as domain randomisation draws them.
 
     Raises:
-        InvalidArgumentError: a size is not an integer of at least 1, or more devices are asked for than there are.
+        InvalidArgumentError: a size is not an integer of at least 1, more devices are asked for than there are, or
+            `params` does not fit the environment.
 
     Example:
         >>> from myriad import make_agent, make_env
@@ -160,6 +127,7 @@ class Rollout:
         *,
         tile_size: int | None = None,
         num_devices: int | None = None,
+        params: Any = None,
     ):
         devices = jax.local_devices()
         if num_devices is None:
@@ -173,6 +141,7 @@ class Rollout:
             raise InvalidArgumentError(f"num_devices must be at most {len(devices)}, but got {num_devices}.")
         self.env, self.agent, self.scan_chunk_size = env, agent, scan_chunk_size
         self.layout = Layout.plan(num_envs, num_devices, tile_size)
+        self._envs = LaneEnvironment(env, num_envs, params, keep_obs=agent.uses_observation)
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
         # Said once for every program: a state that lies elsewhere than the last one would compile the chunk again.
@@ -182,12 +151,15 @@ class Rollout:
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
         self._init = jax.jit(self._first_state, out_shardings=placement)
         self._run = jax.jit(self._chunk, donate_argnums=0, out_shardings=placement)
-        self._record = jax.jit(self._recorded_chunk, donate_argnums=0, out_shardings=(placement, None))
+        self._record = jax.jit(
+            self._recorded_chunk, donate_argnums=0, static_argnums=2, out_shardings=(placement, None)
+        )
 
     def init(self, seed: int | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
         key = make_key(seed) if isinstance(seed, int) else seed
-        return self._init(jax.device_put(key, self._replicated))
+        own_params = jax.device_put(self._envs.params.own, self._replicated)
+        return self._init(jax.device_put(key, self._replicated), own_params)
 
     def run_chunk(self, state: RolloutState, num_steps: int | None = None) -> RolloutState:
         """Run one compiled call of `num_steps` steps, at most and by default `scan_chunk_size`.
@@ -196,10 +168,14 @@ class Rollout:
         """
         return self._run(state, self._trip_count(num_steps))
 
-    def record_chunk(self, state: RolloutState, num_steps: int | None = None) -> tuple[RolloutState, Transition]:
-        """Run one chunk and keep every step of it; rows from `num_steps` on mean nothing. `state` is donated."""
-        state, trajectory = self._record(state, self._trip_count(num_steps))
-        return state, trajectory
+    def record_chunk(
+        self, state: RolloutState, num_steps: int | None = None, *, final_obs: bool = False
+    ) -> tuple[RolloutState, Transition]:
+        """Run one chunk and keep every step of it; rows from `num_steps` on mean nothing. `state` is donated.
+
+        With `final_obs` the trajectory also holds what each step led to before a reset took its place.
+        """
+        return self._record(state, self._trip_count(num_steps), final_obs)
 
     def run(self, state: RolloutState, num_steps: int) -> RolloutState:
         """Run `num_steps` steps in as many chunks as they need. `state` is donated."""
@@ -234,29 +210,27 @@ class Rollout:
             raise InvalidArgumentError(f"num_steps must be 0 to {self.scan_chunk_size}, but got {num_steps}.")
         return jax.device_put(np.int32(num_steps), self._replicated)
 
-    def _first_state(self, key: jax.Array) -> RolloutState:
-        num_lanes, layout = self.layout.num_lanes, self.layout
+    def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
+        num_envs, layout = self.layout.num_envs, self.layout
         devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(layout.envs_per_device)
         lane = (devices + jnp.arange(layout.lanes_per_device, dtype=jnp.uint32)).reshape(-1)
         keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), lane)
-        obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(keys, self.env.default_params)
-        lanes = Lanes(
-            env_state,
-            obs if self.agent.uses_observation else None,
-            episode_length=jnp.zeros(num_lanes, jnp.int32),
-            episode_return=jnp.zeros(num_lanes, jnp.float32),
-            num_episodes=jnp.zeros(num_lanes, jnp.int32),
-            return_sum=jnp.zeros(num_lanes, jnp.float32),
-        )
-        return RolloutState(key, jnp.zeros((), jnp.uint32), lanes)
+        own_params = jax.tree.map(lambda leaf: leaf[jnp.minimum(lane, num_envs - 1)], own_params)
+        return RolloutState(key, jnp.zeros((), jnp.uint32), self._envs.reset(keys, own_params))
 
     def _chunk(self, state: RolloutState, num_steps: jax.Array) -> RolloutState:
         run = self._shard(self._run_tiles, out_specs=PartitionSpec("env"))
         lanes = run(state.lanes, self._step_keys(state), num_steps)
         return RolloutState(state.key, state.step + num_steps.astype(jnp.uint32), lanes)
 
-    def _recorded_chunk(self, state: RolloutState, num_steps: jax.Array) -> tuple[RolloutState, Transition]:
-        run = self._shard(self._run_recorded, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
+    def _recorded_chunk(
+        self,
+        state: RolloutState,
+        num_steps: jax.Array,
+        final_obs: bool,  # noqa: FBT001  (static arguments of jit are positional)
+    ) -> tuple[RolloutState, Transition]:
+        run = partial(self._run_recorded, final_obs=final_obs)
+        run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
         lanes, trajectory = run(state.lanes, self._step_keys(state), num_steps)
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
@@ -290,12 +264,16 @@ class Rollout:
         tiles, _ = _loop_out_of_line(num_tiles, body, (tiles, None))
         return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), lanes, tiles)
 
-    def _run_recorded(self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array) -> tuple[Lanes, Transition]:
+    def _run_recorded(
+        self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array, *, final_obs: bool
+    ) -> tuple[Lanes, Transition]:
         """Run the chunk on one device, all lanes abreast: a trajectory outgrows the cache, and rows store best."""
         lane = self._lane_numbers(0, self.layout.lanes_per_device)
 
         def step(lanes: Lanes, i: jax.Array | int) -> tuple[Lanes, Transition]:
             lanes, transition = self._step(lanes, keys[i], lane)
+            if not final_obs:
+                transition = dataclasses.replace(transition, final_obs=None)
             return lanes, jax.tree.map(lambda leaf: leaf[: self.layout.envs_per_device], transition)
 
         row = jax.eval_shape(lambda: step(lanes, 0)[1])
@@ -314,23 +292,9 @@ class Rollout:
 
     def _step(self, lanes: Lanes, keys: jax.Array, lane: jax.Array) -> tuple[Lanes, Transition]:
         """Advance every lane by one step, resetting those whose episode ends. `keys` `[3]`, `lane` uint32 `[N]`."""
-        env, params = self.env, self.env.default_params
         act_keys, step_keys, reset_keys = (_fold_each(keys[purpose], lane) for purpose in range(3))
         action = jax.vmap(self.agent.act)(act_keys, lanes.obs)
-        step = jax.vmap(env.step, in_axes=(0, 0, 0, None))
-        obs, env_state, reward, terminated, truncated, _ = step(step_keys, lanes.env_state, action, params)
-        done = terminated | truncated
-        reset_obs, reset_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, params)
-        episode_return = lanes.episode_return + reward
-        next_lanes = Lanes(
-            env_state=_where(done, reset_state, env_state),
-            obs=_where(done, reset_obs, obs) if self.agent.uses_observation else None,
-            episode_length=jnp.where(done, 0, lanes.episode_length + 1),
-            episode_return=jnp.where(done, 0, episode_return),
-            num_episodes=lanes.num_episodes + done,
-            return_sum=lanes.return_sum + jnp.where(done, episode_return, 0),
-        )
-        return next_lanes, Transition(_where(done, reset_obs, obs), action, reward, terminated, truncated)
+        return self._envs.step(lanes, action, step_keys, reset_keys)
 
 
 def _loop_out_of_line(num_steps: Any, body: Any, carry: tuple[Lanes, Any]) -> tuple[Lanes, Any]:
@@ -361,15 +325,6 @@ def _put_row(tree: Any, row: Any, index: jax.Array) -> Any:
 
 def _fold_each(key: jax.Array, values: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, values)
-
-
-def _where(done: jax.Array, new: Any, old: Any) -> Any:
-    """Choose per lane, whatever the leaves' ranks."""
-
-    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)
-
-    return jax.tree.map(choose, new, old)
 
 
 def _require_positive(name: str, value: Any) -> None:

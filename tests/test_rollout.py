@@ -1,5 +1,7 @@
 """The chunk's laws: the same bits whatever the chunk, the tile and the number of devices, and one compilation."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -129,3 +131,49 @@ def test_more_steps_than_the_chunk_holds_are_refused():
     rollout = make_rollout(4, 8)
     with pytest.raises(InvalidArgumentError, match="num_steps must be 0 to 8, but got 9"):
         rollout.run_chunk(rollout.init(seed=0), num_steps=9)
+
+
+def test_lanes_with_parameters_of_their_own_follow_them_for_every_layout():
+    env = make_env("cartpole-control")
+    gravity = np.linspace(1.0, 20.0, 100).astype(np.float32)
+    params = dataclasses.replace(env.default_params, gravity=gravity)
+    agent = make_agent("random", env)
+
+    def final(**options):
+        rollout = Rollout(env, agent, 100, params=params, **options)
+        return rollout.lanes(rollout.run(rollout.init(seed=3), NUM_STEPS))
+
+    whole = final(scan_chunk_size=NUM_STEPS, num_devices=1)
+    assert_same_bits(whole, final(scan_chunk_size=7, tile_size=32, num_devices=2))
+    np.testing.assert_array_equal(whole.own_params[0], gravity)
+    for lane in (0, 99):
+        one = dataclasses.replace(env.default_params, gravity=gravity[lane])
+        rollout = Rollout(env, agent, 100, NUM_STEPS, params=one)
+        alone = rollout.lanes(rollout.run(rollout.init(seed=3), NUM_STEPS))
+        np.testing.assert_allclose(alone.env_state.theta[lane], whole.env_state.theta[lane], rtol=1e-4, atol=1e-6)
+
+
+def test_the_final_observation_is_there_for_whoever_asks():
+    env = make_env("cartpole-control")
+    rollout = make_rollout(64, NUM_STEPS)
+    _, plain = rollout.record_chunk(rollout.init(seed=0))
+    _, asked = rollout.record_chunk(rollout.init(seed=0), final_obs=True)
+    assert plain.final_obs is None
+    assert_same_bits(plain, dataclasses.replace(asked, final_obs=None))
+    done = np.asarray(asked.terminated | asked.truncated)
+    np.testing.assert_array_equal(asked.final_obs[~done], asked.obs[~done])
+    limits = env.default_params
+    beyond = (np.abs(asked.final_obs[..., 0]) > limits.x_threshold) | (
+        np.abs(asked.final_obs[..., 2]) > limits.theta_threshold
+    )
+    np.testing.assert_array_equal(beyond, asked.terminated)
+    assert np.abs(np.asarray(asked.obs)[done]).max() <= 0.05
+
+
+def test_parameters_of_another_length_are_refused_by_name():
+    env = make_env("cartpole-control")
+    params = dataclasses.replace(env.default_params, gravity=np.ones(7, np.float32))
+    with pytest.raises(InvalidArgumentError, match=r"params.gravity must be of shape \(\) or \(10,\), but is of \(7,\)"):
+        Rollout(env, make_agent("random", env), 10, 4, params=params)
+    with pytest.raises(InvalidArgumentError, match="params must be a CartPoleParams"):
+        Rollout(env, make_agent("random", env), 10, 4, params=make_env("pendulum").default_params)

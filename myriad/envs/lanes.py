@@ -1,0 +1,150 @@
+"""Many copies of one environment side by side: lanes that step together, and reset where an episode ends."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.envs.environment import Environment
+from myriad.errors import InvalidArgumentError
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Lanes:
+    """What each environment carries from step to step. `N` is the number of lanes, padding included.
+
+    Attributes:
+        env_state: the environment's state, leaves `[N, ...]`.
+        obs: the last observation, `[N, *O]`, or None where the agent uses none.
+        own_params: the parameters in which the lanes differ, leaves `[N, ...]`; empty where they share all.
+        episode_length: steps of the running episode, int32 `[N]`.
+        episode_return: rewards of the running episode, float32 `[N]`.
+        num_episodes: episodes that ended, int32 `[N]`.
+        return_sum: the returns of the ended episodes, float32 `[N]`.
+    """
+
+    env_state: Any
+    obs: jax.Array | None
+    own_params: tuple[jax.Array, ...]
+    episode_length: jax.Array
+    episode_return: jax.Array
+    num_episodes: jax.Array
+    return_sum: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Transition:
+    """One step, as gymnax returns it; in a trajectory each leaf is `[T, N, ...]`.
+
+    `obs` follows the step: the first of a new episode where the old one ended, and what the
+    next action is chosen under. `final_obs` is what the step itself led to, the last of the old episode where one
+    ended: what a value bootstraps from. It is None unless it was asked for.
+    """
+
+    obs: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    final_obs: jax.Array | None = None
+
+
+class Parameters:
+    """An environment's parameters, shared by all lanes or, leaf by leaf, each lane's own.
+
+    Args:
+        env: the environment.
+        num_envs: how many lanes count.
+        params: a pytree like `env.default_params`; a leaf with one more axis, `[num_envs, ...]`, differs by lane.
+
+    Raises:
+        InvalidArgumentError: `params` is not of the environment's kind, or a leaf is of another length.
+    """
+
+    def __init__(self, env: Environment, num_envs: int, params: Any = None):
+        defaults, self._structure = jax.tree.flatten(env.default_params)
+        params = env.default_params if params is None else params
+        paths, structure = jax.tree_util.tree_flatten_with_path(params)
+        if structure != self._structure:
+            expected = type(env.default_params).__name__
+            raise InvalidArgumentError(f"params must be a {expected} for {env}, but got {type(params).__name__}.")
+        self._leaves = [leaf for _, leaf in paths]
+        self._axes = [
+            _lane_axis(path, leaf, default, num_envs) for (path, leaf), default in zip(paths, defaults, strict=True)
+        ]
+        self.own = tuple(jnp.asarray(leaf) for leaf, axis in zip(self._leaves, self._axes, strict=True) if axis == 0)
+        self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
+
+    def of(self, own: tuple[jax.Array, ...]) -> Any:
+        """Return the parameters of lanes whose own ones are `own`."""
+        rest = iter(own)
+        leaves = [next(rest) if axis == 0 else leaf for leaf, axis in zip(self._leaves, self._axes, strict=True)]
+        return jax.tree.unflatten(self._structure, leaves)
+
+
+class LaneEnvironment:
+    """`num_envs` copies of `env`, batched with auto-reset; `keep_obs` is False where no agent looks."""
+
+    def __init__(self, env: Environment, num_envs: int, params: Any = None, *, keep_obs: bool = True):
+        self.env, self.num_envs, self.keep_obs = env, num_envs, keep_obs
+        self.params = Parameters(env, num_envs, params)
+
+    def reset(self, keys: jax.Array, own_params: tuple[jax.Array, ...] = ()) -> Lanes:
+        """Reset every lane with its key, `[N]`."""
+        reset = jax.vmap(self.env.reset, in_axes=(0, self.params.in_axes))
+        obs, env_state = reset(keys, self.params.of(own_params))
+        num_lanes = keys.shape[0]
+        return Lanes(
+            env_state,
+            obs if self.keep_obs else None,
+            own_params,
+            episode_length=jnp.zeros(num_lanes, jnp.int32),
+            episode_return=jnp.zeros(num_lanes, jnp.float32),
+            num_episodes=jnp.zeros(num_lanes, jnp.int32),
+            return_sum=jnp.zeros(num_lanes, jnp.float32),
+        )
+
+    def step(
+        self, lanes: Lanes, action: jax.Array, step_keys: jax.Array, reset_keys: jax.Array
+    ) -> tuple[Lanes, Transition]:
+        """Advance every lane by one step, resetting those whose episode ends. `action` `[N, *A]`, keys `[N]`."""
+        params, in_axes = self.params.of(lanes.own_params), self.params.in_axes
+        step = jax.vmap(self.env.step, in_axes=(0, 0, 0, in_axes))
+        final_obs, env_state, reward, terminated, truncated, _ = step(step_keys, lanes.env_state, action, params)
+        done = terminated | truncated
+        reset_obs, reset_state = jax.vmap(self.env.reset, in_axes=(0, in_axes))(reset_keys, params)
+        obs = where_lane(done, reset_obs, final_obs)
+        episode_return = lanes.episode_return + reward
+        next_lanes = Lanes(
+            env_state=where_lane(done, reset_state, env_state),
+            obs=obs if self.keep_obs else None,
+            own_params=lanes.own_params,
+            episode_length=jnp.where(done, 0, lanes.episode_length + 1),
+            episode_return=jnp.where(done, 0, episode_return),
+            num_episodes=lanes.num_episodes + done,
+            return_sum=lanes.return_sum + jnp.where(done, episode_return, 0),
+        )
+        return next_lanes, Transition(obs, action, reward, terminated, truncated, final_obs)
+
+
+def where_lane(done: jax.Array, new: Any, old: Any) -> Any:
+    """Take each lane from `new` where `done`, `[N]`, else from `old`, whatever the leaves' ranks."""
+
+    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree.map(choose, new, old)
+
+
+def _lane_axis(path: Any, leaf: Any, default: Any, num_envs: int) -> int | None:
+    shape, shared = np.shape(leaf), np.shape(default)
+    if shape == shared:
+        return None
+    if shape == (num_envs, *shared):
+        return 0
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    raise InvalidArgumentError(f"params.{name} must be of shape {shared} or {(num_envs, *shared)}, but is of {shape}.")
