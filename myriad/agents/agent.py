@@ -1,15 +1,57 @@
-"""What an agent is to the rollout: a pure choice of an action for ONE environment."""
+"""What an agent is: a pure choice of actions, and for a learner also a pure update from experience.
 
-from typing import Protocol
+In docstrings `N` is the number of environments, `O` the shape of an observation and `A` that of an action.
+"""
+
+from typing import Protocol, TypeVar
 
 import jax
 
+from myriad.envs.lanes import Lanes, Transition
+
+State = TypeVar("State")
+
 
 class Agent(Protocol):
-    """A policy. `uses_observation` is False where the choice needs none, so that no observation is carried along."""
+    """A fixed policy. `uses_observation` is False where the choice needs none, so that no observation is carried."""
 
     uses_observation: bool
 
     def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
-        """Choose an action of the environment's action space; `obs` is None unless `uses_observation`."""
+        """Choose an action of ONE environment's action space; `obs` is None unless `uses_observation`."""
+        ...
+
+
+class EnvStep(Protocol):
+    """Advances all environments by one step, with auto-reset; every key is used for one step only."""
+
+    def __call__(self, key: jax.Array, lanes: Lanes, action: jax.Array) -> tuple[Lanes, Transition]:
+        """Apply `action`, `[N, *A]`. The next action is chosen under `lanes.obs`; see `Transition` for the rest."""
+        ...
+
+
+class Learner(Protocol[State]):
+    """An agent that learns: a frozen dataclass whose fields are its hyperparameters."""
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps that `update` takes in every environment."""
+        ...
+
+    def init(self, key: jax.Array, num_envs: int) -> State:
+        """Draw the first parameters; every array that learning changes is in the result."""
+        ...
+
+    def update(
+        self, key: jax.Array, state: State, lanes: Lanes, step: EnvStep
+    ) -> tuple[State, Lanes, dict[str, jax.Array]]:
+        """Collect `steps_per_update` steps of all environments and learn from them.
+
+        Returns:
+            The next state, the next lanes, and metrics: float32 scalars, of which the trainer reports means.
+        """
+        ...
+
+    def act(self, state: State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose `[N, *A]` for observations `[N, *O]`; `greedy` leaves exploration out."""
         ...
