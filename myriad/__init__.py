@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from myriad.agents import list_agents, make_agent
-    from myriad.envs import list_envs, make_env
+    from myriad.envs import list_envs, make_env, register_env
+    from myriad.envs.checker import check_env
     from myriad.errors import MyriadError
     from myriad.hardware import configure
     from myriad.random import make_key
@@ -16,17 +17,30 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["MyriadError", "Rollout", "configure", "list_agents", "list_envs", "make_agent", "make_env", "make_key"]
+__all__ = [
+    "MyriadError",
+    "Rollout",
+    "check_env",
+    "configure",
+    "list_agents",
+    "list_envs",
+    "make_agent",
+    "make_env",
+    "make_key",
+    "register_env",
+]
 
 _HOMES = {
     "MyriadError": "myriad.errors",
     "Rollout": "myriad.rollout",
+    "check_env": "myriad.envs.checker",
     "configure": "myriad.hardware",
     "list_agents": "myriad.agents",
     "list_envs": "myriad.envs",
     "make_agent": "myriad.agents",
     "make_env": "myriad.envs",
     "make_key": "myriad.random",
+    "register_env": "myriad.envs",
 }
 
 

@@ -2,7 +2,8 @@
 
     MyriadError
     ├── InvalidArgumentError    (ValueError)    names the field, the value and what would be right
-    │   └── UnknownNameError    (ValueError)    a name nobody registered; lists the known ones and the closest
+    │   ├── UnknownNameError    (ValueError)    a name nobody registered; lists the known ones and the closest
+    │   └── FaultyEnvironmentError (ValueError) an environment that breaks the contract; a sentence for each fault
     ├── BackendStartedError     (RuntimeError)  an XLA option given after JAX has read its options
     ├── DeviceNotFoundError     (RuntimeError)  a platform was asked for that this machine lacks
     └── NotInstalledError       (ImportError)   an optional library is needed; names the command that installs it
@@ -35,6 +36,14 @@ class UnknownNameError(InvalidArgumentError):
         close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         super().__init__(f"unknown {kind} {name!r}{hint} Known: {', '.join(known) or 'none'}.")
+
+
+class FaultyEnvironmentError(InvalidArgumentError):
+    """An environment that breaks the contract of `Environment`; `faults` holds a sentence for each way it does."""
+
+    def __init__(self, name: str, faults: Iterable[str]):
+        self.faults = list(faults)
+        super().__init__("\n".join([f"{name} has {len(self.faults)} fault(s):", *(f"- {x}" for x in self.faults)]))
 
 
 class BackendStartedError(MyriadError, RuntimeError):

@@ -20,24 +20,36 @@ class Registry:
         self.kind = kind
         self._targets: dict[str, Any] = dict(targets)
         self._aliases = dict(aliases or {})
+        self._built_in = {*self._targets, *self._aliases}
 
     def names(self) -> list[str]:
         """Return the registered names, sorted, without aliases."""
         return sorted(self._targets)
 
     def resolve(self, name: str) -> str:
-        """Return the registered name behind `name`, which may be an alias.
+        """Return the registered name behind `name`, which may be an alias; `module:attribute` stands for itself.
 
         Raises:
             UnknownNameError: nothing of this name is registered; the message holds the closest one.
         """
+        if ":" in name:
+            return name
         name = self._aliases.get(name, name)
         if name not in self._targets:
             raise UnknownNameError(self.kind, name, self._targets)
         return name
 
     def load(self, name: str) -> Any:
-        """Return what `name` stands for, importing its module where that has not happened yet."""
+        """Return what `name` stands for, importing its module where that has not happened yet.
+
+        A `name` that is not registered but reads `module:attribute` is imported as it stands.
+
+        Raises:
+            UnknownNameError: nothing of this name is registered.
+            InvalidArgumentError: the module of `module:attribute` can't be imported, or lacks the attribute.
+        """
+        if ":" in name:
+            return self._import(name)
         target = self._targets[self.resolve(name)]
         if not isinstance(target, str):
             return target
@@ -45,7 +57,28 @@ class Registry:
         return getattr(importlib.import_module(module), attribute)
 
     def add(self, name: str, target: Any) -> None:
-        """Register `target`, an object or a `module:attribute` string, under a name that is not yet taken."""
-        if name in self._targets or name in self._aliases:
+        """Register `target`, an object or a `module:attribute` string.
+
+        Whoever registers a name again, as a notebook cell run twice does, replaces what was there; a name that came
+        with the registry stays what it is.
+
+        Raises:
+            InvalidArgumentError: the name is one of those that came with the registry, or holds a colon.
+        """
+        if name in self._built_in:
             raise InvalidArgumentError(f"{self.kind} {name!r} is already registered; choose another name.")
+        if ":" in name:
+            raise InvalidArgumentError(f"the name of an {self.kind} must hold no colon, but got {name!r}.")
         self._targets[name] = target
+
+    def _import(self, name: str) -> Any:
+        module, _, attribute = name.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the module is there, and what it imports is not: its own traceback says more
+            reason = f"there is no module {error.name!r}; is its folder on PYTHONPATH?"
+        except (AttributeError, ValueError, TypeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+        raise InvalidArgumentError(f"{self.kind} {name!r} can't be imported: {reason}")

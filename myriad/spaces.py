@@ -1,11 +1,12 @@
 """What an action or an observation may be: shapes, dtypes, bounds, and a uniform sample."""
 
 import dataclasses
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from myriad.errors import InvalidArgumentError
 
@@ -25,6 +26,14 @@ class Space(Protocol):
 
     def contains(self, value: jax.Array) -> jax.Array:
         """Return whether `value` belongs to the space, a boolean scalar."""
+        ...
+
+    def validate(self, action: Any) -> jax.Array:
+        """Return `action` as an array, once its shape and dtype, and its values where they are known, are right.
+
+        Raises:
+            InvalidArgumentError: they are not; under `jit`, raised while tracing.
+        """
         ...
 
 
@@ -52,6 +61,9 @@ class Discrete:
     def contains(self, value: jax.Array) -> jax.Array:
         return (value >= 0) & (value < self.n)
 
+    def validate(self, action: Any) -> jax.Array:
+        return _validated(self, action, jnp.integer, f"an integer of 0 to {self.n - 1}")
+
 
 @dataclasses.dataclass(frozen=True)
 class MultiDiscrete:
@@ -78,6 +90,9 @@ class MultiDiscrete:
     def contains(self, value: jax.Array) -> jax.Array:
         return jnp.all((value >= 0) & (value < jnp.asarray(self.nvec)))
 
+    def validate(self, action: Any) -> jax.Array:
+        return _validated(self, action, jnp.integer, f"{len(self.nvec)} integers, each of 0 and below {self.nvec}")
+
 
 @dataclasses.dataclass(frozen=True)
 class Box:
@@ -88,7 +103,8 @@ class Box:
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if np.any(np.asarray(self.low) > np.asarray(self.high)):
+        is_known = not any(isinstance(bound, Tracer) for bound in (self.low, self.high))
+        if is_known and np.any(np.asarray(self.low) > np.asarray(self.high)):
             raise InvalidArgumentError(f"low must not exceed high, but got {self.low} and {self.high}.")
 
     @property
@@ -107,6 +123,23 @@ class Box:
 
     def contains(self, value: jax.Array) -> jax.Array:
         return jnp.all((value >= self.low) & (value <= self.high))
+
+    def validate(self, action: Any) -> jax.Array:
+        """See `Space.validate`; a number out of bounds passes, as what it means is the environment's to say."""
+        return _validated(self, action, jnp.floating, f"floats of shape {self.shape}, none of them NaN")
+
+
+def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array:
+    array = jnp.asarray(action)
+    is_known = not isinstance(array, Tracer)
+    if array.shape != space.shape or not jnp.issubdtype(array.dtype, kind):
+        got = f"{array.dtype} of shape {array.shape}" + (f": {action}" if is_known else "")
+        raise InvalidArgumentError(f"action must be {expected}, but got {got}.")
+    if is_known:
+        in_bounds = ~jnp.isnan(array).any() if kind is jnp.floating else space.contains(array)
+        if not in_bounds:
+            raise InvalidArgumentError(f"action must be {expected}, but got {action}.")
+    return array
 
 
 def _integers_below(bits: jax.Array, n: int) -> jax.Array:

@@ -196,7 +196,7 @@ def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(mode
     for t in range(25):
         keys = jax.random.split(jax.random.fold_in(make_key(1), t), num_villages)
         action = rng.integers(0, [8, 2, 2], (num_villages, 3)).astype(np.int32)
-        draws = draw(keys)
+        draws, _ = draw(keys)
         draws = np.stack([np.stack(kind, axis=1) for kind in (draws.suppression, draws.ignition, draws.spark)])
         obs, state, reward, terminated, truncated, info = batched(env)(keys, state, action, params)
         rewards = np.asarray(info["rewards"])

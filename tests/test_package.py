@@ -70,8 +70,9 @@ def test_the_lists_are_sorted_and_complete():
 
 
 def test_a_registry_refuses_a_name_twice_and_takes_an_object():
-    registry = Registry("thing", {})
-    registry.add("one", 1)
-    assert registry.load("one") == 1
+    registry = Registry("thing", {"one": "math:pi"}, aliases={"ein": "one"})
+    registry.add("two", 1)
+    registry.add("two", 2)
+    assert registry.load("two") == 2
     with pytest.raises(InvalidArgumentError, match="thing 'one' is already registered"):
         registry.add("one", 2)

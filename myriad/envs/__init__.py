@@ -1,13 +1,16 @@
 """Environments by name: `make_env` builds one, `list_envs` names them all."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from myriad.envs.environment import Environment
-from myriad.errors import UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import Registry
 
-__all__ = ["Environment", "list_envs", "make_env"]
+__all__ = ["Environment", "list_envs", "make_env", "register_env"]
+
+Kind = TypeVar("Kind", bound=type)
 
 ENVIRONMENTS = Registry(
     "environment",
@@ -37,17 +40,20 @@ def make_env(name: str, **overrides: Any) -> Environment:
     """Build the environment called `name`.
 
     Args:
-        name: one of `list_envs()`, or an alias such as `CartPole-v1`.
+        name: one of `list_envs()`, an alias such as `CartPole-v1`, or `package.module:Name` for a class of your own.
         **overrides: fields of the environment or of its parameters that differ from the defaults.
 
     Raises:
         UnknownNameError: no such environment, or no such field.
+        InvalidArgumentError: `package.module:Name` can't be imported, or is no environment.
 
     Example:
         >>> make_env("cartpole", gravity=3.7).default_params.gravity
         3.7
     """
-    kind = ENVIRONMENTS.load(name)
+    kind: Any = ENVIRONMENTS.load(name)
+    if not _is_environment_class(kind):
+        raise InvalidArgumentError(f"environment {name!r} must be a dataclass with the field default_params.")
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
     # The configuration first: the default parameters may follow from it, as a scenario's do.
     env = kind(**{field: value for field, value in overrides.items() if field in config})
@@ -57,3 +63,31 @@ def make_env(name: str, **overrides: Any) -> Environment:
             raise UnknownNameError(f"field of {ENVIRONMENTS.resolve(name)}", field, params | config)
     chosen = {field: value for field, value in overrides.items() if field in params}
     return dataclasses.replace(env, default_params=dataclasses.replace(env.default_params, **chosen))
+
+
+def _is_environment_class(kind: Any) -> bool:
+    return isinstance(kind, type) and "default_params" in getattr(kind, "__dataclass_fields__", ())
+
+
+def register_env(name: str) -> Callable[[Kind], Kind]:
+    """Let `make_env`, and so every command, know the decorated environment class by `name`.
+
+    Raises:
+        InvalidArgumentError: one of Myriad's own environments has this name, or it holds a colon.
+
+    Example:
+        >>> import dataclasses
+        >>> from myriad.envs.cartpole import CartPole, CartPoleParams
+        >>> @register_env("moon-cartpole")
+        ... @dataclasses.dataclass(frozen=True)
+        ... class MoonCartPole(CartPole):
+        ...     default_params: CartPoleParams = CartPoleParams(gravity=1.6)
+        >>> make_env("moon-cartpole").default_params.gravity
+        1.6
+    """
+
+    def register(kind: Kind) -> Kind:
+        ENVIRONMENTS.add(name, kind)
+        return kind
+
+    return register

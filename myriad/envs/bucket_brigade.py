@@ -324,21 +324,23 @@ class BucketBrigade:
         self, key: jax.Array, state: BucketBrigadeState, action: jax.Array, params: BucketBrigadeParams
     ) -> tuple[jax.Array, BucketBrigadeState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Live through one night; `info["rewards"]` holds all agents' rewards, float32 `[A]`."""
-        actions = [(action[0], action[1], action[2]), *self.opponent_actions(key, state)]
-        state, rewards = night(self.draw_night(key), state, actions, params, self.mode)
+        house, mode, signal = self.action_space(params).validate(action)
+        draws, opponent_keys = self.draw_night(key)
+        actions = [(house, mode, signal), *self.opponent_actions(opponent_keys, state)]
+        state, rewards = night(draws, state, actions, params, self.mode)
         burns = functools.reduce(jnp.logical_or, [house == BURNING for house in state.houses])
         terminated = (state.night >= params.min_nights) & ~burns
         truncated = jnp.zeros((), jnp.bool_)
         return self.observe(state, params), state, rewards[0], terminated, truncated, {"rewards": jnp.stack(rewards)}
 
-    def draw_night(self, key: jax.Array) -> Uniforms:
-        """Draw what `step` draws from `key` for the houses."""
-        drawn = [jax.random.uniform(key) for key in self._keys(key)[: 3 * self.num_houses]]
-        return Uniforms(*(tuple(drawn[kind::3]) for kind in range(3)))
+    def draw_night(self, key: jax.Array) -> tuple[Uniforms, Keys]:
+        """Draw what `step` draws from `key` for the houses, and take the keys of the opponents, three for each."""
+        keys = scalar_keys(key, 3 * (self.num_houses + self.num_opponents))
+        drawn = [jax.random.uniform(key) for key in keys[: 3 * self.num_houses]]
+        return Uniforms(*(tuple(drawn[kind::3]) for kind in range(3))), keys[3 * self.num_houses :]
 
-    def opponent_actions(self, key: jax.Array, state: BucketBrigadeState) -> list[Action]:
-        """Choose what `step` lets the opponents do under `key`."""
-        keys = self._keys(key)[3 * self.num_houses :]
+    def opponent_actions(self, keys: Keys, state: BucketBrigadeState) -> list[Action]:
+        """Choose what the opponents do; `keys` are those of `draw_night`."""
         return [POLICIES[policy](keys[3 * i : 3 * i + 3], i + 1, state) for i, policy in enumerate(self.policies)]
 
     def observe(self, state: BucketBrigadeState, params: BucketBrigadeParams, agent: int = 0) -> jax.Array:
@@ -362,9 +364,11 @@ class BucketBrigade:
         """Return house, rest or work, and signal."""
         return MultiDiscrete((self.num_houses, 2, 2))
 
-    def _keys(self, key: jax.Array) -> Keys:
-        """Return the keys of a step: three for each house, then three for each opponent."""
-        return scalar_keys(key, 3 * (self.num_houses + self.num_opponents))
+    def render(self, state: BucketBrigadeState) -> np.ndarray:
+        """Draw the houses and the agents: uint8 `[400, 600, 3]`, on the host."""
+        from myriad.envs.pictures.bucket_brigade import draw
+
+        return draw(self, state)
 
 
 def _constant(value: int) -> jax.Array:

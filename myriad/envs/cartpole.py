@@ -88,6 +88,7 @@ class CartPole:
         self, key: jax.Array, state: CartPoleState, action: jax.Array, params: CartPoleParams
     ) -> tuple[jax.Array, CartPoleState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Push for `tau` seconds. The dynamics draw nothing, so `key` is not used."""
+        action = self.action_space(params).validate(action)
         force = jnp.where(action == 1, params.force, -params.force)
         state = integrate(state, force, params)
         terminated = (jnp.abs(state.x) > params.x_threshold) | (jnp.abs(state.theta) > params.theta_threshold)
@@ -102,6 +103,12 @@ class CartPole:
     def action_space(self, params: CartPoleParams) -> Discrete:
         """Return left and right."""
         return Discrete(2)
+
+    def render(self, state: CartPoleState) -> np.ndarray:
+        """Draw the track, the cart, the pole and their limits: uint8 `[400, 600, 3]`, on the host."""
+        from myriad.envs.pictures.cartpole import draw
+
+        return draw(self, state)
 
 
 def _observe(state: CartPoleState) -> jax.Array:

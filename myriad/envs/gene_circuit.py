@@ -196,7 +196,7 @@ class GeneCircuit:
         self, key: jax.Array, state: GeneCircuitState, action: jax.Array, params: GeneCircuitParams
     ) -> tuple[jax.Array, GeneCircuitState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Switch the light and let the cell react for one interval."""
-        light = (action == 1).astype(jnp.float32)
+        light = (self.action_space(params).validate(action) == 1).astype(jnp.float32)
         H, F = react(key, state.H.astype(jnp.float32), state.F.astype(jnp.float32), light, params)
         reward = -jnp.abs(F - self.target_at(state.time, params))
         state = GeneCircuitState(H.astype(jnp.int32), F.astype(jnp.int32), state.time + 1)
@@ -217,6 +217,12 @@ class GeneCircuit:
     def action_space(self, params: GeneCircuitParams) -> Discrete:
         """Return light off and on."""
         return Discrete(2)
+
+    def render(self, state: GeneCircuitState) -> np.ndarray:
+        """Draw the cell, its counts beside the target, and the day: uint8 `[400, 600, 3]`, on the host."""
+        from myriad.envs.pictures.gene_circuit import draw
+
+        return draw(self, state)
 
     def _observe(self, state: GeneCircuitState, params: GeneCircuitParams) -> jax.Array:
         targets = [self.target_at(state.time + ahead, params) for ahead in range(self.n_horizon + 1)]

@@ -90,7 +90,7 @@ class Pendulum:
         self, key: jax.Array, state: PendulumState, action: jax.Array, params: PendulumParams
     ) -> tuple[jax.Array, PendulumState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Apply a torque for `tau` seconds. The dynamics draw nothing, so `key` is not used."""
-        torque = self._torque(action, params)
+        torque = self._torque(self.action_space(params).validate(action), params)
         angle = _nearest_to_upright(state.theta)
         cost = angle * angle + 0.1 * state.theta_dot * state.theta_dot + 0.001 * torque * torque
         state = integrate(state, torque, params)
@@ -107,6 +107,12 @@ class Pendulum:
         if self.discrete_torques is not None:
             return Discrete(self.discrete_torques)
         return Box(-params.max_torque, params.max_torque, (1,))
+
+    def render(self, state: PendulumState) -> np.ndarray:
+        """Draw the rod, its goal and how it turns: uint8 `[400, 600, 3]`, on the host."""
+        from myriad.envs.pictures.pendulum import draw
+
+        return draw(self, state)
 
     def _torque(self, action: jax.Array, params: PendulumParams) -> jax.Array:
         if self.discrete_torques is None:

@@ -111,7 +111,7 @@ class Snake:
         self, key: jax.Array, state: SnakeState, action: jax.Array, params: SnakeParams
     ) -> tuple[jax.Array, SnakeState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Move by one cell; one random word places the next food."""
-        moved, ate, died = self.move(state, action)
+        moved, ate, died = self.move(state, self.action_space(params).validate(action))
         won = moved.length == self.num_cells
         placed = jnp.where(won, -1, self.draw_free_cell(jax.random.bits(key), moved))
         state = dataclasses.replace(moved, food=jnp.where(ate, placed, moved.food))
@@ -193,6 +193,12 @@ class Snake:
     def action_space(self, params: SnakeParams) -> Discrete:
         """Return up, right, down and left."""
         return Discrete(4)
+
+    def render(self, state: SnakeState) -> np.ndarray:
+        """Draw the board: uint8 `[400, 600, 3]`, on the host."""
+        from myriad.envs.pictures.snake import draw
+
+        return draw(self, state)
 
     def _cell(self, cell: jax.Array) -> Cells:
         """Return the set of one cell; of none if `cell` is beyond the last word."""
