@@ -95,6 +95,10 @@ class CartPole:
         truncated = state.time >= params.max_steps
         return _observe(state), state, jnp.ones((), jnp.float32), terminated, truncated, {}
 
+    def control_error(self, obs: jax.Array) -> jax.Array:
+        """Return the lean to the right, rad, and a little of the cart's place, so that it stays where it is."""
+        return obs[2] + 0.1 * obs[0]
+
     def observation_space(self, params: CartPoleParams) -> Box:
         """Return the bounds that Gymnasium declares: twice the limits, and no bound on the velocities."""
         high = np.array([2 * params.x_threshold, np.inf, 2 * params.theta_threshold, np.inf], np.float32)

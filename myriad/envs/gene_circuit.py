@@ -210,6 +210,10 @@ class GeneCircuit:
         turn = time.astype(jnp.float32) * (params.interval * 2 * math.pi / params.sine_period)
         return params.sine_offset + params.sine_amplitude * sin_cos(turn)[0]
 
+    def control_error(self, obs: jax.Array) -> jax.Array:
+        """Return by how much GFP lacks its target, over 80 molecules: what a controller steers to zero."""
+        return obs[1] - obs[0]
+
     def observation_space(self, params: GeneCircuitParams) -> Box:
         """Return the bounds: no count or target is negative by default, and none is bounded above."""
         return Box(-np.inf, np.inf, (2 + self.n_horizon,))

@@ -97,6 +97,10 @@ class Pendulum:
         truncated = state.time >= params.max_steps
         return _observe(state), state, -cost, jnp.zeros((), bool), truncated, {}
 
+    def control_error(self, obs: jax.Array) -> jax.Array:
+        """Return the angle by which it leans the other way, rad: what a controller steers to zero."""
+        return -jnp.arctan2(obs[1], obs[0])
+
     def observation_space(self, params: PendulumParams) -> Box:
         """Return the bounds that Gymnasium declares."""
         high = np.array([1.0, 1.0, params.max_speed], np.float32)

@@ -1,0 +1,183 @@
+"""Moving pictures of an episode: play one instance on the host, draw each step, write a GIF or an MP4."""
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from myriad.agents import Agent
+from myriad.envs import Environment
+from myriad.errors import InvalidArgumentError, NotInstalledError
+from myriad.random import make_key
+
+# Viewers slow a GIF down that asks for more: its unit of time is 10 ms, and one unit counts as none.
+_MAX_FPS = {".gif": 50, ".mp4": 120}
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """What a step led to."""
+
+    state: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """What was recorded: `end` is `terminated`, `truncated`, or `running` where `num_steps` ran out first."""
+
+    path: Path
+    num_steps: int
+    episode_return: float
+    end: str
+
+
+def record(
+    env: Environment, agent: Agent, path: str | Path, *, num_steps: int = 500, seed: int = 0, fps: int = 30
+) -> Recording:
+    """Play one episode and write a picture of the state after each of its steps.
+
+    Args:
+        env: the environment; one that has `render(state)`, as all of Myriad's have.
+        agent: the agent, as `make_agent` builds it.
+        path: the file, `.gif` or `.mp4`; it appears, or replaces an older one, once it is complete.
+        num_steps: steps after which to stop if the episode has not ended.
+        seed: of the first state, the actions and the dynamics.
+        fps: steps shown in a second, 1 to 50 in a GIF.
+
+    Raises:
+        InvalidArgumentError: an argument can't be used, or the file can't be written.
+        NotInstalledError: Pillow, or for an MP4 imageio-ffmpeg, is absent.
+
+    Example (of a script)::
+
+        env = myriad.make_env("snake")
+        print(record(env, myriad.make_agent("random", env), "snake.gif", num_steps=200))
+    """
+    path = Path(path)
+    _check(path, num_steps, seed, fps)
+    if not callable(getattr(env, "render", None)):
+        raise InvalidArgumentError(f"{type(env).__name__} has no method render(state), so there is nothing to record.")
+    moments = []
+
+    def pictures() -> Iterator[np.ndarray]:
+        for moment in play(env, agent, num_steps=num_steps, seed=seed):
+            moments.append(dataclasses.replace(moment, state=None))
+            yield _check_picture(env.render(moment.state))  # pyright: ignore[reportAttributeAccessIssue]
+
+    write(path, pictures(), num_steps, fps)
+    last = moments[-1]
+    end = "terminated" if last.terminated else "truncated" if last.truncated else "running"
+    return Recording(path, len(moments), sum(moment.reward for moment in moments), end)
+
+
+def play(env: Environment, agent: Agent, *, num_steps: int, seed: int) -> Iterator[Moment]:
+    """Step one instance until its episode ends or `num_steps` are over."""
+    params = env.default_params
+    # Constants of the program, as in a rollout: a parameter given to it would be rounded and folded in otherwise.
+    reset, act = jax.jit(lambda key: env.reset(key, params)), jax.jit(agent.act)
+    step = jax.jit(lambda key, state, action: env.step(key, state, action, params))
+    reset_key, run_key = jax.random.split(make_key(seed))
+    obs, state = reset(reset_key)
+    for i in range(num_steps):
+        act_key, step_key = jax.random.split(jax.random.fold_in(run_key, i))
+        action = act(act_key, obs if agent.uses_observation else None)
+        obs, state, reward, terminated, truncated, _ = step(step_key, state, action)
+        yield Moment(state, float(reward), bool(terminated), bool(truncated))
+        if terminated or truncated:
+            return
+
+
+def write(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) -> None:
+    """Write at most `most` pictures, uint8 `[H, W, 3]`, to a GIF or MP4, at the end and at once."""
+    # Both writers go by the ending.
+    unfinished = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        if path.suffix.lower() == ".gif":
+            _write_gif(unfinished, pictures, most, fps)
+        else:
+            _write_mp4(unfinished, pictures, fps)
+        unfinished.replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error).partition("\n")[0]
+        raise InvalidArgumentError(f"{path} can't be written: {reason}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write_gif(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) -> None:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise NotInstalledError("a GIF needs Pillow; install it with: pip install pillow.") from error
+    # Reduced to 256 colours one by one, so that no more than one picture is held in full.
+    frames = (Image.fromarray(picture).quantize(kmeans=1, dither=Image.Dither.NONE) for picture in pictures)
+    # In whole units of 10 ms, whose sum keeps to the rate.
+    ends = [round(100 * (i + 1) / fps) for i in range(most)]
+    durations = [10 * (end - start) for start, end in zip([0, *ends], ends, strict=False)]
+    next(frames).save(path, save_all=True, append_images=frames, duration=durations, loop=0)
+
+
+def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
+    first = next(pictures)
+    height, width, _ = first.shape
+    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-"]
+    # The colour format asks for even sides; the index comes first, so that a browser need not wait for the whole file.
+    even = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+    command = [_ffmpeg(), "-y", "-loglevel", "error", *source, "-c:v", "libx264", "-crf", "18", *even, str(path)]
+    # Started here and not by imageio-ffmpeg, which forks a process that JAX's threads are running in.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as ffmpeg:  # noqa: S603  (ours)
+        assert ffmpeg.stdin
+        # Where ffmpeg gives up, it says why.
+        with contextlib.suppress(BrokenPipeError):
+            for picture in itertools.chain([first], pictures):
+                ffmpeg.stdin.write(np.ascontiguousarray(picture).data)
+        _, said = ffmpeg.communicate()
+    if ffmpeg.returncode:
+        raise OSError(said.decode(errors="replace").strip() or f"ffmpeg ended with code {ffmpeg.returncode}")
+
+
+def _ffmpeg() -> str:
+    remedy = "install it with: pip install imageio-ffmpeg."
+    try:
+        import imageio_ffmpeg
+    except ImportError as error:
+        raise NotInstalledError(f"an MP4 needs imageio-ffmpeg; {remedy}") from error
+    try:
+        return imageio_ffmpeg.get_ffmpeg_exe()
+    except RuntimeError as error:
+        raise NotInstalledError(f"an MP4 needs ffmpeg, and imageio-ffmpeg came without one; re{remedy}") from error
+
+
+def _check(path: Path, num_steps: int, seed: int, fps: int) -> None:
+    if path.suffix.lower() not in _MAX_FPS:
+        raise InvalidArgumentError(f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}.")
+    if not path.parent.is_dir():
+        raise InvalidArgumentError(f"{path} can't be written, since the folder {path.parent} does not exist.")
+    if path.is_dir():
+        raise InvalidArgumentError(f"{path} can't be written, since it is a folder.")
+    most = _MAX_FPS[path.suffix.lower()]
+    if not 1 <= fps <= most:
+        raise InvalidArgumentError(f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}.")
+    if num_steps < 1:
+        raise InvalidArgumentError(f"num_steps must be at least 1, but got {num_steps!r}.")
+    if not -(2**63) <= seed < 2**63:
+        raise InvalidArgumentError(f"seed must fit in 64 bits, but got {seed!r}.")
+
+
+def _check_picture(picture: Any) -> np.ndarray:
+    picture = np.asarray(picture)
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
+        raise InvalidArgumentError(
+            f"render must return uint8 [height, width, 3], but returned {picture.dtype} {list(picture.shape)}."
+        )
+    return picture
