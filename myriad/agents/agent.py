@@ -3,7 +3,7 @@
 In docstrings `N` is the number of environments, `O` the shape of an observation and `A` that of an action.
 """
 
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import jax
 
@@ -31,7 +31,12 @@ class EnvStep(Protocol):
 
 
 class Learner(Protocol[State]):
-    """An agent that learns: a frozen dataclass whose fields are its hyperparameters."""
+    """An agent that learns: a frozen dataclass whose fields are its hyperparameters.
+
+    `default_num_envs` is how many environments it learns from where nobody says.
+    """
+
+    default_num_envs: ClassVar[int]
 
     @property
     def steps_per_update(self) -> int:

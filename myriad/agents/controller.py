@@ -1,0 +1,111 @@
+"""Controllers: fixed laws with a memory, and what lets the trainer run them where it expects a learner."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from myriad.agents.agent import EnvStep, Learner
+from myriad.envs import Environment
+from myriad.envs.lanes import Lanes, where_lane
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box, Discrete
+
+_ACT, _STEP = range(2)
+
+
+class Controller(Protocol):
+    """A law for ONE environment. What it remembers starts afresh with every episode."""
+
+    def first_memory(self) -> Any:
+        """Return what is remembered before an episode's first step: a pytree of arrays."""
+        ...
+
+    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+        """Choose an action for `obs`, `[*O]`, and return the next memory with it."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class ControllerLearner:
+    """A controller in a learner's place: it trains and evaluates over all environments, and learns nothing.
+
+    Its state is every environment's memory, leaves `[N, ...]`.
+    """
+
+    env: Environment
+    controller: Any
+    default_num_envs: ClassVar[int] = 128
+
+    @property
+    def steps_per_update(self) -> int:
+        return 1
+
+    def first_memory(self, num_envs: int) -> Any:
+        """Return the first memory of each environment."""
+        memory = self.controller.first_memory()
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_envs, *leaf.shape)), memory)
+
+    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+        """Choose `[N, *A]` and return the next memories."""
+        return jax.vmap(self.controller.control)(memory, jax.random.split(key, obs.shape[0]), obs)
+
+    def init(self, key: jax.Array, num_envs: int) -> Any:
+        return self.first_memory(num_envs)
+
+    def update(self, key: jax.Array, state: Any, lanes: Lanes, step: EnvStep) -> tuple[Any, Lanes, dict[str, Any]]:
+        obs: Any = lanes.obs
+        action, memory = self.control(state, jax.random.fold_in(key, _ACT), obs)
+        lanes, transition = step(jax.random.fold_in(key, _STEP), lanes, action)
+        done = transition.terminated | transition.truncated
+        return where_lane(done, self.first_memory(done.shape[0]), memory), lanes, {}
+
+    def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose as in the first step of an episode; an evaluation carries the memory along instead."""
+        return self.control(self.first_memory(obs.shape[0]), key, obs)[0]
+
+
+Policy = Callable[[Any, Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
+
+
+def policy_of(learner: Learner, *, greedy: bool) -> tuple[Callable[[int], Any], Policy]:
+    """Return `first_memory(num_envs)` and `policy(state, memory, key, obs) -> (action, memory)` of any learner."""
+    if isinstance(learner, ControllerLearner):
+        return learner.first_memory, lambda state, memory, key, obs: learner.control(memory, key, obs)
+    return lambda num_envs: (), lambda state, memory, key, obs: (learner.act(state, key, obs, greedy=greedy), memory)
+
+
+@dataclasses.dataclass(frozen=True)
+class Actuator:
+    """Turns a controller's output, where -1 to 1 spans the range, into an action; on or off where there are two."""
+
+    space: Discrete | Box
+
+    @classmethod
+    def of(cls, name: str, env: Environment) -> "Actuator":
+        """Build it for the actions of `env`.
+
+        Raises:
+            InvalidArgumentError: the environment has no setpoint, or its actions are not one bounded quantity.
+        """
+        space, kind = env.action_space(env.default_params), type(env).__name__
+        if not hasattr(env, "control_error"):
+            raise InvalidArgumentError(
+                f"{name} steers one quantity to its setpoint, but {kind} has none: only an environment with the method "
+                "control_error(obs) can be controlled so; a learner such as ppo needs none."
+            )
+        if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):
+            raise InvalidArgumentError(f"{name} steers by one bounded quantity, but the actions of {kind} are {space}.")
+        return cls(space)
+
+    def action(self, output: jax.Array) -> jax.Array:
+        """Turn a float32 scalar into an action."""
+        if isinstance(self.space, Box):
+            low, high = (jnp.asarray(bound, jnp.float32) for bound in (self.space.low, self.space.high))
+            return jnp.reshape(low + (high - low) * 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0), self.space.shape)
+        if self.space.n == 2:
+            return (output > 0).astype(jnp.int32)
+        share = 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0)
+        return jnp.round(share * (self.space.n - 1)).astype(jnp.int32)

@@ -1,0 +1,62 @@
+"""PID control: an output proportional to the error, to its sum and to its change."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from myriad.agents.controller import Actuator
+from myriad.envs import Environment
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PIDMemory:
+    """The sum of the errors, the last error, and whether there was one: float32 scalars."""
+
+    total: jax.Array
+    error: jax.Array
+    started: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class PID:
+    """The discrete PID law in position form, with the sum held to a limit against windup.
+
+    Output -1 to 1 spans the range of actions; where there are only two, an output above 0 is the upper one.
+    Source: Astrom and Hagglund (1995), "PID Controllers: Theory, Design, and Tuning", sections 3.2 and 3.5.
+
+    Attributes:
+        actuator: what makes actions of outputs.
+        env: the environment, whose `control_error` is what the setpoint lacks.
+        proportional: output per error.
+        integral: output per error and step.
+        derivative: output per error's change in a step.
+        limit: the greatest size of the sum's share of the output.
+    """
+
+    actuator: Actuator
+    env: Any
+    proportional: float = 1.0
+    integral: float = 0.0
+    derivative: float = 1.0
+    limit: float = 1.0
+
+    @classmethod
+    def create(cls, env: Environment, **overrides: Any) -> "PID":
+        """Build the controller for `env`; raises InvalidArgumentError where there is no setpoint."""
+        return cls(Actuator.of("pid", env), env, **overrides)
+
+    def first_memory(self) -> PIDMemory:
+        """Return the memory before any error."""
+        zero = jnp.zeros((), jnp.float32)
+        return PIDMemory(zero, zero, zero)
+
+    def control(self, memory: PIDMemory, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, PIDMemory]:
+        """Sum the three terms; the first step of an episode has no change yet."""
+        error = self.env.control_error(obs)
+        total = jnp.clip(memory.total + self.integral * error, -self.limit, self.limit)
+        change = (error - memory.error) * memory.started
+        output = self.proportional * error + total + self.derivative * change
+        return self.actuator.action(output), PIDMemory(total, error, jnp.ones((), jnp.float32))

@@ -1,0 +1,207 @@
+"""`TrainingConfig`: what a training is, checked, frozen, and the same again after a trip through TOML or JSON."""
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from myriad.agents import make_learner
+from myriad.agents.agent import Learner
+from myriad.envs import Environment, make_env
+from myriad.errors import InvalidArgumentError, UnknownNameError
+
+# Fields of the configuration that are an agent's hyperparameters under the same name.
+_SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
+_DEFAULT_TOTAL_STEPS = 500_000
+
+
+class TrainingConfig(BaseModel):
+    """A training, as `create_config` checks it and `resolve` completes it.
+
+    Steps are counted per environment: all environments together take `num_envs` times as many.
+
+    Attributes:
+        env: the environment's name.
+        agent: the agent's name.
+        num_envs: environments in parallel; None is the agent's own default, here and below.
+        steps_per_env: steps of every environment in the whole training.
+        scan_chunk_size: steps of every environment in one compiled call.
+        rollout_steps: steps of every environment between two updates of an on-policy agent.
+        buffer_size: transitions that a replay buffer holds.
+        batch_size: transitions in one gradient step.
+        eval_frequency: steps of every environment between two evaluations.
+        eval_rollouts: episodes in one evaluation.
+        eval_max_steps: steps after which an evaluation cuts an episode off.
+        target_return: stop as soon as an evaluation's mean return reaches it; None trains to the end.
+        seed: every random number of the run follows from it.
+        auto_tune: let the autotuner choose `scan_chunk_size`.
+        env_options: fields of the environment or its parameters that differ from their defaults.
+        agent_options: hyperparameters of the agent that differ from their defaults.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    env: str
+    agent: str
+    num_envs: int | None = Field(None, ge=1)
+    steps_per_env: int | None = Field(None, ge=1)
+    scan_chunk_size: int | None = Field(None, ge=1)
+    rollout_steps: int | None = Field(None, ge=1)
+    buffer_size: int | None = Field(None, ge=1)
+    batch_size: int | None = Field(None, ge=1)
+    eval_frequency: int | None = Field(100, ge=1)
+    eval_rollouts: int = Field(32, ge=1)
+    eval_max_steps: int = Field(10_000, ge=1)
+    target_return: float | None = None
+    seed: int = 0
+    auto_tune: bool = False
+    env_options: dict[str, Any] = Field(default_factory=dict)
+    agent_options: dict[str, Any] = Field(default_factory=dict)
+
+    def to_toml(self) -> str:
+        """Write the configuration as TOML; what is None is left out."""
+        return tomli_w.dumps(self._present())
+
+    def to_json(self) -> str:
+        """Write the configuration as JSON; what is None is left out."""
+        return json.dumps(self._present(), indent=2)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Read what `to_toml` wrote, or a person.
+
+        Raises:
+            InvalidArgumentError: it is not TOML, or not a configuration.
+        """
+        try:
+            return _checked(cls, tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidArgumentError(f"the configuration is not TOML: {error}.") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote; raises what `from_toml` does."""
+        try:
+            return _checked(cls, json.loads(text))
+        except json.JSONDecodeError as error:
+            raise InvalidArgumentError(f"the configuration is not JSON: {error}.") from None
+
+    def make_env(self) -> Environment:
+        """Build the environment."""
+        return make_env(self.env, **self.env_options)
+
+    def make_learner(self, env: Environment) -> Learner:
+        """Build the agent for `env`.
+
+        Raises:
+            InvalidArgumentError: the agent can't act in this environment, or lacks a field that is set.
+        """
+        shared = {name: value for name in _SHARED_WITH_AGENT if (value := getattr(self, name)) is not None}
+        options = {name: tuple(v) if isinstance(v, list) else v for name, v in self.agent_options.items()}
+        return make_learner(self.agent, env, **(shared | options))
+
+    def resolve(self) -> "TrainingConfig":
+        """Return the configuration with every default filled in, and steps rounded up to whole updates.
+
+        An agent learns in updates of `steps_per_update` steps; chunks and evaluations end where an update does.
+        """
+        env = self.make_env()
+        learner = self.make_learner(env)
+        num_envs = self.num_envs or learner.default_num_envs
+        unit = learner.steps_per_update
+        total = getattr(learner, "default_total_steps", _DEFAULT_TOTAL_STEPS)
+        steps = _whole(self.steps_per_env or math.ceil(total / num_envs), unit)
+        hyperparameters = _options(learner, without={"env", *_SHARED_WITH_AGENT})
+        shared = {name: getattr(learner, name) for name in _SHARED_WITH_AGENT if hasattr(learner, name)}
+        filled = shared | {
+            "num_envs": num_envs,
+            "steps_per_env": steps,
+            "eval_frequency": min(steps, _whole(self.eval_frequency or steps, unit)),
+            "scan_chunk_size": min(steps, _whole(self.scan_chunk_size or _default_chunk(num_envs), unit)),
+            "env_options": _options(env, without={"default_params"}) | _options(env.default_params, without=set()),
+            "agent_options": hyperparameters,
+        }
+        return self.model_copy(update=filled)
+
+    def _present(self) -> dict[str, Any]:
+        return _without_none(self.model_dump(mode="json"))
+
+
+def create_config(
+    env: str,
+    agent: str,
+    num_envs: int | None = None,
+    steps_per_env: int | None = None,
+    scan_chunk_size: int | None = None,
+    **overrides: Any,
+) -> TrainingConfig:
+    """Describe a training; see `TrainingConfig` for the fields.
+
+    Args:
+        env: the environment's name.
+        agent: the agent's name.
+        num_envs: environments in parallel.
+        steps_per_env: steps of every environment in the whole training.
+        scan_chunk_size: steps of every environment in one compiled call.
+        **overrides: other fields, and hyperparameters by dotted name such as `"agent.learning_rate"`, `"env.gravity"`.
+
+    Raises:
+        UnknownNameError: no such environment, agent or field; the message holds the closest.
+        InvalidArgumentError: a value that can't be used, or an agent that can't act in the environment.
+
+    Example:
+        >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
+        >>> config.agent_options
+        {'learning_rate': 0.001}
+    """
+    fields = {"env": env, "agent": agent, "num_envs": num_envs, "steps_per_env": steps_per_env}
+    fields |= {"scan_chunk_size": scan_chunk_size}
+    for table in ("env_options", "agent_options"):
+        fields[table] = dict(overrides.pop(table, {}))
+    for name in list(overrides):
+        table, dot, option = name.partition(".")
+        if dot and table in ("env", "agent"):
+            fields[f"{table}_options"][option] = overrides.pop(name)
+    config = _checked(TrainingConfig, fields | overrides)
+    config.resolve()  # a mistake is said here, not when the training starts
+    return config
+
+
+def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
+    """Build the configuration, with pydantic's report turned into one sentence."""
+    for name in fields:
+        if name not in cls.model_fields:
+            known = [*cls.model_fields, "agent.<hyperparameter>", "env.<parameter>"]
+            raise UnknownNameError("field of the configuration", name, known)
+    try:
+        return cls(**fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        says = first["msg"][0].lower() + first["msg"][1:]
+        raise InvalidArgumentError(f"{name}: {says.removeprefix('input ')}, but got {first['input']!r}.") from None
+
+
+def _whole(steps: int, unit: int) -> int:
+    return math.ceil(steps / unit) * unit
+
+
+def _default_chunk(num_envs: int) -> int:
+    # About a million steps of all environments: enough to hide a call's cost, and some calls a second for the progress.
+    return max(1, min(1_000, 1_000_000 // num_envs))
+
+
+def _options(thing: Any, without: set[str]) -> dict[str, Any]:
+    """Return the fields of a dataclass that a file can hold: not arrays, not nested objects."""
+    values = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
+    plain = (bool, int, float, str, tuple, list, type(None))
+    return {name: value for name, value in values.items() if name not in without and isinstance(value, plain)}
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _without_none(v) if isinstance(v, dict) else v for k, v in table.items() if v is not None}
