@@ -38,6 +38,9 @@ class TrainingConfig(BaseModel):
         eval_rollouts: episodes in one evaluation.
         eval_max_steps: steps after which an evaluation cuts an episode off.
         target_return: stop as soon as an evaluation's mean return reaches it; None trains to the end.
+        checkpoint_every_s: seconds between two checkpoints, taken where a window between evaluations ends; one is also
+            saved at the end and at an interrupt.
+        log_to: `tensorboard`, `wandb`, beside the run's folder.
         seed: every random number of the run follows from it.
         auto_tune: let the autotuner choose `scan_chunk_size`.
         env_options: fields of the environment or its parameters that differ from their defaults.
@@ -58,6 +61,8 @@ class TrainingConfig(BaseModel):
     eval_rollouts: int = Field(32, ge=1)
     eval_max_steps: int = Field(10_000, ge=1)
     target_return: float | None = None
+    checkpoint_every_s: float = Field(60.0, ge=0)
+    log_to: list[str] = Field(default_factory=list)
     seed: int = 0
     auto_tune: bool = False
     env_options: dict[str, Any] = Field(default_factory=dict)
@@ -93,7 +98,7 @@ class TrainingConfig(BaseModel):
 
     def make_env(self) -> Environment:
         """Build the environment."""
-        return make_env(self.env, **self.env_options)
+        return make_env(self.env, **_with_tuples(self.env_options))
 
     def make_learner(self, env: Environment) -> Learner:
         """Build the agent for `env`.
@@ -102,8 +107,7 @@ class TrainingConfig(BaseModel):
             InvalidArgumentError: the agent can't act in this environment, or lacks a field that is set.
         """
         shared = {name: value for name in _SHARED_WITH_AGENT if (value := getattr(self, name)) is not None}
-        options = {name: tuple(v) if isinstance(v, list) else v for name, v in self.agent_options.items()}
-        return make_learner(self.agent, env, **(shared | options))
+        return make_learner(self.agent, env, **(shared | _with_tuples(self.agent_options)))
 
     def resolve(self) -> "TrainingConfig":
         """Return the configuration with every default filled in, and steps rounded up to whole updates.
@@ -116,7 +120,8 @@ class TrainingConfig(BaseModel):
         unit = learner.steps_per_update
         total = getattr(learner, "default_total_steps", _DEFAULT_TOTAL_STEPS)
         steps = _whole(self.steps_per_env or math.ceil(total / num_envs), unit)
-        hyperparameters = _options(learner, without={"env", *_SHARED_WITH_AGENT})
+        agent = getattr(learner, "controller", learner)
+        hyperparameters = _options(agent, without={"env", *_SHARED_WITH_AGENT})
         shared = {name: getattr(learner, name) for name in _SHARED_WITH_AGENT if hasattr(learner, name)}
         filled = shared | {
             "num_envs": num_envs,
@@ -199,8 +204,14 @@ def _default_chunk(num_envs: int) -> int:
 def _options(thing: Any, without: set[str]) -> dict[str, Any]:
     """Return the fields of a dataclass that a file can hold: not arrays, not nested objects."""
     values = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
-    plain = (bool, int, float, str, tuple, list, type(None))
+    plain = (bool, int, float, str, list)
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return {name: value for name, value in values.items() if name not in without and isinstance(value, plain)}
+
+
+def _with_tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo what a file does to a tuple: the fields of environments and agents are hashable."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
 
 
 def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:

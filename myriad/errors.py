@@ -5,6 +5,7 @@
     │   ├── UnknownNameError    (ValueError)    a name nobody registered; lists the known ones and the closest
     │   └── FaultyEnvironmentError (ValueError) an environment that breaks the contract; a sentence for each fault
     ├── BackendStartedError     (RuntimeError)  an XLA option given after JAX has read its options
+    ├── DivergedError           (ArithmeticError)  a NaN stopped a training; says where
     ├── DeviceNotFoundError     (RuntimeError)  a platform was asked for that this machine lacks
     └── NotInstalledError       (ImportError)   an optional library is needed; names the command that installs it
 
@@ -48,6 +49,10 @@ class FaultyEnvironmentError(InvalidArgumentError):
 
 class BackendStartedError(MyriadError, RuntimeError):
     """An option came after JAX's backend had started and could no longer take effect."""
+
+
+class DivergedError(MyriadError, ArithmeticError):
+    """A training came to a NaN."""
 
 
 class DeviceNotFoundError(MyriadError, RuntimeError):

@@ -20,7 +20,8 @@ _STEP, _RESET = range(2)
 class TrainState:
     """Everything that a run needs to go on: its key, the updates done (uint32), the learner's state and the lanes.
 
-    `metric_sums` adds up each update's metrics since they were last taken, in the order of the updates.
+    `metric_sums` adds up each update's metrics since the window began, in the order of the updates; the episode
+    statistics of the lanes count from there, too.
     """
 
     key: jax.Array
@@ -28,6 +29,29 @@ class TrainState:
     agent: Any
     lanes: Lanes
     metric_sums: dict[str, jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the host learns of a chunk: the window's sums so far, and which parts of the state hold a NaN.
+
+    Attributes:
+        metric_sums: each metric's sum over the window's updates, float32 scalars.
+        num_episodes: episodes that ended in the window, int32 scalar.
+        return_sum: the sum of their returns, float32 scalar.
+        is_nan: for each of `PARTS`, whether a NaN is in it, boolean `[3]`.
+    """
+
+    metric_sums: dict[str, jax.Array]
+    num_episodes: jax.Array
+    return_sum: jax.Array
+    is_nan: jax.Array
+
+
+PARTS = ("a metric", "the agent's state", "an environment's state")
+# A leaf beyond this size is a replay buffer: what it holds came through the lanes, which are looked at.
+_LARGE = 1 << 20
 
 
 class LearningLoop:
@@ -46,8 +70,15 @@ class LearningLoop:
         zeros = {name: jnp.zeros((), jnp.float32) for name in metrics}
         return TrainState(key, jnp.zeros((), jnp.uint32), agent, lanes, zeros)
 
-    def run(self, state: TrainState, num_updates: jax.Array) -> TrainState:
-        """Do `num_updates` updates, int32 scalar: an argument, so that a chunk's remainder is the same program."""
+    def run(self, state: TrainState, num_updates: jax.Array, begin: jax.Array) -> tuple[TrainState, Report]:
+        """Do some updates.
+
+        Args:
+            state: from `init` or `run`.
+            num_updates: how many, int32 scalar: an argument, so that a chunk's remainder is the same program.
+            begin: whether a new window of sums begins here, boolean scalar.
+        """
+        state = _begin_window(state, begin)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
             key = jax.random.fold_in(jax.random.fold_in(state.key, _UPDATE), state.num_updates)
@@ -55,7 +86,8 @@ class LearningLoop:
             sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
             return TrainState(state.key, state.num_updates + 1, agent, lanes, sums)
 
-        return jax.lax.fori_loop(0, num_updates, body, state)
+        state = jax.lax.fori_loop(0, num_updates, body, state)
+        return state, _report(state)
 
     def _update(self, key: jax.Array, agent: Any, lanes: Lanes) -> tuple[Any, Lanes, dict[str, jax.Array]]:
         return self.learner.update(key, agent, lanes, self._step)
@@ -67,3 +99,24 @@ class LearningLoop:
     def _lane_keys(self, key: jax.Array) -> jax.Array:
         lane = jnp.arange(self.num_envs, dtype=jnp.uint32)
         return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, lane)
+
+
+def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
+    sums, num_episodes, return_sum = jax.tree.map(
+        lambda leaf: jnp.where(begin, jnp.zeros_like(leaf), leaf),
+        (state.metric_sums, state.lanes.num_episodes, state.lanes.return_sum),
+    )
+    lanes = dataclasses.replace(state.lanes, num_episodes=num_episodes, return_sum=return_sum)
+    return dataclasses.replace(state, metric_sums=sums, lanes=lanes)
+
+
+def _report(state: TrainState) -> Report:
+    parts = (state.metric_sums, state.agent, (state.lanes.env_state, state.lanes.obs))
+    is_nan = jnp.stack([_holds_nan(part) for part in parts])
+    lanes = state.lanes
+    return Report(state.metric_sums, lanes.num_episodes.sum(), lanes.return_sum.sum(), is_nan)
+
+
+def _holds_nan(tree: Any) -> jax.Array:
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating) and x.size < _LARGE]
+    return jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in floats])) if floats else jnp.zeros((), bool)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(.*$
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
+_CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,31 @@ class Compilations:
     def count(self) -> int:
         """How many there are."""
         return len(self.names)
+
+
+def use_compilation_cache(folder: Path) -> None:
+    """Keep compiled programs in `folder` from here on, small ones too, unless the user has chosen a folder already."""
+    if jax.config.jax_compilation_cache_dir is not None:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@contextlib.contextmanager
+def count_cache_hits() -> Iterator[Compilations]:
+    """Record, one name each, the programs that come from the persistent cache while the block runs."""
+    hits = Compilations()
+
+    def listen(event: str, **kwargs: Any) -> None:
+        if event == _CACHE_HIT:
+            hits.names.append(kwargs.get("fun_name", ""))
+
+    monitoring.register_event_listener(listen)
+    try:
+        yield hits
+    finally:
+        monitoring.unregister_event_listener(listen)
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ class PID:
     env: Any
     proportional: float = 1.0
     integral: float = 0.0
-    derivative: float = 1.0
+    derivative: float = 10.0
     limit: float = 1.0
 
     @classmethod

@@ -1,0 +1,99 @@
+"""What a researcher calls: `train_and_evaluate`, `evaluate`, `make_train`."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from myriad.config import TrainingConfig, create_config
+from myriad.errors import InvalidArgumentError
+from myriad.evaluation import Evaluation
+from myriad.learning import LearningLoop
+from myriad.random import make_key
+from myriad.tracking import RunFolder
+from myriad.trainer import Trainer, TrainingResults, environment_record, with_schedule
+
+__all__ = ["create_config", "evaluate", "make_train", "resume", "train_and_evaluate"]
+
+
+def train_and_evaluate(
+    config: TrainingConfig, run_folder: str | Path | None = None, *, quiet: bool = False
+) -> TrainingResults:
+    """Train as `config` says, evaluating on the way.
+
+    Args:
+        config: from `create_config`.
+        run_folder: where configuration, metrics and checkpoints go; by default a new folder under `runs/`.
+        quiet: show no progress, also on a terminal.
+
+    Raises:
+        InvalidArgumentError: the folder holds a run already, or can't be written.
+        DivergedError: a NaN came up.
+        KeyboardInterrupt: it was interrupted; `resume` goes on from where it was.
+    """
+    folder = RunFolder.create(Path(run_folder or _new_name(config)), config.resolve().to_toml(), environment_record())
+    return Trainer(config, folder, quiet=quiet).run()
+
+
+def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
+    """Go on with the run in `run_folder`, from its newest checkpoint or from the start, to the same end bit for bit.
+
+    Raises:
+        InvalidArgumentError: the folder holds no run, or one of another version's programs.
+    """
+    folder = RunFolder(Path(run_folder))
+    return Trainer(TrainingConfig.from_toml(folder.config_toml()), folder, quiet=quiet).run()
+
+
+def evaluate(config: TrainingConfig, agent_state: Any, num_episodes: int = 128, seed: int = 0) -> jax.Array:
+    """Return the returns of whole greedy episodes of a trained agent, float32 `[num_episodes]`.
+
+    Raises:
+        InvalidArgumentError: `num_episodes` is less than 1.
+    """
+    if num_episodes < 1:
+        raise InvalidArgumentError(f"num_episodes must be at least 1, but got {num_episodes}.")
+    env = config.make_env()
+    evaluation = Evaluation(env, config.make_learner(env), num_episodes, max_steps=config.eval_max_steps)
+    return jax.jit(evaluation.returns)(agent_state, make_key(seed))[0]
+
+
+def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
+    """Return `train(key)`, the whole training as one pure function: `jax.vmap` it over keys for many seeds at once.
+
+    `train` returns `agent_state`, and per evaluation `steps` and `eval_return`, `[E, eval_rollouts]`.
+    """
+    config = config.resolve()
+    env = config.make_env()
+    learner = config.make_learner(env)
+    num_envs, steps, unit = config.num_envs or 1, config.steps_per_env or 1, learner.steps_per_update
+    num_updates, eval_every = steps // unit, (config.eval_frequency or steps) // unit
+    learner = with_schedule(learner, num_updates)
+    loop = LearningLoop(env, learner, num_envs)
+    evaluation = Evaluation(env, learner, config.eval_rollouts, max_steps=config.eval_max_steps)
+    ends = jnp.asarray([*range(eval_every, num_updates, eval_every), num_updates])
+
+    def train(key: jax.Array) -> dict[str, Any]:
+        def window(state: Any, end: jax.Array) -> tuple[Any, Any]:
+            trips = (end - state.num_updates.astype(jnp.int32)).astype(jnp.int32)
+            state, report = loop.run(state, trips, jnp.ones((), bool))
+            returns, _ = evaluation.returns(state.agent, jax.random.fold_in(key, end))
+            return state, (end * num_envs * unit, returns, report.metric_sums)
+
+        state, (taken, returns, metrics) = jax.lax.scan(window, loop.init(key), ends)
+        return {"agent_state": state.agent, "steps": taken, "eval_return": returns, "metric_sums": metrics}
+
+    return train
+
+
+def _new_name(config: TrainingConfig) -> Path:
+    """Name a folder that isn't there yet."""
+    stem = f"{config.env}-{config.agent}-seed{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}".replace(":", "-")
+    folder, number = Path("runs") / stem, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{number}"
+    return folder
