@@ -20,18 +20,28 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.workloads import Law, Workload
+from benchmarks.workloads import Workload
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A side of benchmarks/sides.py, the workload it steps, and whether it writes every step to a trajectory."""
+    """A side of benchmarks/sides.py and the workload it steps.
+
+    Attributes:
+        side: its name.
+        workload: what it steps.
+        record: whether it writes every step to a trajectory.
+        twin: what its library calls the environment; empty for Myriad, and where the library has none.
+        returns: whether it must keep the returns of episodes, as a law of returns needs.
+    """
 
     side: str
     workload: Workload
     record: bool = False
+    twin: str = ""
+    returns: bool = False
 
     @property
     def label(self) -> str:
@@ -53,7 +63,10 @@ class Budget:
 
 @dataclass
 class Outcome:
-    """What one contender did. `seconds` holds one entry per round, None where the side had failed."""
+    """What one contender did. `seconds` holds one entry per round, None where the side had failed.
+
+    `reason` says why the status is not `ok`, or what a reader must know of one that is.
+    """
 
     contender: Contender
     status: str = "ok"
@@ -183,6 +196,9 @@ def alternate(
             with _failure_noted(side, outcome):
                 outcome.hello = side.reply(budget.prepare_timeout_s)
         for side, outcome in _alive(pairs):
+            with _failure_noted(side, outcome):
+                _describe_machine(outcome, outcomes)
+        for side, outcome in _alive(pairs):
             on_event(f"compiling {outcome.contender.side}", outcomes)
             with _failure_noted(side, outcome):
                 outcome.prepared = side.ask(_prepare(outcome.contender, budget, seed), budget.prepare_timeout_s)
@@ -198,10 +214,33 @@ def _prepare(contender: Contender, budget: Budget, seed: int) -> dict[str, Any]:
     return {
         "do": "prepare",
         "workload": asdict(contender.workload),
-        "record": contender.record,
+        "of_side": {
+            "record": contender.record,
+            "seed": seed,
+            "twin": contender.twin,
+            "returns": contender.returns,
+        },
         "min_call_s": budget.min_call_s,
-        "seed": seed,
     }
+
+
+def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
+    """Complete what a peer in a Python of its own says of the machine by what the sides beside it say.
+
+    Raises:
+        SideError: its device is none of theirs.
+    """
+    hardware = outcome.hello.get("hardware", {})
+    if hardware.keys() != {"device_kind"}:
+        return
+    beside = [other.hello for other in outcomes if "device_name" in other.hello.get("hardware", {})]
+    same = [hello for hello in beside if hello["hardware"]["device_kind"] == hardware["device_kind"]]
+    if beside and not same:
+        kind = beside[0]["hardware"]["device_kind"]
+        raise SideError("refused", f"its JAX runs on the {hardware['device_kind']}, and Myriad's on the {kind}")
+    for hello in same[:1]:
+        outcome.hello["hardware"] = hello["hardware"]
+        outcome.hello["versions"] = {"myriad": hello["versions"]["myriad"]} | outcome.hello["versions"]
 
 
 def _run_rounds(pairs: _Pairs, budget: Budget, rng: random.Random, on_event: OnEvent) -> None:
@@ -231,19 +270,6 @@ def _failure_noted(side: SideProcess, outcome: Outcome) -> Iterator[None]:
     except SideError as error:
         outcome.status, outcome.reason, outcome.error = error.status, error.reason, error.error
         side.end()
-
-
-def hold_to_law(outcome: Outcome, law: Law | None) -> None:
-    """Fail an outcome whose episodes are not of the length that its environment and policy are known for."""
-    if law is None or outcome.status != "ok" or outcome.stats["num_episodes"] < law.num_episodes:
-        return
-    mean = outcome.stats["mean_episode_length"]
-    if abs(mean - law.mean_episode_length) > law.tolerance:
-        outcome.status = "failed"
-        outcome.reason = (
-            f"{outcome.stats['num_episodes']:,} episodes lasted {mean:.2f} steps on average, but {law.env} under the "
-            f"{law.agent} policy lasts {law.mean_episode_length} +/- {law.tolerance}"
-        )
 
 
 def ratios(of: Outcome, to: Outcome) -> list[float]:

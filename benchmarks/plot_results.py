@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, TextRow, read_csv
+from benchmarks.workloads import library_of
 
 # Okabe and Ito's colours, told apart under every colour blindness; marker and dashes tell them apart in grey.
 STYLES = {
@@ -22,8 +23,22 @@ STYLES = {
     "gymnax": {"color": "#D55E00", "marker": "s", "linestyle": "--"},
     "myriad-plain": {"color": "#56B4E9", "marker": "^", "linestyle": "-."},
     "gymnax-configured": {"color": "#E69F00", "marker": "D", "linestyle": ":"},
+    "myriad-jax": {"color": "#009E73", "marker": "v", "linestyle": "--"},
+    "myriad-jax-configured": {"color": "#009E73", "marker": "<", "linestyle": ":"},
+    "jumanji": {"color": "#CC79A7", "marker": "P", "linestyle": "--"},
+    "jumanji-configured": {"color": "#CC79A7", "marker": "p", "linestyle": ":"},
+    "numpy": {"color": "#000000", "marker": "X", "linestyle": ":"},
 }
-LABELS = {"myriad-plain": "myriad without configure()", "gymnax-configured": "gymnax with our XLA options"}
+LABELS = {
+    "myriad-plain": "myriad without configure()",
+    "gymnax-configured": "gymnax with our XLA options",
+    "myriad-jax": "myriad-jax (other kinetics)",
+    "myriad-jax-configured": "myriad-jax with our XLA options",
+    "jumanji": "jumanji (other rules)",
+    "jumanji-configured": "jumanji with our XLA options",
+}
+# The peers that a title may compare with.
+PEERS = ("gymnax", "myriad-jax", "jumanji")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,11 +126,12 @@ def finding(rows: Sequence[TextRow]) -> str:
     """Say in one line what the rows show: how many times the peer's steps/s, or the best where there is no peer."""
     rates = {(row["library"], row["num_envs"], row["timestamp"]): float(row["steps_per_s"]) for row in rows}
     ours = {tuple(run): rate for (library, *run), rate in rates.items() if library == "myriad"}
-    times = [rate / rates["gymnax", *run] for run, rate in ours.items() if ("gymnax", *run) in rates]
-    if times:
-        least, most = (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" for ratio in (min(times), max(times)))
-        many = least if least == most else f"{least} to {most}"
-        return f"Myriad steps {rows[0]['env']} {many} times as fast as gymnax"
+    for peer in PEERS:
+        times = [rate / rates[peer, *run] for run, rate in ours.items() if (peer, *run) in rates]
+        if times:
+            least, most = (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" for ratio in (min(times), max(times)))
+            many = least if least == most else f"{least} to {most}"
+            return f"Myriad steps {rows[0]['env']} {many} times as fast as {peer}"
     return f"{rows[0]['env']}: up to {short_number(max(rates.values()))} steps per second"
 
 
@@ -124,7 +140,7 @@ def caption(rows: Sequence[TextRow]) -> str:
     first = rows[0]
     commits = sorted({row["commit"][:10] or "unknown" for row in rows})
     memory = f", {int(first['memory_total_bytes']) / 2**30:.0f} GiB" if first["memory_total_bytes"] else ""
-    versions = sorted({f"{row['library'].partition('-')[0]} {row['library_version']}" for row in rows}, reverse=True)
+    versions = sorted({f"{library_of(row['library'])} {row['library_version']}" for row in rows}, reverse=True)
     days = sorted({f"{row['timestamp'][:4]}-{row['timestamp'][4:6]}-{row['timestamp'][6:8]}" for row in rows})
     counts = sorted(int(row["samples"]) for row in rows)
     calls = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else f"{counts[0]}"

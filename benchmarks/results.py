@@ -215,7 +215,8 @@ def last_rate(outcome: Outcome) -> str:
 
 def _rate(outcome: Outcome) -> str:
     rates = [rate for rate in outcome.steps_per_s() if rate is not None]
-    return _millions(statistics.median(rates)) if rates and outcome.status == "ok" else outcome.status
+    star = "*" if outcome.reason else ""
+    return _millions(statistics.median(rates)) + star if rates and outcome.status == "ok" else outcome.status
 
 
 def _millions(rate: float) -> str:

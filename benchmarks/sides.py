@@ -1,43 +1,19 @@
 """One side of a comparison: a library that steps a workload, alone in its process since XLA's options are per process.
 
-alternation.py starts `python -m benchmarks.sides <side>` and drives it by lines of JSON: the side says hello once its
-libraries are imported, then answers `prepare` (compile, warm up), `call` (one timed call, blocked until ready) and
-`stats` until stdin ends. Whatever the libraries print goes to stderr; only replies reach stdout.
+alternation.py starts `python -m benchmarks.sides <side>`; session.py is what a side then does. A peer that has a Python
+of its own takes this process over (peers.py).
 """
 
 import importlib
-import json
-import math
 import os
-import resource
 import sys
-import time
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any, Protocol, TextIO
+from typing import Any
 
-from benchmarks.workloads import Workload
-
-# After so many steps a random policy's episodes have staggered ages: the expected number of episodes that end in a
-# window is then the window's length over the mean length, without the surplus of short episodes after a common start.
-BURN_IN_STEPS = 100
-
-GYMNAX_NAMES = {"cartpole-control": "CartPole-v1"}
-
-
-class Side(Protocol):
-    """A library that steps all environments of one workload under its policy, with auto-reset."""
-
-    num_devices: int
-
-    def program(self) -> Any:
-        """Return JAX's compiled program of one chunk, or None where none is offered."""
-
-    def run(self, num_steps: int) -> None:
-        """Step every environment `num_steps` times; return when the device is done."""
-
-    def num_episodes(self) -> int:
-        """Return how many episodes ended so far."""
+from benchmarks import peers
+from benchmarks.scanned import ScannedSide
+from benchmarks.session import Reply, Side, Totals, serve
+from benchmarks.workloads import Workload, library_of
 
 
 class MyriadSide:
@@ -68,72 +44,92 @@ class MyriadSide:
             self.state = self.rollout.run(self.state, num_steps)
         self._block((self.state, trajectory))
 
-    def num_episodes(self) -> int:
-        return self.rollout.summary(self.state).num_episodes
+    def totals(self) -> Totals:
+        found = self.rollout.summary(self.state)
+        return Totals(found.num_episodes, found.num_episodes * found.mean_episode_return if found.num_episodes else 0.0)
 
 
-class GymnaxSide:
-    """gymnax as its users run it: a jitted scan over a vmapped step, keys split at every step, resets by `env.step`."""
+class GymnaxBatch:
+    """gymnax's own step under vmap; it resets inside. `twin`: a name of `gymnax.make`, or `module:Class`."""
+
+    def __init__(self, twin: str):
+        import gymnax
+
+        if ":" in twin:
+            self.env = _imported(twin)()
+            self.params = self.env.default_params
+        else:
+            self.env, self.params = gymnax.make(twin)
+
+    def reset(self, keys: Any) -> Any:
+        import jax
+
+        return jax.vmap(self.env.reset, in_axes=(0, None))(keys, self.params)[1]
+
+    def sample(self, keys: Any) -> Any:
+        import jax
+
+        return jax.vmap(self.env.action_space(self.params).sample)(keys)
+
+    def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        import jax
+
+        return jax.vmap(self.env.step, in_axes=(0, 0, 0, None))(keys, state, action, self.params)[:5]
+
+
+class NumpySide:
+    """Games in plain Python, one after another. `twin`: `module:Class` of a game that is made from a generator."""
 
     num_devices = 1
 
-    def __init__(self, workload: Workload, *, record: bool, seed: int):
-        import gymnax
-        import jax
-        import jax.numpy as jnp
-
-        if workload.agent != "random":
-            raise NotImplementedError(f"beside gymnax only the random agent is measured, not {workload.agent!r}")
-        self.env, self.params = gymnax.make(GYMNAX_NAMES[workload.env])
-        self.num_envs, self.chunk, self.record = workload.num_envs, workload.scan_chunk_size, record
-        key, reset_key = jax.random.split(jax.random.key(seed))
-        keys = jax.random.split(reset_key, self.num_envs)
-        _, state = jax.jit(jax.vmap(self.env.reset, in_axes=(0, None)))(keys, self.params)
-        self.carry = key, state, jnp.zeros(self.num_envs, jnp.int32)
-        self._chunk_of = jax.jit(self._scan, static_argnums=1, donate_argnums=0)
-
-    def program(self) -> Any:
-        return self._chunk_of.lower(self.carry, self.chunk).compile()
-
-    def run(self, num_steps: int) -> None:
-        import jax
-
-        for start in range(0, num_steps, self.chunk):
-            self.carry, trajectory = self._chunk_of(self.carry, min(self.chunk, num_steps - start))
-        jax.block_until_ready((self.carry, trajectory))
-
-    def num_episodes(self) -> int:
+    def __init__(self, workload: Workload, *, twin: str, seed: int):
         import numpy as np
 
-        return int(np.asarray(self.carry[-1]).sum(dtype=np.int64))
+        if workload.agent != "random":
+            raise NotImplementedError(f"beside NumPy only the random agent is measured, not {workload.agent!r}")
+        rng, kind = np.random.default_rng(seed), _imported(twin)
+        self.games = [kind(rng) for _ in range(workload.num_envs)]
+        self.returns = [0.0] * workload.num_envs
+        self.ended = Totals(0, 0.0)
 
-    def _scan(self, carry: Any, num_steps: int) -> Any:
-        import jax
+    def program(self) -> None:
+        return None
 
-        return jax.lax.scan(self._step, carry, length=num_steps)
+    def run(self, num_steps: int) -> None:
+        num_episodes, return_sum = self.ended
+        for number, game in enumerate(self.games):
+            episode_return = self.returns[number]
+            for _ in range(num_steps):
+                reward, done = game.step(game.sample_action())
+                episode_return += reward
+                if done:
+                    game.reset()
+                    num_episodes, return_sum, episode_return = num_episodes + 1, return_sum + episode_return, 0.0
+            self.returns[number] = episode_return
+        self.ended = Totals(num_episodes, return_sum)
 
-    def _step(self, carry: Any, _: None) -> Any:
-        import jax
-
-        key, state, num_episodes = carry
-        key, action_key, step_key = jax.random.split(key, 3)
-        action = jax.vmap(self.env.action_space(self.params).sample)(jax.random.split(action_key, self.num_envs))
-        step = jax.vmap(self.env.step, in_axes=(0, 0, 0, None))
-        keys = jax.random.split(step_key, self.num_envs)
-        next_obs, state, reward, terminated, truncated, _ = step(keys, state, action, self.params)
-        transition = (next_obs, action, reward, terminated, truncated) if self.record else None
-        return (key, state, num_episodes + (terminated | truncated)), transition
+    def totals(self) -> Totals:
+        return self.ended
 
 
-def _start(name: str) -> dict[str, Any]:
+def _imported(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _start(name: str) -> Reply:
     """Start JAX's backend with the side's options, import its library and say which machine and versions it runs on."""
+    library = library_of(name)
+    if library in peers.declared():
+        raise ImportError(peers.how_to_install(library))
+    if name == "numpy":
+        os.environ["JAX_PLATFORMS"] = "cpu"  # where NumPy runs, so that the row says so
     import myriad
     from myriad import hardware
 
-    library, _, options = name.partition("-")
     if name == "myriad":
         myriad.configure()
-    elif options == "configured":
+    elif name.endswith("-configured"):
         myriad.configure(cpu_devices=1)
     machine = asdict(hardware.fingerprint())  # first, as a missing device need not wait for the library
     importlib.import_module(library)
@@ -141,115 +137,33 @@ def _start(name: str) -> dict[str, Any]:
     return {"hardware": machine, "versions": versions, "library": library, "library_version": versions.get(library, "")}
 
 
-class Session:
-    """One prepared workload: compiled, warmed up, and what the parent's requests act on."""
-
-    def __init__(self, side: Side, workload: Workload, min_call_s: float):
-        from myriad.program import describe
-
-        self.side, self.workload = side, workload
-        chunk = workload.scan_chunk_size
-        first_s, next_s = _run_s(side, chunk), _run_s(side, chunk)
-        self.compile_s = max(first_s - next_s, 0.0)
-        compiled = side.program()
-        self.program = compiled and describe(compiled)
-        for _ in range(2 * chunk, BURN_IN_STEPS, chunk):
-            side.run(chunk)
-        if workload.num_steps:
-            side.run(workload.num_steps)  # compiles what a remainder may need
-        self.num_steps = workload.num_steps or _calibrated(side, chunk, next_s, min_call_s)
-        self.num_calls, self.num_episodes = 0, side.num_episodes()
-
-    def prepared(self) -> dict[str, Any]:
-        """Say what the preparation found."""
-        return {
-            "num_steps": self.num_steps,
-            "compile_s": self.compile_s,
-            "argument_bytes": self.program and self.program.argument_bytes * self.side.num_devices,
-            "temp_bytes": self.program and self.program.temp_bytes * self.side.num_devices,
-        }
-
-    def call(self) -> dict[str, Any]:
-        """Run one timed call."""
-        self.num_calls += 1
-        return {"seconds": _run_s(self.side, self.num_steps)}
-
-    def stats(self) -> dict[str, Any]:
-        """Count the episodes that ended since the preparation; all that ran since is timed calls."""
-        num_episodes = self.side.num_episodes() - self.num_episodes
-        num_steps = self.num_calls * self.num_steps * self.workload.num_envs
-        mean = num_steps / num_episodes if num_episodes else None
-        return {"num_episodes": num_episodes, "mean_episode_length": mean, "peak_bytes": _peak_bytes()}
-
-
-def _run_s(side: Side, num_steps: int) -> float:
-    start = time.perf_counter()
-    side.run(num_steps)
-    return time.perf_counter() - start
-
-
-def _calibrated(side: Side, chunk: int, chunk_s: float, min_call_s: float) -> int:
-    """Return the steps of a call of whole chunks that lasts `min_call_s`, where one chunk lasted `chunk_s` seconds."""
-    num_chunks, seconds = 1, chunk_s
-    while seconds < min_call_s:
-        num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
-        seconds = min(_run_s(side, num_chunks * chunk) for _ in range(2))  # what disturbs a call only ever prolongs it
-    return num_chunks * chunk
-
-
-def _peak_bytes() -> int:
-    """Return the most memory this process held: on the device, or resident where the device is the processor."""
-    import jax
-
-    device = jax.devices()[0]
-    if device.platform == "cpu":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return device.memory_stats()["peak_bytes_in_use"]
-
-
-def replies_to(requests: Iterable[str], name: str) -> Iterator[dict[str, Any]]:
-    """Yield the hello of side `name`, then one reply to every request; `prepare` comes before the others."""
-    hello = _start(name)
-    yield hello
-    session: Any = None
-    for line in requests:
-        request = json.loads(line)
-        match request["do"]:
-            case "prepare":
-                workload = Workload(**request["workload"])
-                if hello["hardware"]["device_kind"] not in workload.devices:
-                    raise NotImplementedError(f"{workload.name} is declared for {', '.join(workload.devices)} alone")
-                side_class = MyriadSide if hello["library"] == "myriad" else GymnaxSide
-                side = side_class(workload, record=request["record"], seed=request["seed"])
-                session = Session(side, workload, request["min_call_s"])
-                yield session.prepared()
-            case "call":
-                yield session.call()
-            case "stats":
-                yield session.stats()
+def _make_side(name: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool) -> Side:
+    library = library_of(name)
+    if library == "myriad":
+        return MyriadSide(workload, record=record, seed=seed)
+    if not twin:
+        raise NotImplementedError(f"suite.toml names no twin of {workload.env} in [twins.{library}]")
+    if library == "numpy":
+        return NumpySide(workload, twin=twin, seed=seed)
+    return ScannedSide(GymnaxBatch(twin), workload, record=record, seed=seed, returns=returns)
 
 
 def main() -> None:
-    """Serve requests from stdin; any other death than those named here is read from stderr by the parent."""
+    """Serve as the side that the command line names."""
+    from myriad import configure
     from myriad.errors import MyriadError
 
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    try:
-        for reply in replies_to(sys.stdin, sys.argv[1]):
-            print(json.dumps(reply), file=replies, flush=True)
-    except (MyriadError, NotImplementedError) as error:
-        _tell(replies, "refused", error)
-    except ImportError as error:
-        _tell(replies, "not installed", error)
-    except (RuntimeError, MemoryError) as error:  # what JAX raises, out of memory included
-        _tell(replies, "failed", error)
+    name = sys.argv[1]
+    library = library_of(name)
+    if library in peers.declared() and peers.is_installed(library):
+        if name != library:
+            configure(cpu_devices=1)  # sets what the next program in this process inherits
+        peers.enter(library)
 
+    def make_side(workload: Workload, **of_side: Any) -> Side:
+        return _make_side(name, workload, **of_side)
 
-def _tell(replies: TextIO, status: str, error: BaseException) -> None:
-    kind = type(error).__name__
-    reason = (str(error).strip() or kind).splitlines()[0]  # XLA appends its stack
-    print(json.dumps({"status": status, "reason": reason, "error": kind}), file=replies, flush=True)
+    serve(lambda: _start(name), make_side, refusals=(MyriadError,))
 
 
 if __name__ == "__main__":

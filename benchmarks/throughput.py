@@ -1,8 +1,9 @@
 """Environment steps per second of the compiled rollout, under random actions: an asv suite and a command line.
 
-    python benchmarks/throughput.py             a quick scaling run of CartPole beside gymnax
-    python benchmarks/throughput.py --full      the whole matrix of suite.toml
-    python benchmarks/throughput.py --bars      what Myriad promises, checked; exit code 1 where it is missed
+    python benchmarks/throughput.py                       a quick scaling run of CartPole beside gymnax
+    python benchmarks/throughput.py --full                every size of suite.toml
+    python benchmarks/throughput.py --full --env snake    the same of another environment
+    python benchmarks/throughput.py --bars                what Myriad promises; exit code 1 where it is missed
 
 Policies with a network and whole trainings are other suites: their steps cost more, and the figures never mix.
 """
@@ -11,18 +12,18 @@ import argparse
 import contextlib
 import os
 import shlex
-import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.alternation import Budget, Contender, OnEvent, Outcome, alternate, hold_to_law, ratios
+from benchmarks.alternation import Budget, Contender, OnEvent, Outcome, alternate
+from benchmarks.bars import bars_table, check_bars
+from benchmarks.laws import as_declared, hold_to_law
 from benchmarks.plot_results import draw
-from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, last_rate, markdown, scaling_table, times
-from benchmarks.sides import GYMNAX_NAMES
-from benchmarks.workloads import DEVICES, Bar, Declaration, SuiteError, Workload, load, tier_from_environment
+from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, last_rate, scaling_table
+from benchmarks.workloads import DEVICES, Declaration, SuiteError, Workload, library_of, load, tier_from_environment
 
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
@@ -60,7 +61,7 @@ def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
         from myriad import Rollout, configure, hardware, list_agents, list_envs, make_agent, make_env, timing
     except ImportError as missing:
         raise NotImplementedError(f"this commit can't run {workload.name}: {missing}") from missing
-    if workload.env not in list_envs() or workload.agent not in list_agents():
+    if (":" not in workload.env and workload.env not in list_envs()) or workload.agent not in list_agents():
         raise NotImplementedError(f"this commit lacks {workload.env} or the agent {workload.agent}")
     configure()
     if hardware.resolve_platform() not in workload.devices:
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.full or not options.bars:
             succeeded = _run_scaling(options, declaration, file)
         if options.bars:
-            succeeded = _run_bars(declaration, file) and succeeded
+            succeeded = _run_bars(options, declaration, file) and succeeded
         _report(file)
     except (MyriadError, SuiteError) as error:
         print(error, file=sys.stderr)
@@ -103,12 +104,14 @@ class _Parser(argparse.ArgumentParser):
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="python benchmarks/throughput.py", description=__doc__.split("\n")[0], allow_abbrev=False)
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--full", action="store_true", help="the full matrix, 100 to 1,000,000 environments")
+    sizes.add_argument("--full", action="store_true", help="every size of suite.toml, up to 1,000,000 environments")
     sizes.add_argument("--num-envs", type=_count, metavar="N", help="environments side by side (default: suite.toml's)")
     parser.add_argument(
         "--scan-chunk-size", type=_count, metavar="N", help="steps in a compiled call (default: suite.toml's)"
     )
-    parser.add_argument("--env", help="environment (default: cartpole)")
+    parser.add_argument(
+        "--env", help="environment, or package.module:Class (default: cartpole; with --bars alone: all of them)"
+    )
     parser.add_argument(
         "--num-steps", type=_count, metavar="N", help="steps in a timed call (default: as many as last 0.05 s)"
     )
@@ -117,8 +120,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)")
     options = parser.parse_args(argv)
-    if options.bars and (options.num_envs or options.scan_chunk_size or options.env or options.num_steps):
-        parser.error("--bars measures what suite.toml declares, and goes with --full and --output alone")
+    if options.bars and (options.num_envs or options.scan_chunk_size or options.num_steps):
+        parser.error("--bars measures what suite.toml declares, and goes with --env, --full and --output alone")
     return options
 
 
@@ -130,13 +133,14 @@ def _count(text: str) -> int:
 
 
 def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
-    """Return the workloads that the flags ask for: those declared, or the nearest of them with the flags' values."""
-    from myriad.envs import ENVIRONMENTS
+    """Return the workloads that the flags ask for: those declared, or the nearest of them with the flags' values.
 
-    env = ENVIRONMENTS.resolve(options.env or "cartpole")
+    An environment of which none is declared takes the sizes and chunks of CartPole.
+    """
+    env = _resolved(options.env or "cartpole")
     matrix = sorted(declaration.select("throughput", "full").values(), key=lambda workload: workload.num_envs)
-    of_env = [workload for workload in matrix if workload.env == env]
-    workloads = of_env or [replace(workload, env=env) for workload in matrix]
+    cartpole = [replace(workload, env=env) for workload in matrix if workload.env == _resolved("cartpole")]
+    workloads = [workload for workload in matrix if workload.env == env] or cartpole
     if options.num_envs:
         nearest = max(
             (w for w in workloads if w.num_envs <= options.num_envs), key=lambda w: w.num_envs, default=workloads[0]
@@ -146,6 +150,12 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
         workloads = [workload for workload in workloads if tier_from_environment() in workload.tiers]
     given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": options.num_steps}
     return [replace(workload, **{name: value for name, value in given.items() if value}) for workload in workloads]
+
+
+def _resolved(env: str) -> str:
+    from myriad.envs import ENVIRONMENTS
+
+    return env if ":" in env else ENVIRONMENTS.resolve(env)
 
 
 def measure(
@@ -158,7 +168,7 @@ def measure(
     """
     from myriad.errors import DeviceNotFoundError
 
-    outcomes = alternate(contenders, budget, on_event=on_event)
+    outcomes = alternate([as_declared(each, declaration) for each in contenders], budget, on_event=on_event)
     for outcome in outcomes:
         if outcome.error == "DeviceNotFoundError":
             raise DeviceNotFoundError(outcome.reason)
@@ -170,7 +180,7 @@ def measure(
 def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
     """Measure each workload, beside gymnax where gymnax has the environment."""
     workloads = chosen(options, declaration)
-    sides = ("myriad", "gymnax") if workloads[0].env in GYMNAX_NAMES else ("myriad",)
+    sides = ("myriad", "gymnax") if declaration.twin_of("gymnax", workloads[0]) else ("myriad",)
     budget = FULL if options.full else QUICK
     groups = []
     with _progress(len(workloads)) as on_event:
@@ -181,21 +191,28 @@ def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: Re
     return all(group[0].status == "ok" for group in groups)
 
 
-def _run_bars(declaration: Declaration, file: ResultsFile) -> bool:
+def _run_bars(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
+    if options.env:
+        declaration = replace(declaration, bars=declaration.bars_of(_resolved(options.env)))
     with _progress(len(declaration.bars)) as on_event:
-        verdicts = check_bars(declaration, FULL, file, on_event)
+        verdicts = check_bars(declaration, lambda sides: measure(sides, FULL, file, declaration, on_event))
     print(bars_table(verdicts))
-    return all(verdict.met for verdict in verdicts)
+    return all(verdict.word != "MISSED" for verdict in verdicts)
 
 
 def _report(file: ResultsFile) -> None:
-    """Say what failed, where the files are and what repeats the run."""
+    """Say what failed, what a reader must know, where the files are and what repeats the run."""
     from myriad.errors import MyriadError
 
+    notes = {}
     for row in file.rows:
         if row["status"] != "ok":
             where = f"{row['library']}, {row['num_envs']:,} environments"
             print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
+        elif row["reason"]:
+            notes.setdefault((library_of(row["library"]), row["env"]), row["reason"])
+    for (library, env), note in notes.items():  # once, as every size has the same
+        print(f"* {library}, {env}: {note}")
     print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
     default = file.path.parent == CSV_FOLDER
     try:
@@ -207,49 +224,6 @@ def _report(file: ResultsFile) -> None:
     except MyriadError as error:
         print(f"no plot: {error}", file=sys.stderr)
     print(f"reproduce with: {file.command}")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A bar and what was measured for it: Myriad, the side it is held against, then sides that are only shown."""
-
-    bar: Bar
-    outcomes: Sequence[Outcome]
-
-    @property
-    def met(self) -> bool:
-        """Whether the median ratio reaches the bar."""
-        ours, theirs = self.outcomes[:2]
-        succeeded = ours.status == theirs.status == "ok"
-        return succeeded and statistics.median(ratios(ours, theirs)) >= self.bar.at_least
-
-
-def check_bars(declaration: Declaration, budget: Budget, file: ResultsFile, on_event: OnEvent) -> list[Verdict]:
-    """Measure every bar of the declaration, each in an alternation of its own."""
-    verdicts = []
-    for bar in declaration.bars:
-        declared = declaration.workloads["throughput"]
-        workload, than = declared[bar.workload], declared[bar.than or bar.workload]
-        contenders = [Contender("myriad", workload, bar.record), Contender(bar.of, than, bar.record)]
-        if not (bar.than or bar.record):
-            contenders += [Contender("gymnax-configured", workload), Contender("myriad-plain", workload)]
-        verdicts.append(Verdict(bar, measure(contenders, budget, file, declaration, on_event)))
-    return verdicts
-
-
-def bars_table(verdicts: Sequence[Verdict]) -> str:
-    """Return one line per bar, and beside it what the same calls say of other settings."""
-    headers = ["environments", "trajectory", "at least", "times the steps/s of", "measured (95% interval)", "verdict",
-               "gymnax with our XLA options", "Myriad without configure()"]  # fmt: skip
-    rows = []
-    for verdict in verdicts:
-        bar, (ours, theirs, *shown) = verdict.bar, verdict.outcomes
-        other = f" at {theirs.contender.workload.num_envs:,}" if bar.than else ""
-        cells = [f"{ours.contender.workload.num_envs:,}", "written" if bar.record else "", f"{bar.at_least:g}"]
-        cells += [bar.of + other, times(ours, theirs), "met" if verdict.met else "MISSED"]
-        beside = [times(ours, shown[0]), times(shown[1], theirs)] if shown else ["", ""]
-        rows.append([*cells, *beside])
-    return markdown(headers, rows)
 
 
 def _command(argv: Sequence[str]) -> str:
@@ -271,7 +245,8 @@ def _progress(num_alternations: int) -> Iterator[OnEvent]:
         task = progress.add_task("starting", total=num_alternations)
 
         def show(event: str, outcomes: Sequence[Outcome]) -> None:
-            size = f"{outcomes[0].contender.workload.num_envs:,} environments"
+            workload = outcomes[0].contender.workload
+            size = f"{workload.num_envs:,} of {workload.env}"
             rates = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
             described = ", ".join([size, *rates, f"M steps/s ({event})"] if rates else [size, event])
             progress.update(task, advance=event == "done", description=described)

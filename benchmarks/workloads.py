@@ -7,6 +7,7 @@ commit.
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
@@ -17,7 +18,11 @@ SUITE_FILE = Path(__file__).with_name("suite.toml")
 SUITES = ("throughput",)
 TIERS = ("quick", "full")
 DEVICES = ("cpu", "gpu")
-SIDES = ("myriad", "myriad-plain", "gymnax", "gymnax-configured")  # what benchmarks/sides.py can run
+LIBRARIES = ("myriad", "gymnax", "numpy", "myriad-jax", "jumanji")
+# What benchmarks/sides.py can run: a library, or one in a process whose XLA has more or fewer options.
+SIDES = (*LIBRARIES, "myriad-plain", "gymnax-configured", "myriad-jax-configured", "jumanji-configured")
+# The tables of the file that are no suites, and what stands for one that is left out.
+_NOT_SUITES: Mapping[str, Any] = {"laws": {}, "bars": [], "twins": {}, "peers": {}}
 
 T = TypeVar("T")
 
@@ -32,6 +37,12 @@ _TEXT: _Kind = ("a text", lambda value: isinstance(value, str))
 _FLAG: _Kind = ("true or false", lambda value: isinstance(value, bool))
 _COUNT: _Kind = ("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
 _NUMBER: _Kind = ("a number above 0", lambda value: type(value) in (int, float) and value > 0)
+_REAL: _Kind = ("a number", lambda value: type(value) in (int, float))
+_TEXTS: _Kind = ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value))
+_ENV: _Kind = (
+    "the name of an environment or package.module:Class",
+    lambda value: isinstance(value, str) and re.fullmatch(r"[\w.-]+|[\w.]+:\w+", value) is not None,
+)
 
 
 def _one_of(allowed: tuple[str, ...]) -> _Kind:
@@ -42,6 +53,13 @@ def _some_of(allowed: tuple[str, ...]) -> _Kind:
     return (
         f"a list that may hold {', '.join(allowed)}",
         lambda v: isinstance(v, list) and all(item in allowed for item in v),
+    )
+
+
+def _texts_of(allowed: tuple[str, ...]) -> _Kind:
+    return (
+        f"a table of texts whose keys may be {', '.join(allowed)}",
+        lambda v: isinstance(v, dict) and all(key in allowed and isinstance(v[key], str) for key in v),
     )
 
 
@@ -56,7 +74,7 @@ class Workload:
 
     suite: str
     name: str
-    env: str = _key(_TEXT)
+    env: str = _key(_ENV)
     agent: str = _key(_TEXT)
     num_envs: int = _key(_COUNT)
     scan_chunk_size: int = _key(_COUNT)
@@ -67,24 +85,46 @@ class Workload:
 
 @dataclass(frozen=True)
 class Law:
-    """The mean episode length that a run of an environment must show, in steps."""
+    """What the episodes of an environment must show under a policy: their mean length, in steps, or their mean return.
+
+    `waived` names libraries whose environment is known to be another one, and says in words how.
+    """
 
     env: str
     agent: str = _key(_TEXT)
-    mean_episode_length: float = _key(_NUMBER)
     tolerance: float = _key(_NUMBER)
     num_episodes: int = _key(_COUNT)
+    mean_episode_length: float | None = _key(_NUMBER, default=None)
+    mean_episode_return: float | None = _key(_REAL, default=None)
+    waived: Mapping[str, str] = _key(_texts_of(LIBRARIES), default_factory=dict)
+
+    @property
+    def statistic(self) -> str:
+        """The key of a side's stats that the law is about."""
+        return "mean_episode_length" if self.mean_episode_return is None else "mean_episode_return"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """The least that Myriad's steps/s must be, in times those of another side or workload."""
+    """The least that Myriad's steps/s must be, in times those of another side or workload.
+
+    Without `at_least` the ratio is only reported; `at_least_plain` is what Myriad must reach without `configure()`.
+    """
 
     workload: str = _key(_TEXT)
     of: str = _key(_one_of(SIDES))
-    at_least: float = _key(_NUMBER)
+    at_least: float | None = _key(_NUMBER, default=None)
+    at_least_plain: float | None = _key(_NUMBER, default=None)
     than: str | None = _key(_TEXT, default=None)
     record: bool = _key(_FLAG, default=False)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library in a virtual environment of its own, and what pip installs there."""
+
+    name: str
+    requirements: tuple[str, ...] = _key(_TEXTS)
 
 
 @dataclass(frozen=True)
@@ -94,6 +134,8 @@ class Declaration:
     workloads: Mapping[str, Mapping[str, Workload]]
     laws: Mapping[str, Law]
     bars: tuple[Bar, ...]
+    twins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    peers: Mapping[str, Peer] = field(default_factory=dict)
 
     def select(self, suite: str, tier: str) -> dict[str, Workload]:
         """Return the workloads of `suite` that belong to `tier`, by name."""
@@ -106,6 +148,23 @@ class Declaration:
         law = self.laws.get(workload.env)
         return law if law is not None and law.agent == workload.agent else None
 
+    def twin_of(self, side: str, workload: Workload) -> str:
+        """Return what the library of a side calls the workload's environment, or nothing where it has none."""
+        return self.twins.get(library_of(side), {}).get(workload.env, "")
+
+    def bars_of(self, env: str) -> tuple[Bar, ...]:
+        """Return the bars about an environment.
+
+        Raises:
+            SuiteError: there are none.
+        """
+        declared = self.workloads["throughput"]
+        bars = tuple(bar for bar in self.bars if declared[bar.workload].env == env)
+        if not bars:
+            about = sorted({declared[bar.workload].env for bar in self.bars})
+            raise SuiteError(f"no bar is about {env}; there are bars about {', '.join(about) or 'nothing'}.")
+        return bars
+
 
 def load(path: Path = SUITE_FILE) -> Declaration:
     """Read and check the declaration.
@@ -117,23 +176,47 @@ def load(path: Path = SUITE_FILE) -> Declaration:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{path.name} is not valid TOML: {error}.") from error
-    laws, bars = tables.pop("laws", {}), tables.pop("bars", [])
+    laws, bars, twins, peers = (tables.pop(key, empty) for key, empty in _NOT_SUITES.items())
     if not isinstance(bars, list):
         raise SuiteError("bars must be an array of tables, [[bars]].")
     declaration = Declaration(
         workloads={known(suite, SUITES, "suite"): _workloads(suite, table) for suite, table in tables.items()},
         laws={env: _read(Law, table, f"laws.{env}", env=env) for env, table in _tables(laws, "laws")},
         bars=tuple(_read(Bar, table, f"bars[{index}]") for index, table in enumerate(bars)),
+        twins={
+            known(library, LIBRARIES, "library of twins"): _names(library, table) for library, table in twins.items()
+        },
+        peers={
+            known(name, LIBRARIES, "peer"): _read(Peer, table, f"peers.{name}", name=name)
+            for name, table in _tables(peers, "peers")
+        },
     )
+    _check(declaration)
+    return declaration
+
+
+def _check(declaration: Declaration) -> None:
+    """Answer the mistakes that no single key shows."""
+    for law in declaration.laws.values():
+        if (law.mean_episode_length is None) == (law.mean_episode_return is None):
+            raise SuiteError(f"laws.{law.env} must give either mean_episode_length or mean_episode_return.")
     for bar in declaration.bars:
         for name in filter(None, (bar.workload, bar.than)):
             known(name, declaration.workloads.get("throughput", {}), "workload of a bar")
-    return declaration
+        if bar.at_least_plain and (bar.of == "myriad" or bar.than or bar.record):
+            raise SuiteError(
+                f"the bar on {bar.workload} can't have at_least_plain beside of = 'myriad', than or record."
+            )
 
 
 def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
     """Return the tier that MYRIAD_TIER names, `quick` where it names none."""
     return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
+
+
+def library_of(side: str) -> str:
+    """Return the library behind a side: `gymnax` for `gymnax-configured`."""
+    return side.removesuffix("-plain").removesuffix("-configured")
 
 
 def known(name: str, allowed: Iterable[str], kind: str) -> str:
@@ -150,6 +233,12 @@ def _tables(value: Any, where: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise SuiteError(f"{where} must be a table of tables, [{where}.<name>], but got {value!r}.")
     return value.items()
+
+
+def _names(library: str, table: Any) -> dict[str, str]:
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+        raise SuiteError(f"twins.{library} must be a table of environments and their names there, but got {table!r}.")
+    return table
 
 
 def _workloads(suite: str, tables: Any) -> dict[str, Workload]:
@@ -169,7 +258,7 @@ def _read(cls: type[T], table: Any, where: str, **given: str) -> T:
         if not fits(value):
             raise SuiteError(f"{where}.{name} must be {expected}, but got {value!r}.")
     for name, item in keys.items():
-        if name not in table and item.default is MISSING:
+        if name not in table and item.default is item.default_factory is MISSING:
             raise SuiteError(f"{where} lacks the key {name!r}, {item.metadata['kind'][0]}.")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
     return cls(**given, **values)

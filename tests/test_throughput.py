@@ -12,12 +12,12 @@ import pytest
 import benchmarks
 from benchmarks import alternation, throughput, utils
 from benchmarks.alternation import ROOT, Budget
+from benchmarks.bars import Verdict, bars_table, check_bars
 from benchmarks.results import COLUMNS, ResultsFile, read_csv
 from benchmarks.sides import MyriadSide
-from benchmarks.throughput import Throughput, check_bars, chosen, main
+from benchmarks.throughput import Throughput, chosen, main, measure
 from benchmarks.workloads import Bar, Declaration, Workload, load
 
-_PREPARED, _STATS = ("compile_s", "argument_bytes", "temp_bytes"), ("peak_bytes",)
 TINY = Workload("throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32)
 
 
@@ -103,6 +103,29 @@ def test_num_envs_alone_takes_the_chunk_declared_for_the_nearest_smaller_size(nu
     assert (workload.num_envs, workload.scan_chunk_size) == (num_envs, scan_chunk_size)
 
 
+@pytest.mark.parametrize(
+    ("env", "quick", "full"),
+    [
+        ("pendulum", [1_000], [1_000, 10_000, 1_000_000]),
+        ("gene-circuit", [1_000], [100, 1_000, 10_000, 100_000]),
+        ("snake", [1_000], [1_000, 10_000, 1_000_000]),
+        ("bucket-brigade", [1_000], [1_000, 10_000, 1_000_000]),
+    ],
+)
+def test_env_selects_the_rows_of_that_environment(env, quick, full):
+    for flags, sizes in (((), quick), (("--full",), full)):
+        workloads = workloads_for("--env", env, *flags)
+        assert [workload.num_envs for workload in workloads] == sizes
+        assert {workload.env.removesuffix("-control") for workload in workloads} == {env}
+
+
+def test_a_users_class_takes_the_sizes_and_chunks_of_cartpole():
+    for env in ("examples.my_environment:HillCar", "my_package.envs:Mine"):
+        workloads = workloads_for("--env", env)
+        assert [workload.num_envs for workload in workloads] == [1_000, 10_000, 100_000]
+        assert {workload.env for workload in workloads} == {env}
+
+
 def test_the_scan_chunk_size_alone_holds_for_every_size():
     assert {workload.scan_chunk_size for workload in workloads_for("--scan-chunk-size", "7")} == {7}
 
@@ -130,6 +153,10 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
         (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
         (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
         (["--bars", "--num-steps", "5"], "--bars measures what suite.toml declares"),
+        (
+            ["--bars", "--env", "a.module:Class"],
+            "no bar is about a.module:Class; there are bars about bucket-brigade, ",
+        ),
         (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
     ],
 )
@@ -226,9 +253,14 @@ def test_the_bars_are_checked_against_what_is_measured(tmp_path):
         Bar("tiny", of="myriad", than="larger", at_least=1e9),
     )
     larger = replace(TINY, name="larger", num_envs=128)
-    declaration = Declaration({"throughput": {"tiny": TINY, "larger": larger}}, laws={}, bars=bars)
+    workloads = {"throughput": {"tiny": TINY, "larger": larger}}
+    declaration = Declaration(workloads, laws={}, bars=bars, twins=load().twins)
     file = ResultsFile("throughput", tmp_path, "a test")
-    met, missed = check_bars(declaration, Budget(num_rounds=6), file, lambda event, outcomes: None)
+
+    def six_rounds(contenders):
+        return measure(contenders, Budget(num_rounds=6), file, declaration, lambda event, outcomes: None)
+
+    met, missed = check_bars(declaration, six_rounds)
     assert [(row["suite"], row["library"], row["num_envs"], row["status"]) for row in file.rows] == [
         ("trajectory", "myriad", 64, "ok"),
         ("trajectory", "gymnax", 64, "ok"),
@@ -236,33 +268,85 @@ def test_the_bars_are_checked_against_what_is_measured(tmp_path):
         ("throughput", "myriad", 128, "ok"),
     ]
     assert (met.met, missed.met) == (True, False)
-    table = throughput.bars_table([met, missed])
+    table = bars_table([met, missed])
     assert re.search(r"64 .* written .*1e-09 .* gymnax .* met ", table)
     assert re.search(r"64 .*1e\+09 .* myriad at 128 .* MISSED ", table)
 
 
-def test_a_bar_is_shown_with_and_without_our_xla_options(monkeypatch, tmp_path):
-    seconds = {"myriad": 1.0, "gymnax": 20.0, "gymnax-configured": 10.0, "myriad-plain": 4.0}
+SECONDS = {"myriad": 1.0, "gymnax": 20.0, "jumanji": 8.0, "numpy": 2.0, "myriad-plain": 4.0} | {
+    "gymnax-configured": 10.0,
+    "jumanji-configured": 6.0,
+}
 
-    def alternate(contenders, budget, on_event):
-        prepared, stats = ({"num_steps": 1} | dict.fromkeys(keys) for keys in (_PREPARED, _STATS))
-        return [
-            alternation.Outcome(c, prepared=prepared, stats=stats, seconds=[seconds[c.side]] * 6) for c in contenders
+
+def cells_of(bar, **changes):
+    """Return the cells of the bar's line where every side takes its `SECONDS`, and `changes` befall some of them."""
+
+    def pretended(contenders):
+        outcomes = [
+            alternation.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
+            for each in contenders
         ]
+        return [replace(outcome, **changes.get(outcome.contender.side, {})) for outcome in outcomes]
 
-    monkeypatch.setattr(throughput, "alternate", alternate)
-    declaration = Declaration({"throughput": {"tiny": TINY}}, laws={}, bars=(Bar("tiny", of="gymnax", at_least=20),))
-    file = ResultsFile("throughput", tmp_path, "a test")
-    table = throughput.bars_table(check_bars(declaration, Budget(), file, lambda event, outcomes: None))
-    cells = [cell.strip() for cell in table.split("\n")[-1].split("|")]
-    assert cells[4:-1] == ["gymnax", "20 (20 to 20)", "met", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
+    declaration = Declaration({"throughput": {"tiny": TINY}}, laws={}, bars=(bar,))
+    (verdict,) = check_bars(declaration, pretended)
+    return [cell.strip() for cell in bars_table([verdict]).split("\n")[-1].split("|")][1:-1]
+
+
+def test_a_bar_is_shown_with_and_without_our_xla_options():
+    cells = cells_of(Bar("tiny", of="gymnax", at_least=20))
+    assert cells[:4] == ["cartpole-control", "64", "", "20"]
+    assert cells[4:] == ["gymnax", "20 (20 to 20)", "met", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
+
+
+@pytest.mark.parametrize(("at_least", "word"), [(5, "met"), (6, "MISSED")])
+def test_a_bar_may_ask_something_of_myriad_without_configure(at_least, word):
+    cells = cells_of(Bar("tiny", of="gymnax", at_least=20, at_least_plain=at_least))
+    assert (cells[6], cells[8]) == (word, f"5.0 (5.0 to 5.0), at least {at_least}: {word}")
+
+
+def test_a_bar_without_a_bound_is_reported():
+    assert cells_of(Bar("tiny", of="numpy", than="tiny"))[3:7] == ["", "numpy at 64", "2.0 (2.0 to 2.0)", "reported"]
+
+
+def test_a_bar_beside_a_peer_that_is_not_installed_is_neither_met_nor_missed():
+    absent = {"status": "not installed", "reason": "`a command` installs it"}
+    assert cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji=absent)[5:7] == ["-", "not installed"]
+
+
+def test_a_peer_with_a_note_is_marked_by_a_star():
+    cells = cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji={"reason": "another environment"})
+    assert cells[5:8] == ["8.0 (8.0 to 8.0)*", "met", "6.0 (6.0 to 6.0)"]
 
 
 def test_a_missed_bar_is_exit_code_1(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(throughput, "check_bars", lambda *_: [throughput.Verdict(Bar("tiny", "gymnax", 2), failed)])
+    monkeypatch.setattr(throughput, "check_bars", lambda *_: [Verdict(Bar("tiny", "gymnax", 2), failed)])
     failed = [alternation.Outcome(alternation.Contender(side, TINY), status="failed") for side in ("myriad", "gymnax")]
     assert main(["--bars", "--output", str(tmp_path)]) == 1
     assert "MISSED" in capsys.readouterr().out
+
+
+def test_env_selects_the_bars_of_that_environment(monkeypatch, tmp_path, capsys):
+    def check(declaration, _):
+        return [Verdict(bar, absent) for bar in declaration.bars]
+
+    absent = [alternation.Outcome(alternation.Contender(side, TINY)) for side in ("myriad", "jumanji")]
+    absent[1].status = "not installed"
+    monkeypatch.setattr(throughput, "check_bars", check)
+    assert main(["--bars", "--env", "snake", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(" not installed ") == len(load().bars_of("snake")) > 0
+
+
+def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
+    file = ResultsFile("throughput", tmp_path, "a test")
+    file.add([alternation.Outcome(alternation.Contender("jumanji", TINY), status="failed", reason="no memory")])
+    noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
+    file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]
+    throughput._report(file)
+    printed = capsys.readouterr()
+    assert printed.out.count("* jumanji, cartpole-control: another environment\n") == printed.out.count("*") == 1
+    assert "jumanji, 64 environments: failed: no memory\n" in printed.err
 
 
 def test_no_module_names_anything_that_asv_would_run_by_mistake():

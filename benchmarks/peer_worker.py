@@ -1,0 +1,122 @@
+"""The side of a peer that has a Python of its own: `python -P peer_worker.py <peer>`, from an empty folder.
+
+peers.py starts it. Nothing of Myriad can be imported here: `myriad-jax` is itself called `myriad`, so what was imported
+is looked at before anything is measured.
+"""
+
+import importlib
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class MyriadJaxBatch:
+    """myriad-jax 0.2.0, stepped as its own trainers do: reset and step under vmap, the ended ones masked."""
+
+    module = "myriad"
+
+    def __init__(self, twin: str):
+        self.env = importlib.import_module("myriad.envs").make_env(twin)
+        self.space = self.env.get_action_space(self.env.config)
+
+    def reset(self, keys: Any) -> Any:
+        return self._reset(keys)[1]
+
+    def sample(self, keys: Any) -> Any:
+        import jax
+
+        return jax.vmap(self.space.sample)(keys)
+
+    def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        import jax
+        import jax.numpy as jnp
+
+        step_keys, reset_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        step = jax.vmap(self.env.step, in_axes=(0, 0, 0, None, None))
+        obs, state, reward, done, _ = step(step_keys, state, action, self.env.params, self.env.config)
+        done = done.astype(bool)
+        reset_obs, reset_state = self._reset(reset_keys)
+
+        def choose(new: Any, old: Any) -> Any:
+            return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)
+
+        obs, state = jax.tree.map(choose, (reset_obs, reset_state), (obs, state))
+        return obs, state, reward, done, jnp.zeros_like(done)
+
+    def _reset(self, keys: Any) -> tuple[Any, Any]:
+        import jax
+
+        return jax.vmap(self.env.reset, in_axes=(0, None, None))(keys, self.env.params, self.env.config)
+
+
+class JumanjiBatch:
+    """jumanji under its own wrappers for batches and auto-reset; its states hold the keys that it draws with."""
+
+    module = "jumanji"
+
+    def __init__(self, twin: str):
+        jumanji, wrappers = (importlib.import_module(name) for name in ("jumanji", "jumanji.wrappers"))
+        self.env = wrappers.VmapWrapper(wrappers.AutoResetWrapper(jumanji.make(twin)))
+        self.num_actions = self.env.action_spec.num_values
+
+    def reset(self, keys: Any) -> Any:
+        return self.env.reset(keys)[0]
+
+    def sample(self, keys: Any) -> Any:
+        import jax
+
+        return jax.vmap(lambda key: jax.random.randint(key, (), 0, self.num_actions))(keys)
+
+    def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        state, timestep = self.env.step(state, action)
+        # As dm_env has it: a discount of zero ends the process, any other at a last step the time.
+        ended, terminal = timestep.step_type == 2, timestep.discount == 0
+        return timestep.observation, state, timestep.reward, ended & terminal, ended & ~terminal
+
+
+BATCHES = {"myriad-jax": MyriadJaxBatch, "jumanji": JumanjiBatch}
+
+
+def hello(name: str) -> dict[str, Any]:
+    """Import the peer, make sure that it is the peer, and say what it is; the parent knows the machine.
+
+    Raises:
+        RuntimeError: the package came from elsewhere than this environment.
+    """
+    import jax
+
+    module = importlib.import_module(BATCHES[name].module)
+    found = Path(str(module.__file__)).resolve()
+    if not found.is_relative_to(Path(sys.prefix).resolve()):
+        raise RuntimeError(f"{module.__name__} was imported from {found}, outside the environment of {name}")
+    return {
+        "hardware": {"device_kind": jax.default_backend()},
+        "versions": {"jax": jax.__version__},
+        "library": name,
+        "library_version": importlib.metadata.version(name),
+    }
+
+
+def main() -> None:
+    """Serve as the side that the command line names."""
+    name = sys.argv[1]
+    # The root only long enough to find `benchmarks`: it holds another `myriad`.
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.scanned import ScannedSide
+    from benchmarks.session import serve
+
+    sys.path.remove(str(ROOT))
+
+    def make_side(workload: Any, *, twin: str, **options: Any) -> ScannedSide:
+        if not twin:
+            raise NotImplementedError(f"suite.toml names no twin of {workload.env} in [twins.{name}]")
+        return ScannedSide(BATCHES[name](twin), workload, **options)
+
+    serve(lambda: hello(name), make_side)
+
+
+if __name__ == "__main__":
+    main()
