@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from myriad.agents import list_agents, make_agent
+    from myriad.api import evaluate, load_agent, make_train, resume, train_and_evaluate
+    from myriad.config import create_config
     from myriad.envs import list_envs, make_env, register_env
     from myriad.envs.checker import check_env
     from myriad.errors import MyriadError
@@ -22,12 +24,18 @@ __all__ = [
     "Rollout",
     "check_env",
     "configure",
+    "create_config",
+    "evaluate",
     "list_agents",
     "list_envs",
+    "load_agent",
     "make_agent",
     "make_env",
     "make_key",
+    "make_train",
     "register_env",
+    "resume",
+    "train_and_evaluate",
 ]
 
 _HOMES = {
@@ -35,12 +43,18 @@ _HOMES = {
     "Rollout": "myriad.rollout",
     "check_env": "myriad.envs.checker",
     "configure": "myriad.hardware",
+    "create_config": "myriad.config",
+    "evaluate": "myriad.api",
     "list_agents": "myriad.agents",
     "list_envs": "myriad.envs",
+    "load_agent": "myriad.api",
     "make_agent": "myriad.agents",
     "make_env": "myriad.envs",
     "make_key": "myriad.random",
+    "make_train": "myriad.api",
     "register_env": "myriad.envs",
+    "resume": "myriad.api",
+    "train_and_evaluate": "myriad.api",
 }
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from myriad.agents.controller import ControllerLearner, TrainedPolicy
+from myriad.checkpoint import Checkpoints
 from myriad.config import TrainingConfig, create_config
 from myriad.errors import InvalidArgumentError
 from myriad.evaluation import Evaluation
@@ -16,7 +18,7 @@ from myriad.random import make_key
 from myriad.tracking import RunFolder
 from myriad.trainer import Trainer, TrainingResults, environment_record, with_schedule
 
-__all__ = ["create_config", "evaluate", "make_train", "resume", "train_and_evaluate"]
+__all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 
 
 def train_and_evaluate(
@@ -87,6 +89,35 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
         return {"agent_state": state.agent, "steps": taken, "eval_return": returns, "metric_sums": metrics}
 
     return train
+
+
+def evaluate_run(run_folder: str | Path, num_episodes: int = 128, seed: int = 0) -> jax.Array:
+    """Return what `evaluate` does, of the agent that the newest checkpoint of a run holds."""
+    config, _, agent = load_agent(run_folder)
+    return evaluate(config, agent.state if isinstance(agent, TrainedPolicy) else None, num_episodes, seed)
+
+
+def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
+    """Return the configuration of a run, its environment, and its agent as the newest checkpoint holds it.
+
+    The agent is what `Rollout` takes: a fixed greedy policy, or the controller.
+
+    Raises:
+        InvalidArgumentError: the folder holds no run, or no checkpoint yet.
+    """
+    folder = RunFolder(Path(run_folder))
+    config = TrainingConfig.from_toml(folder.config_toml())
+    env = config.make_env()
+    learner = config.make_learner(env)
+    if isinstance(learner, ControllerLearner):
+        return config, env, learner.controller
+    checkpoints = Checkpoints(folder.checkpoints)
+    newest = checkpoints.latest()
+    if newest is None:
+        raise InvalidArgumentError(f"{folder.path} holds no checkpoint yet: resume the run to its end first.")
+    loop = LearningLoop(env, learner, config.num_envs or 1)
+    state = checkpoints.restore(newest, jax.eval_shape(loop.init, make_key(config.seed)))
+    return config, env, TrainedPolicy(learner, state.agent)
 
 
 def _new_name(config: TrainingConfig) -> Path:

@@ -89,7 +89,7 @@ def _leaf(saved: Any, like: Any) -> jax.Array:
         return jnp.zeros(like.shape, like.dtype)
     array = jnp.asarray(np.asarray(saved))
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(like))
+        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
     return array
 
 

@@ -8,11 +8,14 @@ import dataclasses
 import io
 import re
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from myriad.errors import InvalidArgumentError, MyriadError, NotInstalledError, UnknownNameError
+import tyro
+
+from myriad.errors import InvalidArgumentError, MyriadError, UnknownNameError
 
 _DESCRIPTION = "Massively parallel reinforcement-learning environments on JAX."
 
@@ -30,17 +33,145 @@ class Command(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class Train:
+    """Train an agent, evaluating on the way.
+
+    A hyperparameter or a figure of the environment is given by its dotted name, such as --agent.learning-rate 1e-3 or
+    --env.gravity 3.7.
+    """
+
+    env: str | None = None
+    """Environment: a name that `myriad envs` lists, or package.module:Name for one of your own."""
+
+    agent: str | None = None
+    """Agent: a name that `myriad agents` lists."""
+
+    config: Path | None = None
+    """A configuration in TOML, such as a run's config.toml; what is given beside it wins over it."""
+
+    resume: Path | None = None
+    """Go on with the run in this folder instead."""
+
+    run_folder: Path | None = None
+    """Folder of the run (default: a new one under runs/)."""
+
+    num_envs: int | None = None
+    """Environments in parallel (default: the agent's)."""
+
+    steps_per_env: int | None = None
+    """Steps of every environment in the whole training."""
+
+    scan_chunk_size: int | None = None
+    """Steps of every environment in one compiled call."""
+
+    rollout_steps: int | None = None
+    """Steps of every environment between two updates of an on-policy agent."""
+
+    buffer_size: int | None = None
+    """Transitions that a replay buffer holds."""
+
+    batch_size: int | None = None
+    """Transitions in one gradient step."""
+
+    eval_frequency: int | None = None
+    """Steps of every environment between two evaluations (default: 100)."""
+
+    eval_rollouts: int | None = None
+    """Episodes in one evaluation (default: 32)."""
+
+    target_return: float | None = None
+    """Stop as soon as an evaluation's mean return reaches this."""
+
+    seed: int | None = None
+    """Every random number follows from it (default: 0)."""
+
+    log_to: tuple[str, ...] = ()
+    """Trackers beside the run's folder: tensorboard, wandb."""
+
+    quiet: bool = False
+    """Show no progress."""
+
+    options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """What was given by dotted name."""
+
+    def run(self) -> None:
+        """Train, and say what came of it."""
+        from myriad.api import resume, train_and_evaluate
+
+        if self.resume is not None:
+            given = [name for name, value in self._given().items() if value] + list(self.options)
+            if given:
+                raise InvalidArgumentError(f"--resume goes on as the run began, so {', '.join(given)} can't be given.")
+            results = resume(self.resume, quiet=self.quiet)
+        else:
+            results = train_and_evaluate(self._config(), self.run_folder, quiet=self.quiet)
+        last, timings = results.evaluations[-1], results.timings
+        reached = "; stopped at the target" if results.stopped == "target" else ""
+        print(f"return {last['return']:.1f} after {last['steps']:,} steps{reached}")
+        speed = f"trained at {timings.steps_per_s:,.0f} steps/s" if timings.train_s else "nothing was left to train"
+        print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
+
+    def _given(self) -> dict[str, Any]:
+        own = ("config", "resume", "run_folder", "quiet", "options")
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in own}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v not in (None, ())}
+
+    def _config(self) -> Any:
+        from myriad.config import TrainingConfig, create_config
+
+        fields: dict[str, Any] = {}
+        if self.config is not None:
+            try:
+                text = self.config.read_text(encoding="utf-8")
+            except OSError as error:
+                raise InvalidArgumentError(f"config {self.config} can't be read: {error.strerror}.") from error
+            fields = TrainingConfig.from_toml(text).model_dump()
+        fields |= self._given()
+        for name in ("env", "agent"):
+            if name not in fields:
+                raise InvalidArgumentError(f"--{name} is missing; `myriad {name}s` lists the names.")
+        return create_config(**fields, **self.options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Evaluate the agent of a run: whole greedy episodes."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """Folder of the run."""
+
+    episodes: int = 128
+    """How many episodes."""
+
+    seed: int = 0
+    """Seed of the episodes."""
+
+    def run(self) -> None:
+        """Print the mean return and how far the episodes are spread."""
+        import numpy as np
+
+        from myriad.api import evaluate_run
+
+        returns = np.asarray(evaluate_run(self.run_folder, self.episodes, self.seed), np.float64)
+        error = returns.std(ddof=1) / len(returns) ** 0.5 if len(returns) > 1 else float("nan")
+        print(f"return {returns.mean():.2f} +/- {error:.2f} (standard error, {len(returns)} episodes)")
+
+
+@dataclasses.dataclass(frozen=True)
 class Render:
     """Write a moving picture of one episode, a GIF or an MP4."""
-
-    env: str
-    """Environment: a name that `myriad envs` lists, or an alias."""
 
     output: Path
     """File to write; its ending, .gif or .mp4, says which kind."""
 
+    env: str | None = None
+    """Environment: a name that `myriad envs` lists, or package.module:Name for one of your own."""
+
     agent: str = "random"
-    """Agent: a name that `myriad agents` lists."""
+    """Agent that needs no training: random, bangbang, pid."""
+
+    run_folder: Path | None = None
+    """Show the trained agent of this run, in its environment."""
 
     steps: int = 500
     """Stop after so many steps if the episode has not ended."""
@@ -57,8 +188,17 @@ class Render:
         from myriad.envs import make_env
         from myriad.recording import record
 
-        env = make_env(self.env)
-        agent = make_agent(self.agent, env)
+        if self.run_folder is not None:
+            from myriad.api import load_agent
+
+            _, env, agent = load_agent(self.run_folder)
+        elif self.env is None:
+            raise InvalidArgumentError("--env or --run-folder is missing: what is to be shown?")
+        else:
+            env = make_env(self.env)
+            agent = make_agent(self.agent, env)
+        if hasattr(agent, "update"):
+            raise InvalidArgumentError(f"{self.agent} must be trained before it acts: name its --run-folder.")
         recording = record(env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps)
         print(f"{recording.path}: {recording.num_steps} steps, return {recording.episode_return:g}, {recording.end}")
 
@@ -85,7 +225,13 @@ class Agents:
         print("\n".join(list_agents()))
 
 
-COMMANDS: dict[str, type[Command]] = {"render": Render, "envs": Envs, "agents": Agents}
+COMMANDS: dict[str, type[Command]] = {
+    "train": Train,
+    "evaluate": Evaluate,
+    "render": Render,
+    "envs": Envs,
+    "agents": Agents,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -110,27 +256,53 @@ def parse(argv: Sequence[str]) -> Command:
 
     Raises:
         InvalidArgumentError: they can't be used.
-        NotInstalledError: tyro is absent.
         SystemExit: help was asked for, and printed.
     """
     if not argv:
         raise InvalidArgumentError(f"myriad needs a command, one of {', '.join(COMMANDS)}; see `myriad --help`.")
     if not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise UnknownNameError("command", argv[0], COMMANDS)
-    try:
-        import tyro
-    except ImportError as error:
-        raise NotInstalledError("the command line needs tyro; install it with: pip install tyro.") from error
+    argv, options = _without_dotted(argv)
     # tyro draws a box about what it can't use.
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="myriad", description=_DESCRIPTION, args=argv)
+            command: Any = tyro.extras.subcommand_cli_from_dict(
+                COMMANDS, prog="myriad", description=_DESCRIPTION, args=argv
+            )
     except SystemExit as end:
         if not end.code:
             raise
         program = f"myriad {argv[0]}" if argv[0] in COMMANDS else "myriad"
         raise InvalidArgumentError(f"{_sentence(said.getvalue())} (`{program} --help` tells more)") from end
+    if not options:
+        return command
+    if not isinstance(command, Train):
+        raise InvalidArgumentError(f"only `myriad train` takes dotted names, but got --{next(iter(options))}.")
+    return dataclasses.replace(command, options=options)
+
+
+def _without_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Take `--agent.name value` and `--env.name=value` out: which names there are depends on the agent's name."""
+    rest, options, arguments = [], {}, iter(argv)
+    for argument in arguments:
+        dotted = re.fullmatch(r"--((?:agent|env)\.[\w-]+)(?:=(.*))?", argument)
+        if dotted is None:
+            rest.append(argument)
+            continue
+        text = dotted[2] if dotted[2] is not None else next(arguments, None)
+        if text is None:
+            raise InvalidArgumentError(f"--{dotted[1]} needs a value.")
+        options[dotted[1].replace("-", "_")] = _value(text)
+    return rest, options
+
+
+def _value(text: str) -> Any:
+    """Read a value as TOML does; what is none of its numbers, truths and lists is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def _sentence(box: str) -> str:

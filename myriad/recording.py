@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from myriad.agents import Agent
+from myriad.agents.controller import Controller, controller_of
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.random import make_key
@@ -42,7 +43,7 @@ class Recording:
 
 
 def record(
-    env: Environment, agent: Agent, path: str | Path, *, num_steps: int = 500, seed: int = 0, fps: int = 30
+    env: Environment, agent: Agent | Controller, path: str | Path, *, num_steps: int = 500, seed: int = 0, fps: int = 30
 ) -> Recording:
     """Play one episode and write a picture of the state after each of its steps.
 
@@ -80,17 +81,19 @@ def record(
     return Recording(path, len(moments), sum(moment.reward for moment in moments), end)
 
 
-def play(env: Environment, agent: Agent, *, num_steps: int, seed: int) -> Iterator[Moment]:
+def play(env: Environment, agent: Agent | Controller, *, num_steps: int, seed: int) -> Iterator[Moment]:
     """Step one instance until its episode ends or `num_steps` are over."""
     params = env.default_params
     # Constants of the program, as in a rollout: a parameter given to it would be rounded and folded in otherwise.
-    reset, act = jax.jit(lambda key: env.reset(key, params)), jax.jit(agent.act)
+    controller = controller_of(agent)
+    reset, control = jax.jit(lambda key: env.reset(key, params)), jax.jit(controller.control)
     step = jax.jit(lambda key, state, action: env.step(key, state, action, params))
     reset_key, run_key = jax.random.split(make_key(seed))
     obs, state = reset(reset_key)
+    memory = controller.first_memory()
     for i in range(num_steps):
         act_key, step_key = jax.random.split(jax.random.fold_in(run_key, i))
-        action = act(act_key, obs if agent.uses_observation else None)
+        action, memory = control(memory, act_key, obs)
         obs, state, reward, terminated, truncated, _ = step(step_key, state, action)
         yield Moment(state, float(reward), bool(terminated), bool(truncated))
         if terminated or truncated:

@@ -1,7 +1,7 @@
 """Names for things that users choose by name. A registry holds strings and imports what they name on first use."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -82,3 +82,29 @@ class Registry:
         except (AttributeError, ValueError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
         raise InvalidArgumentError(f"{self.kind} {name!r} can't be imported: {reason}")
+
+
+def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Refuse what does not fit the fields of `owner`; where a default is None, any value may.
+
+    Raises:
+        UnknownNameError: `owner` has no such field.
+        InvalidArgumentError: a value is of another kind than the default.
+    """
+    for name, value in overrides.items():
+        if name not in defaults:
+            raise UnknownNameError(f"field of {owner}", name, defaults)
+        kind = next((kind for kind, fits in _KINDS.items() if fits(defaults[name])), None)
+        if kind is not None and not _KINDS[kind](value) and not (kind in _NUMBERS and hasattr(value, "dtype")):
+            raise InvalidArgumentError(f"{name} of {owner} must be {kind}, but got {value!r}.")
+
+
+# From the narrowest: a default is of the first kind that it fits.
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "true or false": lambda value: isinstance(value, bool),
+    "an integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "a number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "a string": lambda value: isinstance(value, str),
+    "a list": lambda value: isinstance(value, tuple | list),
+}
+_NUMBERS = ("an integer", "a number")

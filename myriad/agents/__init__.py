@@ -5,8 +5,7 @@ from typing import Any
 
 from myriad.agents.agent import Agent, Learner
 from myriad.envs import Environment
-from myriad.errors import UnknownNameError
-from myriad.registry import Registry
+from myriad.registry import Registry, check_overrides
 
 __all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner"]
 
@@ -21,6 +20,9 @@ AGENTS = Registry(
         "random": "myriad.agents.random:RandomAgent",
     },
 )
+
+# Fields that `create` fills in from the environment.
+_BUILT = ("env", "actuator", "action_space")
 
 
 def list_agents() -> list[str]:
@@ -41,10 +43,8 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
         InvalidArgumentError: the agent can't act in this environment; the message says why.
     """
     kind = AGENTS.load(name)
-    known = {field.name for field in dataclasses.fields(kind)} - {"env", "actuator", "action_space"}
-    for field in overrides:
-        if field not in known:
-            raise UnknownNameError(f"field of {name}", field, known)
+    fields = {field.name: field.default for field in dataclasses.fields(kind) if field.name not in _BUILT}
+    check_overrides(name, fields, overrides)
     return kind.create(env, **overrides)
 
 
@@ -53,7 +53,7 @@ def make_learner(name: str, env: Environment, **overrides: Any) -> Learner:
 
     Raises what `make_agent` does.
     """
-    from myriad.agents.controller import ControllerLearner
+    from myriad.agents.controller import ControllerLearner, controller_of
 
     agent = make_agent(name, env, **overrides)
-    return agent if hasattr(agent, "update") else ControllerLearner(env, agent)
+    return agent if hasattr(agent, "update") else ControllerLearner(env, controller_of(agent))

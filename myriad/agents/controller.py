@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.agent import Agent, EnvStep, Learner
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes, where_lane
 from myriad.errors import InvalidArgumentError
@@ -75,6 +75,38 @@ def policy_of(learner: Learner, *, greedy: bool) -> tuple[Callable[[int], Any], 
     if isinstance(learner, ControllerLearner):
         return learner.first_memory, lambda state, memory, key, obs: learner.control(memory, key, obs)
     return lambda num_envs: (), lambda state, memory, key, obs: (learner.act(state, key, obs, greedy=greedy), memory)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedPolicy:
+    """A learner as it stands: a fixed policy for `Rollout`, greedy unless it is told otherwise."""
+
+    learner: Any
+    state: Any
+    greedy: bool = True
+    uses_observation: ClassVar[bool] = True
+
+    def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
+        assert obs is not None
+        return self.learner.act(self.state, key, obs[None], greedy=self.greedy)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Memoryless:
+    """A fixed policy in a controller's place."""
+
+    policy: Agent
+
+    def first_memory(self) -> tuple[()]:
+        return ()
+
+    def control(self, memory: tuple[()], key: jax.Array, obs: jax.Array) -> tuple[jax.Array, tuple[()]]:
+        return self.policy.act(key, obs if self.policy.uses_observation else None), memory
+
+
+def controller_of(agent: Any) -> Controller:
+    """Return any agent but a learner as a controller of ONE environment."""
+    return agent if hasattr(agent, "control") else Memoryless(agent)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,11 +24,3 @@ class RandomAgent:
     def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
         """Draw an action; `obs` is not read."""
         return self.action_space.sample(key)
-
-    def first_memory(self) -> tuple[()]:
-        """Remember nothing."""
-        return ()
-
-    def control(self, memory: tuple[()], key: jax.Array, obs: jax.Array) -> tuple[jax.Array, tuple[()]]:
-        """Draw an action, as a controller does."""
-        return self.act(key, obs), memory

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from myriad.envs.environment import Environment
-from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.registry import Registry
+from myriad.errors import InvalidArgumentError
+from myriad.registry import Registry, check_overrides
 
 __all__ = ["Environment", "list_envs", "make_env", "register_env"]
 
@@ -57,10 +57,9 @@ def make_env(name: str, **overrides: Any) -> Environment:
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
     # The configuration first: the default parameters may follow from it, as a scenario's do.
     env = kind(**{field: value for field, value in overrides.items() if field in config})
-    params = {field.name for field in dataclasses.fields(env.default_params)}
-    for field in overrides:
-        if field not in params | config:
-            raise UnknownNameError(f"field of {ENVIRONMENTS.resolve(name)}", field, params | config)
+    params = {field.name: getattr(env.default_params, field.name) for field in dataclasses.fields(env.default_params)}
+    # The fields of the configuration have been looked at by the class itself.
+    check_overrides(ENVIRONMENTS.resolve(name), dict.fromkeys(config) | params, overrides)
     chosen = {field: value for field, value in overrides.items() if field in params}
     return dataclasses.replace(env, default_params=dataclasses.replace(env.default_params, **chosen))
 

@@ -1,0 +1,195 @@
+"""A training from end to end: the same for every chunk, resumed after a kill, stopped where it should, all on disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import create_config, evaluate, load_agent, make_train, resume, train_and_evaluate
+from myriad.agents import list_agents
+from myriad.envs import list_envs
+from myriad.errors import DivergedError, InvalidArgumentError, MyriadError
+from myriad.program import count_compilations
+
+ROOT = Path(__file__).parents[1]
+SMALL = {
+    "ppo": {"num_envs": 4, "rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2},
+    "pqn": {"num_envs": 4, "rollout_steps": 8},
+    "dqn": {"num_envs": 4, "buffer_size": 512},
+    "pid": {"num_envs": 4},
+}
+
+
+@pytest.fixture(autouse=True)
+def _away_from_the_users_cache(monkeypatch):
+    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+
+
+def small_config(agent, **fields):
+    shape = {"steps_per_env": 256, "eval_frequency": 64, "eval_rollouts": 4, "env.max_steps": 50}
+    return create_config("cartpole", agent, **(shape | SMALL[agent] | fields))
+
+
+def assert_same_bits(left, right):
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
+
+
+@pytest.mark.parametrize("agent", SMALL)
+def test_a_training_is_the_same_bits_for_every_chunk(agent, tmp_path):
+    runs = [train_and_evaluate(small_config(agent, scan_chunk_size=n), tmp_path / str(n)) for n in (1, 24, 1_000)]
+    for run in runs[1:]:
+        assert_same_bits(runs[0].agent_state, run.agent_state)
+        assert list(runs[0].training) == list(run.training)
+        assert list(runs[0].evaluations) == list(run.evaluations)
+    assert [row["steps"] for row in runs[0].evaluations] == [256, 512, 768, 1024]
+
+
+def test_nothing_compiles_once_the_training_runs(tmp_path):
+    train_and_evaluate(small_config("ppo"), tmp_path / "warm")
+    with count_compilations() as compilations:
+        train_and_evaluate(small_config("ppo", scan_chunk_size=24), tmp_path / "run")
+    programs = [name for name in compilations.names if name in ("jit(init)", "jit(run)", "jit(returns)")]
+    assert sorted(programs) == ["jit(init)", "jit(returns)", "jit(run)"]
+
+
+def test_the_run_folder_holds_everything(tmp_path):
+    results = train_and_evaluate(small_config("ppo"), tmp_path / "run")
+    folder = tmp_path / "run"
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["steps"] for row in rows] == [256, 512, 768, 1024]
+    record = json.loads((folder / "environment.json").read_text())
+    assert record["versions"]["jax"] == jax.__version__
+    assert {"hardware", "matmul_precision"} <= record.keys()
+    frame = results.training.to_pandas()
+    assert list(frame["update"]) == [8, 16, 24, 32]
+    results.evaluations.to_csv(tmp_path / "evaluations.csv")
+    assert (tmp_path / "evaluations.csv").read_text().startswith("update,steps,return,")
+    config, _, agent = load_agent(folder)
+    assert config == results.config
+    assert_same_bits(agent.state, results.agent_state)
+    again = evaluate(config, agent.state, num_episodes=8)
+    assert again.shape == (8,)
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
+    train_and_evaluate(small_config("pid"), tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="holds a run already"):
+        train_and_evaluate(small_config("pid"), tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="holds no run to resume"):
+        resume(tmp_path / "nowhere")
+
+
+def test_a_finished_run_resumes_to_itself(tmp_path):
+    first = train_and_evaluate(small_config("ppo"), tmp_path / "run")
+    again = resume(tmp_path / "run")
+    assert_same_bits(first.agent_state, again.agent_state)
+    assert list(first.training) == list(again.training)
+
+
+def test_a_target_stops_the_training(tmp_path):
+    results = train_and_evaluate(small_config("pid", target_return=10.0), tmp_path / "run")
+    assert results.stopped == "target"
+    assert len(results.evaluations) == 1
+
+
+def test_a_nan_stops_the_run_and_says_where(tmp_path):
+    config = small_config("ppo", **{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
+    with pytest.raises(DivergedError, match=r"NaN in .*by update \d+; no checkpoint was saved before"):
+        train_and_evaluate(config, tmp_path / "run")
+
+
+def test_many_seeds_train_in_one_program(tmp_path):
+    config = small_config("ppo")
+    keys = jax.vmap(jax.random.key)(jnp.arange(3))
+    results = jax.jit(jax.vmap(make_train(config)))(keys)
+    assert results["eval_return"].shape == (3, 4, 4)
+    assert results["steps"].shape == (3, 4)
+    assert len(np.unique(results["metric_sums"]["loss"][:, -1])) == 3
+
+
+@pytest.mark.parametrize("env", list_envs())
+@pytest.mark.parametrize("agent", list_agents())
+def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp_path):
+    refusal = None
+    try:
+        config = create_config(env, agent, num_envs=2, eval_rollouts=2, eval_max_steps=8)
+    except MyriadError as error:
+        refusal = str(error)
+    if refusal is not None:
+        assert agent in refusal
+        assert "\n" not in refusal
+        return
+    unit = config.make_learner(config.make_env()).steps_per_update
+    config = config.model_copy(update={"steps_per_env": 2 * unit, "eval_frequency": unit})
+    results = train_and_evaluate(config, tmp_path / "run")
+    assert len(results.evaluations) == 2
+
+
+KILLED = """
+import sys
+from myriad import create_config, configure, resume, train_and_evaluate
+from pathlib import Path
+configure()
+folder, agent = Path(sys.argv[1]), sys.argv[2]
+options = {"num_envs": 4, "steps_per_env": 20_000, "eval_frequency": 1_000, "eval_rollouts": 2}
+options |= {"rollout_steps": 8} if agent == "ppo" else {"buffer_size": 1_000}
+config = create_config("cartpole", agent, checkpoint_every_s=0.0, scan_chunk_size=200, **options)
+print("begins", flush=True)
+resume(folder) if (folder / "config.toml").exists() else train_and_evaluate(config, folder)
+"""
+
+
+def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bool:
+    """Start or resume the run, kill it `after_s` seconds after its start; return whether it came to its end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(folder), agent], stdout=subprocess.PIPE, env=env, cwd=ROOT
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        if after_s is not None:
+            try:
+                process.wait(after_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        return process.wait() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
+    env = os.environ | {"MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    start = time.monotonic()
+    assert run_killed(tmp_path / "whole", agent, None, env)
+    lasted, rng = time.monotonic() - start, np.random.default_rng(0)
+    kills = 0
+    while not run_killed(tmp_path / "killed", agent, rng.uniform(0.2, 0.8) * lasted if kills < 3 else None, env):
+        kills += 1
+    (config, _, whole), (_, _, killed) = (load_agent(tmp_path / name) for name in ("whole", "killed"))
+    assert config.num_envs == 4
+    assert_same_bits(whole.state, killed.state)
+    histories = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "killed")]
+    assert histories[0] == histories[1]
+
+
+@pytest.mark.slow
+def test_an_interrupt_saves_first(tmp_path):
+    env = os.environ | {"MYRIAD_COMPILATION_CACHE": "off", "PYTHONPATH": str(ROOT)}
+    script = KILLED.replace("20_000", "200_000_000").replace("checkpoint_every_s=0.0", "checkpoint_every_s=1e6")
+    folder = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", script, str(folder), "ppo"], env=env, cwd=ROOT) as process:
+        while not (folder / "metrics.jsonl").exists() or len((folder / "metrics.jsonl").read_text()) < 100:
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) != 0
+    _, _, agent = load_agent(folder)
+    assert agent.state is not None
