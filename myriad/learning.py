@@ -60,14 +60,16 @@ class LearningLoop:
     def __init__(self, env: Environment, learner: Learner, num_envs: int, params: Any = None):
         self.learner, self.num_envs = learner, num_envs
         self.envs = LaneEnvironment(env, num_envs, params)
+        self._metrics: tuple[str, ...] | None = None  # their names, once an update has been traced
 
     def init(self, key: jax.Array) -> TrainState:
         """Reset every environment and draw the learner's first parameters."""
         agent = self.learner.init(jax.random.fold_in(key, _AGENT), self.num_envs)
         lane_keys = self._lane_keys(jax.random.fold_in(key, _ENVIRONMENTS))
         lanes = self.envs.reset(lane_keys, self.envs.params.own)
-        metrics = jax.eval_shape(self._update, key, agent, lanes)[2]
-        zeros = {name: jnp.zeros((), jnp.float32) for name in metrics}
+        if self._metrics is None:
+            self._metrics = tuple(jax.eval_shape(self._update, key, agent, lanes)[2])
+        zeros = {name: jnp.zeros((), jnp.float32) for name in self._metrics}
         return TrainState(key, jnp.zeros((), jnp.uint32), agent, lanes, zeros)
 
     def run(self, state: TrainState, num_updates: jax.Array, begin: jax.Array) -> tuple[TrainState, Report]:

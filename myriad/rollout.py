@@ -76,15 +76,17 @@ class Layout:
     def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
         """Spread the environments evenly over at most `num_devices`, in tiles of about `tile_size` whole vectors.
 
-        The loop over the remainder of a vector may round differently from the vectors themselves. So no lane that
-        counts ever is in one, or, where there is not even a whole vector, all are whatever is asked for.
+        The loop over the remainder of a vector may round differently from the vectors themselves, and so may a loop of
+        one vector, which is no loop. So no lane that counts ever is in either, or, where there is not even a whole
+        vector, all are whatever is asked for.
         """
         if num_envs < _VECTOR:
             return cls(num_envs, 1, 1, num_envs)
         num_devices = min(num_devices, num_envs // _VECTOR)
         envs = math.ceil(num_envs / num_devices)
-        num_tiles = math.ceil(envs / max(_VECTOR, tile_size // _VECTOR * _VECTOR))
-        return cls(num_envs, num_devices, num_tiles, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
+        num_tiles = math.ceil(envs / max(2 * _VECTOR, tile_size // _VECTOR * _VECTOR))
+        tile_size = max(2 * _VECTOR, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
+        return cls(num_envs, num_devices, num_tiles, tile_size)
 
     def without_padding(self, leaf: jax.Array) -> jax.Array:
         """Take the lanes that count from `leaf`, `[num_lanes, ...]`."""

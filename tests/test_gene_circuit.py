@@ -232,7 +232,7 @@ def test_hill_terms_are_right_to_a_few_units_of_float32():
     counts = np.arange(2000, dtype=np.float32)
     for k, exponent in ((90.0, 3.6), (30.0, 3.6), (1.0, 8.0), (500.0, 0.5)):
         exact = 0.5 * counts.astype(np.float64) ** exponent / (k**exponent + counts.astype(np.float64) ** exponent)
-        ours = gene_circuit._hill(jnp.asarray(counts), 0.5, gene_circuit._log2(jnp.float32(k)), exponent)
+        ours = gene_circuit.hill(jnp.asarray(counts), 0.5, gene_circuit.log2(jnp.float32(k)), exponent)
         np.testing.assert_allclose(ours, exact, rtol=5e-6)
 
 

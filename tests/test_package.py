@@ -65,8 +65,11 @@ def test_a_scenario_brings_its_own_figures_and_an_override_wins_over_them():
 
 
 def test_the_lists_are_sorted_and_complete():
-    assert list_envs() == ["bucket-brigade", "cartpole-control", "gene-circuit-control", "pendulum-control", "snake"]
-    assert list_agents() == ["random"]
+    assert list_envs() == sorted(list_envs())
+    control = {"cartpole-control", "gene-circuit-control", "pendulum-control"}
+    games = {"bucket-brigade", "snake"}
+    assert set(list_envs()) == control | games | {"cartpole-sysid", "gene-circuit-sysid"}
+    assert list_agents() == ["bangbang", "dqn", "pid", "ppo", "pqn", "random"]
 
 
 def test_a_registry_refuses_a_name_twice_and_takes_an_object():

@@ -103,11 +103,11 @@ def react(
     kinetics = _Kinetics(
         make_h=params.eta * light,
         nu=params.nu,
-        by_h=(params.rate_h, _log2(jnp.asarray(params.Kh, jnp.float32)), params.nh),
-        by_f=(params.rate_f, _log2(jnp.asarray(params.Kf, jnp.float32)), params.nf),
+        by_h=(params.rate_h, log2(jnp.asarray(params.Kh, jnp.float32)), params.nh),
+        by_f=(params.rate_f, log2(jnp.asarray(params.Kf, jnp.float32)), params.nf),
     )
     left = jnp.zeros_like(H) + params.interval
-    cell = _Cell(left, H, F, _hill(H, *kinetics.by_h), _hill(F, *kinetics.by_f))
+    cell = _Cell(left, H, F, hill(H, *kinetics.by_h), hill(F, *kinetics.by_f))
 
     def body(carry: tuple[_Cell, jax.Array]) -> tuple[_Cell, jax.Array]:
         cell, i = carry
@@ -155,13 +155,13 @@ def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: ja
     change = jnp.where(left > 0, jnp.where(made, 1.0, -1.0), 0.0)
     H, F = jnp.where(of_h, cell.H + change, cell.H), jnp.where(of_h, cell.F, cell.F + change)
     # Only one count changed, so one Hill term is computed and not two.
-    term = _hill(jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True)))
+    term = hill(jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True)))
     return _Cell(left, H, F, jnp.where(of_h, term, cell.from_h), jnp.where(of_h, cell.from_f, term))
 
 
-def _hill(count: jax.Array, rate: Any, log2_k: jax.Array, exponent: Any) -> jax.Array:
+def hill(count: jax.Array, rate: Any, log2_k: jax.Array, exponent: Any) -> jax.Array:
     """Return rate * count^n / (K^n + count^n), exactly 0 at a count of 0."""
-    return jnp.where(count > 0, rate / (1.0 + _exp2(exponent * (log2_k - _log2(count)))), 0.0)
+    return jnp.where(count > 0, rate / (1.0 + _exp2(exponent * (log2_k - log2(count)))), 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,10 +236,10 @@ class GeneCircuit:
 def _exponential(bits: jax.Array) -> jax.Array:
     """Turn uniform uint32 words into unit exponentials, float32, by inversion at the midpoints of 2**32 bins."""
     uniform = bits.astype(jnp.float32) * np.float32(2**-32) + np.float32(2**-33)
-    return _log2(uniform) * np.float32(-math.log(2))
+    return log2(uniform) * np.float32(-math.log(2))
 
 
-def _log2(x: jax.Array) -> jax.Array:
+def log2(x: jax.Array) -> jax.Array:
     """Return log2 of normal positive float32; of 0, -127."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int32)
     exponent = (bits - _SQRT_HALF) >> 23
