@@ -19,6 +19,7 @@ import jaxlib.version
 
 from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
 
+_WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 # The values are for the rollout's chunk: one loop over steps of elementwise work on arrays that fit the cache.
 XLA_CPU_OPTIONS = {
     # A step writes many arrays from the same inputs: one loop for all of them reads the inputs once. XLA only asks
@@ -26,7 +27,7 @@ XLA_CPU_OPTIONS = {
     "xla_cpu_use_multi_output_fusion": "true",
     # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and every step of a
     # larger loop goes back to the runtime for each of its kernels.
-    "xla_cpu_small_while_loop_byte_threshold": "1000000000",
+    _WHOLE_LOOPS: "1000000000",
     # The default, 256 bits, spares processors that slow down under wide vectors; arithmetic alone gains from the width.
     "xla_cpu_prefer_vector_width": "512",
 }
@@ -213,6 +214,11 @@ def resolve_platform() -> str:
             f"JAX finds no such device on this machine: {asked or 'none at all'}; "
             "unset it or choose cpu, or install JAX for that device."
         ) from error
+
+
+def compiles_loops_whole() -> bool:
+    """Whether XLA's CPU backend was told to make one function of a loop that touches more than a kilobyte."""
+    return _WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")
 
 
 def fingerprint() -> Hardware:

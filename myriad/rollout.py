@@ -20,9 +20,11 @@ from myriad.agents import Agent
 from myriad.envs import Environment
 from myriad.envs.lanes import LaneEnvironment, Lanes, Transition
 from myriad.errors import InvalidArgumentError
+from myriad.hardware import compiles_loops_whole
 from myriad.random import make_key
 
-_CPU_TILE = 512
+# A tile's state should leave room in a first-level cache of 32 KB; beyond 512 lanes nothing more is gained.
+_CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
 # Lanes in one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
 # Below this many lanes a second CPU device costs more to wake than it computes.
@@ -102,7 +104,8 @@ class Rollout:
         agent: the agent, as `make_agent` builds it.
         num_envs: environments in parallel.
         scan_chunk_size: steps in one compiled call.
-        tile_size: lanes that run a chunk together; None fits the first-level cache of a CPU and takes all on a GPU.
+        tile_size: lanes that run a chunk together; None fits the first-level cache of a CPU under `configure`, and
+            takes all on a GPU or without it.
         num_devices: devices that share the environments; None takes all that are worth waking.
         params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]` holds each
             environment's own, as domain randomisation draws them.
@@ -133,17 +136,16 @@ class Rollout:
     ):
         devices = jax.local_devices()
         if num_devices is None:
+            _require_positive("num_envs", num_envs)
             num_devices = max(1, min(len(devices), num_envs // _MIN_LANES_PER_DEVICE))
-        if tile_size is None:
-            tile_size = _CPU_TILE if devices[0].platform == "cpu" else max(1, num_envs)
-        sizes = {"num_envs": num_envs, "scan_chunk_size": scan_chunk_size, "tile_size": tile_size}
-        for name, size in (sizes | {"num_devices": num_devices}).items():
+        sizes = {"num_envs": num_envs, "scan_chunk_size": scan_chunk_size, "num_devices": num_devices}
+        for name, size in (sizes if tile_size is None else sizes | {"tile_size": tile_size}).items():
             _require_positive(name, size)
         if num_devices > len(devices):
             raise InvalidArgumentError(f"num_devices must be at most {len(devices)}, but got {num_devices}.")
         self.env, self.agent, self.scan_chunk_size = env, agent, scan_chunk_size
-        self.layout = Layout.plan(num_envs, num_devices, tile_size)
         self._envs = LaneEnvironment(env, num_envs, params, keep_obs=agent.uses_observation)
+        self.layout = Layout.plan(num_envs, num_devices, tile_size or self._default_tile(devices[0].platform))
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
         # Said once for every program: a state that lies elsewhere than the last one would compile the chunk again.
@@ -204,6 +206,15 @@ class Rollout:
     def compile(self, state: RolloutState) -> jax.stages.Compiled:
         """Compile the chunk ahead of time for states like `state`, to look at; `run_chunk` compiles by itself."""
         return self._run.lower(state, self._whole_chunk).compile()
+
+    def _default_tile(self, platform: str) -> int:
+        # Where every step goes back to the runtime, a tile would only make it do so more often.
+        if platform != "cpu" or not compiles_loops_whole():
+            return self._envs.num_envs
+        own = jax.tree.map(lambda leaf: leaf[:1], self._envs.params.own)
+        lane = jax.eval_shape(self._envs.reset, make_key(0)[None], own)
+        lane_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
+        return max(_MIN_TILE, min(_MAX_TILE, _CPU_TILE_BYTES // lane_bytes))
 
     def _trip_count(self, num_steps: int | None) -> jax.Array:
         if num_steps is None or num_steps == self.scan_chunk_size:
