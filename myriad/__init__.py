@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from myriad.api import evaluate, load_agent, make_train, resume, train_and_evaluate
     from myriad.config import create_config
     from myriad.envs import list_envs, make_env, register_env
+    from myriad.envs.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
     from myriad.envs.checker import check_env
     from myriad.errors import MyriadError
     from myriad.hardware import configure
@@ -26,6 +27,7 @@ __all__ = [
     "configure",
     "create_config",
     "evaluate",
+    "from_gymnax",
     "list_agents",
     "list_envs",
     "load_agent",
@@ -35,6 +37,9 @@ __all__ = [
     "make_train",
     "register_env",
     "resume",
+    "to_gymnasium",
+    "to_gymnasium_vector",
+    "to_gymnax",
     "train_and_evaluate",
 ]
 
@@ -45,6 +50,7 @@ _HOMES = {
     "configure": "myriad.hardware",
     "create_config": "myriad.config",
     "evaluate": "myriad.api",
+    "from_gymnax": "myriad.envs.adapters",
     "list_agents": "myriad.agents",
     "list_envs": "myriad.envs",
     "load_agent": "myriad.api",
@@ -54,6 +60,9 @@ _HOMES = {
     "make_train": "myriad.api",
     "register_env": "myriad.envs",
     "resume": "myriad.api",
+    "to_gymnasium": "myriad.envs.adapters",
+    "to_gymnasium_vector": "myriad.envs.adapters",
+    "to_gymnax": "myriad.envs.adapters",
     "train_and_evaluate": "myriad.api",
 }
 

@@ -203,7 +203,8 @@ def _default_chunk(num_envs: int) -> int:
 
 def _options(thing: Any, without: set[str]) -> dict[str, Any]:
     """Return the fields of a dataclass that a file can hold: not arrays, not nested objects."""
-    values = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
+    fields = [field for field in dataclasses.fields(thing) if not field.metadata.get("derived")]
+    values = {field.name: getattr(thing, field.name) for field in fields}
     plain = (bool, int, float, str, list)
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     return {name: value for name, value in values.items() if name not in without and isinstance(value, plain)}

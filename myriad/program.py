@@ -127,7 +127,7 @@ class Compilations:
 
 def use_compilation_cache(folder: Path) -> None:
     """Keep compiled programs in `folder` from here on, small ones too, unless the user has chosen a folder already."""
-    if jax.config.jax_compilation_cache_dir is not None:
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

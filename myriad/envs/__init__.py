@@ -42,7 +42,8 @@ def make_env(name: str, **overrides: Any) -> Environment:
     """Build the environment called `name`.
 
     Args:
-        name: one of `list_envs()`, an alias such as `CartPole-v1`, or `package.module:Name` for a class of your own.
+        name: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a class of your own, or
+            `gymnax:Name` for one of gymnax's.
         **overrides: fields of the environment or of its parameters that differ from the defaults.
 
     Raises:
@@ -53,6 +54,10 @@ def make_env(name: str, **overrides: Any) -> Environment:
         >>> make_env("cartpole", gravity=3.7).default_params.gravity
         3.7
     """
+    if name.startswith("gymnax:"):
+        from myriad.envs.adapters import from_gymnax
+
+        return from_gymnax(name.removeprefix("gymnax:"), **overrides)
     kind: Any = ENVIRONMENTS.load(name)
     if not _is_environment_class(kind):
         raise InvalidArgumentError(f"environment {name!r} must be a dataclass with the field default_params.")

@@ -20,7 +20,8 @@ class Environment(Protocol[State, Params]):
     environment are static. Auto-reset belongs to the rollout, so `step` never resets.
     """
 
-    default_params: Params
+    @property
+    def default_params(self) -> Params: ...
 
     def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
         """Draw a first observation, `[*O]`, and a first state."""
