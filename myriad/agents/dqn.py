@@ -1,0 +1,299 @@
+"""DQN: Q-learning from a replay buffer on the device, towards the values of a target network.
+
+In docstrings `N` is the number of environments, `B` the transitions of a gradient step, `D` the size of a flattened
+observation, `A` the number of actions and `P` that of parameters.
+"""
+
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from myriad.agents import q_learning
+from myriad.agents.agent import EnvStep
+from myriad.envs import Environment
+from myriad.envs.lanes import Lanes, Transition
+from myriad.normalization import RunningMoments, discounted_return
+from myriad.replay import Experience, ReplayRing, ReplayState, Step, n_step
+
+# One key per purpose: no two draws share a stream.
+_COLLECT, _SAMPLE = range(2)
+_ACT, _STEP = range(2)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class DQNState:
+    """All that learning changes. What is switched off is None.
+
+    Attributes:
+        params: the network's parameters as one vector, `[P]`.
+        target_params: the target network's.
+        optimizer: the optimiser's state.
+        num_updates: updates done, int32 scalar.
+        replay: the buffer; observations in it are as the environment gave them, flattened.
+        pending: the last `n_step - 1` steps, whose returns are not complete; leaves `[n_step - 1, N, ...]`.
+        observations: moments of the observations, `[D]`.
+        returns: moments of the discounted return.
+        running_return: the discounted return of the running episodes, `[N]`.
+    """
+
+    params: jax.Array
+    target_params: jax.Array
+    optimizer: optax.OptState
+    num_updates: jax.Array
+    replay: ReplayState
+    pending: Step | None
+    observations: RunningMoments | None
+    returns: RunningMoments | None
+    running_return: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class DQN:
+    """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1, many environments.
+
+    Double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning"); n-step returns as
+    in Hessel et al. (2018), "Rainbow"; optionally dueling (Wang et al. 2016, "Dueling network architectures"), with
+    hidden layers shared by both streams. Other differences from the first paper: Adam for RMSProp, a target network
+    that follows softly, squared errors unless `huber_delta` is given, observations and rewards scaled by running
+    moments, as they are when sampled, and a value bootstraps through truncation.
+
+    An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of the buffer: none
+    until `learning_starts` transitions were seen. That is a trip count and no branch, and it depends on the number of
+    updates alone, so results are the same however updates are cut into chunks.
+
+    Attributes:
+        env: the environment, for its spaces.
+        train_every: steps of every environment in an update.
+        gradient_steps: gradient steps in an update.
+        batch_size: transitions of a gradient step, `B`.
+        buffer_size: transitions that the buffer holds; what it does with more environments, see `ReplayRing`.
+        learning_starts: transitions before the first gradient step.
+        learning_rate: Adam's.
+        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it constant.
+        gamma: the discount.
+        n_step: rewards in a target before it bootstraps.
+        double: the network itself chooses the action that the target network values.
+        dueling: the network gives a value and advantages.
+        huber_delta: errors beyond it count linearly; None squares all.
+        target_decay: the share of the target network that stays when it is renewed; 0 copies the network.
+        target_period: updates between renewals of the target network.
+        epsilon_start: probability of a random action at first.
+        epsilon_end: probability of a random action after `exploration_steps`.
+        exploration_steps: steps of all environments together over which epsilon falls linearly.
+        max_grad_norm: the gradient's norm is clipped to it; None leaves it.
+        hidden_sizes: widths of the hidden layers.
+        activation: a name in `myriad.networks.ACTIVATIONS`.
+        layer_norm: normalise every hidden layer before its activation.
+        normalize_observations: shift and scale them by running moments.
+        normalize_rewards: scale them by the running deviation of the discounted return.
+    """
+
+    env: Environment
+    train_every: int = 1
+    gradient_steps: int = 2
+    batch_size: int = 128
+    buffer_size: int = 100_000
+    learning_starts: int = 1_000
+    learning_rate: float = 3e-4
+    anneal_updates: int | None = None
+    gamma: float = 0.99
+    n_step: int = 3
+    double: bool = True
+    dueling: bool = False
+    huber_delta: float | None = None
+    target_decay: float = 0.98
+    target_period: int = 1
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.1
+    exploration_steps: int = 20_000
+    max_grad_norm: float | None = 10.0
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "relu"
+    layer_norm: bool = False
+    normalize_observations: bool = True
+    normalize_rewards: bool = True
+    default_num_envs: ClassVar[int] = 8
+
+    @classmethod
+    def create(cls, env: Environment, **overrides: Any) -> "DQN":
+        """Build the learner for `env`.
+
+        Raises:
+            UnknownNameError: an override is no field.
+            InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
+        """
+        q_learning.refuse(cls, env, overrides)
+        learner = cls(env, **overrides)
+        sizes = ("train_every", "gradient_steps", "batch_size", "buffer_size", "n_step", "target_period")
+        q_learning.refuse_values(
+            learner,
+            integers=(*sizes, "learning_starts", "anneal_updates", "exploration_steps"),
+            positive=("learning_rate", "huber_delta", "max_grad_norm"),
+            fractions=("gamma", "target_decay", "epsilon_start", "epsilon_end"),
+        )
+        _ = learner._network.mlp  # refuses sizes and activation by itself
+        return learner
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of every environment in one update."""
+        return self.train_every
+
+    def init(self, key: jax.Array, num_envs: int) -> DQNState:
+        """Draw the network's parameters and allocate the buffer."""
+        params, obs_size = self._network.init(key), self._network.obs_size
+        window = Step.zeros((self.n_step, num_envs), obs_size)
+        return DQNState(
+            params,
+            target_params=jnp.copy(params),
+            optimizer=self._optimizer.init(params),
+            num_updates=jnp.zeros((), jnp.int32),
+            replay=ReplayRing(self.buffer_size, num_envs).init(n_step(window, self.gamma)),
+            pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
+            observations=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
+            returns=RunningMoments.create(()) if self.normalize_rewards else None,
+            running_return=jnp.zeros(num_envs, jnp.float32),
+        )
+
+    def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose `[N]` for observations `[N, *O]`: the best action, unless exploration takes another."""
+        values = self._network.values_in_blocks(state.params, self._inputs(state, q_learning.flatten(obs)))
+        if greedy:
+            return q_learning.best_action(values)
+        return q_learning.epsilon_greedy(key, values, self._epsilon(state))
+
+    def update(
+        self, key: jax.Array, state: DQNState, lanes: Lanes, step: EnvStep
+    ) -> tuple[DQNState, Lanes, dict[str, jax.Array]]:
+        """Collect `train_every` steps of all environments, then learn from the buffer."""
+        collect_key = jax.random.fold_in(key, _COLLECT)
+
+        def collect(t: jax.Array, carry: tuple[DQNState, Lanes]) -> tuple[DQNState, Lanes]:
+            state, lanes = carry
+            act_key, step_key = (
+                jax.random.fold_in(jax.random.fold_in(collect_key, t), purpose) for purpose in (_ACT, _STEP)
+            )
+            obs: Any = lanes.obs
+            lanes, result = step(step_key, lanes, self.act(state, act_key, obs, greedy=False))
+            return self._remember(state, obs, result, t), lanes
+
+        state, lanes = jax.lax.fori_loop(0, self.train_every, collect, (state, lanes))
+        epsilon = self._epsilon(state)
+        state, loss = self._learn(jax.random.fold_in(key, _SAMPLE), state)
+        return dataclasses.replace(state, num_updates=state.num_updates + 1), lanes, {"loss": loss, "epsilon": epsilon}
+
+    def target(self, params: jax.Array, batch: Experience, target_values: jax.Array) -> jax.Array:
+        """Return what values are learned towards, `[B]`; `target_values`, `[B, A]`, are those of `batch.next_obs`."""
+        chosen_by = self._network.values(params, batch.next_obs) if self.double else target_values
+        next_value = q_learning.value_of(target_values, q_learning.best_action(chosen_by))
+        return batch.reward + batch.discount * next_value
+
+    def loss(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
+        """Return half the mean squared error, or Huber's."""
+        error = q_learning.value_of(self._network.values(params, batch.obs), batch.action) - target
+        if self.huber_delta is None:
+            return 0.5 * jnp.mean(jnp.square(error))
+        return jnp.mean(optax.losses.huber_loss(error, delta=self.huber_delta))
+
+    def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
+        """Put a step into the buffer and the moments; `t` counts the steps of this update."""
+        obs, final_obs = q_learning.flatten(obs), q_learning.flatten(result.final_obs)
+        observations, returns, running_return = state.observations, state.returns, state.running_return
+        if observations is not None:
+            observations = observations.update(obs)
+        if returns is not None:
+            done = result.terminated | result.truncated
+            discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
+            returns = returns.update(discounted)
+        step = Step(obs, result.action, result.reward, result.terminated, result.truncated, final_obs)
+        window = jax.tree.map(lambda leaf: leaf[None], step)
+        pending, counts = None, None
+        if state.pending is not None:
+            window = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.pending, window)
+            pending = jax.tree.map(lambda leaf: leaf[1:], window)
+            # The first windows are not full.
+            counts = state.num_updates * self.train_every + t >= self.n_step - 1
+        replay = ReplayRing(self.buffer_size, obs.shape[0]).write(state.replay, n_step(window, self.gamma), counts)
+        return dataclasses.replace(
+            state,
+            replay=replay,
+            pending=pending,
+            observations=observations,
+            returns=returns,
+            running_return=running_return,
+        )
+
+    def _learn(self, key: jax.Array, state: DQNState) -> tuple[DQNState, jax.Array]:
+        """Take the gradient steps and renew the target network; the mean loss is 0 before learning starts."""
+        num_envs = state.running_return.shape[0]
+        batch = self._sample(key, state, num_envs)
+        # The target network rests meanwhile, so all of its values are one product.
+        target_values = self._network.values(state.target_params, batch.next_obs)
+        shape = (self.gradient_steps, self.batch_size)
+        batches = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values))
+        learning_rate = self._learning_rate(state)
+
+        def descend(i: jax.Array, carry: tuple[jax.Array, optax.OptState, jax.Array]) -> Any:
+            params, optimizer, total_loss = carry
+            batch, target_values = jax.tree.map(lambda leaf: leaf[i], batches)
+            target = self.target(params, batch, target_values)
+            loss, gradient = jax.value_and_grad(self.loss)(params, batch, target)
+            update, optimizer = self._optimizer.update(gradient, optimizer)
+            return params - learning_rate * update, optimizer, total_loss + loss
+
+        learns = state.num_updates + 1 >= self._first_learning_update(num_envs)
+        carry = (state.params, state.optimizer, jnp.zeros((), jnp.float32))
+        num_steps = jnp.where(learns, self.gradient_steps, 0)
+        params, optimizer, total_loss = jax.lax.fori_loop(0, num_steps, descend, carry)
+        target_params = self._renewed(state, params)
+        state = dataclasses.replace(state, params=params, target_params=target_params, optimizer=optimizer)
+        return state, total_loss / self.gradient_steps
+
+    def _sample(self, key: jax.Array, state: DQNState, num_envs: int) -> Experience:
+        """Draw the transitions of all gradient steps in one gather, and scale them by the moments of now."""
+        ring = ReplayRing(self.buffer_size, num_envs)
+        batch = ring.sample(key, state.replay, self.gradient_steps * self.batch_size)
+        return dataclasses.replace(
+            batch,
+            obs=self._inputs(state, batch.obs),
+            next_obs=self._inputs(state, batch.next_obs),
+            reward=batch.reward if state.returns is None else state.returns.scale(batch.reward),
+        )
+
+    def _renewed(self, state: DQNState, params: jax.Array) -> jax.Array:
+        renewed = params + self.target_decay * (state.target_params - params)
+        if self.target_period == 1:
+            return renewed
+        return jnp.where((state.num_updates + 1) % self.target_period == 0, renewed, state.target_params)
+
+    def _first_learning_update(self, num_envs: int) -> int:
+        """Return which update learns first, counted from 1: none before the first n-step return is complete."""
+        num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
+        return math.ceil(num_steps / self.train_every)
+
+    def _learning_rate(self, state: DQNState) -> jax.Array | float:
+        if self.anneal_updates is None:
+            return self.learning_rate
+        return q_learning.linear(self.learning_rate, 0.0, state.num_updates.astype(jnp.float32) / self.anneal_updates)
+
+    def _epsilon(self, state: DQNState) -> jax.Array:
+        steps = state.num_updates.astype(jnp.float32) * (self.train_every * state.running_return.shape[0])
+        return q_learning.linear(self.epsilon_start, self.epsilon_end, steps / self.exploration_steps)
+
+    def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
+        return obs if state.observations is None else state.observations.normalize(obs)
+
+    @property
+    def _network(self) -> q_learning.QNetwork:
+        return q_learning.QNetwork.create(
+            self.env, self.hidden_sizes, self.activation, self.layer_norm, dueling=self.dueling
+        )
+
+    @property
+    def _optimizer(self) -> optax.GradientTransformation:
+        return optax.chain(q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_adam())

@@ -1,0 +1,165 @@
+"""Stochastic policies over action spaces: what a network's outputs mean as a distribution, and as an action.
+
+`N` is the batch, `P` the network's outputs, `C` the components of an action. A choice is float32 `[N, C]` whatever
+the space, so that a batch of experience is one array; `action` turns it into what the environment takes.
+"""
+
+import dataclasses
+import math
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.errors import InvalidArgumentError
+from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+
+
+class Policy(Protocol):
+    """A family of distributions over the actions of one space.
+
+    `outputs`, `[N, P]`, come from a network under an observation; `free`, a vector of `num_free`, is learned too but
+    depends on none.
+    """
+
+    @property
+    def num_outputs(self) -> int: ...
+
+    @property
+    def num_choices(self) -> int: ...
+
+    def initial_free(self) -> jax.Array:
+        """Return the first values of the parameters that depend on no observation."""
+        ...
+
+    def sample(self, key: jax.Array, outputs: jax.Array, free: jax.Array) -> jax.Array:
+        """Draw a choice, `[N, C]`."""
+        ...
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        """Return the likeliest choice, `[N, C]`."""
+        ...
+
+    def log_prob_and_entropy(
+        self, outputs: jax.Array, free: jax.Array, choice: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the log probability (density) of each choice and the entropy in nats, `[N]` each."""
+        ...
+
+    def action(self, choice: jax.Array) -> jax.Array:
+        """Return what the environment takes for choices `[N, C]`: `[N, *A]`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class CategoricalPolicy:
+    """Independent categorical components: `P` is the sum of `nvec`, their logits one after the other."""
+
+    nvec: tuple[int, ...]
+    scalar: bool
+
+    @property
+    def num_outputs(self) -> int:
+        return sum(self.nvec)
+
+    @property
+    def num_choices(self) -> int:
+        return len(self.nvec)
+
+    def initial_free(self) -> jax.Array:
+        return jnp.zeros(0, jnp.float32)
+
+    def sample(self, key: jax.Array, outputs: jax.Array, free: jax.Array) -> jax.Array:
+        """Draw by inverting the cumulative distribution: one uniform number per component, not one per logit."""
+        uniform = jax.random.uniform(key, (outputs.shape[0], self.num_choices))
+        choices = []
+        for component, logits in enumerate(self._components(outputs)):
+            cumulative = jnp.cumsum(jax.nn.softmax(logits, axis=0), axis=0)[:-1]
+            choices.append(jnp.sum(uniform[:, component] >= cumulative, axis=0, dtype=jnp.float32))
+        return jnp.stack(choices, axis=-1)
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        choices = [jnp.argmax(logits, axis=0) for logits in self._components(outputs)]
+        return jnp.stack(choices, axis=-1).astype(jnp.float32)
+
+    def log_prob_and_entropy(
+        self, outputs: jax.Array, free: jax.Array, choice: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        log_prob = entropy = jnp.zeros(outputs.shape[:1], jnp.float32)
+        for component, logits in enumerate(self._components(outputs)):
+            log_probs = jax.nn.log_softmax(logits, axis=0)
+            # A comparison instead of a gather, whose derivative would be a scatter.
+            chosen = choice[:, component] == np.arange(logits.shape[0], dtype=np.float32)[:, None]
+            log_prob = log_prob + jnp.sum(jnp.where(chosen, log_probs, 0), axis=0)
+            entropy = entropy - jnp.sum(jnp.exp(log_probs) * log_probs, axis=0)
+        return log_prob, entropy
+
+    def action(self, choice: jax.Array) -> jax.Array:
+        actions = choice.astype(jnp.int32)
+        return actions[:, 0] if self.scalar else actions
+
+    def _components(self, outputs: jax.Array) -> list[jax.Array]:
+        """Return each component's logits, `[nvec[i], N]`: the long axis last, so that sums over a few are vectors."""
+        return jnp.split(outputs.T, np.cumsum(self.nvec)[:-1], axis=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianPolicy:
+    """A diagonal Gaussian, its log standard deviations free of the observation, its draws clipped to the box.
+
+    A choice of -1 to 1 spans each bounded dimension; what lies outside is clipped for the environment alone, so that
+    the density is the Gaussian's own. An unbounded dimension takes the choice as it is.
+    """
+
+    space: Box
+    log_std: float = 0.0
+
+    @property
+    def num_outputs(self) -> int:
+        return math.prod(self.space.shape)
+
+    @property
+    def num_choices(self) -> int:
+        return self.num_outputs
+
+    def initial_free(self) -> jax.Array:
+        return jnp.full(self.num_outputs, self.log_std, jnp.float32)
+
+    def sample(self, key: jax.Array, outputs: jax.Array, free: jax.Array) -> jax.Array:
+        return outputs + jnp.exp(free) * jax.random.normal(key, outputs.shape)
+
+    def mode(self, outputs: jax.Array) -> jax.Array:
+        return outputs
+
+    def log_prob_and_entropy(
+        self, outputs: jax.Array, free: jax.Array, choice: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        deviation = (choice - outputs) * jnp.exp(-free)
+        log_norm = jnp.sum(free) + 0.5 * math.log(2 * math.pi) * self.num_outputs
+        log_prob = -0.5 * jnp.sum(jnp.square(deviation), axis=-1) - log_norm
+        return log_prob, jnp.broadcast_to(log_norm + 0.5 * self.num_outputs, log_prob.shape)
+
+    def action(self, choice: jax.Array) -> jax.Array:
+        low, high = (
+            np.broadcast_to(np.float32(bound), self.space.shape) for bound in (self.space.low, self.space.high)
+        )
+        bounded = np.isfinite(low) & np.isfinite(high)
+        least, most = np.where(bounded, low, -1), np.where(bounded, high, 1)
+        spread = 0.5 * (least + most) + 0.5 * (most - least) * choice.reshape(-1, *self.space.shape)
+        return jnp.clip(spread, low, high)
+
+
+def make_policy(space: Space) -> Policy:
+    """Return the policy for an action space.
+
+    Raises:
+        InvalidArgumentError: the space is of none of the kinds that have one.
+    """
+    if isinstance(space, Discrete):
+        return CategoricalPolicy((space.n,), scalar=True)
+    if isinstance(space, MultiDiscrete):
+        return CategoricalPolicy(space.nvec, scalar=False)
+    if isinstance(space, Box):
+        return GaussianPolicy(space)
+    raise InvalidArgumentError(f"an action space must be Discrete, MultiDiscrete or Box, but is {space!r}.")

@@ -1,0 +1,416 @@
+"""Proximal policy optimisation: collect a rollout of all environments, then several epochs of minibatches over it.
+
+In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size of a flattened
+observation, `C` the components of an action and `P` the outputs of the policy's network.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Any, ClassVar, cast
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from myriad.agents.agent import EnvStep
+from myriad.agents.minibatches import map_over_blocks, mean_over_blocks, pack, permutations, unpack
+from myriad.agents.policies import Policy, make_policy
+from myriad.envs import Environment
+from myriad.envs.lanes import Lanes
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.networks import MLP
+from myriad.normalization import RunningMoments, discounted_return
+from myriad.spaces import Box
+
+# One key per purpose: no two draws share a stream.
+_ACTOR, _CRITIC = range(2)
+_COLLECT, _SHUFFLE = range(2)
+_ACT, _STEP = range(2)
+# What a Box of actions needs: noise, not an entropy bonus, explores it, and the bonus would only widen the noise.
+import os
+FLOOR=float(os.environ.get('FLOOR','1'))
+_CONTINUOUS_DEFAULTS = {"entropy_coef": 0.0}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PPOState:
+    """All that learning changes. What normalisation would carry is None where it is off.
+
+    Attributes:
+        params: the networks' parameters, `actor` and `critic`, and the policy's own, `free`.
+        optimizer: the optimiser's state, over all parameters as one vector.
+        num_updates: updates done, int32 scalar.
+        observations: moments of the observations, `[D]`.
+        returns: moments of the discounted return.
+        running_return: the discounted return of the running episodes, `[N]`.
+    """
+
+    params: dict[str, Any]
+    optimizer: optax.OptState
+    num_updates: jax.Array
+    observations: RunningMoments | None
+    returns: RunningMoments | None
+    running_return: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """A rollout: `obs` and `final_obs` as the environment gave them, flattened, `[T, N, D]`.
+
+    `outputs` are the policy's, `[T, N, P]`, and `choice` is what was drawn from them, `[T, N, C]`.
+    """
+
+    obs: jax.Array
+    final_obs: jax.Array
+    outputs: jax.Array
+    choice: jax.Array
+    reward: jax.Array
+    discounted_return: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """What the losses read: `obs` normalised, `[B, D]`, `choice` `[B, C]`, the others `[B]`."""
+
+    obs: jax.Array
+    choice: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+    advantage: jax.Array
+    target: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class PPO:
+    """Schulman et al. (2017), "Proximal policy optimization algorithms", with the clipped objective of equation 7.
+
+    Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using generalized advantage
+    estimation". Differences from the first paper: actor and critic are separate networks, and the details of its
+    reference implementation that Engstrom et al. (2020) list are here: orthogonal weights, normalised advantages
+    (per minibatch), observations and rewards, a clipped gradient, an annealed learning rate. A value bootstraps through
+    truncation, as neither does. Actions in a Box are drawn from a diagonal Gaussian with free log standard deviations,
+    in units in which -1 to 1 spans the box, and clipped to it.
+
+    Attributes:
+        env: the environment, for its spaces.
+        rollout_steps: steps of every environment between updates, `T`.
+        num_epochs: passes over the batch.
+        num_minibatches: gradient steps in each pass; divides the batch.
+        learning_rate: Adam's.
+        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it constant.
+        gamma: the discount.
+        gae_lambda: 1 weighs whole returns, 0 single steps.
+        clip_epsilon: how far a probability ratio may go from 1.
+        value_clip: how far a value may go from the old one, in scaled rewards; None leaves values free.
+        entropy_coef: weight of the entropy bonus; 0 by default where actions are continuous.
+        value_coef: weight of the squared error of values.
+        max_grad_norm: the gradient's norm is clipped to it; None leaves it.
+        hidden_sizes: of actor and critic alike.
+        activation: a name in `myriad.networks.ACTIVATIONS`.
+        normalize_observations: shift and scale them by running moments.
+        normalize_rewards: scale them by the running deviation of the discounted return.
+        normalize_advantages: shift and scale them within each minibatch.
+    """
+
+    env: Environment
+    rollout_steps: int = 64
+    num_epochs: int = 8
+    num_minibatches: int = 8
+    learning_rate: float = 5e-4
+    anneal_updates: int | None = None
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_epsilon: float = 0.2
+    value_clip: float | None = None
+    entropy_coef: float = 0.01
+    value_coef: float = 0.5
+    max_grad_norm: float | None = 0.5
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    normalize_observations: bool = True
+    normalize_rewards: bool = True
+    normalize_advantages: bool = True
+    default_num_envs: ClassVar[int] = 16
+
+    @classmethod
+    def create(cls, env: Environment, **overrides: Any) -> "PPO":
+        """Build the learner for `env`, its defaults those for the kind of action space.
+
+        Raises:
+            UnknownNameError: an override is no field.
+            InvalidArgumentError: a value can't be used.
+        """
+        known = [field.name for field in dataclasses.fields(cls) if field.name != "env"]
+        for name in overrides:
+            if name not in known:
+                raise UnknownNameError(f"field of {cls.__name__}", name, known)
+        space = env.action_space(env.default_params)
+        learner = cls(env, **{**(_CONTINUOUS_DEFAULTS if isinstance(space, Box) else {}), **overrides})
+        learner._refuse_what_cannot_work()
+        return learner
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of every environment in one update."""
+        return self.rollout_steps
+
+    @property
+    def policy(self) -> Policy:
+        """The distribution over actions."""
+        return make_policy(self.env.action_space(self.env.default_params))
+
+    def init(self, key: jax.Array, num_envs: int) -> PPOState:
+        """Draw the networks' parameters.
+
+        Raises:
+            InvalidArgumentError: `num_minibatches` does not divide the batch.
+        """
+        if num_envs * self.rollout_steps % self.num_minibatches:
+            raise InvalidArgumentError(
+                f"num_minibatches must divide the batch of num_envs x rollout_steps = "
+                f"{num_envs * self.rollout_steps}, but is {self.num_minibatches}."
+            )
+        size = self._obs_size
+        actor, critic = (
+            network.init(jax.random.fold_in(key, purpose), jnp.zeros((1, size), jnp.float32))
+            for network, purpose in ((self._actor, _ACTOR), (self._critic, _CRITIC))
+        )
+        params = {"actor": actor, "critic": critic, "free": self.policy.initial_free()}
+        return PPOState(
+            params,
+            optimizer=self._optimizer.init(ravel_pytree(params)[0]),
+            num_updates=jnp.zeros((), jnp.int32),
+            observations=RunningMoments.create((size,)) if self.normalize_observations else None,
+            returns=RunningMoments.create(()) if self.normalize_rewards else None,
+            running_return=jnp.zeros(num_envs, jnp.float32),
+        )
+
+    def update(
+        self, key: jax.Array, state: PPOState, lanes: Lanes, step: EnvStep
+    ) -> tuple[PPOState, Lanes, dict[str, jax.Array]]:
+        """Collect `rollout_steps` steps of all environments and learn from them.
+
+        The policy acts and learns under the moments from before the rollout; rewards are scaled with it included.
+        """
+        lanes, running_return, trajectory = self._collect(jax.random.fold_in(key, _COLLECT), state, lanes, step)
+        observations, returns = state.observations, state.returns
+        if observations is not None:
+            observations = observations.update(trajectory.obs)
+        if returns is not None:
+            returns = returns.update(trajectory.discounted_return)
+        batch = self._batch(dataclasses.replace(state, returns=returns), trajectory, _flatten(lanes.obs))
+        params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
+        num_updates = state.num_updates + 1
+        return PPOState(params, optimizer, num_updates, observations, returns, running_return), lanes, metrics
+
+    def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose `[N, *A]` for observations `[N, *O]`: the likeliest action if `greedy`, else a draw."""
+        outputs = self._outputs(state.params, self._inputs(state, _flatten(obs)))
+        choice = self.policy.mode(outputs) if greedy else self.policy.sample(key, outputs, state.params["free"])
+        return self.policy.action(choice)
+
+    def _collect(
+        self, key: jax.Array, state: PPOState, lanes: Lanes, step: EnvStep
+    ) -> tuple[Lanes, jax.Array, Trajectory]:
+        def advance(carry: tuple[Lanes, jax.Array], t: jax.Array) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
+            lanes, running_return = carry
+            act_key, step_key = (jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP))
+            obs = _flatten(lanes.obs)
+            outputs = self._outputs(state.params, self._inputs(state, obs))
+            choice = self.policy.sample(act_key, outputs, state.params["free"])
+            lanes, result = step(step_key, lanes, self.policy.action(choice))
+            done = result.terminated | result.truncated
+            discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
+            final_obs = _flatten(result.final_obs)
+            return (lanes, running_return), Trajectory(
+                obs, final_obs, outputs, choice, result.reward, discounted, result.terminated, result.truncated
+            )
+
+        steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
+        (lanes, running_return), trajectory = jax.lax.scan(advance, (lanes, state.running_return), steps)
+        return lanes, running_return, trajectory
+
+    def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
+        """Add values, advantages and targets; the values of the whole rollout are one product, not one per step."""
+        obs = self._inputs(state, trajectory.obs)
+        rows = obs.reshape(-1, obs.shape[-1])
+        value = map_over_blocks(functools.partial(self._values, state.params), rows).reshape(obs.shape[:-1])
+        next_value = self._next_values(state, trajectory, value, last_obs)
+        reward = trajectory.reward if state.returns is None else state.returns.scale(trajectory.reward)
+        done = trajectory.terminated | trajectory.truncated
+        advantage = generalized_advantages(
+            reward, value, next_value, trajectory.terminated, done, self.gamma, self.gae_lambda
+        )
+        outputs, choice = (leaf.reshape(-1, leaf.shape[-1]) for leaf in (trajectory.outputs, trajectory.choice))
+        log_prob, _ = self.policy.log_prob_and_entropy(outputs, state.params["free"], choice)
+        value, advantage = value.reshape(-1), advantage.reshape(-1)
+        return Batch(rows, choice, log_prob, value, advantage, advantage + value)
+
+    def _learn(
+        self, key: jax.Array, state: PPOState, batch: Batch
+    ) -> tuple[dict[str, Any], optax.OptState, dict[str, jax.Array]]:
+        """Take all gradient steps; the parameters are one vector meanwhile, which makes a step of Adam one loop."""
+        flat, unravel = ravel_pytree(state.params)
+        learning_rate = self._learning_rate(state.num_updates)
+        packed = pack(batch)
+        orders = permutations(key, self.num_epochs, packed.shape[0]).reshape(self.num_epochs * self.num_minibatches, -1)
+
+        def gradient(flat: jax.Array, rows: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+            gradient, metrics = jax.grad(self.loss, has_aux=True)(unravel(flat), unpack(rows, batch))
+            return ravel_pytree(gradient)[0], metrics
+
+        def descend(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
+            flat, optimizer = carry
+            rows = packed[order]
+            if self.normalize_advantages:
+                rows = rows.at[:, -2].set(_standardize(rows[:, -2]))
+            mean, metrics = mean_over_blocks(functools.partial(gradient, flat), rows)
+            update, optimizer = self._optimizer.update(self._clip(mean), optimizer)
+            return (flat - learning_rate * jnp.asarray(update), optimizer), metrics
+
+        (flat, optimizer), metrics = jax.lax.scan(descend, (flat, state.optimizer), orders)
+        return unravel(flat), optimizer, jax.tree.map(jnp.mean, metrics)
+
+    def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return the loss of a minibatch, equation 9 with its sign turned, and what it is made of."""
+        outputs = self._outputs(params, batch.obs)
+        log_prob, entropy = self.policy.log_prob_and_entropy(outputs, params["free"], batch.choice)
+        ratio = jnp.exp(log_prob - batch.log_prob)
+        clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
+        policy_loss = -jnp.mean(jnp.minimum(ratio * batch.advantage, clipped * batch.advantage))
+        value_loss = self._value_loss(self._values(params, batch.obs), batch)
+        mean_entropy = jnp.mean(entropy)
+        loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * mean_entropy
+        return loss, {
+            "loss": loss,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": mean_entropy,
+            "clip_fraction": jnp.mean(ratio != clipped),
+        }
+
+    def _value_loss(self, value: jax.Array, batch: Batch) -> jax.Array:
+        error = jnp.square(value - batch.target)
+        if self.value_clip is not None:
+            near = batch.value + jnp.clip(value - batch.value, -self.value_clip, self.value_clip)
+            error = jnp.maximum(error, jnp.square(near - batch.target))
+        return jnp.mean(error)
+
+    def _clip(self, gradient: jax.Array) -> jax.Array:
+        if self.max_grad_norm is None:
+            return gradient
+        # A product with itself is a vector loop, as a sum of squares in a fixed order is not.
+        norm = jnp.sqrt(jnp.vdot(gradient, gradient))
+        return gradient * jnp.minimum(1, self.max_grad_norm / (norm + 1e-6))
+
+    def _learning_rate(self, num_updates: jax.Array) -> jax.Array | float:
+        if self.anneal_updates is None:
+            return self.learning_rate
+        return self.learning_rate * jnp.maximum(1 - num_updates.astype(jnp.float32) / self.anneal_updates, 0)
+
+    def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
+        if state.observations is None:
+            return obs
+        return state.observations.normalize(obs, least_deviation=FLOOR)
+
+    def _next_values(self, state: PPOState, trajectory: Trajectory, value: jax.Array, last_obs: jax.Array) -> jax.Array:
+        """Return the values of what each step led to, `[T, N]`; where it terminated they mean nothing."""
+        next_value = jnp.concatenate([value[1:], self._values(state.params, self._inputs(state, last_obs))[None]])
+        lane = jnp.arange(value.shape[1])
+
+        def bootstrap(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            next_value, cut = carry
+            t = jnp.argmax(cut, axis=0)
+            final = self._values(state.params, self._inputs(state, trajectory.final_obs[t, lane]))
+            next_value = next_value.at[t, lane].set(jnp.where(cut[t, lane], final, next_value[t, lane]))
+            return next_value, cut.at[t, lane].set(False)
+
+        # Where time was up the next observation is a reset's. There are few such steps: one per environment a round.
+        return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), bootstrap, (next_value, trajectory.truncated))[0]
+
+    def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
+        return cast("jax.Array", self._actor.apply(params["actor"], inputs))
+
+    def _values(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
+        return cast("jax.Array", self._critic.apply(params["critic"], inputs))[..., 0]
+
+    @property
+    def _actor(self) -> MLP:
+        # Small last weights: the first policy is all but uniform.
+        return MLP(self.hidden_sizes, self.policy.num_outputs, self.activation, output_scale=0.01)
+
+    @property
+    def _critic(self) -> MLP:
+        return MLP(self.hidden_sizes, 1, self.activation)
+
+    @property
+    def _optimizer(self) -> optax.GradientTransformation:
+        return optax.scale_by_adam(eps=1e-5)
+
+    @property
+    def _obs_size(self) -> int:
+        return math.prod(self.env.observation_space(self.env.default_params).shape)
+
+    def _refuse_what_cannot_work(self) -> None:
+        """Refuse values out of range; not when built by `dataclasses.replace`, where a value may be traced."""
+        for name in ("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InvalidArgumentError(f"{name} must be an integer of at least 1, but got {value!r}.")
+        for name in ("gamma", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidArgumentError(f"{name} must be between 0 and 1, but got {getattr(self, name)!r}.")
+        for name in ("learning_rate", "clip_epsilon", "value_clip", "max_grad_norm"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidArgumentError(f"{name} must be above 0, but got {value!r}.")
+        for name in ("entropy_coef", "value_coef"):
+            if not getattr(self, name) >= 0:
+                raise InvalidArgumentError(f"{name} must be at least 0, but got {getattr(self, name)!r}.")
+        _ = self.policy, self._actor  # both refuse by themselves
+
+
+def generalized_advantages(
+    reward: jax.Array,
+    value: jax.Array,
+    next_value: jax.Array,
+    terminated: jax.Array,
+    done: jax.Array,
+    gamma: float,
+    gae_lambda: float,
+) -> jax.Array:
+    """Return the advantages of Schulman et al. (2016), equation 16, cut at episodes' ends; all arrays are `[T, N]`.
+
+    Args:
+        reward: of step t.
+        value: of the observation that step t was chosen under.
+        next_value: of the observation that it led to, before any reset; counts unless `terminated`.
+        terminated: whether the process ended with step t.
+        done: whether the episode did, by termination or truncation.
+        gamma: the discount.
+        gae_lambda: the weight of longer returns.
+    """
+    delta = reward + gamma * jnp.where(terminated, 0, next_value) - value
+    decay = gamma * gae_lambda * jnp.where(done, 0, jnp.ones_like(value))
+
+    def back(advantage: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        delta, decay = step
+        advantage = delta + decay * advantage
+        return advantage, advantage
+
+    return jax.lax.scan(back, jnp.zeros_like(value[0]), (delta, decay), reverse=True)[1]
+
+
+def _standardize(values: jax.Array) -> jax.Array:
+    return (values - jnp.mean(values)) / (jnp.std(values) + 1e-8)
+
+
+def _flatten(obs: Any) -> jax.Array:
+    return obs.reshape(obs.shape[0], -1).astype(jnp.float32)

@@ -1,0 +1,299 @@
+"""PQN: Q-learning on what parallel environments bring, with neither a replay buffer nor a target network.
+
+In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size of a flattened
+observation and `P` the number of parameters.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from myriad.agents import q_learning
+from myriad.agents.agent import EnvStep
+from myriad.agents.minibatches import mean_over_blocks, permutations
+from myriad.envs import Environment
+from myriad.envs.lanes import Lanes
+from myriad.errors import InvalidArgumentError
+from myriad.normalization import RunningMoments, discounted_return
+
+# One key per purpose: no two draws share a stream.
+_COLLECT, _SHUFFLE = range(2)
+_ACT, _STEP = range(2)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PQNState:
+    """All that learning changes. What normalisation would carry is None where it is off.
+
+    Attributes:
+        params: the network's parameters as one vector, `[P]`.
+        optimizer: the optimiser's state.
+        num_updates: updates done, int32 scalar.
+        observations: moments of the observations, `[D]`.
+        returns: moments of the discounted return.
+        running_return: the discounted return of the running episodes, `[N]`.
+    """
+
+    params: jax.Array
+    optimizer: optax.OptState
+    num_updates: jax.Array
+    observations: RunningMoments | None
+    returns: RunningMoments | None
+    running_return: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """A rollout: `obs` and `final_obs` as the environment gave them, flattened, `[T, N, D]`; the others `[T, N]`."""
+
+    obs: jax.Array
+    final_obs: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    discounted_return: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class PQN:
+    """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1, for discrete actions.
+
+    Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable by layer norm.
+    Differences from the paper's CartPole: tanh in place of ReLU after the layer norm, observations and rewards scaled
+    by running moments where it multiplies rewards by 0.1, the last layer begins near 0, and a value bootstraps through
+    truncation, where the paper's code takes every end for a termination. Epsilon falls over a number of steps and not
+    over a share of the training.
+
+    Attributes:
+        env: the environment, for its spaces.
+        rollout_steps: steps of every environment between updates, `T`.
+        num_epochs: passes over the batch.
+        num_minibatches: gradient steps in each pass; divides the batch.
+        learning_rate: RAdam's.
+        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it constant.
+        gamma: the discount.
+        td_lambda: 1 weighs whole returns, 0 single steps.
+        epsilon_start: probability of a random action at first.
+        epsilon_end: probability of a random action after `exploration_steps`.
+        exploration_steps: steps of all environments together over which epsilon falls linearly.
+        max_grad_norm: the gradient's norm is clipped to it; None leaves it.
+        hidden_sizes: widths of the hidden layers.
+        activation: a name in `myriad.networks.ACTIVATIONS`.
+        layer_norm: normalise every hidden layer before its activation.
+        normalize_observations: shift and scale them by running moments.
+        normalize_rewards: scale them by the running deviation of the discounted return.
+    """
+
+    env: Environment
+    rollout_steps: int = 64
+    num_epochs: int = 4
+    num_minibatches: int = 8
+    learning_rate: float = 7e-4
+    anneal_updates: int | None = None
+    gamma: float = 0.99
+    td_lambda: float = 0.95
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.1
+    exploration_steps: int = 30_000
+    max_grad_norm: float | None = 10.0
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    layer_norm: bool = True
+    normalize_observations: bool = True
+    normalize_rewards: bool = True
+    default_num_envs: ClassVar[int] = 16
+
+    @classmethod
+    def create(cls, env: Environment, **overrides: Any) -> "PQN":
+        """Build the learner for `env`.
+
+        Raises:
+            UnknownNameError: an override is no field.
+            InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
+        """
+        q_learning.refuse(cls, env, overrides)
+        learner = cls(env, **overrides)
+        q_learning.refuse_values(
+            learner,
+            integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates", "exploration_steps"),
+            positive=("learning_rate", "max_grad_norm"),
+            fractions=("gamma", "td_lambda", "epsilon_start", "epsilon_end"),
+        )
+        _ = learner._network.mlp  # refuses sizes and activation by itself
+        return learner
+
+    @property
+    def steps_per_update(self) -> int:
+        """Steps of every environment in one update."""
+        return self.rollout_steps
+
+    def init(self, key: jax.Array, num_envs: int) -> PQNState:
+        """Draw the network's parameters.
+
+        Raises:
+            InvalidArgumentError: `num_minibatches` does not divide the batch.
+        """
+        if num_envs * self.rollout_steps % self.num_minibatches:
+            raise InvalidArgumentError(
+                f"num_minibatches must divide the batch of num_envs x rollout_steps = "
+                f"{num_envs * self.rollout_steps}, but is {self.num_minibatches}."
+            )
+        params = self._network.init(key)
+        return PQNState(
+            params,
+            optimizer=self._optimizer.init(params),
+            num_updates=jnp.zeros((), jnp.int32),
+            observations=RunningMoments.create((self._network.obs_size,)) if self.normalize_observations else None,
+            returns=RunningMoments.create(()) if self.normalize_rewards else None,
+            running_return=jnp.zeros(num_envs, jnp.float32),
+        )
+
+    def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Choose `[N]` for observations `[N, *O]`: the best action, unless exploration takes another."""
+        values = self._network.values_in_blocks(state.params, self._inputs(state, q_learning.flatten(obs)))
+        if greedy:
+            return q_learning.best_action(values)
+        return q_learning.epsilon_greedy(key, values, self._epsilon(state))
+
+    def update(
+        self, key: jax.Array, state: PQNState, lanes: Lanes, step: EnvStep
+    ) -> tuple[PQNState, Lanes, dict[str, jax.Array]]:
+        """Collect `rollout_steps` steps of all environments and learn from them.
+
+        The network acts and learns under the moments from before the rollout; rewards are scaled with it included.
+        """
+        lanes, running_return, trajectory = self._collect(jax.random.fold_in(key, _COLLECT), state, lanes, step)
+        observations, returns = state.observations, state.returns
+        if observations is not None:
+            observations = observations.update(trajectory.obs)
+        if returns is not None:
+            returns = returns.update(trajectory.discounted_return)
+        batch = self._batch(dataclasses.replace(state, returns=returns), trajectory)
+        params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
+        metrics["epsilon"] = self._epsilon(state)
+        num_updates = state.num_updates + 1
+        return PQNState(params, optimizer, num_updates, observations, returns, running_return), lanes, metrics
+
+    def loss(
+        self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return half the mean squared error of a minibatch, `obs` normalised, and what is reported of it."""
+        value = q_learning.value_of(self._network.values(params, obs), action)
+        loss = 0.5 * jnp.mean(jnp.square(value - target))
+        return loss, {"loss": loss, "value": jnp.mean(value)}
+
+    def _collect(
+        self, key: jax.Array, state: PQNState, lanes: Lanes, step: EnvStep
+    ) -> tuple[Lanes, jax.Array, Trajectory]:
+        def advance(carry: tuple[Lanes, jax.Array], t: jax.Array) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
+            lanes, running_return = carry
+            act_key, step_key = (jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP))
+            obs: Any = lanes.obs
+            action = self.act(state, act_key, obs, greedy=False)
+            lanes, result = step(step_key, lanes, action)
+            done = result.terminated | result.truncated
+            discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
+            obs, final_obs = q_learning.flatten(obs), q_learning.flatten(result.final_obs)
+            return (lanes, running_return), Trajectory(
+                obs, final_obs, action, result.reward, discounted, result.terminated, result.truncated
+            )
+
+        steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
+        (lanes, running_return), trajectory = jax.lax.scan(advance, (lanes, state.running_return), steps)
+        return lanes, running_return, trajectory
+
+    def _batch(self, state: PQNState, trajectory: Trajectory) -> jax.Array:
+        """Lay observation, action and target side by side, `[B, D + 2]`: a minibatch is then one gather of rows.
+
+        The values of all that the steps led to are one product: right at every end, and cheaper than one per step.
+        """
+        num_steps, num_envs = trajectory.reward.shape
+        final_obs = self._inputs(state, trajectory.final_obs.reshape(num_steps * num_envs, -1))
+        next_value = jnp.max(self._network.values_in_blocks(state.params, final_obs), axis=1)
+        target = lambda_returns(
+            trajectory.reward if state.returns is None else state.returns.scale(trajectory.reward),
+            next_value.reshape(num_steps, num_envs),
+            trajectory.terminated,
+            trajectory.terminated | trajectory.truncated,
+            self.gamma,
+            self.td_lambda,
+        )
+        columns = [self._inputs(state, trajectory.obs), trajectory.action[..., None], target[..., None]]
+        return jnp.concatenate(columns, axis=2).reshape(num_steps * num_envs, -1)
+
+    def _learn(
+        self, key: jax.Array, state: PQNState, batch: jax.Array
+    ) -> tuple[jax.Array, optax.OptState, dict[str, jax.Array]]:
+        orders = permutations(key, self.num_epochs, batch.shape[0])
+        learning_rate = self._learning_rate(state)
+
+        def descend(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
+            params, optimizer = carry
+            slope = jax.grad(self.loss, has_aux=True)
+            gradient, metrics = mean_over_blocks(lambda rows: slope(params, *_columns(rows)), batch[order])
+            update, optimizer = self._optimizer.update(gradient, optimizer)
+            return (params - learning_rate * update, optimizer), metrics
+
+        minibatches = orders.reshape(self.num_epochs * self.num_minibatches, -1)
+        (params, optimizer), metrics = jax.lax.scan(descend, (state.params, state.optimizer), minibatches)
+        return params, optimizer, jax.tree.map(jnp.mean, metrics)
+
+    def _learning_rate(self, state: PQNState) -> jax.Array | float:
+        if self.anneal_updates is None:
+            return self.learning_rate
+        return q_learning.linear(self.learning_rate, 0.0, state.num_updates.astype(jnp.float32) / self.anneal_updates)
+
+    def _epsilon(self, state: PQNState) -> jax.Array:
+        steps = state.num_updates.astype(jnp.float32) * (self.rollout_steps * state.running_return.shape[0])
+        return q_learning.linear(self.epsilon_start, self.epsilon_end, steps / self.exploration_steps)
+
+    def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
+        return obs if state.observations is None else state.observations.normalize(obs)
+
+    @property
+    def _network(self) -> q_learning.QNetwork:
+        return q_learning.QNetwork.create(self.env, self.hidden_sizes, self.activation, self.layer_norm)
+
+    @property
+    def _optimizer(self) -> optax.GradientTransformation:
+        return optax.chain(q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_radam())
+
+
+def _columns(rows: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Take observation, action and target from rows of `PQN._batch`."""
+    return rows[:, :-2], rows[:, -2].astype(jnp.int32), rows[:, -1]
+
+
+def lambda_returns(
+    reward: jax.Array,
+    next_value: jax.Array,
+    terminated: jax.Array,
+    done: jax.Array,
+    gamma: float,
+    td_lambda: float,
+) -> jax.Array:
+    """Return the targets of Gallici et al. (2024), equation 5, cut at episodes' ends; all arrays are `[T, N]`.
+
+    Args:
+        reward: of step t.
+        next_value: the best value of the observation that the step led to, before any reset; counts unless
+            `terminated`.
+        terminated: whether the process ended with step t.
+        done: whether the episode did, by termination or truncation.
+        gamma: the discount.
+        td_lambda: the weight of longer returns.
+    """
+
+    def back(later: jax.Array, step: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        reward, next_value, terminated, done = step
+        ahead = next_value + td_lambda * jnp.where(done, 0, later - next_value)
+        target = reward + gamma * jnp.where(terminated, 0, ahead)
+        return target, target
+
+    return jax.lax.scan(back, next_value[-1], (reward, next_value, terminated, done), reverse=True)[1]

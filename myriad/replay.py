@@ -1,0 +1,172 @@
+"""Experience replay: a ring of columns on the device, written one row of lanes at a time and sampled uniformly.
+
+In docstrings `N` is the number of lanes and `B` that of sampled transitions.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.errors import InvalidArgumentError
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ReplayState:
+    """What a ring holds.
+
+    Attributes:
+        columns: transitions, leaves `[capacity, ...]`.
+        num_writes: rows written so far, int32 scalar; stays within the ring's period.
+        is_full: whether every slot in use holds a transition, boolean scalar.
+    """
+
+    columns: Any
+    num_writes: jax.Array
+    is_full: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplayRing:
+    """A ring of `capacity` transitions that `num_envs` lanes fill, one transition each at a time.
+
+    With as many lanes as slots or fewer, a write is one row of all lanes, and the ring holds whole rows: the last
+    `capacity // num_envs` of them, `num_slots` transitions. The slots beyond those stay empty.
+
+    With more lanes than slots, a write keeps `capacity` lanes, those of a block that moves on by `capacity` lanes from
+    write to write, and begins again at lane 0 after `ceil(num_envs / capacity)` of them; the last block is moved back
+    to end at the last lane. So every lane is kept equally often, but for those that two blocks share.
+
+    Either way a write is one contiguous update of each column, in place within a compiled loop as long as the ring is
+    written before it is sampled.
+
+    Raises:
+        InvalidArgumentError: a size is not an integer of at least 1.
+
+    Example:
+        >>> ring = ReplayRing(capacity=10, num_envs=4)
+        >>> state = ring.init({"reward": jnp.zeros(4)})
+        >>> state = ring.write(state, {"reward": jnp.arange(4.0)})
+        >>> int(ring.size(state)), ring.num_slots, ring.sample(jax.random.key(0), state, 3)["reward"].shape
+        (4, 8, (3,))
+    """
+
+    capacity: int
+    num_envs: int
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "num_envs"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise InvalidArgumentError(f"{name} must be an integer of at least 1, but got {value!r}.")
+
+    @property
+    def lanes_per_write(self) -> int:
+        """Transitions that one write keeps."""
+        return min(self.capacity, self.num_envs)
+
+    @property
+    def num_slots(self) -> int:
+        """Transitions that the ring holds when full."""
+        return self.capacity // self.lanes_per_write * self.lanes_per_write
+
+    def init(self, row: Any) -> ReplayState:
+        """Allocate the ring for rows like `row`, arrays or shapes `[N, ...]`."""
+        columns = jax.tree.map(lambda leaf: jnp.zeros((self.capacity, *leaf.shape[1:]), leaf.dtype), row)
+        return ReplayState(columns, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+
+    def write(self, state: ReplayState, row: Any, counts: jax.Array | None = None) -> ReplayState:
+        """Put a row, leaves `[N, ...]`, in place of the oldest; where `counts` is False, the next takes its place."""
+        start = jnp.zeros((), jnp.int32)
+        if self.num_envs > self.capacity:
+            lane = jnp.minimum(state.num_writes * self.capacity, self.num_envs - self.capacity)
+            row = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, lane, self.capacity), row)
+        else:
+            start = state.num_writes * self.num_envs
+        columns = jax.tree.map(
+            lambda column, leaf: jax.lax.dynamic_update_slice_in_dim(column, leaf, start, 0), state.columns, row
+        )
+        num_writes = state.num_writes + (1 if counts is None else counts)
+        wraps = num_writes == self._period
+        is_full = state.is_full | (num_writes > 0 if self.num_envs > self.capacity else wraps)
+        return ReplayState(columns, jnp.where(wraps, 0, num_writes), is_full)
+
+    def size(self, state: ReplayState) -> jax.Array:
+        """Return how many transitions there are to sample from, int32 scalar."""
+        return jnp.where(state.is_full, self.num_slots, state.num_writes * self.lanes_per_write)
+
+    def sample(self, key: jax.Array, state: ReplayState, batch_size: int) -> Any:
+        """Draw transitions uniformly and with replacement, leaves `[B, ...]`; of an empty ring, its first slot."""
+        size = jnp.maximum(self.size(state), 1).astype(jnp.uint32)
+        # The bias of the remainder is below size / 2**32.
+        index = (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)
+        return jax.tree.map(lambda column: column.at[index].get(mode="promise_in_bounds"), state.columns)
+
+    @property
+    def _period(self) -> int:
+        """Writes until the next goes where the first went."""
+        if self.num_envs > self.capacity:
+            return -(-self.num_envs // self.capacity)
+        return self.capacity // self.num_envs
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step of all lanes as it came, leaves `[N, ...]`; `final_obs` is what it led to, before any reset."""
+
+    obs: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    final_obs: jax.Array
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...], obs_size: int) -> "Step":
+        """Return empty steps, leaves `[*shape]`, with flat observations, `[*shape, obs_size]`."""
+        obs, reward = jnp.zeros((*shape, obs_size), jnp.float32), jnp.zeros(shape, jnp.float32)
+        action, ended = jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+        return cls(obs, action, reward, ended, ended, obs)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Experience:
+    """What a value is learned from: `target = reward + discount * value(next_obs)`; leaves `[N, ...]` or `[B, ...]`.
+
+    Attributes:
+        obs: what `action` was chosen under.
+        action: int32.
+        reward: the discounted sum of up to n rewards.
+        discount: of the value of `next_obs`: `gamma` to the number of rewards, 0 after a termination.
+        next_obs: what the last of those steps led to, before any reset.
+    """
+
+    obs: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    discount: jax.Array
+    next_obs: jax.Array
+
+
+def n_step(steps: Step, gamma: float) -> Experience:
+    """Return the n-step experience that begins with the first of n steps, leaves `[n, N, ...]`.
+
+    The sum stops at the end of an episode. A truncated one goes on with the value of its last observation, a terminated
+    one with none (Sutton and Barto 2018, equation 7.1).
+    """
+    num_steps, num_envs = steps.reward.shape
+    alive = jnp.ones(num_envs, bool)
+    reward, discount = jnp.zeros_like(steps.reward[0]), jnp.ones_like(steps.reward[0])
+    next_obs = steps.final_obs[0]
+    for i in range(num_steps):
+        reward = reward + jnp.where(alive, np.float32(gamma**i) * steps.reward[i], 0)
+        discount = jnp.where(alive, jnp.where(steps.terminated[i], 0, np.float32(gamma ** (i + 1))), discount)
+        if i:
+            next_obs = jnp.where(alive.reshape(-1, *[1] * (next_obs.ndim - 1)), steps.final_obs[i], next_obs)
+        alive = alive & ~(steps.terminated[i] | steps.truncated[i])
+    return Experience(steps.obs[0], steps.action[0], reward, discount, next_obs)
