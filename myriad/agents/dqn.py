@@ -85,6 +85,7 @@ class DQN:
         epsilon_start: probability of a random action at first.
         epsilon_end: probability of a random action after `exploration_steps`.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
+        optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
         max_grad_norm: the gradient's norm is clipped to it; None leaves it.
         hidden_sizes: widths of the hidden layers.
         activation: a name in `myriad.networks.ACTIVATIONS`.
@@ -111,6 +112,7 @@ class DQN:
     epsilon_start: float = 1.0
     epsilon_end: float = 0.1
     exploration_steps: int = 20_000
+    optimizer_epsilon: float = 1.5e-4
     max_grad_norm: float | None = 10.0
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "relu"
@@ -296,4 +298,4 @@ class DQN:
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
-        return optax.chain(q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_adam())
+        return optax.chain(q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_adam(eps=self.optimizer_epsilon))
