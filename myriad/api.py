@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.checkpoint import Checkpoints
@@ -14,7 +15,7 @@ from myriad.config import TrainingConfig, create_config
 from myriad.errors import InvalidArgumentError
 from myriad.evaluation import Evaluation
 from myriad.learning import LearningLoop
-from myriad.random import make_key
+from myriad.random import fast_key, make_key
 from myriad.tracking import RunFolder
 from myriad.trainer import Trainer, TrainingResults, environment_record, with_schedule
 
@@ -76,16 +77,19 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
     learner = with_schedule(learner, num_updates)
     loop = LearningLoop(env, learner, num_envs)
     evaluation = Evaluation(env, learner, config.eval_rollouts, max_steps=config.eval_max_steps)
-    ends = jnp.asarray([*range(eval_every, num_updates, eval_every), num_updates])
+    ends = [*range(eval_every, num_updates, eval_every), num_updates]
+    # Known beforehand, and so the same for every seed of a vmap: a loop whose end depends on the seed would run masked.
+    trips = jnp.asarray(np.diff(ends, prepend=0), jnp.int32)
 
     def train(key: jax.Array) -> dict[str, Any]:
-        def window(state: Any, end: jax.Array) -> tuple[Any, Any]:
-            trips = (end - state.num_updates.astype(jnp.int32)).astype(jnp.int32)
+        def window(state: Any, window: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
+            end, trips = window
             state, report = loop.run(state, trips, jnp.ones((), bool))
             returns, _ = evaluation.returns(state.agent, jax.random.fold_in(key, end))
             return state, (end * num_envs * unit, returns, report.metric_sums)
 
-        state, (taken, returns, metrics) = jax.lax.scan(window, loop.init(key), ends)
+        key = fast_key(key)
+        state, (taken, returns, metrics) = jax.lax.scan(window, loop.init(key), (jnp.asarray(ends), trips))
         return {"agent_state": state.agent, "steps": taken, "eval_return": returns, "metric_sums": metrics}
 
     return train

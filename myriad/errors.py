@@ -32,9 +32,9 @@ class UnknownNameError(InvalidArgumentError):
         "unknown environment 'cartpol'; did you mean 'cartpole-control'? Known: cartpole-control, snake."
     """
 
-    def __init__(self, kind: str, name: object, known: Iterable[str]):
+    def __init__(self, kind: str, name: object, known: Iterable[str], aliases: Iterable[str] = ()):
         known = sorted(known)
-        close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+        close = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.4)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         super().__init__(f"unknown {kind} {name!r}{hint} Known: {', '.join(known) or 'none'}.")
 

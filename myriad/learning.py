@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
-from myriad.agents.agent import Learner
+from myriad.agents.agent import LEARNER_AXIS, Learner
 from myriad.envs import Environment
 from myriad.envs.lanes import LaneEnvironment, Lanes, Transition
 
@@ -55,10 +57,16 @@ _LARGE = 1 << 20
 
 
 class LearningLoop:
-    """`num_envs` copies of `env` and the learner, as two pure functions that a jit, a vmap or a mesh may wrap."""
+    """`num_envs` copies of `env` and the learner, as two pure functions that a jit or a vmap may wrap.
 
-    def __init__(self, env: Environment, learner: Learner, num_envs: int, params: Any = None):
-        self.learner, self.num_envs = learner, num_envs
+    Where a learner's gradient steps are large it may share them among devices (`parallel_learner`); each device then
+    holds the whole state and does all the rest, and `compile` and `on_one_device` know where things lie.
+    """
+
+    def __init__(self, env: Environment, learner: Learner, num_envs: int, params: Any = None, *, num_devices: int = 1):
+        self.learner, self.num_envs, self.num_devices = learner, num_envs, num_devices
+        mesh = jax.make_mesh((num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices])
+        self._everywhere: Any = NamedSharding(mesh, PartitionSpec())
         self.envs = LaneEnvironment(env, num_envs, params)
         self._metrics: tuple[str, ...] | None = None  # their names, once an update has been traced
 
@@ -71,6 +79,29 @@ class LearningLoop:
             self._metrics = tuple(jax.eval_shape(self._update, key, agent, lanes)[2])
         zeros = {name: jnp.zeros((), jnp.float32) for name in self._metrics}
         return TrainState(key, jnp.zeros((), jnp.uint32), agent, lanes, zeros)
+
+    def compile(self, key: jax.Array) -> tuple[jax.stages.Lowered, jax.stages.Lowered]:
+        """Return `init` and `run`, its state donated, traced and ready to be compiled."""
+        state = jax.eval_shape(self.init, key)
+        trips, flag = jax.ShapeDtypeStruct((), np.int32), jax.ShapeDtypeStruct((), np.bool_)
+        if self.num_devices == 1:
+            init, run = jax.jit(self.init), jax.jit(self.run, donate_argnums=0)
+        else:
+            everywhere = self._everywhere
+            init = jax.jit(self.init, in_shardings=everywhere, out_shardings=everywhere)
+            shared = jax.shard_map(
+                self.run, mesh=everywhere.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
+            )
+            run = jax.jit(shared, in_shardings=everywhere, out_shardings=everywhere, donate_argnums=0)
+        return init.lower(key), run.lower(state, trips, flag)
+
+    def everywhere(self, state: TrainState) -> TrainState:
+        """Put a state, from a checkpoint say, where `run` takes it."""
+        return state if self.num_devices == 1 else jax.device_put(state, self._everywhere)
+
+    def on_one_device(self, tree: Any) -> Any:
+        """Return a part of the state as the first device holds it."""
+        return tree if self.num_devices == 1 else jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
     def run(self, state: TrainState, num_updates: jax.Array, begin: jax.Array) -> tuple[TrainState, Report]:
         """Do some updates.
@@ -101,6 +132,13 @@ class LearningLoop:
     def _lane_keys(self, key: jax.Array) -> jax.Array:
         lane = jnp.arange(self.num_envs, dtype=jnp.uint32)
         return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, lane)
+
+
+def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
+    """Return the learner and the devices to share its gradient steps, as many as it finds worth it."""
+    share = getattr(learner, "shared_among", None)
+    num_devices = 1 if share is None else share(num_envs, jax.local_device_count())
+    return (learner, 1) if num_devices == 1 else (dataclasses.replace(learner, num_devices=num_devices), num_devices)
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:

@@ -134,6 +134,13 @@ def make_key(seed: int, prng: str = "mix2x32") -> jax.Array:
     return jax.random.key(seed, impl=PRNG_IMPLEMENTATIONS[prng])
 
 
+def fast_key(key: jax.Array) -> jax.Array:
+    """Return a `mix2x32` key that follows from `key`, a scalar of any implementation; do not also draw from `key`."""
+    if jax.random.key_impl(key) == MIX2X32:
+        return key
+    return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
+
+
 def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
     """Return `num` keys for one draw of a single word each, cheaper than a split in the compiled step.
 

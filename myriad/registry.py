@@ -36,7 +36,7 @@ class Registry:
             return name
         name = self._aliases.get(name, name)
         if name not in self._targets:
-            raise UnknownNameError(self.kind, name, self._targets)
+            raise UnknownNameError(self.kind, name, self._targets, self._aliases)
         return name
 
     def load(self, name: str) -> Any:

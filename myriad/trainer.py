@@ -21,7 +21,7 @@ from myriad.checkpoint import Checkpoints
 from myriad.config import TrainingConfig
 from myriad.errors import DivergedError
 from myriad.evaluation import Evaluation
-from myriad.learning import PARTS, LearningLoop, Report, TrainState
+from myriad.learning import PARTS, LearningLoop, Report, TrainState, parallel_learner
 from myriad.program import count_cache_hits, use_compilation_cache
 from myriad.random import make_key
 from myriad.tracking import Progress, RunFolder, Table, make_trackers
@@ -93,8 +93,8 @@ class Trainer:
         self._num_updates = cast("int", config.steps_per_env) // unit
         self._eval_every = cast("int", config.eval_frequency) // unit
         self._chunk = cast("int", config.scan_chunk_size) // unit
-        self._learner = with_schedule(self.learner, self._num_updates)
-        self._loop = LearningLoop(env, self._learner, num_envs)
+        self._learner, num_devices = parallel_learner(with_schedule(self.learner, self._num_updates), num_envs)
+        self._loop = LearningLoop(env, self._learner, num_envs, num_devices=num_devices)
         self._evaluation = Evaluation(env, self._learner, config.eval_rollouts, max_steps=config.eval_max_steps)
         self._key = make_key(config.seed)
         self._progress = Progress(self._num_updates * self._steps_per_update, quiet=quiet)
@@ -128,7 +128,7 @@ class Trainer:
             programs.compile_s, self._train_s, self._evaluate_s, total_s, rate, from_cache=programs.from_cache
         )
         return TrainingResults(
-            state.agent,
+            self._loop.on_one_device(state.agent),
             Table([{k: v for k, v in row.items() if not k.startswith("eval_")} for row in rows]),
             Table([_evaluation_row(row) for row in rows]),
             self.config,
@@ -143,19 +143,14 @@ class Trainer:
         if (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
         state = jax.eval_shape(self._loop.init, self._key)
-        trips, flag = jax.ShapeDtypeStruct((), np.int32), jax.ShapeDtypeStruct((), np.bool_)
-        jobs = [
-            (jax.jit(self._loop.init), (self._key,)),
-            (jax.jit(self._loop.run, donate_argnums=0), (state, trips, flag)),
-            (jax.jit(self._evaluation.returns), (state.agent, self._key)),
-        ]
-        with count_cache_hits() as hits, ThreadPoolExecutor(len(jobs)) as pool:
-            init, run, evaluate = pool.map(lambda job: job[0].lower(*job[1]).compile(), jobs)
-        compile_s, from_cache = time.perf_counter() - start, hits.count >= len(jobs)
+        traced = [*self._loop.compile(self._key), jax.jit(self._evaluation.returns).lower(state.agent, self._key)]
+        with count_cache_hits() as hits, ThreadPoolExecutor(len(traced)) as pool:
+            init, run, evaluate = pool.map(lambda program: program.compile(), traced)
+        compile_s, from_cache = time.perf_counter() - start, hits.count >= len(traced)
         how = "loaded from the cache" if from_cache else "compiled"
         self._progress.say(
             f"{self.config.agent} on {self.config.env}, {self.config.num_envs:,} environments: "
-            f"{len(jobs)} programs {how} in {compile_s:.1f} s"
+            f"{len(traced)} programs {how} in {compile_s:.1f} s"
         )
         return _Programs(init, run, evaluate, compile_s, from_cache)
 
@@ -164,7 +159,7 @@ class Trainer:
         if done is None:
             return programs.init(self._key), 0, self.folder.rows(up_to_update=0)
         state = self._checkpoints.restore(done, jax.eval_shape(self._loop.init, self._key))
-        return state, done, self.folder.rows(up_to_update=done)
+        return self._loop.everywhere(state), done, self.folder.rows(up_to_update=done)
 
     def _train(
         self, programs: _Programs, state: TrainState, done: int, rows: list[dict[str, Any]], trackers: list[Any]
@@ -233,7 +228,7 @@ class Trainer:
         """Evaluate, and put the window's figures in one row."""
         start = time.perf_counter()
         key = jax.random.fold_in(jax.random.fold_in(self._key, _EVALUATE), done)
-        returns, ended = jax.device_get(programs.evaluate(state.agent, key))
+        returns, ended = jax.device_get(programs.evaluate(self._loop.on_one_device(state.agent), key))
         self._evaluate_s += time.perf_counter() - start
         window = done % self._eval_every or self._eval_every
         episodes = int(self._report.num_episodes)

@@ -57,7 +57,7 @@ def test_dotted_names_reach_the_agent_and_the_environment():
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole-control'"),
+        ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
         ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
         ({"num_env": 3}, "unknown field of the configuration 'num_env'; did you mean 'num_envs'"),
         ({"agent.gama": 0.9}, "unknown field of ppo 'gama'; did you mean 'gamma'"),
@@ -79,7 +79,7 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
         ({"agent.learning_rate": "fast"}, "learning_rate of ppo must be a number, but got 'fast'"),
         ({"agent.learning_rate": -1.0}, "learning_rate must be"),
         ({"agent": "pid", "env": "snake"}, "pid steers one quantity to its setpoint, but Snake has none"),
-        ({"agent": "dqn", "env": "pendulum"}, "dqn"),
+        ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many actions"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(fields, sentence):

@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myriad.normalization import RunningMoments, discounted_return
 
 
+@settings(max_examples=20)  # each shape compiles anew
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.floats(-100, 100), st.floats(0.01, 100))
 def test_moments_are_those_of_everything_in_whatever_batches_it_came(sizes, centre, spread):
     values = np.random.default_rng(sum(sizes)).normal(centre, spread, (sum(sizes), 3)).astype(np.float32)
@@ -47,6 +48,13 @@ def test_scaling_keeps_signs_and_both_are_clipped():
     moments = RunningMoments.create(()).update(jnp.array([9.0, 11.0]))
     np.testing.assert_allclose(moments.scale(jnp.array([-2.0, 3.0, 50.0])), [-2, 3, 10], atol=1e-5)
     np.testing.assert_allclose(moments.normalize(jnp.array([9.0, -50.0])), [-1, -10], atol=1e-5)
+
+
+def test_what_varies_little_is_not_blown_up_beyond_the_least_deviation():
+    moments = RunningMoments.create((2,)).update(jnp.array([[9.0, 9.9], [11.0, 10.1]]))
+    values = jnp.array([[11.0, 10.1]])
+    np.testing.assert_allclose(moments.normalize(values), [[1, 1]], atol=1e-3)
+    np.testing.assert_allclose(moments.normalize(values, least_deviation=0.5), [[1, 0.2]], atol=1e-3)
 
 
 def test_what_never_varied_stays_finite():

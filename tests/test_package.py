@@ -41,7 +41,7 @@ def test_every_environment_rolls_out_under_the_random_agent(name):
 
 
 def test_an_unknown_environment_answers_with_the_closest_name():
-    with pytest.raises(ValueError, match="unknown environment 'cartpol'; did you mean 'cartpole-control'\\? Known: "):
+    with pytest.raises(ValueError, match="unknown environment 'cartpol'; did you mean 'cartpole'\\? Known: "):
         make_env("cartpol")
 
 

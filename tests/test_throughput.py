@@ -149,7 +149,7 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
             ["--scan-chunk-size", "1.5"],
             "argument --scan-chunk-size: must be a whole number of at least 1, but got '1.5'",
         ),
-        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole-control'?"),
+        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
         (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
         (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
         (["--bars", "--num-steps", "5"], "--bars measures what suite.toml declares"),

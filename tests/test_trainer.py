@@ -125,7 +125,7 @@ def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp
     except MyriadError as error:
         refusal = str(error)
     if refusal is not None:
-        assert agent in refusal
+        assert agent in refusal.lower()
         assert "\n" not in refusal
         return
     unit = config.make_learner(config.make_env()).steps_per_update

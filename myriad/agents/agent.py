@@ -11,6 +11,9 @@ from myriad.envs.lanes import Lanes, Transition
 
 State = TypeVar("State")
 
+# The mesh axis over which a learner that shares its gradient steps among devices may sum.
+LEARNER_AXIS = "learner"
+
 
 class Agent(Protocol):
     """A fixed policy. `uses_observation` is False where the choice needs none, so that no observation is carried."""

@@ -108,8 +108,10 @@ class CategoricalPolicy:
 class GaussianPolicy:
     """A diagonal Gaussian, its log standard deviations free of the observation, its draws clipped to the box.
 
-    A choice of -1 to 1 spans each bounded dimension; what lies outside is clipped for the environment alone, so that
-    the density is the Gaussian's own. An unbounded dimension takes the choice as it is.
+    A choice of -1 to 1 spans each bounded dimension, and there the mean is the hyperbolic tangent of the output: a mean
+    far outside the box would clip every draw alike, and nothing could be learned from them. A draw outside is clipped
+    for the environment alone, so that the density is the Gaussian's own. An unbounded dimension takes outputs as means
+    and choices as actions.
     """
 
     space: Box
@@ -127,27 +129,34 @@ class GaussianPolicy:
         return jnp.full(self.num_outputs, self.log_std, jnp.float32)
 
     def sample(self, key: jax.Array, outputs: jax.Array, free: jax.Array) -> jax.Array:
-        return outputs + jnp.exp(free) * jax.random.normal(key, outputs.shape)
+        return self.mode(outputs) + jnp.exp(free) * jax.random.normal(key, outputs.shape)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
-        return outputs
+        return jnp.where(self._bounded.reshape(-1), jnp.tanh(outputs), outputs)
 
     def log_prob_and_entropy(
         self, outputs: jax.Array, free: jax.Array, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        deviation = (choice - outputs) * jnp.exp(-free)
+        deviation = (choice - self.mode(outputs)) * jnp.exp(-free)
         log_norm = jnp.sum(free) + 0.5 * math.log(2 * math.pi) * self.num_outputs
         log_prob = -0.5 * jnp.sum(jnp.square(deviation), axis=-1) - log_norm
         return log_prob, jnp.broadcast_to(log_norm + 0.5 * self.num_outputs, log_prob.shape)
 
     def action(self, choice: jax.Array) -> jax.Array:
-        low, high = (
-            np.broadcast_to(np.float32(bound), self.space.shape) for bound in (self.space.low, self.space.high)
-        )
-        bounded = np.isfinite(low) & np.isfinite(high)
-        least, most = np.where(bounded, low, -1), np.where(bounded, high, 1)
+        low, high = self._bounds
+        least, most = np.where(self._bounded, low, -1), np.where(self._bounded, high, 1)
         spread = 0.5 * (least + most) + 0.5 * (most - least) * choice.reshape(-1, *self.space.shape)
         return jnp.clip(spread, low, high)
+
+    @property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        low, high = (np.asarray(bound, np.float32) for bound in (self.space.low, self.space.high))
+        return np.broadcast_to(low, self.space.shape), np.broadcast_to(high, self.space.shape)
+
+    @property
+    def _bounded(self) -> np.ndarray:
+        low, high = self._bounds
+        return np.isfinite(low) & np.isfinite(high)
 
 
 def make_policy(space: Space) -> Policy:
