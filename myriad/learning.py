@@ -1,6 +1,7 @@
 """The compiled training chunk: any number of a learner's updates in one call, with nothing on the host in between."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -76,7 +77,10 @@ class LearningLoop:
         lane_keys = self._lane_keys(jax.random.fold_in(key, _ENVIRONMENTS))
         lanes = self.envs.reset(lane_keys, self.envs.params.own)
         if self._metrics is None:
-            self._metrics = tuple(jax.eval_shape(self._update, key, agent, lanes)[2])
+            alone: Any = self.learner
+            if self.num_devices > 1:  # outside the mesh there is nobody to share with
+                alone = dataclasses.replace(alone, num_devices=1)
+            self._metrics = tuple(jax.eval_shape(partial(alone.update, step=self._step), key, agent, lanes)[2])
         zeros = {name: jnp.zeros((), jnp.float32) for name in self._metrics}
         return TrainState(key, jnp.zeros((), jnp.uint32), agent, lanes, zeros)
 

@@ -226,30 +226,22 @@ def test_it_updates_and_acts_in_every_environment(name):
         assert jax.vmap(space.contains)(action).all()
 
 
-def test_state_keeps_its_types_and_one_compilation_serves_every_chunk():
-    learning = loop()
-    run = jax.jit(learning.run)
-    state = jax.jit(learning.init)(make_key(0))
-    for num_updates in (1, 3, 2):
-        state, _ = run(state, jnp.int32(num_updates), BEGIN)
-    assert run._cache_size() == 1
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves(state.agent))
-
-
-@pytest.mark.parametrize("split", [(5,), (1, 4), (2, 2, 1)])
-def test_chunks_are_the_same_run_bit_for_bit(split):
+def test_chunks_are_the_same_run_bit_for_bit_from_one_compilation():
     learning = loop(num_minibatches=2)
-    run = jax.jit(learning.run)
-    whole, _ = run(jax.jit(learning.init)(make_key(0)), jnp.int32(5), BEGIN)
-    state = jax.jit(learning.init)(make_key(0))
-    for num_updates in split:
-        state, _ = run(state, jnp.int32(num_updates), jnp.array(False))  # noqa: FBT003  (an array's value)
-    assert_same(state.agent, whole.agent)
-    assert_same(state.lanes.env_state, whole.lanes.env_state)
+    init, run = jax.jit(learning.init), jax.jit(learning.run)
+    whole, _ = run(init(make_key(0)), jnp.int32(5), BEGIN)
+    for split in [(1, 4), (2, 2, 1)]:
+        state = init(make_key(0))
+        for num_updates in split:
+            state, _ = run(state, jnp.int32(num_updates), ~BEGIN)
+        assert_same(state.agent, whole.agent)
+        assert_same(state.lanes.env_state, whole.lanes.env_state)
+    assert run._cache_size() == 1
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(whole.agent))
 
 
 def test_seeds_side_by_side_learn_as_alone():
-    learning = loop()
+    learning = loop(num_epochs=1, num_minibatches=1)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(make_key(7), jnp.arange(2))
     run = lambda key: learning.run(learning.init(key), jnp.int32(2), BEGIN)[0].agent.params  # noqa: E731
     both = jax.jit(jax.vmap(run))(keys)

@@ -174,9 +174,7 @@ def test_the_final_observation_is_there_for_whoever_asks():
 def test_parameters_of_another_length_are_refused_by_name():
     env = make_env("cartpole-control")
     params = dataclasses.replace(env.default_params, gravity=np.ones(7, np.float32))
-    with pytest.raises(
-        InvalidArgumentError, match=r"params.gravity must be of shape \(\) or \(10,\)"
-    ):
+    with pytest.raises(InvalidArgumentError, match=r"params.gravity must be of shape \(\) or \(10,\)"):
         Rollout(env, make_agent("random", env), 10, 4, params=params)
     with pytest.raises(InvalidArgumentError, match="params must be a CartPoleParams"):
         Rollout(env, make_agent("random", env), 10, 4, params=make_env("pendulum").default_params)

@@ -1,11 +1,13 @@
 """A training from end to end: the same for every chunk, resumed after a kill, stopped where it should, all on disk."""
 
+import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -13,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import create_config, evaluate, load_agent, make_train, resume, train_and_evaluate
-from myriad.agents import list_agents
+from myriad import create_config, evaluate, load_agent, make_env, make_key, make_train, resume, train_and_evaluate
+from myriad.agents import list_agents, make_learner
 from myriad.envs import list_envs
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError
+from myriad.learning import LearningLoop, parallel_learner
 from myriad.program import count_compilations
 
 ROOT = Path(__file__).parents[1]
@@ -193,3 +196,25 @@ def test_an_interrupt_saves_first(tmp_path):
         assert process.wait(60) != 0
     _, _, agent = load_agent(folder)
     assert agent.state is not None
+
+
+def test_gradient_steps_shared_among_devices_are_those_of_one():
+    config = small_config("ppo", num_envs=8, rollout_steps=16)
+    env = config.make_env()
+    learner = config.make_learner(env)
+    states = []
+    for num_devices in (1, 2):
+        shared = dataclasses.replace(learner, num_devices=num_devices)
+        loop = LearningLoop(env, shared, 8, num_devices=num_devices)
+        init, run = (program.compile() for program in loop.compile(make_key(0)))
+        state, report = run(init(make_key(0)), np.int32(2), np.bool_(True))  # noqa: FBT003
+        states.append((loop.on_one_device(state.agent.params), report.metric_sums))
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    jax.tree.map(close, *jax.device_get(states))
+
+
+def test_only_large_minibatches_are_shared():
+    env = make_env("cartpole")
+    small, large = (make_learner("ppo", env, rollout_steps=steps) for steps in (64, 128))
+    assert parallel_learner(small, 16)[1] == 1
+    assert parallel_learner(large, 1024)[1] == 2

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
+from myriad.agents.agent import LEARNER_AXIS
+
 Batch = TypeVar("Batch")
 
 # Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache of today's cores.
@@ -37,6 +39,18 @@ def unpack(rows: jax.Array, like: Batch) -> Batch:
     return jax.tree.unflatten(
         structure, [c.reshape(-1, *leaf.shape[1:]) for c, leaf in zip(columns, leaves, strict=True)]
     )
+
+
+def share_of_rows(order: jax.Array, num_devices: int) -> jax.Array:
+    """Return the part of a minibatch's row numbers that falls to this device of the mesh axis of learners."""
+    if num_devices == 1:
+        return order
+    return order.reshape(num_devices, -1)[jax.lax.axis_index(LEARNER_AXIS)]
+
+
+def mean_over_devices(tree: Any, num_devices: int) -> Any:
+    """Average what each device made of its share."""
+    return tree if num_devices == 1 else jax.lax.pmean(tree, LEARNER_AXIS)
 
 
 def mean_over_blocks(function: Callable[[jax.Array], Any], rows: jax.Array) -> Any:

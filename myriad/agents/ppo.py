@@ -15,7 +15,15 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.agent import EnvStep
-from myriad.agents.minibatches import map_over_blocks, mean_over_blocks, pack, permutations, unpack
+from myriad.agents.minibatches import (
+    map_over_blocks,
+    mean_over_blocks,
+    mean_over_devices,
+    pack,
+    permutations,
+    share_of_rows,
+    unpack,
+)
 from myriad.agents.policies import Policy, make_policy
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes
@@ -30,6 +38,8 @@ _ACT, _STEP = range(2)
 # Observations are not blown up by more than twice: early in a run a coordinate has hardly moved, and a policy learned
 # under that scale falls over as the scale grows (CartPole's cart: 1 final policy in 20 lost, and none in 30 with this).
 _LEAST_DEVIATION = 0.5
+# Rows of a minibatch below which another device costs more to wait for than it computes.
+_LEAST_SHARE = 4096
 
 
 @jax.tree_util.register_dataclass
@@ -90,10 +100,11 @@ class PPO:
     """Schulman et al. (2017), "Proximal policy optimization algorithms", with the clipped objective of equation 7.
 
     Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using generalized advantage
-    estimation". Differences from the first paper: actor and critic are separate networks, and the details of its
-    reference implementation that Engstrom et al. (2020) list are here: orthogonal weights, normalised advantages
-    (per minibatch), observations and rewards, a clipped gradient, an annealed learning rate. A value bootstraps through
-    truncation, as neither does. Actions in a Box are drawn from a diagonal Gaussian with free log standard deviations,
+    estimation". Differences from the first paper: actor and critic are separate networks; advantages are normalised in
+    each minibatch; and of what Engstrom et al. (2020), "Implementation matters in deep policy gradients", found in its
+    reference implementation, there are orthogonal weights, running normalisation of observations and rewards, a clipped
+    gradient and an annealed learning rate, and on demand clipped values. Values bootstrap through truncation.
+    Actions in a Box are drawn from a diagonal Gaussian with free log standard deviations,
     in units in which -1 to 1 spans the box: its mean is kept within by a hyperbolic tangent, its draws by clipping.
 
     Attributes:
@@ -115,6 +126,7 @@ class PPO:
         normalize_observations: shift and scale them by running moments; a deviation below 0.5 counts as 0.5.
         normalize_rewards: scale them by the running deviation of the discounted return.
         normalize_advantages: shift and scale them within each minibatch.
+        num_devices: devices that share each gradient step; the trainer's choice.
     """
 
     env: Environment
@@ -135,6 +147,7 @@ class PPO:
     normalize_observations: bool = True
     normalize_rewards: bool = True
     normalize_advantages: bool = True
+    num_devices: int = dataclasses.field(default=1, metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
 
     @classmethod
@@ -162,6 +175,11 @@ class PPO:
     def policy(self) -> Policy:
         """The distribution over actions."""
         return make_policy(self.env.action_space(self.env.default_params))
+
+    def shared_among(self, num_envs: int, num_devices: int) -> int:
+        """Return the devices worth sharing a gradient step of a minibatch among: each needs some blocks of rows."""
+        rows = num_envs * self.rollout_steps // self.num_minibatches
+        return max(n for n in range(1, num_devices + 1) if n == 1 or (rows % n == 0 and rows // n >= _LEAST_SHARE))
 
     def init(self, key: jax.Array, num_envs: int) -> PPOState:
         """Draw the networks' parameters.
@@ -265,10 +283,11 @@ class PPO:
 
         def descend(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
             flat, optimizer = carry
-            rows = packed[order]
+            rows = packed[share_of_rows(order, self.num_devices)]
             if self.normalize_advantages:
-                rows = rows.at[:, -2].set(_standardize(rows[:, -2]))
-            mean, metrics = mean_over_blocks(functools.partial(gradient, flat), rows)
+                rows = rows.at[:, -2].set(_standardize(rows[:, -2], packed[order, -2]))
+            means = mean_over_blocks(functools.partial(gradient, flat), rows)
+            mean, metrics = mean_over_devices(means, self.num_devices)
             update, optimizer = self._optimizer.update(self._clip(mean), optimizer)
             return (flat - learning_rate * jnp.asarray(update), optimizer), metrics
 
@@ -405,8 +424,8 @@ def generalized_advantages(
     return jax.lax.scan(back, jnp.zeros_like(value[0]), (delta, decay), reverse=True)[1]
 
 
-def _standardize(values: jax.Array) -> jax.Array:
-    return (values - jnp.mean(values)) / (jnp.std(values) + 1e-8)
+def _standardize(values: jax.Array, among: jax.Array) -> jax.Array:
+    return (values - jnp.mean(among)) / (jnp.std(among) + 1e-8)
 
 
 def _flatten(obs: Any) -> jax.Array:

@@ -264,7 +264,9 @@ class PQN:
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
-        return optax.chain(q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_radam(eps=self.optimizer_epsilon))
+        return optax.chain(
+            q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_radam(eps=self.optimizer_epsilon)
+        )
 
 
 def _columns(rows: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
