@@ -191,11 +191,14 @@ def test_epsilon_is_the_share_of_random_actions(epsilon):
     np.testing.assert_allclose(shares, [epsilon / 3, 1 - 2 * epsilon / 3, epsilon / 3], atol=0.01)
 
 
-def test_epsilon_falls_by_steps_of_all_environments_and_then_rests():
-    learner = PQN.create(make_env("cartpole-control"), **SMALL, exploration_steps=64, epsilon_end=0.2)
-    state = learner.init(make_key(0), 4)
-    epsilons = [learner._epsilon(dataclasses.replace(state, num_updates=jnp.int32(n))) for n in (0, 1, 2, 9)]
-    np.testing.assert_allclose(epsilons, [1.0, 0.6, 0.2, 0.2], rtol=1e-6)
+@pytest.mark.parametrize(("spread", "ends"), [(0.0, [0.2, 0.2, 0.2]), (1.0, [0.0, 0.2, 0.4])])
+def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_value_in_each(spread, ends):
+    options = {**SMALL, "exploration_steps": 48, "epsilon_end": 0.2, "epsilon_spread": spread}
+    learner = PQN.create(make_env("cartpole-control"), **options)
+    state = learner.init(make_key(0), 3)
+    for num_updates, fraction in ((0, 0.0), (1, 0.5), (2, 1.0), (9, 1.0)):
+        epsilons = learner._epsilons(dataclasses.replace(state, num_updates=jnp.int32(num_updates)), 3)
+        np.testing.assert_allclose(epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7)
 
 
 def test_greedy_actions_leave_exploration_out():

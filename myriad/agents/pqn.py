@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from myriad.agents import q_learning
@@ -68,7 +69,8 @@ class PQN:
     Differences from the paper's CartPole: tanh in place of ReLU after the layer norm, observations and rewards scaled
     by running moments where it multiplies rewards by 0.1, the last layer begins near 0, and a value bootstraps through
     truncation, where the paper's code takes every end for a termination. Epsilon falls over a number of steps and not
-    over a share of the training.
+    over a share of the training, and to another value in each environment, as Mnih et al. (2016) have it for each
+    actor: where all of them have come to do everything right, the network forgets what is wrong.
 
     Attributes:
         env: the environment, for its spaces.
@@ -80,7 +82,9 @@ class PQN:
         gamma: the discount.
         td_lambda: 1 weighs whole returns, 0 single steps.
         epsilon_start: probability of a random action at first.
-        epsilon_end: probability of a random action after `exploration_steps`.
+        epsilon_end: probability of a random action after `exploration_steps`, averaged over environments.
+        epsilon_spread: how far environments differ in it, evenly, from `epsilon_end * (1 - epsilon_spread)` in the
+            first to `epsilon_end * (1 + epsilon_spread)` in the last; 0 makes them all alike.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients that RAdam divides by.
         max_grad_norm: the gradient's norm is clipped to it; None leaves it.
@@ -100,7 +104,8 @@ class PQN:
     gamma: float = 0.99
     td_lambda: float = 0.95
     epsilon_start: float = 1.0
-    epsilon_end: float = 0.1
+    epsilon_end: float = 0.2
+    epsilon_spread: float = 1.0
     exploration_steps: int = 30_000
     optimizer_epsilon: float = 1.5e-4
     max_grad_norm: float | None = 10.0
@@ -125,7 +130,7 @@ class PQN:
             learner,
             integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates", "exploration_steps"),
             positive=("learning_rate", "max_grad_norm"),
-            fractions=("gamma", "td_lambda", "epsilon_start", "epsilon_end"),
+            fractions=("gamma", "td_lambda", "epsilon_start", "epsilon_end", "epsilon_spread"),
         )
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
@@ -161,7 +166,7 @@ class PQN:
         values = self._network.values_in_blocks(state.params, self._inputs(state, q_learning.flatten(obs)))
         if greedy:
             return q_learning.best_action(values)
-        return q_learning.epsilon_greedy(key, values, self._epsilon(state))
+        return q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
 
     def update(
         self, key: jax.Array, state: PQNState, lanes: Lanes, step: EnvStep
@@ -178,7 +183,7 @@ class PQN:
             returns = returns.update(trajectory.discounted_return)
         batch = self._batch(dataclasses.replace(state, returns=returns), trajectory)
         params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
-        metrics["epsilon"] = self._epsilon(state)
+        metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
         num_updates = state.num_updates + 1
         return PQNState(params, optimizer, num_updates, observations, returns, running_return), lanes, metrics
 
@@ -251,9 +256,12 @@ class PQN:
             return self.learning_rate
         return q_learning.linear(self.learning_rate, 0.0, state.num_updates.astype(jnp.float32) / self.anneal_updates)
 
-    def _epsilon(self, state: PQNState) -> jax.Array:
+    def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
+        """Return each environment's probability of a random action, `[N]`."""
         steps = state.num_updates.astype(jnp.float32) * (self.rollout_steps * state.running_return.shape[0])
-        return q_learning.linear(self.epsilon_start, self.epsilon_end, steps / self.exploration_steps)
+        place = np.linspace(-1, 1, num_envs, dtype=np.float32) if num_envs > 1 else np.zeros(1, np.float32)
+        end = jnp.minimum(self.epsilon_end * (1 + self.epsilon_spread * place), 1)
+        return q_learning.linear(self.epsilon_start, end, steps / self.exploration_steps)
 
     def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
         return obs if state.observations is None else state.observations.normalize(obs)

@@ -165,7 +165,7 @@ def best_action(values: jax.Array) -> jax.Array:
 
 
 def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """Choose the best of `values` `[B, A]`, or with probability `epsilon` any action: int32 `[B]`."""
+    """Choose the best of `values` `[B, A]`, or with probability `epsilon`, `[]` or `[B]`, any action: int32 `[B]`."""
     batch, num_actions = values.shape
     explore, which = jax.random.bits(key, (2, batch))
     anything = (which % np.uint32(num_actions)).astype(jnp.int32)
@@ -180,7 +180,7 @@ def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(chosen, values, 0), axis=1)
 
 
-def linear(start: float, end: float, fraction: jax.Array) -> jax.Array:
+def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Array:
     """Go from `start` to `end` in a straight line while `fraction` goes from 0 to 1, and stay there."""
     return start + (end - start) * jnp.minimum(fraction, 1)
 
