@@ -131,11 +131,11 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     scaled = np.asarray(trajectory.reward) / np.sqrt(np.var(to_numpy(trajectory.discounted_return)) + 1e-8)
     done = np.asarray(trajectory.terminated | trajectory.truncated)
     target = reference_returns(
-        np.clip(scaled, -10, 10), values.max(-1), np.asarray(trajectory.terminated), done, 0.99, 0.95
+        np.clip(scaled, -10, 10), values.max(-1), np.asarray(trajectory.terminated), done, 0.995, 0.95
     )
     orders = np.asarray(permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
     obs, action = trajectory.obs.reshape(32, 4), trajectory.action.reshape(32)
-    rule = optax.chain(optax.clip_by_global_norm(10.0), optax.radam(1e-2))
+    rule = optax.chain(optax.clip_by_global_norm(0.1), optax.radam(1e-2, eps=1.5e-4))
     params, state, losses = old, rule.init(old), []
     for order in orders:
 
@@ -265,5 +265,5 @@ def test_unknown_fields_and_batches_that_do_not_divide_are_refused():
     env = make_env("cartpole-control")
     with pytest.raises(UnknownNameError, match="unknown field of PQN 'td_lamda'; did you mean 'td_lambda'"):
         PQN.create(env, td_lamda=0.9)
-    with pytest.raises(InvalidArgumentError, match="num_minibatches must divide the batch .* = 192, but is 7"):
+    with pytest.raises(InvalidArgumentError, match=r"num_minibatches must divide the batch .* = 192, but is 7"):
         PQN.create(env, num_minibatches=7).init(make_key(0), 3)

@@ -245,6 +245,7 @@ class DQN:
             batch, target_values = jax.tree.map(lambda leaf: leaf[i], batches)
             target = self.target(params, batch, target_values)
             loss, gradient = jax.value_and_grad(self.loss)(params, batch, target)
+            update: Any
             update, optimizer = self._optimizer.update(gradient, optimizer)
             return params - learning_rate * update, optimizer, total_loss + loss
 

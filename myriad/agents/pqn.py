@@ -101,14 +101,14 @@ class PQN:
     num_minibatches: int = 8
     learning_rate: float = 7e-4
     anneal_updates: int | None = None
-    gamma: float = 0.99
+    gamma: float = 0.995
     td_lambda: float = 0.95
     epsilon_start: float = 1.0
     epsilon_end: float = 0.2
     epsilon_spread: float = 1.0
     exploration_steps: int = 30_000
     optimizer_epsilon: float = 1.5e-4
-    max_grad_norm: float | None = 10.0
+    max_grad_norm: float | None = 0.1
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = True
@@ -244,6 +244,7 @@ class PQN:
             params, optimizer = carry
             slope = jax.grad(self.loss, has_aux=True)
             gradient, metrics = mean_over_blocks(lambda rows: slope(params, *_columns(rows)), batch[order])
+            update: Any
             update, optimizer = self._optimizer.update(gradient, optimizer)
             return (params - learning_rate * update, optimizer), metrics
 

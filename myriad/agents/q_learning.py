@@ -187,13 +187,13 @@ def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Arr
 
 def clip_by_norm(max_norm: float | None) -> optax.GradientTransformation:
     """Scale a gradient vector `[P]` down to norm `max_norm`: optax's rule, with the norm as one vector product."""
+    if max_norm is None:
+        return optax.identity()
 
     def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
         norm = jnp.sqrt(jnp.vdot(updates, updates))
         return updates * (max_norm / jnp.maximum(norm, max_norm)), state
 
-    if max_norm is None:
-        return optax.identity()
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 
 
