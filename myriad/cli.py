@@ -274,7 +274,7 @@ def parse(argv: Sequence[str]) -> Command:
         if not end.code:
             raise
         program = f"myriad {argv[0]}" if argv[0] in COMMANDS else "myriad"
-        raise InvalidArgumentError(f"{_sentence(said.getvalue())} (`{program} --help` tells more)") from end
+        raise InvalidArgumentError(f"{_sentence(said.getvalue(), argv[0])} (`{program} --help` tells more)") from end
     if not options:
         return command
     if not isinstance(command, Train):
@@ -305,14 +305,16 @@ def _value(text: str) -> Any:
         return text
 
 
-def _sentence(box: str) -> str:
+def _sentence(box: str, command: str) -> str:
     """Take from tyro's box what is wrong and the options that it names; leave out their help."""
     rows = [re.sub(r"\x1b\[[\d;]*m", "", row).strip("│| ") for row in box.splitlines()[1:-1]]
     # Rules part what is wrong from what may have been meant and from where help is.
     parts = re.split(r"^[─-]{3,}$", "\n".join(rows), flags=re.MULTILINE)
     wrong, *hints = filter(str.strip, parts)
     statement = " ".join(re.split(r"^--", wrong, maxsplit=1, flags=re.MULTILINE)[0].split())
-    meant = [name for hint in hints if "meant" in hint for name in _options(hint)]
+    fields = dataclasses.fields(COMMANDS[command]) if command in COMMANDS else ()  # pyright: ignore[reportArgumentType]
+    own = {f"--{field.name.replace('_', '-')}" for field in fields}  # tyro looks in every command
+    meant = [name for hint in hints if "meant" in hint for name in _options(hint) if name in own]
     unknown = [name for hint in hints if "Unrecognized" in hint for name in _options(hint)]
     named = " ".join([statement, ", ".join(_options(wrong))]).rstrip(". ")
     named += f"; unknown: {', '.join(unknown)}" if unknown else ""

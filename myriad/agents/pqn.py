@@ -193,7 +193,7 @@ class PQN:
         """Return half the mean squared error of a minibatch, `obs` normalised, and what is reported of it."""
         value = q_learning.value_of(self._network.values(params, obs), action)
         loss = 0.5 * jnp.mean(jnp.square(value - target))
-        return loss, {"loss": loss, "value": jnp.mean(value)}
+        return loss, {"loss": loss}
 
     def _collect(
         self, key: jax.Array, state: PQNState, lanes: Lanes, step: EnvStep

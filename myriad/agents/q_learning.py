@@ -75,8 +75,7 @@ class QNetwork:
             layer = params[f"Dense_{i}"]
             if self.layer_norm:
                 norm = params[f"LayerNorm_{i}"]
-                kernel = layer["kernel"] - jnp.mean(layer["kernel"], axis=1, keepdims=True)
-                centred = _affine(hidden, kernel, layer["bias"] - jnp.mean(layer["bias"]))
+                centred = _affine(hidden, _centre(layer["kernel"]), _centre(layer["bias"][None])[0])
                 hidden = _normalize(centred, norm["scale"], norm["bias"])
             else:
                 hidden = _affine(hidden, layer["kernel"], layer["bias"])
@@ -129,15 +128,20 @@ def _normalize(centred: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Ar
 
 def _normalize_forward(centred: jax.Array, scale: jax.Array, shift: jax.Array) -> tuple[jax.Array, Any]:
     inverse = jax.lax.rsqrt(_mean_columns(jnp.square(centred)) + _LAYER_NORM_EPSILON)
-    unit = centred * inverse
-    return unit * scale + shift, (unit, inverse, scale)
+    return centred * inverse * scale + shift, (centred, inverse, scale)
 
 
 def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    unit, inverse, scale = saved
-    weighted = gradient * unit
-    centred = inverse * (gradient * scale - unit * _mean_columns(weighted * scale))
-    return centred, _sum_rows(weighted), _sum_rows(gradient)
+    centred, inverse, scale = saved
+    weighted = gradient * centred
+    along = jnp.square(inverse) * (weighted @ (scale / scale.size)[:, None])
+    return inverse * (gradient * scale - centred * along), inverse[:, 0] @ weighted, _sum_rows(gradient)
+
+
+@jax.custom_vjp
+def _centre(matrix: jax.Array) -> jax.Array:
+    """Take the mean over columns off a matrix: a projection, and so its own gradient."""
+    return matrix - _mean_columns(matrix)
 
 
 def _sum_rows(matrix: jax.Array) -> jax.Array:
@@ -152,6 +156,7 @@ def _mean_columns(matrix: jax.Array) -> jax.Array:
 
 _affine.defvjp(_affine_forward, _affine_backward)
 _normalize.defvjp(_normalize_forward, _normalize_backward)
+_centre.defvjp(lambda matrix: (_centre(matrix), None), lambda _, gradient: (_centre(gradient),))
 
 
 def flatten(obs: Any) -> jax.Array:
