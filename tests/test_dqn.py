@@ -94,7 +94,7 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     after, mean_loss = jax.jit(learner._learn)(key, state)
     batch = learner._sample(key, state, 4)
     np.testing.assert_allclose(
-        batch.reward.max(), sum(0.99**i for i in range(3)) / np.sqrt(state.returns.variance), rtol=1e-5
+        batch.reward.max(), sum(0.995**i for i in range(3)) / np.sqrt(state.returns.variance), rtol=1e-5
     )
     rule = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(1e-2, eps=1.5e-4))
     optimizer = rule.init(state.params)
@@ -138,7 +138,7 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
             reward, discount = 0.0, 1.0
             for _, _, transition in lived[row : row + steps]:
                 reward += discount * float(transition.reward[lane])
-                discount *= 0.99
+                discount *= 0.995
                 next_obs = transition.final_obs[lane]
                 if transition.terminated[lane]:
                     discount, ends = 0.0, ends + 1

@@ -102,7 +102,7 @@ class DQN:
     learning_starts: int = 1_000
     learning_rate: float = 3e-4
     anneal_updates: int | None = None
-    gamma: float = 0.99
+    gamma: float = 0.995
     n_step: int = 3
     double: bool = True
     dueling: bool = False

@@ -67,10 +67,11 @@ class PQN:
 
     Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable by layer norm.
     Differences from the paper's CartPole: tanh in place of ReLU after the layer norm, observations and rewards scaled
-    by running moments where it multiplies rewards by 0.1, the last layer begins near 0, and a value bootstraps through
-    truncation, where the paper's code takes every end for a termination. Epsilon falls over a number of steps and not
-    over a share of the training, and to another value in each environment, as Mnih et al. (2016) have it for each
-    actor: where all of them have come to do everything right, the network forgets what is wrong.
+    by running moments where it multiplies rewards by 0.1, a tight bound on the gradient, a last layer that begins near
+    0, and a value that bootstraps through truncation, where the paper's code takes every end for a termination. Epsilon
+    falls over a number of steps and not over a share of the training, and to another value in each environment, as
+    Mnih et al. (2016) have it for each actor: where all of them have come to do everything right, the network forgets
+    what is wrong.
 
     Attributes:
         env: the environment, for its spaces.
