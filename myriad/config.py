@@ -42,7 +42,6 @@ class TrainingConfig(BaseModel):
             saved at the end and at an interrupt.
         log_to: `tensorboard`, `wandb`, beside the run's folder.
         seed: every random number of the run follows from it.
-        auto_tune: let the autotuner choose `scan_chunk_size`.
         env_options: fields of the environment or its parameters that differ from their defaults.
         agent_options: hyperparameters of the agent that differ from their defaults.
     """
@@ -64,7 +63,6 @@ class TrainingConfig(BaseModel):
     checkpoint_every_s: float = Field(60.0, ge=0)
     log_to: list[str] = Field(default_factory=list)
     seed: int = 0
-    auto_tune: bool = False
     env_options: dict[str, Any] = Field(default_factory=dict)
     agent_options: dict[str, Any] = Field(default_factory=dict)
 
