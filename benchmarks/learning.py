@@ -7,12 +7,10 @@ No speed is measured here: see throughput.py for that.
 """
 
 import argparse
-import csv
-import os
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -149,12 +147,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def write(path: Path, runs: Sequence[Run]) -> None:
     """Write a CSV file, atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Run)])
-        writer.writeheader()
-        writer.writerows(asdict(run) for run in runs)
-    temporary.replace(path)
+    from myriad.tracking import Table
+
+    Table([asdict(run) for run in runs]).to_csv(path)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,6 @@ class LearningLoop:
 
     def compile(self, key: jax.Array) -> tuple[jax.stages.Lowered, jax.stages.Lowered]:
         """Return `init` and `run`, its state donated, traced and ready to be compiled."""
-        state = jax.eval_shape(self.init, key)
         trips, flag = jax.ShapeDtypeStruct((), np.int32), jax.ShapeDtypeStruct((), np.bool_)
         if self.num_devices == 1:
             init, run = jax.jit(self.init), jax.jit(self.run, donate_argnums=0)
@@ -97,7 +96,9 @@ class LearningLoop:
                 self.run, mesh=everywhere.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
             )
             run = jax.jit(shared, in_shardings=everywhere, out_shardings=everywhere, donate_argnums=0)
-        return init.lower(key), run.lower(state, trips, flag)
+        traced = init.lower(key)
+        state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), traced.out_info)
+        return traced, run.lower(state, trips, flag)
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, from a checkpoint say, where `run` takes it."""

@@ -1,6 +1,7 @@
 """The networks that learners share: a multilayer perceptron in flax, whose parameters are a plain pytree."""
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -64,3 +65,8 @@ class MLP(nn.Module):
                 hidden = nn.LayerNorm()(hidden)
             hidden = ACTIVATIONS[self.activation](hidden)
         return nn.Dense(self.num_outputs, kernel_init=nn.initializers.orthogonal(self.output_scale))(hidden)
+
+
+def flatten(obs: Any) -> jax.Array:
+    """Return observations `[B, *O]` as a network takes them, float32 `[B, D]`."""
+    return obs.reshape(obs.shape[0], -1).astype(jnp.float32)

@@ -87,19 +87,20 @@ class Trainer:
         self.config = config = config.resolve()
         self.folder, self._checkpoints = folder, Checkpoints(folder.checkpoints)
         env = config.make_env()
-        self.learner = config.make_learner(env)
-        num_envs, unit = cast("int", config.num_envs), self.learner.steps_per_update
+        learner = config.make_learner(env)
+        num_envs, unit = cast("int", config.num_envs), learner.steps_per_update
         self._steps_per_update = num_envs * unit
         self._num_updates = cast("int", config.steps_per_env) // unit
         self._eval_every = cast("int", config.eval_frequency) // unit
         self._chunk = cast("int", config.scan_chunk_size) // unit
-        self._learner, num_devices = parallel_learner(with_schedule(self.learner, self._num_updates), num_envs)
-        self._loop = LearningLoop(env, self._learner, num_envs, num_devices=num_devices)
-        self._evaluation = Evaluation(env, self._learner, config.eval_rollouts, max_steps=config.eval_max_steps)
+        learner, num_devices = parallel_learner(with_schedule(learner, self._num_updates), num_envs)
+        self._loop = LearningLoop(env, learner, num_envs, num_devices=num_devices)
+        self._evaluation = Evaluation(env, learner, config.eval_rollouts, max_steps=config.eval_max_steps)
         self._key = make_key(config.seed)
         self._progress = Progress(self._num_updates * self._steps_per_update, quiet=quiet)
         self._train_s = self._evaluate_s = 0.0
         self._report: Any = None
+        self._shapes: Any = None
 
     def run(self) -> TrainingResults:
         """Train to the end, from the newest checkpoint where there is one.
@@ -142,8 +143,9 @@ class Trainer:
         start = time.perf_counter()
         if (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
-        state = jax.eval_shape(self._loop.init, self._key)
-        traced = [*self._loop.compile(self._key), jax.jit(self._evaluation.returns).lower(state.agent, self._key)]
+        init, run = self._loop.compile(self._key)
+        state = self._shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), init.out_info)
+        traced = [init, run, jax.jit(self._evaluation.returns).lower(state.agent, self._key)]
         with count_cache_hits() as hits, ThreadPoolExecutor(len(traced)) as pool:
             init, run, evaluate = pool.map(lambda program: program.compile(), traced)
         compile_s, from_cache = time.perf_counter() - start, hits.count >= len(traced)
@@ -158,7 +160,7 @@ class Trainer:
         done = self._checkpoints.latest()
         if done is None:
             return programs.init(self._key), 0, self.folder.rows(up_to_update=0)
-        state = self._checkpoints.restore(done, jax.eval_shape(self._loop.init, self._key))
+        state = self._checkpoints.restore(done, self._shapes)
         return self._loop.everywhere(state), done, self.folder.rows(up_to_update=done)
 
     def _train(

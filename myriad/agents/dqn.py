@@ -16,6 +16,7 @@ from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes, Transition
+from myriad.networks import flatten
 from myriad.normalization import RunningMoments, discounted_return
 from myriad.replay import Experience, ReplayRing, ReplayState, Step, n_step
 
@@ -164,7 +165,7 @@ class DQN:
 
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N]` for observations `[N, *O]`: the best action, unless exploration takes another."""
-        values = self._network.values_in_blocks(state.params, self._inputs(state, q_learning.flatten(obs)))
+        values = self._network.values_in_blocks(state.params, self._inputs(state, flatten(obs)))
         if greedy:
             return q_learning.best_action(values)
         return q_learning.epsilon_greedy(key, values, self._epsilon(state))
@@ -204,7 +205,7 @@ class DQN:
 
     def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
         """Put a step into the buffer and the moments; `t` counts the steps of this update."""
-        obs, final_obs = q_learning.flatten(obs), q_learning.flatten(result.final_obs)
+        obs, final_obs = flatten(obs), flatten(result.final_obs)
         observations, returns, running_return = state.observations, state.returns, state.running_return
         if observations is not None:
             observations = observations.update(obs)
@@ -280,9 +281,7 @@ class DQN:
         return math.ceil(num_steps / self.train_every)
 
     def _learning_rate(self, state: DQNState) -> jax.Array | float:
-        if self.anneal_updates is None:
-            return self.learning_rate
-        return q_learning.linear(self.learning_rate, 0.0, state.num_updates.astype(jnp.float32) / self.anneal_updates)
+        return q_learning.annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
     def _epsilon(self, state: DQNState) -> jax.Array:
         steps = state.num_updates.astype(jnp.float32) * (self.train_every * state.running_return.shape[0])

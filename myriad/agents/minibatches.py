@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.agent import LEARNER_AXIS
+from myriad.errors import InvalidArgumentError
 
 Batch = TypeVar("Batch")
 
@@ -24,6 +25,15 @@ def permutations(key: jax.Array, num: int, size: int) -> jax.Array:
     mask = jnp.uint32((1 << (size - 1).bit_length()) - 1)
     words = jax.random.bits(key, (num, size)) & ~mask | jnp.arange(size, dtype=jnp.uint32)
     return (jax.lax.sort(words, dimension=1) & mask).astype(jnp.int32)
+
+
+def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
+    """Raise InvalidArgumentError unless the batch of num_envs x rollout_steps rows divides into equal minibatches."""
+    if batch_rows % num_minibatches:
+        raise InvalidArgumentError(
+            f"num_minibatches must divide the batch of num_envs x rollout_steps = {batch_rows}, but is "
+            f"{num_minibatches}."
+        )
 
 
 def pack(batch: Any) -> jax.Array:

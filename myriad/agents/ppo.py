@@ -21,6 +21,7 @@ from myriad.agents.minibatches import (
     mean_over_devices,
     pack,
     permutations,
+    require_whole_minibatches,
     share_of_rows,
     unpack,
 )
@@ -28,7 +29,7 @@ from myriad.agents.policies import Policy, make_policy
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.networks import MLP
+from myriad.networks import MLP, flatten
 from myriad.normalization import RunningMoments, discounted_return
 
 # One key per purpose: no two draws share a stream.
@@ -187,11 +188,7 @@ class PPO:
         Raises:
             InvalidArgumentError: `num_minibatches` does not divide the batch.
         """
-        if num_envs * self.rollout_steps % self.num_minibatches:
-            raise InvalidArgumentError(
-                f"num_minibatches must divide the batch of num_envs x rollout_steps = "
-                f"{num_envs * self.rollout_steps}, but is {self.num_minibatches}."
-            )
+        require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
         size = self._obs_size
         actor, critic = (
             network.init(jax.random.fold_in(key, purpose), jnp.zeros((1, size), jnp.float32))
@@ -220,14 +217,14 @@ class PPO:
             observations = observations.update(trajectory.obs)
         if returns is not None:
             returns = returns.update(trajectory.discounted_return)
-        batch = self._batch(dataclasses.replace(state, returns=returns), trajectory, _flatten(lanes.obs))
+        batch = self._batch(dataclasses.replace(state, returns=returns), trajectory, flatten(lanes.obs))
         params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         num_updates = state.num_updates + 1
         return PPOState(params, optimizer, num_updates, observations, returns, running_return), lanes, metrics
 
     def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the likeliest action if `greedy`, else a draw."""
-        outputs = self._outputs(state.params, self._inputs(state, _flatten(obs)))
+        outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
         choice = self.policy.mode(outputs) if greedy else self.policy.sample(key, outputs, state.params["free"])
         return self.policy.action(choice)
 
@@ -237,13 +234,13 @@ class PPO:
         def advance(carry: tuple[Lanes, jax.Array], t: jax.Array) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
             lanes, running_return = carry
             act_key, step_key = (jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP))
-            obs = _flatten(lanes.obs)
+            obs = flatten(lanes.obs)
             outputs = self._outputs(state.params, self._inputs(state, obs))
             choice = self.policy.sample(act_key, outputs, state.params["free"])
             lanes, result = step(step_key, lanes, self.policy.action(choice))
             done = result.terminated | result.truncated
             discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
-            final_obs = _flatten(result.final_obs)
+            final_obs = flatten(result.final_obs)
             return (lanes, running_return), Trajectory(
                 obs, final_obs, outputs, choice, result.reward, discounted, result.terminated, result.truncated
             )
@@ -426,7 +423,3 @@ def generalized_advantages(
 
 def _standardize(values: jax.Array, among: jax.Array) -> jax.Array:
     return (values - jnp.mean(among)) / (jnp.std(among) + 1e-8)
-
-
-def _flatten(obs: Any) -> jax.Array:
-    return obs.reshape(obs.shape[0], -1).astype(jnp.float32)

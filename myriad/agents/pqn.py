@@ -14,10 +14,10 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep
-from myriad.agents.minibatches import mean_over_blocks, permutations
+from myriad.agents.minibatches import mean_over_blocks, permutations, require_whole_minibatches
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes
-from myriad.errors import InvalidArgumentError
+from myriad.networks import flatten
 from myriad.normalization import RunningMoments, discounted_return
 
 # One key per purpose: no two draws share a stream.
@@ -147,11 +147,7 @@ class PQN:
         Raises:
             InvalidArgumentError: `num_minibatches` does not divide the batch.
         """
-        if num_envs * self.rollout_steps % self.num_minibatches:
-            raise InvalidArgumentError(
-                f"num_minibatches must divide the batch of num_envs x rollout_steps = "
-                f"{num_envs * self.rollout_steps}, but is {self.num_minibatches}."
-            )
+        require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
         params = self._network.init(key)
         return PQNState(
             params,
@@ -164,7 +160,7 @@ class PQN:
 
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N]` for observations `[N, *O]`: the best action, unless exploration takes another."""
-        values = self._network.values_in_blocks(state.params, self._inputs(state, q_learning.flatten(obs)))
+        values = self._network.values_in_blocks(state.params, self._inputs(state, flatten(obs)))
         if greedy:
             return q_learning.best_action(values)
         return q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
@@ -207,7 +203,7 @@ class PQN:
             lanes, result = step(step_key, lanes, action)
             done = result.terminated | result.truncated
             discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
-            obs, final_obs = q_learning.flatten(obs), q_learning.flatten(result.final_obs)
+            obs, final_obs = flatten(obs), flatten(result.final_obs)
             return (lanes, running_return), Trajectory(
                 obs, final_obs, action, result.reward, discounted, result.terminated, result.truncated
             )
@@ -254,9 +250,7 @@ class PQN:
         return params, optimizer, jax.tree.map(jnp.mean, metrics)
 
     def _learning_rate(self, state: PQNState) -> jax.Array | float:
-        if self.anneal_updates is None:
-            return self.learning_rate
-        return q_learning.linear(self.learning_rate, 0.0, state.num_updates.astype(jnp.float32) / self.anneal_updates)
+        return q_learning.annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""

@@ -159,11 +159,6 @@ _normalize.defvjp(_normalize_forward, _normalize_backward)
 _centre.defvjp(lambda matrix: (_centre(matrix), None), lambda _, gradient: (_centre(gradient),))
 
 
-def flatten(obs: Any) -> jax.Array:
-    """Return observations `[B, *O]` as float32 `[B, D]`."""
-    return obs.reshape(obs.shape[0], -1).astype(jnp.float32)
-
-
 def best_action(values: jax.Array) -> jax.Array:
     """Return the first of the best actions under `values`, `[B, A]`: int32 `[B]`."""
     return jnp.argmax(values, axis=1).astype(jnp.int32)
@@ -188,6 +183,11 @@ def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
 def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Array:
     """Go from `start` to `end` in a straight line while `fraction` goes from 0 to 1, and stay there."""
     return start + (end - start) * jnp.minimum(fraction, 1)
+
+
+def annealed(rate: float, num_updates: jax.Array, anneal_updates: int | None) -> jax.Array | float:
+    """Return a learning rate that falls linearly to 0 over `anneal_updates`; None leaves it constant."""
+    return rate if anneal_updates is None else linear(rate, 0.0, num_updates.astype(jnp.float32) / anneal_updates)
 
 
 def clip_by_norm(max_norm: float | None) -> optax.GradientTransformation:
