@@ -33,22 +33,25 @@ def train_and_evaluate(
         quiet: show no progress, also on a terminal.
 
     Raises:
-        InvalidArgumentError: the folder holds a run already, or can't be written.
+        InvalidArgumentError: the folder holds a run already, is in use, or can't be written.
         DivergedError: a NaN came up.
         KeyboardInterrupt: it was interrupted; `resume` goes on from where it was.
     """
     folder = RunFolder.create(Path(run_folder or _new_name(config)), config.resolve().to_toml(), environment_record())
-    return Trainer(config, folder, quiet=quiet).run()
+    with folder.held():
+        return Trainer(config, folder, quiet=quiet).run()
 
 
 def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
     """Go on with the run in `run_folder`, from its newest checkpoint or from the start, to the same end bit for bit.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, or one of another version's programs.
+        InvalidArgumentError: the folder holds no run, or one of another version's programs, or is in use.
     """
     folder = RunFolder(Path(run_folder))
-    return Trainer(TrainingConfig.from_toml(folder.config_toml()), folder, quiet=quiet).run()
+    config = TrainingConfig.from_toml(folder.config_toml())
+    with folder.held():
+        return Trainer(config, folder, quiet=quiet).run()
 
 
 def evaluate(config: TrainingConfig, agent_state: Any, num_episodes: int = 128, seed: int = 0) -> jax.Array:

@@ -1,6 +1,13 @@
 """Checkpoints: everything a run needs to go on bit for bit, each whole or not there at all."""
 
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +17,11 @@ import numpy as np
 
 from myriad.errors import InvalidArgumentError
 
+_CHECKSUMS = "checksums.json"
+
 
 class Checkpoints:
-    """The checkpoints of one run, `folder/<updates>`; orbax writes them aside and renames them when they are whole.
+    """The checkpoints of one run, `folder/<updates>`; each is written aside, with checksums, and renamed when whole.
 
     A killed process leaves at most a folder under a temporary name, which the next save removes.
     """
@@ -21,17 +30,34 @@ class Checkpoints:
         self.folder, self._keep = folder.absolute(), keep
 
     def latest(self) -> int | None:
-        """Return how many updates the newest whole checkpoint has done, or None."""
+        """Return how many updates the newest finished checkpoint has done, or None."""
         return max(self._done(), default=None)
 
     def save(self, num_updates: int, state: Any) -> None:
-        """Save the arrays of `state`; blocks until they are on the disk."""
-        import orbax.checkpoint as ocp
+        """Save the arrays of `state`; blocks until they are on the disk.
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(self.folder / str(num_updates), _arrays(state), force=True)
-        self._tidy()
+        Raises:
+            InvalidArgumentError: they can't be written; the checkpoints before stay as they were.
+        """
+        path = self.folder / str(num_updates)
+        aside, replaced = (self.folder / f"{kind}-{num_updates}" for kind in ("saving", "replaced"))
+        problem = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._tidy()  # first, since what a kill left may be what fills the disk
+            _write(aside, _arrays(state))
+            if path.exists():
+                path.rename(replaced)
+            aside.rename(path)
+            self._tidy()
+        except (OSError, ValueError) as error:
+            problem = _system_error(error)
+            if problem is None:
+                raise
+        if problem is not None:
+            self._tidy()
+            # Raised out here, without orbax's error: its coroutines would complain at the exit.
+            raise InvalidArgumentError(f"checkpoint {path} can't be written: {problem}; the ones before it are kept.")
 
     def restore(self, num_updates: int, like: Any) -> Any:
         """Return a saved state.
@@ -41,11 +67,16 @@ class Checkpoints:
             like: a state of the same program, arrays or their shapes.
 
         Raises:
-            InvalidArgumentError: the checkpoint is of another program: a leaf is missing or of another shape.
+            InvalidArgumentError: the checkpoint is damaged, or of another program: a leaf is missing or of another
+                shape.
         """
         import orbax.checkpoint as ocp
 
         path = self.folder / str(num_updates)
+        if (damage := _damage(path)) is not None:
+            older = [n for n in self._done() if n < num_updates and _damage(self.folder / str(n)) is None]
+            go_on = f"remove it to go on from update {max(older)}" if older else "no older one is whole"
+            raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
         with ocp.StandardCheckpointer() as checkpointer:
             saved = checkpointer.restore(path)
         expected = jax.eval_shape(_arrays, like)
@@ -64,9 +95,56 @@ class Checkpoints:
 
     def _tidy(self) -> None:
         newest = sorted(self._done())[-self._keep :]
-        for path in self.folder.iterdir():
+        for path in self.folder.glob("*"):
             if not path.name.isdigit() or int(path.name) not in newest:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
+    """Have orbax write a folder, and add a checksum of each of its files."""
+    import orbax.checkpoint as ocp
+
+    with _silent_orbax(), ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, arrays, force=True)
+    sums = {str(file.relative_to(path)): _checksum(file) for file in sorted(path.rglob("*")) if file.is_file()}
+    (path / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _silent_orbax() -> Iterator[None]:
+    """Keep orbax from logging the tracebacks of errors that it raises, too."""
+    logger = logging.getLogger("absl")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _system_error(error: Exception) -> str | None:
+    """Return what the system said, also where orbax has it as the end of a ValueError."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    return os.strerror(int(code[1])) if code else None
+
+
+def _damage(path: Path) -> str | None:
+    """Say which file is not as it was saved. Orbax notices most damage, but neither all of it nor in one way."""
+    try:
+        sums = json.loads((path / _CHECKSUMS).read_text(encoding="utf-8"))
+        changed = [name for name, checksum in sums.items() if _checksum(path / name) != checksum]
+    except OSError as error:
+        return f"{Path(error.filename).relative_to(path)} can't be read: {error.strerror}"
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        changed = [_CHECKSUMS]
+    return f"{changed[0]} is not as it was saved" if changed else None
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _names(tree: Any) -> list[str]:

@@ -260,6 +260,8 @@ def parse(argv: Sequence[str]) -> Command:
     """
     if not argv:
         raise InvalidArgumentError(f"myriad needs a command, one of {', '.join(COMMANDS)}; see `myriad --help`.")
+    if argv[0].startswith("--tyro-") and (len(argv) < 2 or argv[1] not in ("bash", "zsh", "fish")):
+        raise InvalidArgumentError(f"{argv[0]} needs bash, zsh or fish, but got {' '.join(argv[1:]) or 'nothing'}.")
     if not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise UnknownNameError("command", argv[0], COMMANDS)
     argv, options = _without_dotted(argv)

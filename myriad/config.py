@@ -62,7 +62,7 @@ class TrainingConfig(BaseModel):
     target_return: float | None = None
     checkpoint_every_s: float = Field(60.0, ge=0)
     log_to: list[str] = Field(default_factory=list)
-    seed: int = 0
+    seed: int = Field(0, ge=-(2**63), lt=2**63)
     env_options: dict[str, Any] = Field(default_factory=dict)
     agent_options: dict[str, Any] = Field(default_factory=dict)
 

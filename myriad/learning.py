@@ -1,17 +1,16 @@
 """The compiled training chunk: any number of a learner's updates in one call, with nothing on the host in between."""
 
 import dataclasses
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from myriad.agents.agent import LEARNER_AXIS, Learner
 from myriad.envs import Environment
 from myriad.envs.lanes import LaneEnvironment, Lanes, Transition
+from myriad.random import make_key
 
 # One key per purpose: no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -55,13 +54,15 @@ class Report:
 PARTS = ("a metric", "the agent's state", "an environment's state")
 # A leaf beyond this size is a replay buffer: what it holds came through the lanes, which are looked at.
 _LARGE = 1 << 20
+# Below this size a copy costs nothing worth a loop of its own.
+_SMALL = 1 << 16
 
 
 class LearningLoop:
     """`num_envs` copies of `env` and the learner, as two pure functions that a jit or a vmap may wrap.
 
     Where a learner's gradient steps are large it may share them among devices (`parallel_learner`); each device then
-    holds the whole state and does all the rest, and `compile` and `on_one_device` know where things lie.
+    holds the whole state and does all the rest, and `jitted` and `on_one_device` know where things lie.
     """
 
     def __init__(self, env: Environment, learner: Learner, num_envs: int, params: Any = None, *, num_devices: int = 1):
@@ -69,36 +70,31 @@ class LearningLoop:
         mesh = jax.make_mesh((num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices])
         self._everywhere: Any = NamedSharding(mesh, PartitionSpec())
         self.envs = LaneEnvironment(env, num_envs, params)
-        self._metrics: tuple[str, ...] | None = None  # their names, once an update has been traced
 
     def init(self, key: jax.Array) -> TrainState:
         """Reset every environment and draw the learner's first parameters."""
         agent = self.learner.init(jax.random.fold_in(key, _AGENT), self.num_envs)
         lane_keys = self._lane_keys(jax.random.fold_in(key, _ENVIRONMENTS))
         lanes = self.envs.reset(lane_keys, self.envs.params.own)
-        if self._metrics is None:
-            alone: Any = self.learner
-            if self.num_devices > 1:  # outside the mesh there is nobody to share with
-                alone = dataclasses.replace(alone, num_devices=1)
-            self._metrics = tuple(jax.eval_shape(partial(alone.update, step=self._step), key, agent, lanes)[2])
-        zeros = {name: jnp.zeros((), jnp.float32) for name in self._metrics}
+        zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
         return TrainState(key, jnp.zeros((), jnp.uint32), agent, lanes, zeros)
 
-    def compile(self, key: jax.Array) -> tuple[jax.stages.Lowered, jax.stages.Lowered]:
-        """Return `init` and `run`, its state donated, traced and ready to be compiled."""
-        trips, flag = jax.ShapeDtypeStruct((), np.int32), jax.ShapeDtypeStruct((), np.bool_)
+    def jitted(self) -> tuple[Any, Any]:
+        """Return `init`, of an int64 seed, and `run`, its state donated, as jitted functions."""
+
+        def init_from(seed: jax.Array) -> TrainState:
+            return self.init(make_key(seed))
+
         if self.num_devices == 1:
-            init, run = jax.jit(self.init), jax.jit(self.run, donate_argnums=0)
-        else:
-            everywhere = self._everywhere
-            init = jax.jit(self.init, in_shardings=everywhere, out_shardings=everywhere)
-            shared = jax.shard_map(
-                self.run, mesh=everywhere.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
-            )
-            run = jax.jit(shared, in_shardings=everywhere, out_shardings=everywhere, donate_argnums=0)
-        traced = init.lower(key)
-        state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), traced.out_info)
-        return traced, run.lower(state, trips, flag)
+            return jax.jit(init_from), jax.jit(self.run, donate_argnums=0)
+        everywhere = self._everywhere
+        shared = jax.shard_map(
+            self.run, mesh=everywhere.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
+        )
+        return (
+            jax.jit(init_from, in_shardings=everywhere, out_shardings=everywhere),
+            jax.jit(shared, in_shardings=everywhere, out_shardings=everywhere, donate_argnums=0),
+        )
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, from a checkpoint say, where `run` takes it."""
@@ -164,4 +160,9 @@ def _report(state: TrainState) -> Report:
 
 def _holds_nan(tree: Any) -> jax.Array:
     floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating) and x.size < _LARGE]
-    return jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in floats])) if floats else jnp.zeros((), bool)
+    small = [leaf.ravel() for leaf in floats if leaf.size < _SMALL]
+    if small:
+        # One plain loop for these, not fused with their joining: a loop each would be a tenth of what is to compile.
+        small = [jax.lax.optimization_barrier(jnp.concatenate(small))]
+    looked_at = small + [leaf for leaf in floats if leaf.size >= _SMALL]
+    return jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in looked_at])) if looked_at else jnp.zeros((), bool)

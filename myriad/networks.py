@@ -1,5 +1,6 @@
 """The networks that learners share: a multilayer perceptron in flax, whose parameters are a plain pytree."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -60,11 +61,79 @@ class MLP(nn.Module):
         """Map `[..., D]` to `[..., num_outputs]`."""
         hidden = inputs
         for size in self.hidden_sizes:
-            hidden = nn.Dense(size, kernel_init=nn.initializers.orthogonal(np.sqrt(2)))(hidden)
+            hidden = Dense(size, orthogonal(np.sqrt(2)))(hidden)
             if self.layer_norm:
                 hidden = nn.LayerNorm()(hidden)
             hidden = ACTIVATIONS[self.activation](hidden)
-        return nn.Dense(self.num_outputs, kernel_init=nn.initializers.orthogonal(self.output_scale))(hidden)
+        return Dense(self.num_outputs, orthogonal(self.output_scale))(hidden)
+
+
+class Dense(nn.Module):
+    """flax's layer of the same name, with the gradient of `affine`: `[..., I]` to `[..., num_outputs]`."""
+
+    num_outputs: int
+    kernel_init: Callable[..., jax.Array]
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        num_inputs = inputs.shape[-1]
+        kernel = self.param("kernel", self.kernel_init, (num_inputs, self.num_outputs))
+        bias = self.param("bias", nn.initializers.zeros, (self.num_outputs,))
+        outputs = affine(inputs.reshape(-1, num_inputs), kernel, bias)
+        return outputs.reshape(*inputs.shape[:-1], self.num_outputs)
+
+
+@jax.custom_vjp
+def affine(inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
+    """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`; the gradient is autodiff's, in a faster form."""
+    return inputs @ kernel + bias
+
+
+def _affine_forward(inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> tuple[jax.Array, Any]:
+    return inputs @ kernel + bias, (inputs, kernel)
+
+
+def _affine_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    inputs, kernel = saved
+    # XLA on a CPU multiplies by a transposed left side in plain loops, unless the transpose is made first: for 128 rows
+    # of 4 inputs and 64 outputs 21 us, against 1.3.
+    return gradient @ kernel.T, jax.lax.optimization_barrier(inputs.T) @ gradient, sum_rows(gradient)
+
+
+affine.defvjp(_affine_forward, _affine_backward)
+
+
+def sum_rows(matrix: jax.Array) -> jax.Array:
+    """Add up `[B, O]` over the batch, as a product, which is faster than a reduction here."""
+    return jnp.ones(matrix.shape[0], matrix.dtype) @ matrix
+
+
+def orthogonal(scale: float) -> Callable[..., jax.Array]:
+    """Return an initialiser of weights `[M, N]` with orthogonal rows or columns, whichever are fewer, of norm `scale`.
+
+    As Saxe et al. (2014), "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks".
+    """
+    return lambda key, shape, dtype=jnp.float32: scale * _orthonormal(key, tuple(shape), dtype)
+
+
+# Compiled once per shape, and traced once: flax asks for the shape of each weight whenever a network is applied.
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
+    """Draw a matrix uniformly among those with orthonormal rows or columns: Gram and Schmidt's, of a Gaussian one.
+
+    A QR factorisation would do the same, but on a CPU its lowering imports scipy, a quarter of a second at start-up.
+    """
+    fewer, longer = sorted(shape)
+    numbers = jnp.arange(fewer)[:, None]
+
+    def orthonormalize(turn: jax.Array, rows: jax.Array) -> jax.Array:
+        i = turn >> 1  # once leaves what rounding left; twice is enough (Giraud et al. 2005)
+        row, before = jax.lax.dynamic_index_in_dim(rows, i, keepdims=False), jnp.where(numbers < i, rows, 0)
+        row = row - (before @ row) @ before
+        return jax.lax.dynamic_update_index_in_dim(rows, row * jax.lax.rsqrt(row @ row), i, 0)
+
+    rows = jax.lax.fori_loop(0, 2 * fewer, orthonormalize, jax.random.normal(key, (fewer, longer), dtype))
+    return rows if shape == (fewer, longer) else rows.T
 
 
 def flatten(obs: Any) -> jax.Array:

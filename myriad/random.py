@@ -119,11 +119,11 @@ MIX2X32 = define_prng_impl(
 PRNG_IMPLEMENTATIONS = {"mix2x32": MIX2X32, "threefry2x32": "threefry2x32", "rbg": "rbg"}
 
 
-def make_key(seed: int, prng: str = "mix2x32") -> jax.Array:
+def make_key(seed: int | jax.Array, prng: str = "mix2x32") -> jax.Array:
     """Make a typed random key, a scalar, from an integer seed.
 
     Args:
-        seed: any integer that fits in 64 bits; without `jax_enable_x64` JAX keeps its low 32.
+        seed: any integer that fits in 64 bits, or a traced one; without `jax_enable_x64` JAX keeps its low 32.
         prng: `mix2x32`, or `threefry2x32` (JAX's default) or `rbg` at the price that the documentation shows.
 
     Raises:

@@ -1,17 +1,21 @@
-"""Where a run writes what it finds: its folder, tables for people, and other trackers on request."""
+"""Where a run writes what it finds: its folder, tables for people, a line of progress."""
 
 import contextlib
 import csv
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+from myriad.errors import InvalidArgumentError, NotInstalledError
 
 Row = Mapping[str, Any]
+
+# What JSON has no numbers for goes into metrics.jsonl as these strings, which protobuf's JSON uses, too.
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class Table(Sequence[Row]):
@@ -51,15 +55,13 @@ class Table(Sequence[Row]):
         """Write a Parquet file, atomically.
 
         Raises:
-            NotInstalledError: pandas finds no Parquet library.
+            NotInstalledError: pyarrow is not there.
         """
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self.to_pandas().to_parquet(temporary)
+            with replacing(Path(path), binary=True) as file:
+                self.to_pandas().to_parquet(file, engine="pyarrow")
         except ImportError as error:
             raise NotInstalledError("Parquet needs pyarrow: pip install pyarrow") from error
-        temporary.replace(path)
 
 
 class RunFolder:
@@ -74,23 +76,44 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config_toml: str, environment: Mapping[str, Any]) -> "RunFolder":
-        """Make the folder.
+        """Make the folder; of several processes that make the same one, one does and the others are refused.
 
         Raises:
-            InvalidArgumentError: it holds a run already, or is no folder that can be written.
+            InvalidArgumentError: it holds a run already, is in use, or is no folder that can be written.
         """
         folder = cls(path)
-        if (path / "config.toml").exists():
-            raise InvalidArgumentError(f"run folder {path} holds a run already: resume it, or name another folder.")
-        try:
+        with explained(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
+        with folder.held():
+            if (path / "config.toml").exists():
+                raise InvalidArgumentError(f"run folder {path} holds a run already: resume it, or name another folder.")
             with replacing(path / "environment.json") as file:
                 json.dump(environment, file, indent=2)
             with replacing(path / "config.toml") as file:
                 file.write(config_toml)
-        except OSError as error:
-            raise InvalidArgumentError(f"run folder {path} can't be written: {error.strerror}.") from error
         return folder
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every other process out while the block runs; the system lets go even after `kill -9`.
+
+        Raises:
+            InvalidArgumentError: another process is in, or the folder can't be written.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.path / ".lock")
+        with explained(f"run folder {self.path}"):
+            try:
+                lock.acquire(timeout=0)
+            except Timeout as error:
+                raise InvalidArgumentError(
+                    f"run folder {self.path} is in use by another process: wait for its end, or name another folder."
+                ) from error
+        try:
+            yield
+        finally:
+            lock.release()
 
     def config_toml(self) -> str:
         """Read the configuration.
@@ -104,15 +127,27 @@ class RunFolder:
             raise InvalidArgumentError(f"{self.path} holds no run to resume: {error.strerror}: config.toml.") from error
 
     def append(self, row: Row) -> None:
-        """Add a line to `metrics.jsonl`."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        """Add a line to `metrics.jsonl`.
+
+        Raises:
+            InvalidArgumentError: the line can't be written; those before it are as they were.
+        """
+        path = self.path / "metrics.jsonl"
+        size = path.stat().st_size if path.exists() else 0
+        with explained(path):
+            try:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(_line(row))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.truncate(path, size)  # what a full disk took of the line
+                raise
 
     def rows(self, up_to_update: int) -> list[dict[str, Any]]:
         """Return the rows up to an update, and drop those beyond it from the file: they will be written again."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        rows = []
+        rows: list[dict[str, Any]] = []
         for line in lines:
             try:
                 row = json.loads(line)
@@ -120,65 +155,11 @@ class RunFolder:
                 break  # the line that a kill cut short, and so the last one
             if row["update"] > up_to_update:
                 break
-            rows.append(row)
-        with replacing(path) as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+            rows.append({name: _NON_FINITE.get(value, value) for name, value in row.items()})
+        if len(rows) < len(lines):
+            with replacing(path) as file:
+                file.writelines(map(_line, rows))
         return rows
-
-
-class Tracker(Protocol):
-    """A place beside the run's folder that a row of metrics also goes to."""
-
-    def log(self, row: Row, step: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class TensorBoard:
-    """Event files in the run's folder, for `tensorboard --logdir`."""
-
-    def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
-        try:
-            from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise NotInstalledError("log_to 'tensorboard' needs tensorboardX: pip install tensorboardX") from error
-        self._writer = SummaryWriter(str(folder.path / "tensorboard"))
-
-    def log(self, row: Row, step: int) -> None:
-        for name, value in row.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class WeightsAndBiases:
-    """A run of Weights & Biases; `WANDB_MODE=offline` keeps it on this machine."""
-
-    def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
-        try:
-            import wandb  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise NotInstalledError("log_to 'wandb' needs wandb: pip install wandb") from error
-        project = os.environ.get("WANDB_PROJECT", "myriad")
-        self._run = wandb.init(project=project, name=folder.path.name, dir=str(folder.path), config=dict(config))
-
-    def log(self, row: Row, step: int) -> None:
-        self._run.log(dict(row), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
-
-
-def make_trackers(names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]) -> list[Tracker]:
-    """Build the trackers called `names`; raises UnknownNameError or NotInstalledError."""
-    for name in names:
-        if name not in TRACKERS:
-            raise UnknownNameError("tracker", name, TRACKERS)
-    return [TRACKERS[name](folder, config) for name in names]
 
 
 class Progress:
@@ -217,14 +198,35 @@ class Progress:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Any]:
-    """Open a text file that takes the place of `path` when the block ends well, and never before."""
+def replacing(path: Path, *, binary: bool = False) -> Iterator[Any]:
+    """Open a file that takes the place of `path` when the block ends well, and never before.
+
+    Raises:
+        InvalidArgumentError: it can't be written.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with explained(path):
+        try:
+            with temporary.open("wb") if binary else temporary.open("w", encoding="utf-8", newline="") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+
+
+@contextlib.contextmanager
+def explained(what: object) -> Iterator[None]:
+    """Turn what the system says against writing `what` into a sentence."""
     try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise InvalidArgumentError(f"{what} can't be written: {error.strerror or error}.") from error
+
+
+def _line(row: Row) -> str:
+    shown = {k: json.dumps(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+    return json.dumps(shown, allow_nan=False) + "\n"

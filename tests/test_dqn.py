@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from myriad import make_env
+from myriad.agents import make_learner
 from myriad.agents.dqn import DQN
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.evaluation import Evaluation
@@ -245,8 +246,8 @@ def test_values_out_of_range_are_refused_by_name(field, value, rule):
 
 
 def test_unknown_fields_are_refused_with_the_closest_name():
-    with pytest.raises(UnknownNameError, match="unknown field of DQN 'bufer_size'; did you mean 'buffer_size'"):
-        DQN.create(make_env("cartpole-control"), bufer_size=10)
+    with pytest.raises(UnknownNameError, match="unknown field of dqn 'bufer_size'; did you mean 'buffer_size'"):
+        make_learner("dqn", make_env("cartpole-control"), bufer_size=10)
 
 
 def test_hyperparameters_may_be_traced():

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from myriad import make_env
-from myriad.agents import pqn
+from myriad.agents import make_learner, pqn
 from myriad.agents.minibatches import permutations
 from myriad.agents.pqn import PQN
 from myriad.agents.q_learning import QNetwork, epsilon_greedy
@@ -263,7 +263,7 @@ def test_values_out_of_range_are_refused_by_name(field, value, rule):
 
 def test_unknown_fields_and_batches_that_do_not_divide_are_refused():
     env = make_env("cartpole-control")
-    with pytest.raises(UnknownNameError, match="unknown field of PQN 'td_lamda'; did you mean 'td_lambda'"):
-        PQN.create(env, td_lamda=0.9)
+    with pytest.raises(UnknownNameError, match="unknown field of pqn 'td_lamda'; did you mean 'td_lambda'"):
+        make_learner("pqn", env, td_lamda=0.9)
     with pytest.raises(InvalidArgumentError, match=r"num_minibatches must divide the batch .* = 192, but is 7"):
         PQN.create(env, num_minibatches=7).init(make_key(0), 3)

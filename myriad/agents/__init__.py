@@ -21,7 +21,7 @@ AGENTS = Registry(
     },
 )
 
-# Fields that `create` fills in from the environment.
+# Fields that `create` fills in from the environment; those marked as derived are the trainer's.
 _BUILT = ("env", "actuator", "action_space")
 
 
@@ -43,8 +43,8 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
         InvalidArgumentError: the agent can't act in this environment; the message says why.
     """
     kind = AGENTS.load(name)
-    fields = {field.name: field.default for field in dataclasses.fields(kind) if field.name not in _BUILT}
-    check_overrides(name, fields, overrides)
+    chosen = [f for f in dataclasses.fields(kind) if f.name not in _BUILT and not f.metadata.get("derived")]
+    check_overrides(name, {field.name: field.default for field in chosen}, overrides)
     return kind.create(env, **overrides)
 
 

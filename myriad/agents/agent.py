@@ -36,10 +36,11 @@ class EnvStep(Protocol):
 class Learner(Protocol[State]):
     """An agent that learns: a frozen dataclass whose fields are its hyperparameters.
 
-    `default_num_envs` is how many environments it learns from where nobody says.
+    `default_num_envs` is how many environments it learns from where nobody says, `metric_names` what `update` reports.
     """
 
     default_num_envs: ClassVar[int]
+    metric_names: ClassVar[tuple[str, ...]]
 
     @property
     def steps_per_update(self) -> int:
@@ -56,7 +57,8 @@ class Learner(Protocol[State]):
         """Collect `steps_per_update` steps of all environments and learn from them.
 
         Returns:
-            The next state, the next lanes, and metrics: float32 scalars, of which the trainer reports means.
+            The next state, the next lanes, and for each of `metric_names` a float32 scalar, of which the trainer
+            reports means.
         """
         ...
 

@@ -38,6 +38,7 @@ class ControllerLearner:
     env: Environment
     controller: Any
     default_num_envs: ClassVar[int] = 128
+    metric_names: ClassVar[tuple[str, ...]] = ()
 
     @property
     def steps_per_update(self) -> int:

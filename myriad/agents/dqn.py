@@ -14,6 +14,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep
+from myriad.agents.hyperparameters import refuse_values
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes, Transition
 from myriad.networks import flatten
@@ -121,19 +122,19 @@ class DQN:
     normalize_observations: bool = True
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 8
+    metric_names: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "DQN":
         """Build the learner for `env`.
 
         Raises:
-            UnknownNameError: an override is no field.
             InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
         """
-        q_learning.refuse(cls, env, overrides)
+        q_learning.refuse_actions(cls, env)
         learner = cls(env, **overrides)
         sizes = ("train_every", "gradient_steps", "batch_size", "buffer_size", "n_step", "target_period")
-        q_learning.refuse_values(
+        refuse_values(
             learner,
             integers=(*sizes, "learning_starts", "anneal_updates", "exploration_steps"),
             positive=("learning_rate", "huber_delta", "max_grad_norm"),

@@ -15,6 +15,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.agent import EnvStep
+from myriad.agents.hyperparameters import refuse_values
 from myriad.agents.minibatches import (
     map_over_blocks,
     mean_over_blocks,
@@ -28,7 +29,6 @@ from myriad.agents.minibatches import (
 from myriad.agents.policies import Policy, make_policy
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes
-from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.networks import MLP, flatten
 from myriad.normalization import RunningMoments, discounted_return
 
@@ -150,21 +150,24 @@ class PPO:
     normalize_advantages: bool = True
     num_devices: int = dataclasses.field(default=1, metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
+    metric_names: ClassVar[tuple[str, ...]] = ("loss", "policy_loss", "value_loss", "entropy", "clip_fraction")
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PPO":
         """Build the learner for `env`; the defaults are the same for every kind of action space.
 
         Raises:
-            UnknownNameError: an override is no field.
             InvalidArgumentError: a value can't be used.
         """
-        known = [field.name for field in dataclasses.fields(cls) if field.name != "env"]
-        for name in overrides:
-            if name not in known:
-                raise UnknownNameError(f"field of {cls.__name__}", name, known)
         learner = cls(env, **overrides)
-        learner._refuse_what_cannot_work()
+        refuse_values(
+            learner,
+            integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates"),
+            positive=("learning_rate", "clip_epsilon", "value_clip", "max_grad_norm"),
+            fractions=("gamma", "gae_lambda"),
+            weights=("entropy_coef", "value_coef"),
+        )
+        _ = learner.policy, learner._actor  # both refuse by themselves
         return learner
 
     @property
@@ -251,10 +254,11 @@ class PPO:
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
         """Add values, advantages and targets; the values of the whole rollout are one product, not one per step."""
-        obs = self._inputs(state, trajectory.obs)
+        obs = self._inputs(state, jnp.concatenate([trajectory.obs, last_obs[None]]))
         rows = obs.reshape(-1, obs.shape[-1])
-        value = map_over_blocks(functools.partial(self._values, state.params), rows).reshape(obs.shape[:-1])
-        next_value = self._next_values(state, trajectory, value, last_obs)
+        values = map_over_blocks(functools.partial(self._values, state.params), rows).reshape(obs.shape[:-1])
+        value, rows = values[:-1], rows[: -obs.shape[1]]
+        next_value = self._next_values(state, trajectory, values[1:])
         reward = trajectory.reward if state.returns is None else state.returns.scale(trajectory.reward)
         done = trajectory.terminated | trajectory.truncated
         advantage = generalized_advantages(
@@ -273,48 +277,46 @@ class PPO:
         learning_rate = self._learning_rate(state.num_updates)
         packed = pack(batch)
         orders = permutations(key, self.num_epochs, packed.shape[0]).reshape(self.num_epochs * self.num_minibatches, -1)
+        advantages = batch.advantage[orders]
+        if self.normalize_advantages:
+            advantages = _standardize(advantages)
 
-        def gradient(flat: jax.Array, rows: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        def gradient(flat: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
             gradient, metrics = jax.grad(self.loss, has_aux=True)(unravel(flat), unpack(rows, batch))
             return ravel_pytree(gradient)[0], metrics
 
-        def descend(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
+        def descend(carry: tuple[jax.Array, optax.OptState], minibatch: tuple[jax.Array, jax.Array]) -> Any:
             flat, optimizer = carry
-            rows = packed[share_of_rows(order, self.num_devices)]
-            if self.normalize_advantages:
-                rows = rows.at[:, -2].set(_standardize(rows[:, -2], packed[order, -2]))
+            order, advantage = (share_of_rows(rows, self.num_devices) for rows in minibatch)
+            rows = packed[order].at[:, -2].set(advantage)
             means = mean_over_blocks(functools.partial(gradient, flat), rows)
             mean, metrics = mean_over_devices(means, self.num_devices)
             update, optimizer = self._optimizer.update(self._clip(mean), optimizer)
             return (flat - learning_rate * jnp.asarray(update), optimizer), metrics
 
-        (flat, optimizer), metrics = jax.lax.scan(descend, (flat, state.optimizer), orders)
-        return unravel(flat), optimizer, jax.tree.map(jnp.mean, metrics)
+        (flat, optimizer), metrics = jax.lax.scan(descend, (flat, state.optimizer), (orders, advantages))
+        return unravel(flat), optimizer, dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True))
 
-    def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return the loss of a minibatch, equation 9 with its sign turned, and what it is made of."""
+    def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
+        """Return the loss of a minibatch, equation 9 with its sign turned, and `metric_names`, of which it is made."""
         outputs = self._outputs(params, batch.obs)
         log_prob, entropy = self.policy.log_prob_and_entropy(outputs, params["free"], batch.choice)
         ratio = jnp.exp(log_prob - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
-        policy_loss = -jnp.mean(jnp.minimum(ratio * batch.advantage, clipped * batch.advantage))
+        policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
         value_loss = self._value_loss(self._values(params, batch.obs), batch)
-        mean_entropy = jnp.mean(entropy)
-        loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * mean_entropy
-        return loss, {
-            "loss": loss,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": mean_entropy,
-            "clip_fraction": jnp.mean(ratio != clipped),
-        }
+        # One reduction of all terms: each by itself would be three small loops.
+        terms = jnp.stack([policy_loss, value_loss, entropy, ratio != clipped], axis=1)
+        means = jnp.mean(terms, axis=0)
+        loss = means[0] + self.value_coef * means[1] - self.entropy_coef * means[2]
+        return loss, jnp.concatenate([loss[None], means])
 
     def _value_loss(self, value: jax.Array, batch: Batch) -> jax.Array:
         error = jnp.square(value - batch.target)
         if self.value_clip is not None:
             near = batch.value + jnp.clip(value - batch.value, -self.value_clip, self.value_clip)
             error = jnp.maximum(error, jnp.square(near - batch.target))
-        return jnp.mean(error)
+        return error
 
     def _clip(self, gradient: jax.Array) -> jax.Array:
         if self.max_grad_norm is None:
@@ -333,10 +335,12 @@ class PPO:
             return obs
         return state.observations.normalize(obs, least_deviation=_LEAST_DEVIATION)
 
-    def _next_values(self, state: PPOState, trajectory: Trajectory, value: jax.Array, last_obs: jax.Array) -> jax.Array:
-        """Return the values of what each step led to, `[T, N]`; where it terminated they mean nothing."""
-        next_value = jnp.concatenate([value[1:], self._values(state.params, self._inputs(state, last_obs))[None]])
-        lane = jnp.arange(value.shape[1])
+    def _next_values(self, state: PPOState, trajectory: Trajectory, next_value: jax.Array) -> jax.Array:
+        """Return the values of what each step led to, `[T, N]`; where it terminated they mean nothing.
+
+        `next_value` is that of the observation which the next action was chosen under.
+        """
+        lane = jnp.arange(next_value.shape[1])
 
         def bootstrap(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             next_value, cut = carry
@@ -371,24 +375,6 @@ class PPO:
     def _obs_size(self) -> int:
         return math.prod(self.env.observation_space(self.env.default_params).shape)
 
-    def _refuse_what_cannot_work(self) -> None:
-        """Refuse values out of range; not when built by `dataclasses.replace`, where a value may be traced."""
-        for name in ("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise InvalidArgumentError(f"{name} must be an integer of at least 1, but got {value!r}.")
-        for name in ("gamma", "gae_lambda"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InvalidArgumentError(f"{name} must be between 0 and 1, but got {getattr(self, name)!r}.")
-        for name in ("learning_rate", "clip_epsilon", "value_clip", "max_grad_norm"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InvalidArgumentError(f"{name} must be above 0, but got {value!r}.")
-        for name in ("entropy_coef", "value_coef"):
-            if not getattr(self, name) >= 0:
-                raise InvalidArgumentError(f"{name} must be at least 0, but got {getattr(self, name)!r}.")
-        _ = self.policy, self._actor  # both refuse by themselves
-
 
 def generalized_advantages(
     reward: jax.Array,
@@ -421,5 +407,5 @@ def generalized_advantages(
     return jax.lax.scan(back, jnp.zeros_like(value[0]), (delta, decay), reverse=True)[1]
 
 
-def _standardize(values: jax.Array, among: jax.Array) -> jax.Array:
-    return (values - jnp.mean(among)) / (jnp.std(among) + 1e-8)
+def _standardize(rows: jax.Array) -> jax.Array:
+    return (rows - jnp.mean(rows, axis=1, keepdims=True)) / (jnp.std(rows, axis=1, keepdims=True) + 1e-8)

@@ -14,6 +14,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep
+from myriad.agents.hyperparameters import refuse_values
 from myriad.agents.minibatches import mean_over_blocks, permutations, require_whole_minibatches
 from myriad.envs import Environment
 from myriad.envs.lanes import Lanes
@@ -116,18 +117,18 @@ class PQN:
     normalize_observations: bool = True
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 16
+    metric_names: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PQN":
         """Build the learner for `env`.
 
         Raises:
-            UnknownNameError: an override is no field.
             InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
         """
-        q_learning.refuse(cls, env, overrides)
+        q_learning.refuse_actions(cls, env)
         learner = cls(env, **overrides)
-        q_learning.refuse_values(
+        refuse_values(
             learner,
             integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates", "exploration_steps"),
             positive=("learning_rate", "max_grad_norm"),
