@@ -5,7 +5,7 @@ ARGS ?=
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test lint format prng-report lock clean FORCE
+.PHONY: help bench bench-full test site lint format prng-report lock clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -13,6 +13,7 @@ help:
 	@echo 'make bench        measure CartPole beside gymnax (under 3 minutes), print the table, write the CSV and the plot'
 	@echo 'make bench-full   measure every size and hold the results to the bars'
 	@echo 'make test         run the tests'
+	@echo 'make site         build the pages of results in site/'
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       put the code in shape'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
@@ -28,6 +29,9 @@ bench-full: .venv/bench.stamp
 
 test: .venv/dev.stamp
 	@$(RUN) pytest $(ARGS)
+
+site: .venv/bench.stamp
+	@$(RUN) ci.publish $(ARGS)
 
 lint: .venv/dev.stamp
 	@$(RUN) ruff check .

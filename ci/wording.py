@@ -1,0 +1,100 @@
+"""How the site writes numbers, dates and names. The templates use these as filters."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+NOT_MEASURED = "not measured yet"
+STALE_DAYS = 30
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SIZE_UNITS = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_COUNT_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def times(ratio: float | None) -> str:
+    """Write how many times: 125, 58, 6.9, 0.87."""
+    if ratio is None:
+        return "?"
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
+
+
+def percent(ratio: float) -> str:
+    """Write a ratio as a change: +5.2%, -3.0%; what more than doubled or halved, as a factor."""
+    if ratio >= 2 or ratio <= 0.5:
+        return f"{ratio:.2f}\N{MULTIPLICATION SIGN}"
+    return f"{(ratio - 1) * 100:+.1f}%".replace("-", "\N{MINUS SIGN}")
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """Write a value of asv's in its unit, to three digits."""
+    if value is None:
+        return NOT_MEASURED
+    units = {"seconds": _TIME_UNITS, "bytes": _SIZE_UNITS}.get(unit)
+    if units is None:
+        return f"{value:.4g} {unit}".strip()
+    return _scaled(value, units)
+
+
+def rate(value: float) -> str:
+    """Write a rate: 29.8 M, 964 M, 1.06 G."""
+    return _scaled(value, _COUNT_UNITS).strip()
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    size, name = next(((size, name) for size, name in units if abs(value) >= size * 0.9995), units[-1])
+    scaled = value / size
+    digits = 0 if abs(scaled) >= 100 or scaled == int(scaled) else 1 if abs(scaled) >= 10 else 2
+    return f"{scaled:,.{digits}f} {name}"
+
+
+def day(moment: datetime | float | None) -> str:
+    """Write a date; a number is in seconds since 1970."""
+    if moment is None:
+        return "undated"
+    if not isinstance(moment, datetime):
+        moment = datetime.fromtimestamp(moment, UTC)
+    return moment.date().isoformat()
+
+
+def is_stale(moment: datetime | None, now: datetime) -> bool:
+    """Tell whether a measurement is too old to be shown as the state of things; an undated one is."""
+    return moment is None or (now - moment).days > STALE_DAYS
+
+
+def short_commit(commit: str) -> str:
+    """Write a commit as git does, and say where files differed from it."""
+    return commit[:8] + (" + changes" if commit.endswith("-dirty") else "") if commit else "unknown commit"
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a cell of a table is a number, and so stands on the right."""
+    return re.fullmatch(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?", text) is not None
+
+
+def cell(text: str) -> str:
+    """Write a cell: a number to five digits, text as it is."""
+    return f"{float(text):.5g}" if is_number(text) and len(text) > 6 and "." in text else text
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts names as people do: cartpole-2 before cartpole-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def slug(name: str) -> str:
+    """Return a name as a file can carry it: time_chunk(cartpole-1k) becomes time_chunk-cartpole-1k."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100] or "unnamed"
+
+
+def slugs(names: Iterable[str]) -> dict[str, str]:
+    """Return a slug for each name, no two alike, not even on a disk that ignores case."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in names:
+        candidate, count = slug(name), 1
+        while candidate.lower() in taken:
+            count += 1
+            candidate = f"{slug(name)}-{count}"
+        taken.add(candidate.lower())
+        found[name] = candidate
+    return found

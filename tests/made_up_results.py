@@ -1,0 +1,90 @@
+"""Results that nobody measured, in asv's format: for the tests of the site and of the history."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COLUMNS = ("result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "samples")
+DAY_MS = 86_400_000
+FIRST_DAY_MS = 1_700_000_000_000
+CODE = '''class Throughput:
+    """Seconds of one compiled chunk."""
+
+    def time_chunk(self, workload):
+        """Run one chunk."""
+        self.state = self.rollout.run_chunk(self.state)
+'''
+
+
+def commit_hash(place: int) -> str:
+    return f"{(place + 1) * 2654435761 % 2**32:08x}" + f"{place:032x}"
+
+
+def write_asv(
+    folder: Path,
+    series: dict[str, np.ndarray],
+    *,
+    workloads: tuple[str, ...] = (),
+    machines: list[str] | None = None,
+    versions: list[str] | None = None,
+) -> None:
+    """Write asv's results: `series` holds each benchmark's values, `[commit]` or `[commit, workload]`."""
+    num_commits = len(next(iter(series.values())))
+    params = [[repr(workload) for workload in workloads]] if workloads else []
+    for place in range(num_commits):
+        machine = machines[place] if machines else "runner"
+        version = versions[place] if versions else "0.10.2"
+        results = {name: _row(np.atleast_1d(values[place]), params, place) for name, values in series.items()}
+        _write(folder / machine / f"{commit_hash(place)[:8]}-virtualenv-py3.11-jax{version}.json", {
+            "commit_hash": commit_hash(place),
+            "env_name": f"virtualenv-py3.11-jax{version}",
+            "date": FIRST_DAY_MS + place * DAY_MS,
+            "params": {"machine": machine, "cpu": "AMD EPYC", "num_cpu": "2", "ram": "25276514304"},
+            "python": "3.11",
+            "requirements": {"jax": version},
+            "env_vars": {},
+            "result_columns": list(COLUMNS),
+            "results": results,
+            "durations": {},
+            "version": 2,
+        })  # fmt: skip
+        _write(folder / machine / "machine.json", {"machine": machine, "cpu": "AMD EPYC", "version": 1})
+    described = {
+        name: {"name": name, "unit": "bytes" if ".track_" in name else "seconds", "code": CODE, "params": params}
+        for name in series
+    }
+    _write(folder / "benchmarks.json", {**described, "version": 2})
+
+
+def _row(values: np.ndarray, params: list[list[str]], place: int) -> list[Any]:
+    ends = ([float(value * factor) for value in values] for factor in (0.99, 1.01))
+    samples = [[float(value), float(value * 1.003)] for value in values]
+    started = FIRST_DAY_MS + place * DAY_MS + 3_600_000
+    return [[float(value) for value in values], params, "1", started, 1.0, *ends, samples]
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def history(num_functions: int, num_workloads: int, num_commits: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return noisy series, one in five with a step of 4 to 12%, one in twenty with a slow drift."""
+    rng = np.random.default_rng(seed)
+    names = [f"suite_{place % 12:02}.Throughput.time_chunk_{place:02}" for place in range(num_functions - 1)]
+    names.append("suite_00.Throughput.track_temp_bytes")
+    found = {}
+    for name in names:
+        shape = (num_commits, num_workloads)
+        scale = 10.0 ** rng.uniform(-4, 0, num_workloads)
+        noise = 0.0 if ".track_" in name else 0.015
+        values = scale * (1 + noise * rng.standard_normal(shape))
+        at = np.arange(num_commits)[:, None]
+        steps = np.where(rng.random(num_workloads) < 0.2, rng.uniform(0.9, 1.12, num_workloads), 1.0)
+        values *= np.where(at >= rng.integers(10, num_commits, num_workloads), steps, 1.0)
+        drifts = np.where(rng.random(num_workloads) < 0.05, 0.003, 0.0)
+        values *= (1 + drifts) ** np.clip(at - num_commits // 2, 0, 20)
+        found[name] = np.round(values * 1e9) if ".track_" in name else values
+    return found
