@@ -60,9 +60,9 @@ class Learning:
         import jax
 
         from myriad import create_config
+        from myriad.compiled import with_schedule
         from myriad.evaluation import Evaluation
         from myriad.learning import LearningLoop
-        from myriad.trainer import with_schedule
 
         self.promise = promise
         config = create_config(promise.env, promise.agent).resolve()

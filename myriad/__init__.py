@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from myriad.agents import list_agents, make_agent
-    from myriad.api import evaluate, load_agent, make_train, resume, train_and_evaluate
-    from myriad.config import create_config
+    from myriad.api import create_config, evaluate, load_agent, make_train, resume, train_and_evaluate
     from myriad.envs import list_envs, make_env, register_env
     from myriad.envs.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
     from myriad.envs.checker import check_env
@@ -48,7 +47,7 @@ _HOMES = {
     "Rollout": "myriad.rollout",
     "check_env": "myriad.envs.checker",
     "configure": "myriad.hardware",
-    "create_config": "myriad.config",
+    "create_config": "myriad.api",
     "evaluate": "myriad.api",
     "from_gymnax": "myriad.envs.adapters",
     "list_agents": "myriad.agents",

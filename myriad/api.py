@@ -1,4 +1,4 @@
-"""What a researcher calls: `train_and_evaluate`, `evaluate`, `make_train`."""
+"""What a researcher calls: `create_config`, `train_and_evaluate`, `evaluate`, `make_train`."""
 
 import time
 from collections.abc import Callable
@@ -10,16 +10,59 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
+from myriad.autotune import autotune
 from myriad.checkpoint import Checkpoints
-from myriad.config import TrainingConfig, create_config
+from myriad.compiled import with_schedule
+from myriad.config import TrainingConfig, make_config
 from myriad.errors import InvalidArgumentError
 from myriad.evaluation import Evaluation
 from myriad.learning import LearningLoop
 from myriad.random import fast_key, make_key
 from myriad.tracking import RunFolder
-from myriad.trainer import Trainer, TrainingResults, environment_record, with_schedule
+from myriad.trainer import Trainer, TrainingResults, environment_record
 
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
+
+
+def create_config(
+    env: str,
+    agent: str,
+    num_envs: int | None = None,
+    steps_per_env: int | None = None,
+    scan_chunk_size: int | None = None,
+    *,
+    auto_tune: bool = False,
+    **overrides: Any,
+) -> TrainingConfig:
+    """Describe a training; see `TrainingConfig` for the fields.
+
+    Args:
+        env: the environment's name.
+        agent: the agent's name.
+        num_envs: environments in parallel.
+        steps_per_env: steps of every environment in the whole training.
+        scan_chunk_size: steps of every environment in one compiled call.
+        auto_tune: have the autotuner choose `scan_chunk_size` here and now, for this machine; it says what it does.
+        **overrides: other fields, and hyperparameters by dotted name such as `"agent.learning_rate"`, `"env.gravity"`.
+
+    Raises:
+        UnknownNameError: no such environment, agent or field; the message holds the closest.
+        InvalidArgumentError: a value that can't be used, or an agent that can't act in the environment; both
+            `auto_tune` and `scan_chunk_size`; a training that does not fit into memory.
+
+    Example:
+        >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
+        >>> config.agent_options
+        {'learning_rate': 0.001}
+    """
+    config = make_config(env, agent, num_envs, steps_per_env, scan_chunk_size, **overrides)
+    if not auto_tune:
+        return config
+    if scan_chunk_size is not None:
+        raise InvalidArgumentError(
+            f"auto_tune chooses scan_chunk_size, so it can't be given as well, but got {scan_chunk_size}."
+        )
+    return config.model_copy(update={"scan_chunk_size": autotune(config).scan_chunk_size})
 
 
 def train_and_evaluate(

@@ -85,6 +85,9 @@ class Train:
     seed: int | None = None
     """Every random number follows from it (default: 0)."""
 
+    auto_tune: bool = False
+    """Have the autotuner choose the chunk size first."""
+
     log_to: tuple[str, ...] = ()
     """Trackers beside the run's folder: tensorboard, wandb."""
 
@@ -114,10 +117,12 @@ class Train:
     def _given(self) -> dict[str, Any]:
         own = ("config", "resume", "run_folder", "quiet", "options")
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in own}
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v not in (None, ())}
+        unset: tuple[Any, ...] = (None, (), False)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v not in unset}
 
     def _config(self) -> Any:
-        from myriad.config import TrainingConfig, create_config
+        from myriad.api import create_config
+        from myriad.config import TrainingConfig
 
         fields: dict[str, Any] = {}
         if self.config is not None:
@@ -204,6 +209,62 @@ class Render:
 
 
 @dataclasses.dataclass(frozen=True)
+class Autotune:
+    """Choose the chunk size of a training on this machine, or look after what was found before."""
+
+    env: str | None = None
+    """Environment: a name that `myriad envs` lists."""
+
+    agent: str | None = None
+    """Agent: a name that `myriad agents` lists."""
+
+    num_envs: int | None = None
+    """Environments in parallel (default: the agent's)."""
+
+    buffer_size: int | None = None
+    """Transitions that a replay buffer holds."""
+
+    memory_limit: int | None = None
+    """Bytes that may be used (default: what the machine has left)."""
+
+    force: bool = False
+    """Measure again what is known."""
+
+    show: bool = False
+    """Print what was found before, and measure nothing."""
+
+    clear: bool = False
+    """Forget what was found before."""
+
+    export: Path | None = None
+    """Copy what was found before to this file."""
+
+    def run(self) -> None:
+        """Tune, or do what was asked with the cache."""
+        from myriad.autotune import ProfileCache, autotune
+        from myriad.config import make_config
+
+        cache = ProfileCache()
+        if self.show or self.clear or self.export is not None:
+            self._keep_house(cache)
+            return
+        if self.env is None or self.agent is None:
+            raise InvalidArgumentError("--env and --agent say what to tune; --show, --clear and --export need neither.")
+        config = make_config(self.env, self.agent, self.num_envs, 10_000, buffer_size=self.buffer_size)
+        autotune(config, force_revalidate=self.force, memory_limit=self.memory_limit)
+
+    def _keep_house(self, cache: Any) -> None:
+        if self.export is not None:
+            cache.export(self.export)
+            print(f"{cache.path} copied to {self.export}")
+        if self.show:
+            print(cache.table())
+        if self.clear:
+            cache.clear()
+            print(f"{cache.path} cleared")
+
+
+@dataclasses.dataclass(frozen=True)
 class Envs:
     """List the environments, one name a line."""
 
@@ -227,6 +288,7 @@ class Agents:
 
 COMMANDS: dict[str, type[Command]] = {
     "train": Train,
+    "autotune": Autotune,
     "evaluate": Evaluate,
     "render": Render,
     "envs": Envs,

@@ -21,7 +21,7 @@ _DEFAULT_TOTAL_STEPS = 500_000
 
 
 class TrainingConfig(BaseModel):
-    """A training, as `create_config` checks it and `resolve` completes it.
+    """A training, as `myriad.create_config` checks it and `resolve` completes it.
 
     Steps are counted per environment: all environments together take `num_envs` times as many.
 
@@ -135,7 +135,7 @@ class TrainingConfig(BaseModel):
         return _without_none(self.model_dump(mode="json"))
 
 
-def create_config(
+def make_config(
     env: str,
     agent: str,
     num_envs: int | None = None,
@@ -143,7 +143,7 @@ def create_config(
     scan_chunk_size: int | None = None,
     **overrides: Any,
 ) -> TrainingConfig:
-    """Describe a training; see `TrainingConfig` for the fields.
+    """Describe a training: `myriad.create_config` without its autotuner.
 
     Args:
         env: the environment's name.
@@ -158,7 +158,7 @@ def create_config(
         InvalidArgumentError: a value that can't be used, or an agent that can't act in the environment.
 
     Example:
-        >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
+        >>> config = make_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
         >>> config.agent_options
         {'learning_rate': 0.001}
     """

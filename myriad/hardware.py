@@ -4,6 +4,7 @@
 `fingerprint` start it.
 """
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -256,6 +257,7 @@ def usable_cores(root: Path = _ROOT) -> int:
     return cores
 
 
+@functools.cache
 def _installed_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)

@@ -20,3 +20,8 @@ def compilation_cache() -> Path | None:
     if value is None:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "myriad" / "xla"
     return None if value.lower() in _OFF else Path(value)
+
+
+def xla_flags() -> list[str]:
+    """Return what `XLA_FLAGS` asks of XLA, sorted: the same options in another order are the same."""
+    return sorted(os.environ.get("XLA_FLAGS", "").split())

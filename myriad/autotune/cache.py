@@ -1,0 +1,155 @@
+"""What the autotuner found out, kept in one readable JSON file that identical machines may share."""
+
+import contextlib
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from myriad import settings
+from myriad.compiled import compute_dtype
+from myriad.config import TrainingConfig
+from myriad.errors import InvalidArgumentError
+from myriad.hardware import Hardware, package_versions
+from myriad.tracking import replacing
+
+SCHEMA_VERSION = 1
+SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
+# What a program's speed does not depend on; the schedule's length is a constant in it, but costs nothing.
+_IRRELEVANT = {
+    "seed", "steps_per_env", "scan_chunk_size", "auto_tune", "target_return", "checkpoint_every_s", "log_to",
+    "eval_rollouts", "eval_max_steps",
+}  # fmt: skip
+
+Entry = dict[str, Any]
+
+
+class ProfileCache:
+    """The file `autotune_profiles.json`: an object for each of `SECTIONS`, from key to entry.
+
+    Writers take turns by a lock and put a whole new file in the old one's place, so readers need none. A file that
+    can't be read is set aside with a warning, and a new one begun.
+    """
+
+    def __init__(self, path: Path | None = None):
+        self.path = settings.home() / "autotune_profiles.json" if path is None else path
+
+    def read(self) -> dict[str, dict[str, Entry]]:
+        """Return every section."""
+        content = self._parse()
+        if content is None:
+            with self._locked():
+                content = self._parse() or self._set_aside()
+        return content
+
+    def get(self, section: str, key: str) -> Entry | None:
+        """Return an entry, or None."""
+        return self.read()[section].get(key)
+
+    def update(self, section: str, key: str, change: Callable[[Entry], Entry]) -> None:
+        """Replace an entry, `{}` where there is none, by what `change` makes of it, whoever else writes meanwhile."""
+        with self._locked():
+            content = self._parse() or self._set_aside()
+            content[section][key] = change(content[section].get(key, {}))
+            self._write(content)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._locked():
+            self.path.unlink(missing_ok=True)
+
+    def export(self, path: Path) -> None:
+        """Write a copy, for a machine like this one."""
+        _dump(path, self.read())
+
+    def table(self) -> str:
+        """Return a line per answer: key, chunk size, steps/s, when."""
+        answers = self.read()["chunk_size_configs"]
+        rows = [
+            f"{key:<64} chunk {entry['optimal_chunk_size']:>5,}  {entry['throughput_steps_per_s']:>15,.0f} steps/s  "
+            f"{entry['validated_at']}"
+            for key, entry in sorted(answers.items())
+        ]
+        return "\n".join([f"{self.path}: {len(rows)} answers", *rows])
+
+    def _write(self, content: dict[str, dict[str, Entry]]) -> None:
+        _dump(self.path, content)
+
+    def _parse(self) -> dict[str, dict[str, Entry]] | None:
+        """Return what the file holds, nothing where there is no file, and None where it is not what we wrote."""
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {section: {} for section in SECTIONS}
+        except OSError as error:
+            raise InvalidArgumentError(f"autotune cache {self.path} can't be read: {error.strerror}.") from error
+        except ValueError:
+            return None
+        if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
+            return None
+        sections = {section: content.get(section, {}) for section in SECTIONS}
+        whole = all(isinstance(s, dict) and all(isinstance(e, dict) for e in s.values()) for s in sections.values())
+        return sections if whole else None
+
+    def _set_aside(self) -> dict[str, dict[str, Entry]]:
+        aside = self.path.with_name(f"{self.path.name}.unreadable-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns()}")
+        self.path.rename(aside)
+        warnings.warn(
+            f"{self.path} is no autotune cache of version {SCHEMA_VERSION}; it is kept as {aside.name}.", stacklevel=3
+        )
+        return {section: {} for section in SECTIONS}
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        from filelock import FileLock
+
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
+            lock.acquire()
+        except OSError as error:
+            raise InvalidArgumentError(f"autotune cache {self.path} can't be written: {error.strerror}.") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
+    with replacing(path) as file:
+        json.dump({"schema_version": SCHEMA_VERSION} | content, file, indent=1, sort_keys=True)
+
+
+def details(config: TrainingConfig, hardware: Hardware) -> Entry:
+    """Return all that an answer for a resolved configuration depends on, spelled out; its hash is part of the key."""
+    fields = {name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT}
+    versions = package_versions()
+    return {
+        "config": fields,
+        "device": {
+            "kind": hardware.device_kind,
+            "name": hardware.device_name,
+            "count": jax.local_device_count(),
+            "cores": hardware.cores,
+            "memory_total_bytes": hardware.memory_total_bytes,
+        },
+        "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
+        "dtype": compute_dtype(),
+        "matmul_precision": jax.config.values["jax_default_matmul_precision"] or "default",
+        "xla_flags": settings.xla_flags(),
+    }
+
+
+def key(config: TrainingConfig, hardware: Hardware, spelled_out: Entry) -> str:
+    """Return the key of an answer, such as `cartpole-control:dqn:100000:AMD-EPYC_24GB:5a3c90ff`."""
+    return f"{config.env}:{config.agent}:{config.num_envs}:{hardware.slug}:{digest(spelled_out)}"
+
+
+def digest(value: Any) -> str:
+    """Return eight hexadecimal digits that stand for a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]

@@ -1,0 +1,1 @@
+"""Names that users know from the documentation; what stands behind them lives elsewhere in the package."""
