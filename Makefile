@@ -2,10 +2,11 @@
 # Paths are relative and programs run as `.venv/bin/python -m ...`, so that a space in this folder's path does no harm.
 
 ARGS ?=
+BASE ?= origin/main
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test site lint format prng-report lock clean FORCE
+.PHONY: help bench bench-full test gate site lint format prng-report lock clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
@@ -13,6 +14,7 @@ help:
 	@echo 'make bench        measure CartPole beside gymnax (under 3 minutes), print the table, write the CSV and the plot'
 	@echo 'make bench-full   measure every size and hold the results to the bars'
 	@echo 'make test         run the tests'
+	@echo 'make gate         hold this tree against BASE (default origin/main): slower, fatter, or slower to compile?'
 	@echo 'make site         build the pages of results in site/'
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       put the code in shape'
@@ -29,6 +31,9 @@ bench-full: .venv/bench.stamp
 
 test: .venv/dev.stamp
 	@$(RUN) pytest $(ARGS)
+
+gate: .venv/bench.stamp
+	@$(RUN) ci.gate --base $(BASE) $(ARGS)
 
 site: .venv/bench.stamp
 	@$(RUN) ci.publish $(ARGS)

@@ -1,0 +1,81 @@
+"""What jax knows of compiled programs, for a worker: the only lines of the gate that look at it, where it is loaded."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_COMPILATION = "/jax/core/compile/backend_compile_duration"
+_SAVED = "/jax/compilation_cache/compile_time_saved_sec"
+
+
+def told_apart(offered: Any) -> tuple[Any, Any]:
+    """Return a lowered and a compiled program, one of them None, from an object or a text that is one of the two."""
+    is_compiled = offered.startswith("HloModule") if isinstance(offered, str) else hasattr(offered, "memory_analysis")
+    return (None, offered) if is_compiled else (offered, None)
+
+
+def numbers_of(compiled: Any) -> dict[str, float]:
+    """Return the bytes that a compiled object reports of itself; empty where it reports none."""
+    numbers: dict[str, float] = {}
+    memory = compiled.memory_analysis() if hasattr(compiled, "memory_analysis") else None
+    for kind in ("argument", "output", "temp", "alias", "generated_code"):
+        value = getattr(memory, f"{kind}_size_in_bytes", None)
+        if value is not None:
+            numbers[f"{kind}_bytes"] = value
+    costs = (compiled.cost_analysis() if hasattr(compiled, "cost_analysis") else None) or {}
+    costs = costs[0] if isinstance(costs, list) else costs
+    for key, name in (("bytes accessed", "bytes_accessed"), ("flops", "flops_estimate")):
+        if key in costs:
+            numbers[name] = costs[key]
+    return numbers
+
+
+def context() -> dict[str, str]:
+    """Return what else decides what a program does: versions, flags, devices."""
+    context = {"python": platform.python_version(), "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    for name in ("jax", "jaxlib", "numpy"):
+        if name in sys.modules:
+            context[name] = str(getattr(sys.modules[name], "__version__", ""))
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        values = {key: str(value) for key, value in getattr(jax.config, "values", {}).items()}
+        context["jax_config"] = json.dumps(values, sort_keys=True)
+        context["devices"] = str([getattr(device, "device_kind", "") for device in jax.devices()])
+    return context
+
+
+def import_jax_for(suite: Path) -> None:
+    """Import jax where a suite speaks of it: a first benchmark may compile right after importing it, unheard."""
+    speaks_of_it = any("jax" in file.read_text(errors="replace") for file in suite.rglob("*.py"))
+    if speaks_of_it and importlib.util.find_spec("jax") is not None:
+        importlib.import_module("jax.monitoring")
+
+
+class Compilations:
+    """What jax compiled while a block ran; nothing where jax isn't loaded by its end."""
+
+    def __init__(self) -> None:
+        self.count, self.seconds = 0, 0.0
+
+    def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
+        self.count += event == _COMPILATION
+        # A program from the cache counts with the time that its compilation took when it was put there.
+        self.seconds += duration_secs if event in (_COMPILATION, _SAVED) else 0.0
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        monitoring = getattr(sys.modules.get("jax"), "monitoring", None)
+        if monitoring is None:
+            yield
+            return
+        monitoring.register_event_duration_secs_listener(self._listen)
+        try:
+            yield
+        finally:
+            monitoring.unregister_event_duration_listener(self._listen)

@@ -1,0 +1,227 @@
+"""The first meeting with every benchmark: discover the suite, run each once on both sides, read programs and values.
+
+Each benchmark runs in a worker that others share until it hangs or dies; then the worker is replaced, and that
+benchmark alone has lost its row.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import re
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ci.channel import Worker, WorkerError
+from ci.errors import PreparationError
+from ci.programs import read_program
+from ci.rows import Benchmark, Change, Row, compare_metrics
+from ci.rules import Rules
+from ci.sides import Side, Sides
+
+Say = Callable[[str], None]
+_CONFIRMATIONS = 4
+
+
+class Crew:
+    """Workers of both sides, started when first asked and replaced when they die; use it in a `with` block."""
+
+    def __init__(self, sides: Sides, core: int | None, *, hash_seed: int = 0):
+        self.sides, self.core, self.hash_seed = sides, core, hash_seed
+        self.strays: dict[str, set[str]] = {"base": set(), "head": set()}
+        self._workers: dict[str, Worker] = {}
+
+    def ask(self, side: Side, do: str, timeout_s: float, **request: Any) -> dict[str, Any]:
+        """Ask the worker of `side`; one that is lost is closed, and the next request starts another."""
+        if side.name not in self._workers:
+            launch = self.sides.launch(side, core=self.core, hash_seed=self.hash_seed)
+            self._workers[side.name] = Worker(launch)
+        try:
+            return self._workers[side.name].ask(do, timeout_s, **request)
+        except WorkerError as error:
+            if not error.alive:
+                self.close(side.name)
+            raise
+
+    @property
+    def live(self) -> list[str]:
+        """Names of the sides that have a worker."""
+        return list(self._workers)
+
+    def close(self, name: str) -> None:
+        """End the worker of a side."""
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            worker.close()
+            self.strays[name] |= worker.strays
+
+    def close_all(self) -> None:
+        """End every worker."""
+        for name in list(self._workers):
+            self.close(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_all()
+
+
+def discover(sides: Sides, rules: Rules, pattern: str) -> list[Row]:
+    """Return a row for each benchmark of either suite that `pattern` is found in.
+
+    Raises:
+        PreparationError: head's suite can't even be listed.
+    """
+    head = _list_suite(sides, sides.head, sides.head.suite, rules)
+    base = _list_suite(sides, sides.base, sides.base_suite, rules)
+    after = {each.row: each for each in _benchmarks(head["benchmarks"], sides.config.timeout_s)}
+    before = {each.row: each for each in _benchmarks(base["benchmarks"], sides.config.timeout_s)}
+    # What a broken module of the base holds is unknown, and must not pass as new.
+    lost, broken_now = _prefixes(base["broken"]), _prefixes(head["broken"])
+    rows = [Row(each, "both" if name in before or name.startswith(lost) else "new") for name, each in after.items()]
+    rows += [
+        Row(each, "gone") for name, each in before.items() if name not in after and not name.startswith(broken_now)
+    ]
+    for module, reason in head["broken"].items():
+        row = Row(Benchmark(f"{module} (module)", module, None, "module", 0.0))
+        row.problems["head"] = f"the module can't be imported: {reason}"
+        rows.append(row)
+    return [row for row in rows if re.search(pattern, row.name) or row.benchmark.kind == "module"]
+
+
+def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:
+    """Return how the names of these modules' benchmarks begin; those of the suite's root begin anyhow."""
+    names = [module.partition(".")[2] for module in modules]
+    return tuple(f"{name}." if name else "" for name in names)
+
+
+def _list_suite(sides: Sides, side: Side, suite: Path, rules: Rules) -> dict[str, Any]:
+    launch = sides.launch(side, suite=suite)
+    try:
+        with Worker(launch) as worker:
+            reply = worker.ask("discover", rules.timing.timeout_s)
+    except WorkerError as error:
+        raise PreparationError(f"the suite of {side.name} can't be listed: {error}") from None
+    check_origin(side, reply["modules"])
+    return reply
+
+
+def check_origin(side: Side, modules: dict[str, str]) -> None:
+    """Hold the package under test to its own side: a gate that compares something with itself can't fail.
+
+    Raises:
+        PreparationError: a module that the checkout has was imported from elsewhere.
+    """
+    for folder in side.import_from:
+        for name, file in modules.items():
+            has_it = (folder / name / "__init__.py").is_file() or (folder / f"{name}.py").is_file()
+            if has_it and not Path(file).resolve().is_relative_to(side.root.resolve()) and name != side.suite.name:
+                raise PreparationError(f"on {side.name}, {name} was imported from another place than its checkout.")
+
+
+def _benchmarks(found: Sequence[dict[str, Any]], timeout_s: float) -> Iterator[Benchmark]:
+    for each in found:
+        limit = float(each["timeout"] or timeout_s) + float(each["cache_timeout"] or 0.0)
+        combinations = list(itertools.product(*each["params"])) if each["params"] else [None]
+        for index, values in enumerate(combinations):
+            row = each["name"] if values is None else f"{each['name']}({', '.join(values)})"
+            number = None if values is None else index
+            yield Benchmark(row, each["name"], number, each["type"], limit, each["unit"])
+
+
+def inspect(rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, say: Say) -> None:
+    """Run every benchmark once on each side that has it, and compare what needs no clock."""
+    with contextlib.ExitStack() as stack:
+        pinned, free = (stack.enter_context(Crew(sides, place)) for place in (core, None))
+        for row in rows:
+            say(f"running {row.name}")
+            crew = free if rules.cores_of(row.name) > 1 else pinned
+            for side in _sides_of(row, sides):
+                _inspect_one(row, side, crew)
+        for crew in (pinned, free):
+            _check_origins(crew, rules)
+    for row, crew in ((row, crew) for row in rows for crew in (pinned, free)):
+        note_strays(row, crew)
+    for row in rows:
+        if row.is_comparable:
+            row.changes = compare_metrics(row, rules)
+
+
+def note_strays(row: Row, crew: Crew) -> None:
+    """Take a row from the benchmark whose forked child came back after the answer was given."""
+    for name, strays in crew.strays.items():
+        if row.name in strays:
+            row.problems.setdefault(name, "it forked, and its child came back out of the benchmark")
+
+
+def _sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
+    if row.benchmark.kind == "module" or row.state == "gone":
+        return ()
+    return (sides.head,) if row.state == "new" else (sides.base, sides.head)
+
+
+def _inspect_one(row: Row, side: Side, crew: Crew) -> None:
+    each = row.benchmark
+    if each.kind == "peakmemory":
+        crew.close(side.name)  # a peak is the whole process's
+    try:
+        reply = crew.ask(side, "inspect", each.timeout_s, row=each.row, name=each.name, index=each.index)
+    except WorkerError as error:
+        row.problems[side.name] = str(error)
+        return
+    finally:
+        if each.kind == "peakmemory":
+            crew.close(side.name)
+    if reply.get("skipped"):
+        row.skipped.add(side.name)
+        return
+    row.replies[side.name] = reply
+    program = read_program(reply, side.root)
+    if program is not None:
+        row.programs[side.name] = program
+
+
+def _check_origins(crew: Crew, rules: Rules) -> None:
+    """Check again what the benchmarks imported while they ran."""
+    for side in (crew.sides.base, crew.sides.head):
+        if side.name in crew.live:
+            with contextlib.suppress(WorkerError):  # what broke a worker has cost a row already
+                check_origin(side, crew.ask(side, "origins", rules.timing.timeout_s)["modules"])
+
+
+def confirm(rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, say: Say) -> None:
+    """Measure suspect values of a clock or of the operating system again, in fresh processes that alternate."""
+    for row in rows:
+        for number, change in enumerate(row.changes):
+            if change.word == "worse" and rules.rule_of(change.metric, row.name).clock:
+                say(f"measuring {change.metric} of {row.name} again")
+                place = None if rules.cores_of(row.name) > 1 else core
+                row.changes[number] = _confirmed(row, change, sides, rules, place)
+
+
+def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int | None) -> Change:
+    values: dict[str, list[float]] = {"base": [], "head": []}
+    for _ in range(_CONFIRMATIONS):
+        again = Row(row.benchmark)
+        for side in _sides_of(row, sides):
+            # An empty cache for each: what is measured may be the compilation.
+            empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
+            with Crew(dataclasses.replace(sides, programs=empty), core) as crew:
+                _inspect_one(again, side, crew)
+        if not again.is_comparable:
+            row.problems |= again.problems
+            return change
+        found = next(each for each in compare_metrics(again, rules) if each.metric == change.metric)
+        values["base"].append(found.base)
+        values["head"].append(found.head)
+    base, head = (statistics.median(values[side]) for side in ("base", "head"))
+    rule = rules.rule_of(change.metric, row.name)
+    apart = min(values["head"]) > max(values["base"]) or max(values["head"]) < min(values["base"])
+    word = rule.compare(base, head) if apart else "same"
+    return dataclasses.replace(change, base=base, head=head, word=word)

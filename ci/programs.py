@@ -1,0 +1,201 @@
+"""What a benchmark's compiled program is: its identity, its numbers, and how two of them differ.
+
+Reads the texts that workers write (StableHLO, optimised HLO) and knows no jax. Names, locations and metadata say how a
+program was written, not what it does: they are normalised away before hashing, so that a rename changes nothing.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_MLIR_LOCATION = re.compile(r"^#loc.*$|\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()\"]|\"[^\"]*\")*\))*\)", re.MULTILINE)
+_MLIR_RESULT_NAME = re.compile(r'jax\.(?:result_info|arg_info) = "(?:[^"\\]|\\.)*",? ?')
+_MLIR_SYMBOL = re.compile(r"(?:func\.func|sdy\.mesh|module)(?: public| private)? @([\w.$-]+|\"[^\"]*\")")
+# `%name = type opcode(operands), attributes`. A tuple's type has spaces and parentheses, but none around a word.
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (.*?) ([a-z][a-z0-9-]*)\((.*)$", re.MULTILINE)
+_METADATA = re.compile(r",? ?metadata=\{(?:[^{}\"]|\"(?:[^\"\\]|\\.)*\")*\}")
+_HLO_TABLES = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", re.MULTILINE)
+_HLO_NAME = re.compile(r"%[\w.-]+")
+_HLO_PARAMETER = re.compile(r"(?<=[(\s])[\w.-]+: (?=[a-z(])")
+_CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
+_ALIAS = re.compile(r"\{[\d, ]*\}: \(\d+, \{[\d, ]*\}(?:, [\w-]+)?\)")
+_WIDE = re.compile(r"\b(?:f64|s64|u64|c128)\[")
+_LAYOUT = re.compile(r"\{[\d,:A-Z()]*\}")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of an optimised program: what it does, and the source line that asked for it."""
+
+    opcode: str
+    shape: str
+    op_name: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """One side's program of one benchmark.
+
+    Attributes:
+        identity: hash of everything that decides what it does; sides with equal identities run the same program.
+        metrics: its numbers, compared by the rules of gate.toml.
+        timed_is_program: whether the suite says that the timed work is this program and nothing else.
+        instructions: those of the optimised program.
+    """
+
+    identity: str
+    metrics: dict[str, float]
+    timed_is_program: bool = False
+    instructions: tuple[Instruction, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How head's optimised program differs from the base's.
+
+    Attributes:
+        gained: instructions that head has more of, by kind.
+        lost: those it has fewer of.
+        lines: source lines to which added instructions belong, the worst first, with how many.
+    """
+
+    gained: dict[str, int]
+    lost: dict[str, int]
+    lines: tuple[tuple[str, int], ...]
+
+
+def read_program(reply: Mapping[str, Any], root: Path) -> Program | None:
+    """Read what a worker wrote about a program; None where its benchmark offers none."""
+    if "lowered" not in reply and "optimised" not in reply:
+        return None
+    texts = {kind: Path(reply[kind]).read_text() for kind in ("lowered", "optimised") if kind in reply}
+    witnesses = [normalise_stablehlo(texts.get("lowered", "")), normalise_hlo(texts.get("optimised", ""))]
+    witnesses.append(json.dumps(reply.get("context", {}), sort_keys=True))
+    identity = hashlib.sha256("\0".join(witnesses).encode()).hexdigest()
+    metrics = {name: float(value) for name, value in reply.get("executable", {}).items()}
+    instructions: tuple[Instruction, ...] = ()
+    if "optimised" in texts:
+        instructions = tuple(read_instructions(texts["optimised"], root))
+        metrics |= count_operations(texts["optimised"])
+    if {"argument_bytes", "output_bytes", "temp_bytes", "alias_bytes"} <= metrics.keys():
+        total = metrics["argument_bytes"] + metrics["output_bytes"] + metrics["temp_bytes"]
+        metrics["peak_bytes"] = total - metrics["alias_bytes"]
+    return Program(identity, metrics, bool(reply.get("timed_is_program")), instructions)
+
+
+def normalise_stablehlo(text: str) -> str:
+    """Return a lowered program without locations, and with its own symbols numbered in their order."""
+    text = _MLIR_RESULT_NAME.sub("", _MLIR_LOCATION.sub("", text))
+    # Only symbols defined here: the target of a custom call is what it does.
+    own = {name: f"@s{number}" for number, name in enumerate(dict.fromkeys(_MLIR_SYMBOL.findall(text)))}
+    text = re.sub(r'@([\w.$-]+|"[^"]*")', lambda match: own.get(match[1], match[0]), text)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip()).replace(" {}", "")
+
+
+def normalise_hlo(text: str) -> str:
+    """Return an optimised program without metadata, and with its instructions numbered in their order."""
+    text = _METADATA.sub("", _HLO_TABLES.sub("", text))
+    text = re.sub(r"^HloModule [^,\n]+", "HloModule", text)
+    text = _HLO_PARAMETER.sub("", text)
+    return _HLO_NAME.sub(_numbered(), text)
+
+
+def _numbered() -> Callable[[re.Match[str]], str]:
+    numbers: dict[str, int] = {}
+    return lambda match: f"%{numbers.setdefault(match[0], len(numbers))}"
+
+
+def count_operations(hlo: str) -> dict[str, float]:
+    """Count what an optimised program consists of, inside fusions too."""
+    found = [(match[2], match[0]) for match in _INSTRUCTION.finditer(hlo)]
+    kinds = Counter(opcode for opcode, _ in found)
+    header = hlo.partition("\n")[0]
+    counts = {
+        "instructions": len(found),
+        "fusions": kinds["fusion"],
+        "while_loops": kinds["while"],
+        "copies": kinds["copy"] + kinds["copy-start"],
+        "custom_calls": kinds["custom-call"],
+        "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in found),
+        "donated_buffers": len(_ALIAS.findall(header)),
+        "wide_instructions": sum(bool(_WIDE.search(line.partition("metadata=")[0])) for _, line in found),
+    }
+    return {name: float(count) for name, count in counts.items()}
+
+
+def _reaches_host(opcode: str, line: str) -> bool:
+    """Whether an instruction calls Python: a custom call on CPUs and GPUs, a send to the host on TPUs."""
+    is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
+    return is_callback or (opcode == "send" and "is_host_transfer=true" in line)
+
+
+def read_instructions(hlo: str, root: Path) -> Iterator[Instruction]:
+    """Yield the instructions of an optimised program with the source lines they came from."""
+    frames = _stack_frames(hlo)
+    for match in _INSTRUCTION.finditer(hlo):
+        shape, opcode, rest = match.groups()
+        name = re.search(r'op_name="((?:[^"\\]|\\.)*)"', rest)
+        yield Instruction(
+            opcode,
+            _LAYOUT.sub("", shape),
+            re.sub(r"jit\([^)]*\)/?", "", name[1]) if name else "",
+            _line(rest, frames, root),
+        )
+
+
+def _line(rest: str, frames: Mapping[str, str], root: Path) -> str:
+    """Return `file:line` of an instruction, by its own metadata or through the program's table of frames."""
+    frame = re.search(r"stack_frame_id=(\d+)", rest)
+    file = re.search(r'source_file="([^"]*)"', rest)
+    line = re.search(r"source_line=(\d+)", rest)
+    found = f"{file[1]}:{line[1]}" if file and line else frames.get(frame[1], "") if frame else ""
+    return found.removeprefix(f"{root}/")
+
+
+def _stack_frames(hlo: str) -> dict[str, str]:
+    """Return `file:line` of each frame in the tables that newer versions of XLA print above the program."""
+    files = dict(re.findall(r'^(\d+) "(.*)"$', _table(hlo, "FileNames"), re.MULTILINE))
+    places = {
+        number: f"{files.get(file, '?')}:{line}"
+        for number, file, line in re.findall(
+            r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", _table(hlo, "FileLocations"), re.MULTILINE
+        )
+    }
+    frames = re.findall(r"^(\d+) \{file_location_id=(\d+)", _table(hlo, "StackFrames"), re.MULTILINE)
+    return {number: places.get(place, "") for number, place in frames}
+
+
+def _table(hlo: str, name: str) -> str:
+    match = re.search(rf"^{name}\n((?:.+\n)*)", hlo, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def difference(base: Program, head: Program, num_lines: int = 5) -> Difference:
+    """Compare two optimised programs, by kind of instruction and by the lines that asked for more."""
+    before, after = (Counter(each.opcode for each in side.instructions) for side in (base, head))
+    return Difference(
+        gained=dict((after - before).most_common()),
+        lost=dict((before - after).most_common()),
+        lines=tuple(_added_lines(base, head).most_common(num_lines)),
+    )
+
+
+def _added_lines(base: Program, head: Program) -> Counter[str]:
+    """Count added instructions by source line.
+
+    Line numbers shift with every edit, so instructions are matched by what they do and by the operation they come from.
+    """
+    known = Counter((each.opcode, each.shape, each.op_name) for each in base.instructions)
+    lines: Counter[str] = Counter()
+    for each in head.instructions:
+        key = (each.opcode, each.shape, each.op_name)
+        known[key] -= 1
+        if known[key] < 0 and each.line:
+            lines[each.line] += 1
+    return lines

@@ -1,0 +1,254 @@
+"""The rules of the gate, read from gate.toml and accepted.toml, with a sentence for each mistake in them.
+
+Benchmarks are named by regular expressions that are searched for in `name(parameters)`, as asv's --bench does; the
+first rule that fits a metric and a benchmark counts.
+"""
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from dataclasses import MISSING, dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from ci.errors import UsageError
+from ci.evidence import Limits
+
+DEFAULT_FILE = Path(__file__).with_name("gate.toml")
+ACCEPTED_NAME = "accepted.toml"
+
+T = TypeVar("T")
+Stop = Literal["stop", "warn"]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Where slower and not slower begin, how often the gate may err, and what happens to rows without a verdict."""
+
+    fail_ratio: float = 1.005
+    pass_ratio: float = 1.03
+    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24)
+    confirm_looks: tuple[int, ...] = (4, 8, 12)
+    suspect_alpha: float = 0.05
+    confirm_alpha: float = 0.1
+    miss_beta: float = 0.02
+    suspicious_ratio: float = 100.0
+    undecided: Stop = "stop"
+    gone: Stop = "stop"
+
+    @property
+    def limits(self) -> Limits:
+        """What the statistics need of it."""
+        names = [each.name for each in dataclasses.fields(Limits)]
+        return Limits(**{name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long to time: the whole run, one pair of one benchmark, one sample."""
+
+    budget_s: float = 240.0
+    pair_s: float = 1.0
+    sample_s: float = 0.02
+    min_alternations: int = 3
+    max_alternations: int = 12
+    timeout_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Benchmarks that are timed unpinned because how their work spreads over cores is what matters."""
+
+    benchmark: str
+    cores: int
+
+
+@dataclass(frozen=True)
+class MetricRule:
+    """How one metric is compared.
+
+    Attributes:
+        name: the metric.
+        worse: which direction is a regression; `never` shows it only.
+        benchmark: regular expression of the benchmarks meant.
+        tolerance: relative change that is let pass.
+        at_least: absolute change that is let pass.
+        clock: whether it is measured, not counted; a suspect one is confirmed in fresh processes.
+        forgiven_if_faster: whether a row whose timing is surely faster may have more of it.
+        unit: what the report writes behind it.
+    """
+
+    name: str
+    worse: Literal["more", "less", "either", "never"]
+    benchmark: str = ""
+    tolerance: float = 0.0
+    at_least: float = 0.0
+    clock: bool = False
+    forgiven_if_faster: bool = False
+    unit: str = ""
+
+    def compare(self, base: float, head: float) -> Literal["same", "worse", "better"]:
+        """Say what a change from `base` to `head` is."""
+        change = head - base
+        if self.worse == "never" or abs(change) <= max(self.tolerance * abs(base), self.at_least):
+            return "same"
+        return "worse" if self.worse == "either" or (change > 0) == (self.worse == "more") else "better"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An absolute floor or ceiling that head must keep, whatever the base did.
+
+    Attributes:
+        benchmark: regular expression of the benchmarks meant.
+        metric: `seconds`, `rate` (work over seconds), `ratio` (seconds of `over` / seconds), or one of the program's.
+        unit: what the figures are in.
+        floor: the least allowed.
+        ceiling: the most allowed.
+        work: units of work in one call, for `rate`.
+        over: exact name of another benchmark, for `ratio`.
+    """
+
+    benchmark: str
+    metric: str
+    unit: str
+    floor: float | None = None
+    ceiling: float | None = None
+    work: float | None = None
+    over: str = ""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A regression that somebody has accepted, up to `ratio`, until the day `expires`."""
+
+    benchmark: str
+    metric: str
+    ratio: float
+    reason: str
+    expires: date
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether its last day is over."""
+        return today() > self.expires
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Everything a run is judged by."""
+
+    verdict: Verdicts = field(default_factory=Verdicts)
+    timing: Timing = field(default_factory=Timing)
+    cores: tuple[Cores, ...] = ()
+    metric: tuple[MetricRule, ...] = ()
+    budget: tuple[Budget, ...] = ()
+    accepted: tuple[Accepted, ...] = ()
+
+    def rule_of(self, metric: str, row: str) -> MetricRule:
+        """Return the first rule that fits; a metric without one is shown only."""
+        fitting = (rule for rule in self.metric if rule.name == metric and re.search(rule.benchmark, row))
+        return next(fitting, MetricRule(metric, "never"))
+
+    def cores_of(self, row: str) -> int:
+        """Return how many cores a benchmark is declared to use."""
+        return next((each.cores for each in self.cores if re.search(each.benchmark, row)), 1)
+
+    def acceptance(self, row: str, metric: str) -> Accepted | None:
+        """Return the unexpired entry that accepts this metric of this benchmark."""
+        fitting = (each for each in self.accepted if (each.benchmark, each.metric) == (row, metric))
+        return next((each for each in fitting if not each.is_expired), None)
+
+
+def today() -> date:
+    """Return the day, in UTC: everybody's entries expire at the same moment."""
+    return datetime.now(UTC).date()
+
+
+def find_rules(config_folder: Path) -> tuple[Path, Path]:
+    """Return the files of rules and of accepted regressions: the repository's own, or ours where it has none."""
+    for file in (config_folder / "ci" / "gate.toml", config_folder / "gate.toml"):
+        if file.is_file():
+            return file, file.with_name(ACCEPTED_NAME)
+    return DEFAULT_FILE, config_folder / ACCEPTED_NAME
+
+
+def read_rules(file: Path, accepted_file: Path) -> Rules:
+    """Read both files.
+
+    Raises:
+        UsageError: a file is missing or has a mistake.
+    """
+    table = _load(file)
+    known = {each.name for each in dataclasses.fields(Rules)} - {"accepted"}
+    _refuse_unknown(table, known, file.name)
+    lists: dict[str, Any] = {"cores": Cores, "metric": MetricRule, "budget": Budget}
+    rules = Rules(
+        verdict=_read(Verdicts, table.get("verdict", {}), f"{file.name}: verdict"),
+        timing=_read(Timing, table.get("timing", {}), f"{file.name}: timing"),
+        **{name: _read_all(kind, table.get(name, []), f"{file.name}: {name}") for name, kind in lists.items()},
+    )
+    if not 1.0 <= rules.verdict.fail_ratio < rules.verdict.pass_ratio:
+        raise UsageError(f"{file.name}: verdict.fail_ratio must lie between 1 and verdict.pass_ratio.")
+    accepted = _load(accepted_file).get("accepted", []) if accepted_file.is_file() else []
+    return dataclasses.replace(rules, accepted=_read_all(Accepted, accepted, f"{accepted_file.name}: accepted"))
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except FileNotFoundError:
+        raise UsageError(f"there is no {file}; name the file of rules with --rules.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file.name} is no valid TOML: {error}.") from None
+
+
+def _read_all(cls: type[T], tables: Any, where: str) -> tuple[T, ...]:
+    if not isinstance(tables, list):
+        raise UsageError(f"{where} must be a list of tables, [[{where.rpartition(' ')[2]}]].")
+    return tuple(_read(cls, table, f"{where} {number}") for number, table in enumerate(tables, 1))
+
+
+def _read(cls: type[T], table: dict[str, Any], where: str) -> T:
+    fields = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    _refuse_unknown(table, set(fields), where)
+    values = {}
+    for name, each in fields.items():
+        if name not in table:
+            if each.default is each.default_factory is MISSING:
+                raise UsageError(f"{where} lacks the key {name!r}.")
+            continue
+        values[name] = _checked(table[name], each.type, f"{where}.{name}")
+    if "benchmark" in values and cls is not Accepted:
+        _check_pattern(values["benchmark"], where)
+    return cls(**values)
+
+
+def _checked(value: Any, kind: Any, where: str) -> Any:
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        raise UsageError(f"{where} must be one of {', '.join(get_args(kind))}, but got {value!r}.")
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list) or len(value) < 1 or value != sorted(set(value)) or value[0] < 2:
+            raise UsageError(f"{where} must be a rising list of numbers of pairs from 2 up, but got {value!r}.")
+        return tuple(value)
+    wanted = {float: (int, float), float | None: (int, float), int: (int,), str: (str,), date: (date,), bool: (bool,)}
+    accepted = wanted.get(kind, (object,))
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise UsageError(f"{where} must be {getattr(accepted[-1], '__name__', kind)}, but got {value!r}.")
+    return float(value) if accepted == (int, float) else value
+
+
+def _check_pattern(pattern: str, where: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"{where}.benchmark is no regular expression: {error}.") from None
+
+
+def _refuse_unknown(table: dict[str, Any], known: set[str], where: str) -> None:
+    for name in table.keys() - known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it knows {', '.join(sorted(known))}."
+        raise UsageError(f"{where}: the key {name!r} is unknown; {hint}")

@@ -1,0 +1,250 @@
+"""One side of the gate in a process of its own: imports a checkout and runs benchmarks of its suite on request.
+
+The driver starts this file by its path and talks to it in lines of JSON over two private pipes, so that what a
+benchmark prints, closes or breaks stays its own affair. Needs the standard library and asv_runner; jax is looked at
+only where the suite has imported it.
+"""
+
+import argparse
+import contextlib
+import gc
+import hashlib
+import importlib.util
+import json
+import math
+import os
+import pickle  # noqa: TID251 - asv's own protocol: what setup_cache returns reaches each benchmark as a pickle
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def _sibling(name: str) -> Any:
+    """Load a file beside this one under a name of our own: the repository under test may have a `ci` itself."""
+    spec = importlib.util.spec_from_file_location(f"_gate_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+compiled, listing = _sibling("compiled"), _sibling("listing")
+
+Request = dict[str, Any]
+Reply = dict[str, Any]
+
+
+class Side:
+    """The suite of one checkout and the benchmarks of it that are ready to run."""
+
+    def __init__(self, suite: Path, caches: Path, exchange: Path):
+        self.suite, self.caches, self.exchange = suite, caches, exchange
+        self.scratch = Path(tempfile.mkdtemp(dir=exchange))
+        self.ready: dict[str, Any] = {}
+
+    def discover(self, request: Request) -> Reply:
+        """List the suite's benchmarks and the modules of it that can't be imported."""
+        return listing.suite(self.suite)
+
+    def origins(self, request: Request) -> Reply:
+        """Say where every module came from, by now."""
+        return {"modules": listing.loaded_from()}
+
+    def inspect(self, request: Request) -> Reply:
+        """Run a benchmark for the first time: its value, or its program and whether a second call compiles."""
+        first = compiled.Compilations()
+        compiled.import_jax_for(self.suite)
+        with first.counted():
+            benchmark = self._prepare(request)
+            if benchmark is None:
+                return {"skipped": True}
+            if benchmark.type != "time":
+                return self._value(benchmark)
+            _sample(benchmark, 1)
+        reply: Reply = {"compile_s": first.seconds, "compilations": first.count}
+        with (again := compiled.Compilations()).counted():
+            reply["seconds"] = _sample(benchmark, 1)
+        if "jax" in sys.modules:
+            reply["second_call_compilations"] = again.count
+        reply |= self._program(benchmark, request["row"])
+        self.release(request)
+        return reply
+
+    def _value(self, benchmark: Any) -> Reply:
+        value = benchmark.do_run()
+        if benchmark.type == "peakmemory":
+            value = _peak_bytes() or value
+        self._tear_down(benchmark)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return {"skipped": True}
+        if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
+            raise TypeError(f"the benchmark returned {type(value).__name__}, which has no order")
+        return {"value": float(value)}
+
+    def _program(self, benchmark: Any, row: str) -> Reply:
+        """Write the texts of the program that the benchmark's class offers, and what its executable knows of itself."""
+        owner = listing.owner_of(benchmark)
+        offer = getattr(owner, "program", None)
+        if offer is None:
+            return {}
+        offered = offer(*benchmark._build_params())  # noqa: SLF001 - the arguments that asv would pass
+        if offered is None:
+            return {}
+        lowered, executable = offered if isinstance(offered, tuple) else compiled.told_apart(offered)
+        if executable is None and hasattr(lowered, "compile"):
+            executable = lowered.compile()
+        base = self.exchange / hashlib.sha256(f"{os.getpid()} {row}".encode()).hexdigest()[:20]
+        reply: Reply = {
+            "timed_is_program": bool(getattr(owner, "timed_is_program", False)),
+            "context": compiled.context(),
+        }
+        for kind, program in (("lowered", lowered), ("optimised", executable)):
+            text = program if isinstance(program, str) else program.as_text() if program is not None else None
+            if text is not None:
+                path = base.with_suffix(f".{kind}")
+                path.write_text(text)
+                reply[kind] = str(path)
+        return reply | {"executable": compiled.numbers_of(executable)}
+
+    def calibrate(self, request: Request) -> Reply:
+        """Prepare a benchmark, warm it up, and say how many calls last for `target_s`."""
+        benchmark = self._prepare(request)
+        if benchmark is None:
+            return {"skipped": True}
+        fixed = benchmark.number > 0  # the author's own number of calls
+        target_s, calls = request["target_s"], max(1, int(benchmark.number))
+        _sample(benchmark, calls)
+        while True:
+            start = time.perf_counter()
+            seconds = _sample(benchmark, calls)
+            # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
+            wall_s = time.perf_counter() - start
+            if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
+                return {"calls": calls, "seconds": seconds, "wall_s": wall_s}
+            calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
+
+    def prepare(self, request: Request) -> Reply:
+        """Make a benchmark ready and warm it up with one sample."""
+        benchmark = self._prepare(request)
+        if benchmark is None:
+            return {"skipped": True}
+        return {"seconds": _sample(benchmark, request["calls"])}
+
+    def sample(self, request: Request) -> Reply:
+        """Time `calls` calls and return the seconds of one."""
+        return {"seconds": _sample(self.ready[request["row"]], request["calls"])}
+
+    def release(self, request: Request) -> Reply:
+        """Tear a benchmark down and forget it."""
+        benchmark = self.ready.pop(request["row"], None)
+        if benchmark is not None:
+            self._tear_down(benchmark)
+        gc.collect()
+        return {}
+
+    def _prepare(self, request: Request) -> Any:
+        """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
+        from asv_runner import discovery
+
+        name = request["name"] if request["index"] is None else f"{request['name']}-{request['index']}"
+        benchmark: Any = discovery.get_benchmark_from_name(str(self.suite), name)
+        benchmark.set_cache(self._cached(benchmark))
+        if benchmark.do_setup():
+            return None
+        self.ready[request["row"]] = benchmark
+        return benchmark
+
+    def _cached(self, benchmark: Any) -> Any:
+        """Return what the suite's setup_cache made, in a folder that is a copy of the one it ran in, as under asv."""
+        if benchmark.setup_cache_key is None:
+            return None
+        folder = self.caches / hashlib.sha256(benchmark.setup_cache_key.encode()).hexdigest()[:20]
+        file = folder / "cache.pickle"
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            os.chdir(folder)
+            made = benchmark.do_setup_cache()
+            file.write_bytes(pickle.dumps(made))
+        shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
+        os.chdir(self.scratch)
+        return pickle.loads(file.read_bytes())  # noqa: S301 - written above, by this run's own benchmark
+
+    def _tear_down(self, benchmark: Any) -> None:
+        benchmark.do_teardown()
+
+    def enter_scratch(self) -> None:
+        """Stand in a folder that a benchmark may fill, break or delete."""
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        os.chdir(self.scratch)
+
+
+def _sample(benchmark: Any, calls: int) -> float:
+    """Return the seconds of a call as asv itself would time them, teardown and setup between the calls included."""
+    benchmark.repeat, benchmark.number = 1, max(1, calls)
+    benchmark.warmup_time, benchmark.min_run_count = 0, 1
+    return float(benchmark.do_run()["samples"][0])
+
+
+def _peak_bytes() -> int | None:
+    """Peak resident bytes of this program alone: getrusage also remembers the process that started it."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
+
+
+def _answer(side: Side, request: Request) -> Reply:
+    """Do what one request asks; whatever the benchmark's code raises becomes the reply."""
+    methods: dict[str, Callable[[Request], Reply]] = {
+        name: getattr(side, name)
+        for name in ("discover", "origins", "inspect", "calibrate", "prepare", "sample", "release")
+    }
+    me = os.getpid()
+    side.enter_scratch()
+    try:
+        reply = methods[request["do"]](request)
+    except BaseException as error:  # noqa: BLE001 - foreign code may raise anything; it costs that benchmark its row
+        skipped = type(error).__name__ == "SkipNotImplemented"
+        reply = {"skipped": True} if skipped else {"error": listing.sentence(error)}
+    if os.getpid() != me:
+        reply = {"stray": request.get("row"), "error": "it forked, and its child came back out of the benchmark"}
+    elif not side.scratch.is_dir():
+        reply = {"error": "it deleted its working directory"}
+    return reply | {"id": request["id"]}
+
+
+def main() -> None:
+    """Answer requests until the driver hangs up."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, required=True)
+    parser.add_argument("--replies", type=int, required=True)
+    parser.add_argument("--suite", type=Path, required=True)
+    parser.add_argument("--caches", type=Path, required=True)
+    parser.add_argument("--exchange", type=Path, required=True)
+    parser.add_argument("--core", type=int)
+    options = parser.parse_args()
+    if options.core is not None:  # before anything is imported: libraries size their thread pools by it
+        os.sched_setaffinity(0, {options.core})
+    with contextlib.suppress(OSError):  # where memory runs out, the kernel shall take the benchmark, not the gate
+        Path("/proc/self/oom_score_adj").write_text("800")
+    from asv_runner.discovery import update_sys_path
+
+    update_sys_path(str(options.suite))
+    for descriptor in (options.requests, options.replies):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
+    side, me = Side(options.suite, options.caches, options.exchange), os.getpid()
+    with os.fdopen(options.requests) as requests:
+        for line in requests:
+            os.write(options.replies, (json.dumps(_answer(side, json.loads(line))) + "\n").encode())
+            if os.getpid() != me:
+                os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

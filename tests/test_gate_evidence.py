@@ -1,0 +1,129 @@
+"""The gate's statistics: Student's quantiles, and how often its decisions err, by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ci.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence, Limits, Plan, replay, t_quantile
+
+NUM_ROWS = 20
+NUM_SUITES = 2_000
+
+
+def simulate(ratio, seed=0, alternations=12):
+    """Draw whole suites under the noise that was measured: pairs differ by 0.8-2.1%, calls inside one by 2.3-3.5%."""
+    rng = np.random.default_rng(seed)
+    between = rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1))
+    within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * math.sqrt(math.pi / 2 / alternations)  # of a median
+    sd = np.hypot(between, within)
+
+    def draw(num_pairs):
+        return math.log(ratio) + sd * rng.standard_normal((NUM_SUITES, NUM_ROWS, num_pairs))
+
+    plan = Plan.make(Limits(), NUM_ROWS)
+    return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
+
+
+@pytest.mark.parametrize(
+    ("upper_tail", "df", "expected"),
+    [  # printed tables, and R's qt for the small tails
+        (0.025, 1, 12.7062),
+        (0.025, 2, 4.30265),
+        (0.025, 3, 3.18245),
+        (0.05, 9, 1.83311),
+        (0.005, 23, 2.80734),
+        (0.0005, 10, 4.58689),
+        (0.0001, 8, 6.44200),
+    ],
+)
+def test_t_quantiles_agree_with_the_tables(upper_tail, df, expected):
+    assert t_quantile(upper_tail, df) == pytest.approx(expected, rel=2e-5)
+
+
+def test_quantiles_rise_as_the_tail_shrinks_and_fall_towards_the_normal():
+    assert [t_quantile(p, 7) for p in (0.1, 0.01, 1e-4, 1e-6)] == sorted(
+        t_quantile(p, 7) for p in (0.1, 0.01, 1e-4, 1e-6)
+    )
+    assert t_quantile(0.025, 2000) == pytest.approx(1.961, abs=1e-3)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.005])
+def test_a_whole_suite_without_a_slowdown_seldom_fails(ratio):
+    verdicts, _ = simulate(ratio)
+    assert (verdicts == SLOWER).any(axis=1).mean() <= 0.005
+
+
+def test_where_nothing_changed_a_row_passes_after_few_pairs():
+    verdicts, pairs = simulate(1.0)
+    assert (verdicts == NOT_SLOWER).mean() > 0.99
+    assert pairs.mean() < 10
+
+
+def test_five_percent_are_found_nearly_always():
+    verdicts, _ = simulate(1.05)
+    assert (verdicts == SLOWER).mean() >= 0.98
+
+
+def test_three_percent_are_found_mostly_and_hardly_ever_taken_for_none():
+    verdicts, _ = simulate(1.03)
+    assert (verdicts == SLOWER).mean() >= 0.90
+    assert (verdicts == NOT_SLOWER).mean() <= 0.05
+
+
+def test_a_large_slowdown_takes_one_look_at_each_stage():
+    _, pairs = simulate(2.0)
+    assert pairs.mean() < 4 + 4 + 0.01
+
+
+def test_the_replay_decides_as_the_live_evidence_does():
+    rng = np.random.default_rng(3)
+    plan = Plan.make(Limits(), 5)
+    first = 0.02 + 0.015 * rng.standard_normal((40, 24))
+    fresh = 0.02 + 0.015 * rng.standard_normal((40, 12))
+    verdicts, pairs = replay(plan, first, fresh)
+    for row, (early, late) in enumerate(zip(first, fresh, strict=True)):
+        evidence, queues = Evidence(plan), (iter(early), iter(late))
+        while not evidence.done:
+            evidence.add(next(queues[evidence.suspected]))
+        assert (evidence.verdict, evidence.num_pairs) == (verdicts[row], pairs[row])
+    assert {UNDECIDED, NOT_SLOWER, SLOWER} >= set(verdicts)
+
+
+def test_more_rows_ask_for_more_evidence():
+    few, many = Plan.make(Limits(), 2), Plan.make(Limits(), 50)
+    assert all(a < b for a, b in zip(few.suspect.fail_t, many.suspect.fail_t, strict=True))
+    assert few.suspect.pass_t == many.suspect.pass_t
+
+
+def test_the_interval_agrees_with_the_verdict():
+    evidence = Evidence(Plan.make(Limits(), 4))
+    rng = np.random.default_rng(5)
+    while not evidence.done:
+        evidence.add(float(0.001 + 0.008 * rng.standard_normal()))
+    ratio, low, high = evidence.ratio()
+    assert evidence.verdict == NOT_SLOWER
+    assert low < ratio < high < Limits().pass_ratio
+
+
+def test_a_sure_win_is_called_faster():
+    evidence = Evidence(Plan.make(Limits(), 4))
+    for value in (-0.30, -0.31, -0.29, -0.30):
+        evidence.add(value)
+    assert evidence.verdict == NOT_SLOWER
+    assert evidence.is_faster()
+
+
+def test_four_equal_pairs_are_no_proof_of_a_tiny_slowdown():
+    evidence = Evidence(Plan.make(Limits(), 20))
+    for _ in range(4):
+        evidence.add(math.log(1.006))
+    assert not evidence.suspected
+
+
+def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
+    plan, sd = Plan.make(Limits(), NUM_ROWS), 0.015
+    ratio = plan.smallest_detectable(sd)
+    rng = np.random.default_rng(9)
+    last = math.log(ratio) + sd * rng.standard_normal((20_000, 24))
+    assert (plan.suspect.bounds(last, 5)[2] > plan.suspect.fail_log).mean() == pytest.approx(0.95, abs=0.02)

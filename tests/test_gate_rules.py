@@ -1,0 +1,188 @@
+"""gate.toml and accepted.toml: what they may say, what they refuse, and the verdicts and budgets that follow."""
+
+from datetime import date
+
+import pytest
+
+from ci.acceptance import write_accepted
+from ci.budgets import check_budgets
+from ci.errors import UsageError
+from ci.evidence import Evidence, Limits, Plan
+from ci.programs import Program
+from ci.rows import Benchmark, Outcome, Row, compare_metrics, judge
+from ci.rules import DEFAULT_FILE, Accepted, Budget, MetricRule, Rules, find_rules, read_rules
+
+ROW = "suite.Chunk.time_chunk('small')"
+
+
+def read(folder, text):
+    (folder / "gate.toml").write_text(text)
+    return read_rules(folder / "gate.toml", folder / "accepted.toml")
+
+
+def timed(*log_ratios, base=None, head=None):
+    """Return a row that was timed, with these metrics of its program."""
+    row = Row(Benchmark(ROW, "suite.Chunk.time_chunk", 0, "time", 60.0))
+    row.evidence = Evidence(Plan.make(Limits(), 4))
+    for value in log_ratios:
+        row.evidence.add(value)
+    row.programs = {"base": Program("1", base or {}), "head": Program("2", head or {})}
+    row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": 0.2}}
+    return row
+
+
+def judged(row, rules, *, timing=True):
+    row.changes = compare_metrics(row, rules)
+    judge(row, rules, timing=timing)
+    return row
+
+
+SAME = (0.0, 0.001, -0.001, 0.0)
+FASTER = (-0.3, -0.301, -0.299, -0.3)
+SLOWER = (0.3, 0.301, 0.299, 0.3) * 2
+
+
+def test_our_own_rules_are_valid_and_say_what_the_defaults_are():
+    rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
+    assert rules.verdict == Rules().verdict
+    assert rules.timing == Rules().timing
+    assert rules.verdict.limits.false_alarms == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
+        ("[verdict]\nfail_ratio = 1.1", "must lie between 1 and verdict.pass_ratio"),
+        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be float"),
+        ("[verdict]\nundecided = 'ignore'", "must be one of stop, warn"),
+        ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
+        ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
+        ("[[metric]]\nname = 'x'\nworse = 'more'\nbenchmark = '('", "is no regular expression"),
+        ("metric = 3", "must be a list of tables"),
+        ("verdict", "is no valid TOML"),
+    ],
+)
+def test_a_mistake_in_the_rules_gets_one_sentence(tmp_path, text, expected):
+    with pytest.raises(UsageError, match=r"gate\.toml") as caught:
+        read(tmp_path, text)
+    assert expected in str(caught.value)
+
+
+def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
+    entry = Accepted(ROW, "time", 1.1, 'needed for "exact" sums \N{SNOWMAN}', date(2999, 1, 31))
+    for _ in range(2):
+        write_accepted(tmp_path / "accepted.toml", entry)
+    assert read(tmp_path, "").accepted == (entry, entry)
+
+
+def test_the_rules_of_the_repository_come_before_ours(tmp_path):
+    assert find_rules(tmp_path) == (DEFAULT_FILE, tmp_path / "accepted.toml")
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "ci" / "gate.toml").touch()
+    assert find_rules(tmp_path) == (tmp_path / "ci" / "gate.toml", tmp_path / "ci" / "accepted.toml")
+
+
+@pytest.mark.parametrize(
+    ("worse", "head", "expected"),
+    [
+        ("more", 110, "same"),
+        ("more", 111, "worse"),
+        ("more", 89, "better"),
+        ("less", 111, "better"),
+        ("less", 89, "worse"),
+        ("either", 89, "worse"),
+        ("never", 1000, "same"),
+    ],
+)
+def test_a_metric_is_compared_in_its_direction_and_within_its_tolerance(worse, head, expected):
+    assert MetricRule("m", worse, tolerance=0.1).compare(100, head) == expected
+    assert MetricRule("m", worse, at_least=10).compare(100, head) == expected
+
+
+def test_the_first_rule_that_fits_counts(tmp_path):
+    rules = read(
+        tmp_path,
+        "[[metric]]\nname='m'\nworse='less'\nbenchmark='^suite'\n[[metric]]\nname='m'\nworse='more'\n[[cores]]\nbenchmark='x'\ncores=2",
+    )
+    assert [rules.rule_of("m", name).worse for name in (ROW, "other")] == ["less", "more"]
+    assert rules.rule_of("unknown", ROW).worse == "never"
+    assert (rules.cores_of("x"), rules.cores_of(ROW)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdict", "outcome"),
+    [
+        (SAME, "not slower", Outcome.PASSED),
+        (FASTER, "faster", Outcome.PASSED),
+        (SLOWER, "slower", Outcome.FAILED),
+        (SLOWER[:4], "undecided", Outcome.UNDECIDED),
+        ((), "undecided", Outcome.UNDECIDED),
+    ],
+)
+def test_timing_gives_each_verdict(pairs, verdict, outcome):
+    row = judged(timed(*pairs), Rules())
+    assert (row.verdict, row.outcome) == (verdict, outcome)
+
+
+def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
+    rules = Rules(metric=(MetricRule("copies", "more"),))
+    row = judged(timed(*SAME, base={"copies": 1.0}, head={"copies": 2.0}), rules)
+    assert (row.verdict, row.outcome) == ("worse", Outcome.FAILED)
+    assert row.reasons == ["buffers are copied that were not: 1 -> 2 (2 times)"]
+
+
+def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
+    rules = Rules(metric=(MetricRule("instructions", "more", forgiven_if_faster=True),))
+    more = {"base": {"instructions": 1.0}, "head": {"instructions": 2.0}}
+    assert judged(timed(*FASTER, **more), rules).verdict == "faster"
+    assert judged(timed(*SAME, **more), rules).verdict == "worse"
+    assert judged(timed(**more), rules, timing=False).verdict == "worse"
+
+
+def test_the_same_program_is_exonerated_unless_head_compiles_it_anew():
+    row = timed()
+    row.programs = {side: Program("1", {}, timed_is_program=True) for side in ("base", "head")}
+    assert row.is_same_program()
+    row.replies["head"]["second_call_compilations"] = 1
+    assert not row.is_same_program()
+
+
+def test_a_hundredfold_win_passes_but_is_called_suspicious():
+    row = judged(timed(*(-5.0, -5.001, -4.999, -5.0)), Rules())
+    assert row.verdict == "faster"
+    assert row.reasons[0].startswith("suspicious: 148 times")
+
+
+def test_acceptance_ends_with_its_ratio_and_its_day():
+    def verdict(ratio, day):
+        return judged(timed(*SLOWER), Rules(accepted=(Accepted(ROW, "time", ratio, "why", day),))).verdict
+
+    assert verdict(1.4, date(2999, 1, 1)) == "slower, accepted"
+    assert verdict(1.1, date(2999, 1, 1)) == "slower"
+    assert verdict(1.4, date(2020, 1, 1)) == "slower"
+
+
+def test_budgets_are_kept_missed_or_not_measured():
+    fast, slow = timed(), timed()
+    slow.benchmark = Benchmark("peer", "peer", None, "time", 60.0)
+    slow.seconds["head"] = [1.0, 1.2, 1.1]
+    found = check_budgets(
+        [fast, slow],
+        Rules(
+            budget=(
+                Budget("Chunk", "seconds", "s", ceiling=0.3),
+                Budget("Chunk", "rate", "steps/s", floor=1000, work=100),
+                Budget("Chunk", "ratio", "times", floor=5, over="peer"),
+                Budget("Chunk", "temp_bytes", "bytes", ceiling=10),
+                Budget("nothing", "seconds", "s", ceiling=10),
+            )
+        ),
+    )
+    assert [(figure and round(figure, 3), word) for _, _, figure, word in found] == [
+        (0.2, "kept"),
+        (500.0, "missed"),
+        (5.5, "kept"),
+        (None, "not measured"),
+        (None, "no such benchmark"),
+    ]

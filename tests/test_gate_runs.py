@@ -1,0 +1,191 @@
+"""Whole runs of the gate on a small NumPy project: real commits, real worktrees, real worker processes, no jax."""
+
+import json
+import os
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.gate_repository import make_repository
+
+CACHED = "basics.Cached.time_cached"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path)
+
+
+def test_a_tree_against_itself_passes_with_every_kind_of_benchmark(repository):
+    run = repository.gate("--base", "main", "--seed", "1")
+    assert run.code == 0, run.out + run.err
+    assert run.out.startswith("# PASSED: no regression found; 9 benchmarks in all")
+    assert run.verdicts() == {
+        "basics.Absent.time_absent": "skipped",
+        "basics.Cached.time_cached": "not slower",
+        "basics.Cached.track_note": "same",
+        "basics.Total.time_total(1000)": "not slower",
+        "basics.Total.time_total(300000)": "not slower",
+        "basics.mem_table": "same",
+        "basics.peakmem_table": "same",
+        "basics.timeraw_import": "not slower",
+        "basics.track_mean": "same",
+    }
+    assert not list(run.temporary.iterdir())
+    assert len(repository.git("worktree", "list").splitlines()) == 1
+    assert repository.git("status", "--porcelain") == ""
+
+
+def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repository):
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
+    run = repository.gate("--base", "main", "--bench", "cached|track_mean")
+    assert run.code == 1, run.out + run.err
+    row = run.rows[CACHED]
+    assert row["verdict"] == "slower"
+    assert 3 < row["low"] < row["ratio"] < row["high"] < 12
+    assert run.verdicts()["basics.track_mean"] == "same"
+    assert run.out.startswith("# FAILED: 1 regressed")
+    assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
+    junit = ET.fromstring((run.report.parent / "junit.xml").read_text())  # noqa: S314 - our own file
+    assert junit.get("failures") == "1"
+    assert len(junit.findall("testcase")) == 2
+
+
+def test_an_accepted_slowdown_passes_with_its_reason_until_it_expires(repository):
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
+    accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "9", "--expires"]
+    assert repository.gate(*accept, "2999-01-31").code == 0
+    run = repository.gate("--base", "main", "--bench", CACHED)
+    assert run.code == 0, run.out + run.err
+    assert "exact sums" in run.out
+    assert run.verdicts()[CACHED] == "slower, accepted"
+
+    repository.replace("accepted.toml", "2999-01-31", "2020-01-31")
+    run = repository.gate("--base", "main", "--bench", CACHED)
+    assert run.code == 1
+    assert "expired on 2020-01-31: exact sums" in run.out
+
+
+def test_a_faster_head_and_committed_refs_are_told_apart(repository):
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
+    slow = repository.commit("slow")
+    repository.replace("smallsum/__init__.py", "REPEATS = 6", "REPEATS = 1")
+    fast = repository.commit("fast")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 50")  # not what is asked about
+    run = repository.gate("--base", slow, "--head", fast, "--bench", CACHED, "--json")
+    assert run.code == 0
+    assert run.verdicts()[CACHED] == "faster"
+    assert json.loads(run.out)["head"] == fast
+
+
+def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
+    repository.git("switch", "--quiet", "--create", "topic")
+    repository.write("note.txt", "topic")
+    repository.commit()
+    repository.git("switch", "--quiet", "main")
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.commit("others' work")
+    run = repository.gate("--base", "main", "--head", "topic", "--bench", "track_mean", "--no-timing")
+    assert run.code == 0
+    assert run.verdicts()["basics.track_mean"] == "same"
+
+
+def test_a_worse_value_is_confirmed_in_fresh_processes_and_fails(repository):
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    run = repository.gate("--base", "main", "--bench", "track_mean|mem_table", "--no-timing")
+    assert run.code == 1
+    assert run.verdicts()["basics.track_mean"] == "worse"
+    assert "its tracked value got worse" in run.out
+
+
+def test_new_and_gone_benchmarks_each_have_a_row(repository):
+    repository.replace("benchmarks/basics.py", "def track_mean", "def track_average")
+    repository.replace("benchmarks/basics.py", "track_mean.unit", "track_average.unit")
+    run = repository.gate("--base", "main", "--bench", "track_", "--no-timing")
+    assert run.code == 3
+    assert run.verdicts() == {
+        "basics.track_average": "new",
+        "basics.track_mean": "gone",
+        "basics.Cached.track_note": "same",
+    }
+    accept = ["accept", "basics.track_mean", "--metric", "missing", "--reason", "renamed", "--expires", "2999-01-31"]
+    assert repository.gate(*accept).code == 0
+    assert repository.gate("--base", "main", "--bench", "track_", "--no-timing").code == 0
+
+
+def test_everything_is_new_where_the_base_has_no_suite_yet(repository):
+    repository.git("mv", "benchmarks", "aside")
+    repository.commit("no suite")
+    repository.git("mv", "aside", "benchmarks")
+    repository.commit("a suite")
+    run = repository.gate("--base", "HEAD~1", "--head", "HEAD", "--bench", "track_mean|time_cached")
+    assert run.code == 0, run.out + run.err
+    assert set(run.verdicts().values()) == {"new"}
+
+
+def test_benchmarks_of_a_broken_base_suite_do_not_pass_as_new(repository):
+    repository.write("benchmarks/__init__.py", "raise OSError('broken')\n")
+    repository.commit()
+    repository.write("benchmarks/__init__.py", "")
+    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
+    assert (run.code, run.verdicts()["basics.track_mean"]) == (0, "same")
+
+
+def test_the_suite_of_head_runs_on_both_sides(repository):
+    repository.replace("benchmarks/basics.py", "smallsum.table(100)", "smallsum.table(200)")
+    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
+    assert run.code == 0  # its own base would have given another value
+    change = run.rows["basics.track_mean"]["changes"][0]
+    assert change["base"] == change["head"] == pytest.approx(13233.5)
+
+
+def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(repository):
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
+    assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
+    repository.replace("gate.toml", "[verdict]", '[verdict]\nundecided = "warn"')
+    assert repository.gate("--base", "main", "--bench", CACHED, "--budget", "0").code == 0
+
+
+def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
+    offer = "    timed_is_program = True\n    def program(self, cache):\n        return 'module @jit_{}'\n\n"
+    repository.replace("benchmarks/basics.py", "    def time_cached", offer.format("one") + "    def time_cached")
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
+    assert (run.code, run.verdicts()[CACHED]) == (0, "same program")
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--no-exoneration")
+    assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_a_pair_shares_one_core_unless_its_benchmark_is_declared_to_use_more(repository):
+    added = "\n\ndef track_cores():\n    import os\n    return len(os.sched_getaffinity(0))\n"
+    repository.write("benchmarks/cores.py", added)
+    arguments = ("--base", "main", "--bench", "track_cores", "--no-timing")
+    repository.commit()
+    pinned = repository.gate(*arguments).rows["cores.track_cores"]["changes"][0]
+    repository.replace("gate.toml", "[timing]", "[[cores]]\nbenchmark = 'cores'\ncores = 2\n[timing]")
+    free = repository.gate(*arguments).rows["cores.track_cores"]["changes"][0]
+    assert (pinned["base"], pinned["head"]) == (1, 1)
+    assert min(free["base"], free["head"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "--base"),
+        (["--base", "nowhere"], "'nowhere' names no commit"),
+        (["--base", "main", "--suite-config", "absent.json"], "there is no absent.json"),
+        (["--base", "main", "--bench", "("], "no regular expression"),
+        (["--base", "main", "--budget", "-1"], "--budget"),
+        (["--base", "main", "--bench", "nothing_like_it"], "fits no benchmark"),
+        (["--base", "main", "--rules", "absent.toml"], "there is no absent.toml"),
+        (["accept", "x", "--reason", "y", "--expires", "tomorrow"], "must be a day such as"),
+        (["accept", "x", "--reason", "y", "--expires", "2020-01-01", "--ratio", "2"], "is past"),
+        (["accept", "x", "--reason", "y", "--expires", "2999-01-01"], "--ratio"),
+    ],
+)
+def test_wrong_usage_gets_one_sentence_and_exit_code_2(repository, arguments, expected):
+    run = repository.gate(*arguments)
+    assert run.code == 2
+    assert expected in run.err
+    assert len(run.err.strip().splitlines()) == 1
+    assert not list(run.temporary.iterdir())
