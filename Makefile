@@ -30,7 +30,7 @@ bench-full: .venv/bench.stamp
 	@$(VENV_PYTHON) benchmarks/throughput.py --full --bars $(ARGS)
 
 test: .venv/dev.stamp
-	@$(RUN) pytest $(ARGS)
+	@$(RUN) pytest -n 2 $(ARGS)
 
 gate: .venv/bench.stamp
 	@$(RUN) ci.gate --base $(BASE) $(ARGS)

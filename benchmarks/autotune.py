@@ -19,6 +19,7 @@ _AGENTS = ("dqn", "pqn", "ppo")
 _SIZES = (64, 4096)
 _SWEEP_SECONDS = 6.0
 _STEPS_PER_ENV = 10_000
+_LEAST_SAMPLES = 6  # for an interval of 95%
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,8 @@ def measure(env: str, agent: str, num_envs: int) -> Row:
     chosen = result.scan_chunk_size
     best, regret = _regret(times, chosen)
     ratios = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
-    tuned = statistics.median(ratios), *median_interval(ratios)
+    interval = median_interval(ratios) if len(ratios) >= _LEAST_SAMPLES else (min(ratios), max(ratios))
+    tuned = statistics.median(ratios), *interval
     return Row(env, agent, num_envs, seconds, default, chosen, best, regret, *tuned)
 
 

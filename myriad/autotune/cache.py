@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from myriad import settings
+from myriad import __version__, settings
 from myriad.compiled import compute_dtype
 from myriad.config import TrainingConfig
 from myriad.errors import InvalidArgumentError
@@ -20,10 +20,15 @@ from myriad.tracking import replacing
 
 SCHEMA_VERSION = 1
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
-# What a program's speed does not depend on; the schedule's length is a constant in it, but costs nothing.
+# What every answer holds; others may be left by hand or by another version.
+_ANSWER = {
+    "optimal_chunk_size", "throughput_steps_per_s", "throughput_low", "throughput_high", "memory_bytes", "validated_at",
+    "candidates",
+}  # fmt: skip
+# What neither speed nor memory depends on; the schedule's length is a constant in a program, but costs nothing.
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "auto_tune", "target_return", "checkpoint_every_s", "log_to",
-    "eval_rollouts", "eval_max_steps",
+    "eval_max_steps",
 }  # fmt: skip
 
 Entry = dict[str, Any]
@@ -94,7 +99,8 @@ class ProfileCache:
             return None
         sections = {section: content.get(section, {}) for section in SECTIONS}
         whole = all(isinstance(s, dict) and all(isinstance(e, dict) for e in s.values()) for s in sections.values())
-        return sections if whole else None
+        answered = whole and all(entry.keys() >= _ANSWER for entry in sections["chunk_size_configs"].values())
+        return sections if answered else None
 
     def _set_aside(self) -> dict[str, dict[str, Entry]]:
         aside = self.path.with_name(f"{self.path.name}.unreadable-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns()}")
@@ -138,7 +144,9 @@ def details(config: TrainingConfig, hardware: Hardware) -> Entry:
             "cores": hardware.cores,
             "memory_total_bytes": hardware.memory_total_bytes,
         },
-        "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
+        "versions": {name: versions.get(name) for name in ("jax", "jaxlib")} | {
+            "myriad": versions.get("myriad", __version__)  # a checkout is not installed
+        },
         "dtype": compute_dtype(),
         "matmul_precision": jax.config.values["jax_default_matmul_precision"] or "default",
         "xla_flags": settings.xla_flags(),

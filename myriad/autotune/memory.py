@@ -62,13 +62,14 @@ def available_bytes(limit: int | None = None, hardware: Hardware | None = None) 
     """Return what a training may take beside what this process holds already.
 
     Args:
-        limit: of the whole process on a CPU, of the device's memory elsewhere; by default what the machine has left.
+        limit: of the whole process on a CPU, of the device's memory elsewhere; never more than the machine has left.
         hardware: the machine, where it is at hand.
     """
     hardware = fingerprint() if hardware is None else hardware
-    if limit is not None:
-        return limit - (resident_bytes() if hardware.device_kind == "cpu" else 0)
-    return sys.maxsize if hardware.memory_available_bytes is None else hardware.memory_available_bytes
+    left = sys.maxsize if hardware.memory_available_bytes is None else hardware.memory_available_bytes
+    if limit is None:
+        return left
+    return min(left, limit - (resident_bytes() if hardware.device_kind == "cpu" else 0))
 
 
 def resident_bytes() -> int:

@@ -20,6 +20,8 @@ _TOLERANCE = 0.02
 # A timed stretch of training lasts at most this long, so that several rounds fit into the budget.
 _MOST_STRETCH_S = 0.1
 _LEAST_ROUNDS, _MOST_ROUNDS = 7, 25
+# Where an update is so long that all chunks are one, there is nothing to compare.
+_LEAST_ALONE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +81,7 @@ def search(training: CompiledTraining, others: Collection[int], seconds: float) 
     faster = [size for size in sizes if _against(times[size], times[chosen])[2] < 1 - _TOLERANCE]
     chosen = min(faster, key=lambda size: statistics.median(times[size]), default=chosen)
     steps = stretch.num_updates * training.steps_per_update
-    low, high = median_interval(times[chosen])
+    low, high = _interval(times[chosen])
     candidates = tuple(
         Candidate(size, steps / statistics.median(times[size]), *_verdict(times[size], times[chosen], size == chosen))
         for size in sizes
@@ -112,7 +114,12 @@ class _Model:
 def _against(times: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
     """Return the median of the rounds' ratios, and its 95% interval."""
     ratios = [a / b for a, b in zip(times, other, strict=True)]
-    return statistics.median(ratios), *median_interval(ratios)
+    return statistics.median(ratios), *_interval(ratios)
+
+
+def _interval(samples: Sequence[float]) -> tuple[float, float]:
+    """Return the median's 95% interval; of too few samples for one, their range."""
+    return median_interval(samples) if len(samples) >= _LEAST_ROUNDS else (min(samples), max(samples))
 
 
 def _verdict(
@@ -161,20 +168,23 @@ class Stretch:
         """Time the stretch with every chunk in turn, in random order, round after round; keyed by updates a call."""
         chunks = sorted({self.updates(size) for size in sizes})
         end, order, rounds = time.perf_counter() + seconds, random.Random(0), []  # noqa: S311 (an order, no secret)
-        while len(rounds) < _LEAST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() < end):
+        least = _LEAST_ROUNDS if len(chunks) > 1 else _LEAST_ALONE
+        while len(rounds) < least or (len(rounds) < _MOST_ROUNDS and time.perf_counter() < end):
             rounds.append({chunk: self._time(chunk) for chunk in order.sample(chunks, len(chunks))})
         return rounds
 
     def _warm_up(self) -> None:
         """Go on until the agent learns from its buffer, as it does in all but a training's first moments."""
         learner: Any = self._training.loop.learner
-        first = getattr(learner, "learning_starts", 0) // self._training.steps_per_update + 2
+        first = getattr(learner, "learning_starts", 0) // self._training.steps_per_update + 1
         self._run(first, chunk=first)
 
     def _length(self) -> int:
         """Return how many updates last long enough to be timed, and no longer."""
         window = self._training.eval_every
-        one = min(self._run(1, chunk=1) for _ in range(3))
+        one = self._run(1, chunk=1)
+        if one < _MOST_STRETCH_S:  # else another call says nothing more
+            one = min(one, *(self._run(1, chunk=1) for _ in range(2)))
         return max(1, min(window, int(_MOST_STRETCH_S / one)))
 
     def _time(self, chunk: int) -> float:
