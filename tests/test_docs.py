@@ -33,7 +33,8 @@ def test_the_python_of_a_page_prints_what_it_shows(page, tmp_path):
     script, expected = script_and_output(page)
     path = tmp_path / "page.py"
     path.write_text(script)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache")}
+    places = {"MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"), "MYRIAD_HOME": str(tmp_path / "home")}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | places
     run = subprocess.run(
         [sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )

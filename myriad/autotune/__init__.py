@@ -144,16 +144,16 @@ def autotune(
         return result
     _profile(cache, resolved, hardware, say)
     size = state_size(resolved)
-    _refuse(resolved, size, size.bytes(resolved.num_envs or 1), available_bytes(memory_limit, hardware))
+    _refuse(resolved, size, available_bytes(memory_limit, hardware))
     training = CompiledTraining(resolved)
     training.compile()
-    memory = program_bytes(training) + _MARGIN
+    programs = program_bytes(training)
     say(f"program: {'loaded from the cache' if training.from_cache else 'compiled'} in {training.compile_s:.1f} s")
-    _refuse(resolved, size, memory, available_bytes(memory_limit))
+    _refuse(resolved, size, available_bytes(memory_limit), programs)
     default = config.model_copy(update={"scan_chunk_size": None}).resolve().scan_chunk_size or 1
     left = max(0.0, seconds - (time.perf_counter() - start))
     found = search(training, {default, config.scan_chunk_size or default}, min(_MOST_TIMING_S, left))
-    entry = _entry(found, memory, spelled_out)
+    entry = _entry(found, programs + _MARGIN, spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
     result = _result(resolved, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))
@@ -188,7 +188,12 @@ def suggest_config(
             time.perf_counter() > end or size.bytes(config.num_envs or 1) > available_bytes(memory_limit)
         ):
             break
-        result = autotune(config, verbose=False, memory_limit=memory_limit, seconds=min(_SECONDS, seconds / 4))
+        try:
+            result = autotune(config, verbose=False, memory_limit=memory_limit, seconds=min(_SECONDS, seconds / 4))
+        except InvalidArgumentError:
+            if best is None:
+                raise
+            break  # the state fits, but not the programs
         say(f"{config.num_envs:>9,} environments: {result.steps_per_s:>15,.0f} steps/s, chunk {result.scan_chunk_size}")
         if best is None or result.steps_per_s > best.steps_per_s:
             best = result
@@ -212,8 +217,9 @@ def _sizes(own: TrainingConfig) -> list[TrainingConfig]:
 
 def _profile(cache: ProfileCache, config: TrainingConfig, hardware: Hardware, say: Say) -> None:
     """Describe machine, environment and agent, each once, for those who read the file."""
-    of_env = {"env": config.env, "options": config.env_options}
-    of_agent = {"agent": config.agent, "options": config.agent_options}
+    of_env = {"env": config.env, "env_options": config.env_options}
+    sizes = config.model_dump(include={"buffer_size", "rollout_steps", "batch_size"})
+    of_agent = {"agent": config.agent, "agent_options": config.agent_options} | sizes | of_env
     for section, name, key, describe in (
         ("hardware", hardware.slug, hardware.slug, lambda: dataclasses.asdict(hardware) | _devices()),
         ("env_profiles", config.env, f"{config.env}:{keys.digest(of_env)}", lambda: of_env | _env_profile(config)),
@@ -245,20 +251,28 @@ def _size(config: TrainingConfig) -> dict[str, Any]:
     return {"env": config.env, "fixed_bytes": size.fixed, "bytes_per_env": size.per_env}
 
 
-def _refuse(config: TrainingConfig, size: StateSize, needed: int, available: int) -> None:
-    """Refuse what does not fit, before it runs, and say what would."""
-    if needed <= available:
-        return
+def _refuse(config: TrainingConfig, size: StateSize, available: int, programs: int | None = None) -> None:
+    """Refuse what does not fit, before it runs, and say what would.
+
+    `programs` are the bytes that they need; None before they are compiled, when the state's is known alone.
+    """
     num_envs = config.num_envs or 1
-    share = needed / max(1, size.bytes(num_envs))  # programs need this much more than the state
-    fewer = size.most_envs(int(available / share))
-    help_ = [f"at most about {fewer:,} environments fit"] if fewer else ["not even one environment fits"]
-    if config.buffer_size is not None and size.fixed * share > available / 2:
-        room = max(0, int(available / share) - size.per_env * num_envs)
-        help_.append(f"or a buffer_size of about {config.buffer_size * room // max(1, size.fixed):,}")
+    state = size.bytes(num_envs)
+    needed, room = (state, available) if programs is None else (programs, available - _MARGIN)
+    if needed <= room:
+        return
+    # Programs need this much more than the state; a hundredth is left for what doesn't grow with it.
+    share = 1.01 * max(1.0, needed / state)
+    fewer = size.most_envs(int(room / share))
+    at_most = "at most about" if programs is not None else "fewer than"
+    help_ = [f"{at_most} {fewer:,} environments fit"] if fewer else ["not even one environment fits"]
+    if config.buffer_size is not None and size.fixed > room / share / 2:
+        left = max(0, int(room / share) - size.per_env * num_envs)
+        help_.append(f"or a buffer_size of about {config.buffer_size * left // max(1, size.fixed):,}")
     raise InvalidArgumentError(
         f"No valid chunk_size found for {num_envs:,} environments of {config.env} with {config.agent}: they need "
-        f"{_readable(needed)} of memory, and {_readable(max(0, available))} are free; {', '.join(help_)}."
+        f"{_readable(needed + available - room)} of memory, and {_readable(max(0, available))} are free; "
+        f"{', '.join(help_)}."
     )
 
 

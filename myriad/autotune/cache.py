@@ -134,7 +134,7 @@ def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
 def details(config: TrainingConfig, hardware: Hardware) -> Entry:
     """Return all that an answer for a resolved configuration depends on, spelled out; its hash is part of the key."""
     fields = {name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT}
-    versions = package_versions()
+    versions = {"myriad": __version__} | package_versions()  # a checkout is not installed
     return {
         "config": fields,
         "device": {
@@ -144,9 +144,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> Entry:
             "cores": hardware.cores,
             "memory_total_bytes": hardware.memory_total_bytes,
         },
-        "versions": {name: versions.get(name) for name in ("jax", "jaxlib")} | {
-            "myriad": versions.get("myriad", __version__)  # a checkout is not installed
-        },
+        "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
         "dtype": compute_dtype(),
         "matmul_precision": jax.config.values["jax_default_matmul_precision"] or "default",
         "xla_flags": settings.xla_flags(),
