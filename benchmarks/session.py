@@ -8,12 +8,12 @@ print goes to stderr; only replies reach stdout. Standard library only: peers ru
 import json
 import math
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TextIO
 
+from benchmarks.resident import peak_resident_bytes
 from benchmarks.workloads import Workload
 
 # After so many steps a random policy's episodes have staggered ages: the expected number of episodes that end in a
@@ -176,7 +176,7 @@ def _peak_bytes() -> int:
         device = jax.devices()[0]
         if device.platform != "cpu":
             return device.memory_stats()["peak_bytes_in_use"]
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak_resident_bytes()
 
 
 def _tell(replies: TextIO, status: str, error: BaseException) -> None:

