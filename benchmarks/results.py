@@ -25,10 +25,49 @@ COLUMNS = (
 )  # fmt: skip
 
 CSV_FOLDER = ROOT / "results" / "csv"
+LEAST_SAMPLES = 6  # the fewest that have a 95% interval of their median
 PLOTS_FOLDER = ROOT / "results" / "plots"
 
 Row = dict[str, Any]
 TextRow = dict[str, str]  # a row as a CSV gives it back
+
+
+def machine_columns() -> Row:
+    """Return the columns that name this process's machine, versions and library; starts JAX's backend."""
+    import myriad
+    from myriad import hardware
+
+    machine, versions = hardware.fingerprint(), hardware.package_versions()
+    return {
+        "library": "myriad",
+        "library_version": myriad.__version__,
+        "device": machine.device_kind,
+        "device_name": machine.device_name,
+        "cores": machine.cores,
+        "memory_total_bytes": _or_empty(machine.memory_total_bytes),
+        "package_version": myriad.__version__,
+        "jax_version": versions.get("jax", ""),
+    }
+
+
+def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
+    """Return a row of the tidy table, its commit and Python filled in.
+
+    Raises:
+        TypeError: there is no such column.
+    """
+    if strange := columns.keys() - set(COLUMNS):
+        raise TypeError(f"no column is called {min(strange)!r}")
+    known = {"commit": commit(), "python_version": platform.python_version(), "status": "ok", "timestamp": timestamp}
+    return dict.fromkeys(COLUMNS, "") | known | {"suite": suite} | columns
+
+
+def spread(values: Sequence[float], name: str) -> Row:
+    """Return the columns of a measured value: its median, and the ends of its 95% interval where there are enough."""
+    from myriad.timing import median_interval
+
+    low, high = median_interval(values) if len(values) >= LEAST_SAMPLES else (min(values), max(values))
+    return {name: statistics.median(values), f"{name}_low": low, f"{name}_high": high, "samples": len(values)}
 
 
 def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
@@ -38,8 +77,7 @@ def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
     """
     contender, hello = outcome.contender, outcome.hello
     workload, hardware, versions = contender.workload, hello.get("hardware", {}), hello.get("versions", {})
-    row = dict.fromkeys(COLUMNS, "") | {
-        "suite": suite,
+    row = new_row(suite, timestamp) | {
         "library": contender.side,
         "library_version": hello.get("library_version", ""),
         "env": workload.env,
@@ -54,26 +92,16 @@ def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
         "status": outcome.status,
         "reason": outcome.reason,
         "package_version": versions.get("myriad", ""),
-        "commit": commit(),
         "jax_version": versions.get("jax", ""),
-        "python_version": platform.python_version(),
-        "timestamp": timestamp,
     }
     return row | (_measured(outcome) if outcome.status == "ok" else {})
 
 
 def _measured(outcome: Outcome) -> Row:
-    from myriad.timing import median_interval
-
     rates = [rate for rate in outcome.steps_per_s() if rate is not None]
-    low, high = median_interval(rates)
     found = outcome.prepared | outcome.stats
-    return {
-        "steps_per_s": statistics.median(rates),
-        "steps_per_s_low": low,
-        "steps_per_s_high": high,
+    return spread(rates, "steps_per_s") | {
         "run_s": statistics.median(seconds for seconds in outcome.seconds if seconds is not None),
-        "samples": len(rates),
         "compile_s": found["compile_s"],
         "argument_bytes": _or_empty(found["argument_bytes"]),
         "temp_bytes": _or_empty(found["temp_bytes"]),
@@ -135,10 +163,18 @@ class ResultsFile:
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Append what one alternation measured and write both files."""
-        for outcome in outcomes:
-            suite = "trajectory" if outcome.contender.record else self._suite
-            self.rows.append(row_of(outcome, suite, self.timestamp))
-        self._samples.append({outcome.contender.label: asdict(outcome) for outcome in outcomes})
+        self.add_rows(
+            [
+                row_of(outcome, "trajectory" if outcome.contender.record else self._suite, self.timestamp)
+                for outcome in outcomes
+            ],
+            {outcome.contender.label: asdict(outcome) for outcome in outcomes},
+        )
+
+    def add_rows(self, rows: Sequence[Row], samples: Any) -> None:
+        """Append rows and the raw samples behind them, as JSON can write them, and write both files."""
+        self.rows += rows
+        self._samples.append(samples)
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, COLUMNS)
         writer.writeheader()

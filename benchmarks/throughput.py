@@ -9,22 +9,21 @@ Policies with a network and whole trainings are other suites: their steps cost m
 """
 
 import argparse
-import contextlib
-import os
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.alternation import Budget, Contender, OnEvent, Outcome, alternate
 from benchmarks.bars import bars_table, check_bars
+from benchmarks.command_line import Parser, command_of, count, guarded, progress, resolved_env
 from benchmarks.laws import as_declared, hold_to_law
 from benchmarks.plot_results import draw
-from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, last_rate, scaling_table
-from benchmarks.workloads import DEVICES, Declaration, SuiteError, Workload, library_of, load, tier_from_environment
+from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, scaling_table
+from benchmarks.skipping import skip_unless_runnable
+from benchmarks.workloads import DEVICES, Declaration, Workload, library_of, load, tier_from_environment
 
+_SCRIPT = "benchmarks/throughput.py"
 QUICK = Budget(num_rounds=11, max_s=5.0)
 FULL = Budget(num_rounds=15, max_s=20.0)
 
@@ -62,15 +61,9 @@ def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
     Raises:
         NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports no figure.
     """
-    try:
-        from myriad import Rollout, configure, hardware, list_agents, list_envs, make_agent, make_env, timing
-    except ImportError as missing:
-        raise NotImplementedError(f"this commit can't run {workload.name}: {missing}") from missing
-    if (":" not in workload.env and workload.env not in list_envs()) or workload.agent not in list_agents():
-        raise NotImplementedError(f"this commit lacks {workload.env} or the agent {workload.agent}")
-    configure()
-    if hardware.resolve_platform() not in workload.devices:
-        raise NotImplementedError(f"{workload.name} is declared for {', '.join(workload.devices)} alone")
+    skip_unless_runnable(workload)
+    from myriad import Rollout, make_agent, make_env, timing
+
     env = make_env(workload.env)
     rollout = Rollout(env, make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size)
     state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
@@ -79,62 +72,44 @@ def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
-    from myriad.errors import MyriadError
-
-    argv = sys.argv[1:] if argv is None else list(argv)
-    try:
-        options = _parse(argv)
-        file = ResultsFile("throughput", options.output, _command(argv))
-        declaration = load()
-        succeeded = True
-        if options.full or not options.bars:
-            succeeded = _run_scaling(options, declaration, file)
-        if options.bars:
-            succeeded = _run_bars(options, declaration, file) and succeeded
-        _report(file)
-    except (MyriadError, SuiteError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; what had been measured is saved", file=sys.stderr)
-        return 130
-    return 0 if succeeded else 1
+    return guarded(_run, argv)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        raise SuiteError(f"{message}; --help lists the flags.")
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    file = ResultsFile("throughput", options.output, command_of(_SCRIPT, argv))
+    declaration = load()
+    succeeded = True
+    if options.full or not options.bars:
+        succeeded = _run_scaling(options, declaration, file)
+    if options.bars:
+        succeeded = _run_bars(options, declaration, file) and succeeded
+    _report(file)
+    return succeeded
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog="python benchmarks/throughput.py", description=__doc__.split("\n")[0], allow_abbrev=False)
+    parser = Parser(_SCRIPT, __doc__)
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--full", action="store_true", help="every size of suite.toml, up to 1,000,000 environments")
-    sizes.add_argument("--num-envs", type=_count, metavar="N", help="environments side by side (default: suite.toml's)")
+    sizes.add_argument("--num-envs", type=count, metavar="N", help="environments side by side (default: suite.toml's)")
     parser.add_argument(
-        "--scan-chunk-size", type=_count, metavar="N", help="steps in a compiled call (default: suite.toml's)"
+        "--scan-chunk-size", type=count, metavar="N", help="steps in a compiled call (default: suite.toml's)"
     )
     parser.add_argument(
         "--env", help="environment, or package.module:Class (default: cartpole; with --bars alone: all of them)"
     )
     parser.add_argument(
-        "--num-steps", type=_count, metavar="N", help="steps in a timed call (default: as many as last 0.05 s)"
+        "--num-steps", type=count, metavar="N", help="steps in a timed call (default: as many as last 0.05 s)"
     )
     parser.add_argument(
         "--bars", action="store_true", help="check the bars of suite.toml; exit code 1 where one is missed"
     )
-    parser.add_argument("--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)")
+    parser.add_output()
     options = parser.parse_args(argv)
     if options.bars and (options.num_envs or options.scan_chunk_size or options.num_steps):
         parser.error("--bars measures what suite.toml declares, and goes with --env, --full and --output alone")
     return options
-
-
-def _count(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
-    return value
 
 
 def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
@@ -142,9 +117,9 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
 
     An environment of which none is declared takes the sizes and chunks of CartPole.
     """
-    env = _resolved(options.env or "cartpole")
+    env = resolved_env(options.env or "cartpole")
     matrix = sorted(declaration.select("throughput", "full").values(), key=lambda workload: workload.num_envs)
-    cartpole = [replace(workload, env=env) for workload in matrix if workload.env == _resolved("cartpole")]
+    cartpole = [replace(workload, env=env) for workload in matrix if workload.env == resolved_env("cartpole")]
     workloads = [workload for workload in matrix if workload.env == env] or cartpole
     if options.num_envs:
         nearest = max(
@@ -155,12 +130,6 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
         workloads = [workload for workload in workloads if tier_from_environment() in workload.tiers]
     given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": options.num_steps}
     return [replace(workload, **{name: value for name, value in given.items() if value}) for workload in workloads]
-
-
-def _resolved(env: str) -> str:
-    from myriad.envs import ENVIRONMENTS
-
-    return env if ":" in env else ENVIRONMENTS.resolve(env)
 
 
 def measure(
@@ -188,7 +157,7 @@ def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: Re
     sides = ("myriad", "gymnax") if declaration.twin_of("gymnax", workloads[0]) else ("myriad",)
     budget = FULL if options.full else QUICK
     groups = []
-    with _progress(len(workloads)) as on_event:
+    with progress(len(workloads)) as on_event:
         for workload in workloads:
             contenders = [Contender(side, workload) for side in sides]
             groups.append(measure(contenders, budget, file, declaration, on_event))
@@ -198,8 +167,8 @@ def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: Re
 
 def _run_bars(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
     if options.env:
-        declaration = replace(declaration, bars=declaration.bars_of(_resolved(options.env)))
-    with _progress(len(declaration.bars)) as on_event:
+        declaration = replace(declaration, bars=declaration.bars_of(resolved_env(options.env)))
+    with progress(len(declaration.bars)) as on_event:
         verdicts = check_bars(declaration, lambda sides: measure(sides, FULL, file, declaration, on_event))
     print(bars_table(verdicts))
     return all(verdict.word != "MISSED" for verdict in verdicts)
@@ -229,34 +198,6 @@ def _report(file: ResultsFile) -> None:
     except MyriadError as error:
         print(f"no plot: {error}", file=sys.stderr)
     print(f"reproduce with: {file.command}")
-
-
-def _command(argv: Sequence[str]) -> str:
-    """Return what repeats this run, the environment variables that bear on it included."""
-    names = ("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "XLA_FLAGS", "MYRIAD_TIER")
-    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in names if os.environ.get(name)]
-    return " ".join([*settings, "python benchmarks/throughput.py", shlex.join(argv)]).strip()
-
-
-@contextlib.contextmanager
-def _progress(num_alternations: int) -> Iterator[OnEvent]:
-    """Show live what is measured; say nothing where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("starting", total=num_alternations)
-
-        def show(event: str, outcomes: Sequence[Outcome]) -> None:
-            workload = outcomes[0].contender.workload
-            size = f"{workload.num_envs:,} of {workload.env}"
-            rates = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
-            described = ", ".join([size, *rates, f"M steps/s ({event})"] if rates else [size, event])
-            progress.update(task, advance=event == "done", description=described)
-
-        yield show
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 SUITE_FILE = Path(__file__).with_name("suite.toml")
-SUITES = ("throughput",)
+SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile")
+TRAINING_SUITES = ("training", "autotune")  # their tables declare whole trainings
 TIERS = ("quick", "full")
 DEVICES = ("cpu", "gpu")
 LIBRARIES = ("myriad", "gymnax", "numpy", "myriad-jax", "jumanji")
@@ -25,6 +26,7 @@ SIDES = (*LIBRARIES, "myriad-plain", "gymnax-configured", "myriad-jax-configured
 _NOT_SUITES: Mapping[str, Any] = {"laws": {}, "bars": [], "twins": {}, "peers": {}}
 
 T = TypeVar("T")
+D = TypeVar("D", "Workload", "Training")
 
 
 class SuiteError(ValueError):
@@ -84,6 +86,21 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Training:
+    """A whole training with the agent's own defaults where a key is left out; `num_steps` counts all environments'."""
+
+    suite: str
+    name: str
+    env: str = _key(_ENV)
+    agent: str = _key(_TEXT)
+    tiers: tuple[str, ...] = _key(_some_of(TIERS))
+    devices: tuple[str, ...] = _key(_some_of(DEVICES))
+    num_envs: int | None = _key(_COUNT, default=None)
+    num_steps: int | None = _key(_COUNT, default=None)
+    target_return: float | None = _key(_REAL, default=None)
+
+
+@dataclass(frozen=True)
 class Law:
     """What the episodes of an environment must show under a policy: their mean length, in steps, or their mean return.
 
@@ -134,14 +151,19 @@ class Declaration:
     workloads: Mapping[str, Mapping[str, Workload]]
     laws: Mapping[str, Law]
     bars: tuple[Bar, ...]
+    trainings: Mapping[str, Mapping[str, Training]] = field(default_factory=dict)
     twins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     peers: Mapping[str, Peer] = field(default_factory=dict)
 
     def select(self, suite: str, tier: str) -> dict[str, Workload]:
         """Return the workloads of `suite` that belong to `tier`, by name."""
         known(suite, self.workloads, "suite")
-        known(tier, TIERS, "tier")
-        return {name: workload for name, workload in self.workloads[suite].items() if tier in workload.tiers}
+        return _of_tier(self.workloads[suite], tier)
+
+    def select_trainings(self, suite: str, tier: str) -> dict[str, Training]:
+        """Return the trainings of `suite` that belong to `tier`, by name."""
+        known(suite, self.trainings, "suite")
+        return _of_tier(self.trainings[suite], tier)
 
     def law_of(self, workload: Workload) -> Law | None:
         """Return the law that a run of `workload` must obey, if one is declared."""
@@ -166,6 +188,11 @@ class Declaration:
         return bars
 
 
+def _of_tier(declared: Mapping[str, D], tier: str) -> dict[str, D]:
+    known(tier, TIERS, "tier")
+    return {name: item for name, item in declared.items() if tier in item.tiers}
+
+
 def load(path: Path = SUITE_FILE) -> Declaration:
     """Read and check the declaration.
 
@@ -179,8 +206,11 @@ def load(path: Path = SUITE_FILE) -> Declaration:
     laws, bars, twins, peers = (tables.pop(key, empty) for key, empty in _NOT_SUITES.items())
     if not isinstance(bars, list):
         raise SuiteError("bars must be an array of tables, [[bars]].")
+    for suite in tables:
+        known(suite, (*SUITES, *TRAINING_SUITES), "suite")
     declaration = Declaration(
-        workloads={known(suite, SUITES, "suite"): _workloads(suite, table) for suite, table in tables.items()},
+        workloads={suite: _declared(Workload, suite, tables.get(suite, {})) for suite in SUITES},
+        trainings={suite: _declared(Training, suite, tables.get(suite, {})) for suite in TRAINING_SUITES},
         laws={env: _read(Law, table, f"laws.{env}", env=env) for env, table in _tables(laws, "laws")},
         bars=tuple(_read(Bar, table, f"bars[{index}]") for index, table in enumerate(bars)),
         twins={
@@ -241,10 +271,9 @@ def _names(library: str, table: Any) -> dict[str, str]:
     return table
 
 
-def _workloads(suite: str, tables: Any) -> dict[str, Workload]:
+def _declared(cls: type[T], suite: str, tables: Any) -> dict[str, T]:
     return {
-        name: _read(Workload, table, f"{suite}.{name}", suite=suite, name=name)
-        for name, table in _tables(tables, suite)
+        name: _read(cls, table, f"{suite}.{name}", suite=suite, name=name) for name, table in _tables(tables, suite)
     }
 
 

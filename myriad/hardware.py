@@ -230,7 +230,7 @@ def fingerprint() -> Hardware:
     """
     kind = resolve_platform()
     if kind == "cpu":
-        return Hardware(kind, _cpu_name(), usable_cores(), *_host_memory())
+        return Hardware(kind, _cpu_name(), usable_cores(), *host_memory())
     device = jax.local_devices()[0]
     return Hardware(kind, device.device_kind, usable_cores(), *_device_memory(device))
 
@@ -286,7 +286,7 @@ def _has_512_bit_vectors(root: Path = _ROOT) -> bool:
     return re.search(r"^flags\s*:.*\bavx512f\b", _read(root / "proc/cpuinfo") or "", re.MULTILINE) is not None
 
 
-def _host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
+def host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
     """Return RAM's total and available bytes, each no more than any of the process's control groups allows."""
     lines = re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo") or "", re.MULTILINE)
     meminfo = {name: int(kib) * 1024 for name, kib in lines}

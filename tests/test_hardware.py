@@ -136,7 +136,7 @@ MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailabl
 )
 def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, tmp_path):
     write(tmp_path, {"proc/meminfo": MEMINFO} | files)
-    assert hardware._host_memory(tmp_path) == (total_gib * GIB, available_gib * GIB)
+    assert hardware.host_memory(tmp_path) == (total_gib * GIB, available_gib * GIB)
 
 
 @pytest.mark.parametrize(

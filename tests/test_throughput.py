@@ -13,6 +13,7 @@ import benchmarks
 from benchmarks import alternation, throughput, utils
 from benchmarks.alternation import ROOT, Budget
 from benchmarks.bars import Verdict, bars_table, check_bars
+from benchmarks.command_line import command_of
 from benchmarks.results import COLUMNS, ResultsFile, read_csv
 from benchmarks.sides import MyriadSide
 from benchmarks.throughput import Throughput, chosen, main, measure
@@ -184,7 +185,7 @@ def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(variable, tmp
 
 def test_the_command_repeats_itself_with_the_settings_that_bear_on_it(monkeypatch):
     monkeypatch.setenv("JAX_PLATFORM_NAME", "cpu")
-    command = throughput._command(["--output", "a folder"])
+    command = command_of("benchmarks/throughput.py", ["--output", "a folder"])
     assert "JAX_PLATFORM_NAME=cpu " in command
     assert command.endswith("python benchmarks/throughput.py --output 'a folder'")
 

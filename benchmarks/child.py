@@ -1,0 +1,134 @@
+"""Run one function of a suite in a process of its own, with a limit on its memory and its time.
+
+    reply = run("benchmarks.memory_profile:peak_of", {"env": "cartpole-control"}, timeout_s=60)
+
+The function takes the request's items as keyword arguments, calls what it imports from myriad, and returns a JSON
+object. A new process has its own peak memory, its own XLA options and nothing compiled; one that hangs or takes too
+much costs its own row and no other. What it prints goes to stderr, and the last line of that is what its death is
+explained by.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+_LOOK_S = 0.02  # between two looks at the memory: allocating a GiB takes longer
+# Of what a machine has left: the rest is for the system, and for what starts meanwhile.
+_SHARE_OF_MEMORY = 0.9
+
+Reply = dict[str, Any]
+
+
+class ChildError(Exception):
+    """A child gave no answer; `status` and the message are those of its row: `refused`, `failed` or `not installed`."""
+
+    def __init__(self, status: str, reason: str):
+        super().__init__(reason)
+        self.status = status
+
+
+def run(
+    target: str, request: dict[str, Any], *, timeout_s: float, memory_limit_bytes: int | None = None, **environ: str
+) -> Reply:
+    """Call `target` in a new process and return its reply.
+
+    Args:
+        target: `package.module:function`.
+        request: its keyword arguments, as JSON can write them.
+        timeout_s: how long it may take, its imports included, in seconds.
+        memory_limit_bytes: of resident memory; None takes nine tenths of what the machine has left.
+        **environ: environment variables beside this process's own.
+
+    Raises:
+        ChildError: it refused, died, hung, or took more memory than it may.
+    """
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
+        answer = Path(folder) / "reply.json"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.child", target, json.dumps(request), str(answer)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": _path()} | environ,
+        )
+        try:
+            _watch(process, timeout_s, memory_limit_bytes or _most_bytes())
+        finally:
+            process.kill()
+            process.wait()
+        if not answer.exists():
+            log.seek(0)
+            raise ChildError("failed", _last_words(process.returncode, log.read()))
+        reply = json.loads(answer.read_text(encoding="utf-8"))
+    if "status" in reply:
+        raise ChildError(reply["status"], reply["reason"])
+    return reply
+
+
+def _path() -> str:
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+
+def _most_bytes() -> int:
+    from myriad.hardware import host_memory
+
+    _, left = host_memory()
+    return sys.maxsize if left is None else int(_SHARE_OF_MEMORY * left)
+
+
+def _watch(process: subprocess.Popen[bytes], timeout_s: float, limit: int) -> None:
+    deadline = time.monotonic() + timeout_s
+    while process.poll() is None:
+        held = _resident_bytes(process.pid)
+        if held > limit:
+            raise ChildError("refused", f"out of memory: it held {held:,} bytes and may hold {limit:,}")
+        if time.monotonic() > deadline:
+            raise ChildError("failed", f"no answer within {timeout_s:g} s")
+        time.sleep(_LOOK_S)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process, 0 where the system does not tell it."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _last_words(code: int, log: str) -> str:
+    lines = log.strip().splitlines()
+    ending = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"the process {ending}: {lines[-1] if lines else 'no message'}"
+
+
+def main() -> None:
+    """Be the child: call the function and leave its reply, whole, in the file that the parent reads."""
+    target, request, answer = sys.argv[1:]
+    module, _, name = target.partition(":")
+    try:
+        reply = getattr(importlib.import_module(module), name)(**json.loads(request))
+    except NotImplementedError as error:
+        reply = _failure("refused", error)
+    except ImportError as error:
+        reply = _failure("not installed", error)
+    except (RuntimeError, MemoryError, ValueError) as error:  # JAX's own, out of memory included, and Myriad's
+        reply = _failure("failed", error)
+    part = Path(f"{answer}.part")
+    part.write_text(json.dumps(reply), encoding="utf-8")
+    part.replace(answer)
+
+
+def _failure(status: str, error: Exception) -> Reply:
+    return {"status": status, "reason": (str(error).strip() or type(error).__name__).splitlines()[0]}
+
+
+if __name__ == "__main__":
+    main()

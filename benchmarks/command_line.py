@@ -1,0 +1,103 @@
+"""What the command lines of all suites share: flags that answer mistakes, exit codes, and the words at the end."""
+
+import argparse
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.alternation import OnEvent, Outcome
+from benchmarks.results import last_rate
+from benchmarks.workloads import SuiteError
+
+
+class Parser(argparse.ArgumentParser):
+    """Flags of one command; a mistake in them is one sentence and exit code 2.
+
+    Args:
+        script: what the command is called, such as `benchmarks/throughput.py`.
+        document: the module's docstring, whose first line describes the command.
+    """
+
+    def __init__(self, script: str, document: str | None):
+        super().__init__(prog=f"python {script}", description=str(document).split("\n")[0], allow_abbrev=False)
+
+    def error(self, message: str) -> Any:
+        """Refuse what was given.
+
+        Raises:
+            SuiteError: always.
+        """
+        raise SuiteError(f"{message}; --help lists the flags.")
+
+    def add_output(self) -> None:
+        """Add `--output`, where the CSV goes."""
+        self.add_argument("--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)")
+
+    def add_env(self) -> None:
+        """Add `--env`, the environment."""
+        self.add_argument("--env", default="cartpole", help="environment, or package.module:Class (default: cartpole)")
+
+
+def count(text: str) -> int:
+    """Read a flag that is a whole number of at least 1."""
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
+    return value
+
+
+def resolved_env(env: str) -> str:
+    """Return the full name of an environment: `cartpole-control` for `cartpole`.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    from myriad.envs import ENVIRONMENTS
+
+    return env if ":" in env else ENVIRONMENTS.resolve(env)
+
+
+def command_of(script: str, argv: Sequence[str]) -> str:
+    """Return what repeats a run, the environment variables that bear on it included."""
+    names = ("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "XLA_FLAGS", "MYRIAD_TIER")
+    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in names if os.environ.get(name)]
+    return " ".join([*settings, f"python {script}", shlex.join(argv)]).strip()
+
+
+def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int:
+    """Call `run(argv)` and return the exit code: 0 where it succeeded, 1 where not, 2 for bad input, 130 for Ctrl-C."""
+    from myriad.errors import MyriadError
+
+    try:
+        return 0 if run(sys.argv[1:] if argv is None else list(argv)) else 1
+    except (MyriadError, SuiteError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; what had been measured is saved", file=sys.stderr)
+        return 130
+
+
+@contextlib.contextmanager
+def progress(num_alternations: int) -> Iterator[OnEvent]:
+    """Show live what is measured; say nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("starting", total=num_alternations)
+
+        def show(event: str, outcomes: Sequence[Outcome]) -> None:
+            workload = outcomes[0].contender.workload
+            size = f"{workload.num_envs:,} of {workload.env}"
+            rates = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
+            described = ", ".join([size, *rates, f"M steps/s ({event})"] if rates else [size, event])
+            progress.update(task, advance=event == "done", description=described)
+
+        yield show
