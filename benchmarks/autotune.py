@@ -1,32 +1,79 @@
-"""Holds the autotuner to its promises: regret against an exhaustive sweep, and no harm against the untuned default.
+"""The autotuner: seconds cold and cached, regret against an exhaustive sweep, no harm against the untuned default.
 
-Run `python benchmarks/autotune.py`; it exits with 1 where a promise is broken.
+    python benchmarks/autotune.py             three configurations
+    python benchmarks/autotune.py --full      4 environments x 3 agents x 2 sizes; exit code 1 where a promise is broken
+
+An asv suite and a command line.
 """
 
 import argparse
-import dataclasses
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
+from benchmarks.command_line import Parser, command_of, guarded
+from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
+from benchmarks.skipping import skip_unless_runnable
+from benchmarks.workloads import load, tier_from_environment
+
+_SCRIPT = "benchmarks/autotune.py"
 _ENVS = ("cartpole-control", "gene-circuit-control", "snake", "cartpole-sysid")
 _AGENTS = ("dqn", "pqn", "ppo")
 _SIZES = (64, 4096)
 _SWEEP_SECONDS = 6.0
 _STEPS_PER_ENV = 10_000
-_LEAST_SAMPLES = 6  # for an interval of 95%
+_WORST_REGRET, _MEDIAN_REGRET, _NO_HARM = 0.95, 0.98, 0.98
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One configuration: `regret` is the best chunk's speed over the chosen one's, on samples not used to pick it.
+class Autotune:
+    """Seconds to suggest a chunk size: from nothing, compilation included, and from the cache."""
 
-    `tuned` is the chosen chunk's speed over the default's, with its 95% interval.
+    params: ClassVar = list(load().select_trainings("autotune", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "1"
+    timeout = 300
+    prepared = ""
+
+    def setup(self, workload: str) -> None:
+        """Tune once into a cache of this benchmark's own: asv calls this before every sample."""
+        if self.prepared == workload:
+            return
+        declared = load().trainings["autotune"][workload]
+        skip_unless_runnable(declared)
+        try:
+            from myriad.autotune import ProfileCache, autotune
+            from myriad.config import make_config
+        except ImportError as missing:
+            raise NotImplementedError(f"this commit has no autotuner: {missing}") from missing
+        self.config = make_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
+        self.folder = tempfile.TemporaryDirectory()
+        self.cache, self.autotune = ProfileCache(Path(self.folder.name) / "profiles.json"), autotune
+        start = time.perf_counter()
+        self.autotune(self.config, verbose=False, cache=self.cache)
+        self.cold_s, self.prepared = time.perf_counter() - start, workload
+
+    def track_cold_s(self, workload: str) -> float:
+        """Return what the first tuning took, with nothing compiled in this process."""
+        return self.cold_s
+
+    track_cold_s.unit = "seconds"  # type: ignore[attr-defined]
+
+    def time_cached(self, workload: str) -> None:
+        """Ask again."""
+        self.autotune(self.config, verbose=False, cache=self.cache)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration: `regret` is the best chunk's time over the chosen one's, on samples not used to pick it.
+
+    `tuned` is the default's time over the chosen's, round by round; `seconds` those of the tuning.
     """
 
     env: str
@@ -37,18 +84,21 @@ class Row:
     chosen: int
     best: int
     regret: float
-    tuned: float
-    tuned_low: float
-    tuned_high: float
+    tuned: list[float]
+    steps_per_s: list[float]
+
+    @property
+    def tuned_spread(self) -> Row:
+        """The median of `tuned` and its interval."""
+        return spread(self.tuned, "tuned")
 
 
-def measure(env: str, agent: str, num_envs: int) -> Row:
+def measure(env: str, agent: str, num_envs: int) -> Trial:
     """Tune one configuration from nothing, then sweep every chunk in one interleaved run of the trainer's loop."""
     from myriad.autotune import ProfileCache, autotune
     from myriad.autotune.search import CANDIDATES, Stretch
     from myriad.compiled import CompiledTraining
     from myriad.config import make_config
-    from myriad.timing import median_interval
 
     config = make_config(env, agent, num_envs, _STEPS_PER_ENV)
     with tempfile.TemporaryDirectory() as folder:
@@ -61,12 +111,11 @@ def measure(env: str, agent: str, num_envs: int) -> Row:
     sizes = sorted({*CANDIDATES, default})
     rounds = stretch.rounds(sizes, _SWEEP_SECONDS)
     times = {size: [a_round[stretch.updates(size)] for a_round in rounds] for size in sizes}
-    chosen = result.scan_chunk_size
+    chosen, steps = result.scan_chunk_size, stretch.num_updates * training.steps_per_update
     best, regret = _regret(times, chosen)
-    ratios = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
-    interval = median_interval(ratios) if len(ratios) >= _LEAST_SAMPLES else (min(ratios), max(ratios))
-    tuned = statistics.median(ratios), *interval
-    return Row(env, agent, num_envs, seconds, default, chosen, best, regret, *tuned)
+    tuned = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
+    rates = [steps / chunk_s for chunk_s in times[chosen]]
+    return Trial(env, agent, num_envs, seconds, default, chosen, best, regret, tuned, rates)
 
 
 def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
@@ -78,42 +127,82 @@ def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
     return best, statistics.median(times[best][i] / times[chosen][i] for i in judging)
 
 
-def configurations(quick: bool) -> Iterator[tuple[str, str, int]]:  # noqa: FBT001
-    """Go through environments, agents and sizes; `quick` takes three of them."""
+def configurations(*, full: bool) -> Iterator[tuple[str, str, int]]:
+    """Go through environments, agents and sizes, or through three of them."""
     grid = [(env, agent, size) for env in _ENVS for agent in _AGENTS for size in _SIZES]
-    return iter(grid[:: len(grid) // 3][:3] if quick else grid)
+    return iter(grid if full else grid[:: len(grid) // 3][:3])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python benchmarks/autotune.py", description=str(__doc__).split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="three configurations instead of all")
-    parser.add_argument("--output", type=Path, help="CSV file, a row per configuration")
-    options = parser.parse_args(argv)
-    import myriad
-    from myriad.tracking import Table
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
 
-    myriad.configure()
-    rows = []
-    names = ("environment", "agent", "environments", "tuned in", "default", "chosen", "sweep's best")
-    print(f"| {' | '.join(names)} | chosen / best | chosen / default |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
-    for env, agent, size in configurations(options.quick):
-        row = measure(env, agent, size)
-        rows.append(row)
-        print(
-            f"| {env} | {agent} | {size:,} | {row.seconds:.1f} s | {row.default:,} | {row.chosen:,} | {row.best:,} | "
-            f"{row.regret:.3f} | {row.tuned:.3f} ({row.tuned_low:.3f} to {row.tuned_high:.3f}) |",
-            flush=True,
-        )
-    if options.output is not None:
-        Table([dataclasses.asdict(row) for row in rows]).to_csv(options.output)
-    regrets, tuned = [row.regret for row in rows], [row.tuned for row in rows]
-    print(f"chosen / best: worst {min(regrets):.3f}, median {statistics.median(regrets):.3f}")
-    print(f"chosen / default: worst {min(tuned):.3f}, median {statistics.median(tuned):.3f}")
-    kept: Any = min(regrets) >= 0.95 and statistics.median(regrets) >= 0.98
-    harmless = all(row.tuned_high >= 0.98 for row in rows) and statistics.median(tuned) >= 1.0
-    return 0 if kept and harmless else 1
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--full", action="store_true", help="all 24 configurations instead of three")
+    parser.add_output()
+    return parser.parse_args(argv)
+
+
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    import myriad
+
+    file, trials = ResultsFile("autotune", options.output, command_of(_SCRIPT, argv)), []
+    myriad.configure()  # only now: it sets XLA_FLAGS, which the command would repeat
+    for env, agent, size in configurations(full=options.full):
+        trial = measure(env, agent, size)
+        trials.append(trial)
+        file.add_rows([_row(trial, file.timestamp)], asdict(trial))
+    print(table(trials))
+    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
+    return kept(trials)
+
+
+def _row(trial: Trial, timestamp: str) -> Row:
+    """Return a trial's row: `run_s` is what the tuning took, the rate that of the chosen chunk in the sweep."""
+    tuned = trial.tuned_spread
+    reason = (
+        f"the sweep's best is {trial.best}; chosen / best {trial.regret:.3f}, chosen / default {trial.default} "
+        f"{tuned['tuned']:.3f} ({tuned['tuned_low']:.3f} to {tuned['tuned_high']:.3f})"
+    )
+    configuration = {"env": trial.env, "agent": trial.agent, "num_envs": trial.num_envs, "num_steps": _STEPS_PER_ENV}
+    measured = spread(trial.steps_per_s, "steps_per_s") | {"run_s": trial.seconds, "scan_chunk_size": trial.chosen}
+    return new_row("autotune", timestamp, **machine_columns(), **configuration, **measured, reason=reason)
+
+
+def table(trials: Sequence[Trial]) -> str:
+    """Return a line per configuration, and the worst and the median of both ratios beneath."""
+    headers = ["environment", "agent", "environments", "tuned in, s", "default", "chosen", "sweep's best"]
+    headers += ["chosen / best", "chosen / default"]
+    regrets, tuned = [trial.regret for trial in trials], [trial.tuned_spread["tuned"] for trial in trials]
+    return (
+        f"{markdown(headers, [_line(trial) for trial in trials])}\n"
+        f"chosen / best: worst {min(regrets):.3f}, median {statistics.median(regrets):.3f}\n"
+        f"chosen / default: worst {min(tuned):.3f}, median {statistics.median(tuned):.3f}"
+    )
+
+
+def _line(trial: Trial) -> list[str]:
+    tuned = trial.tuned_spread
+    harm = f"{tuned['tuned']:.3f} ({tuned['tuned_low']:.3f} to {tuned['tuned_high']:.3f})"
+    sizes = [
+        f"{trial.num_envs:,}",
+        f"{trial.seconds:.1f}",
+        f"{trial.default:,}",
+        f"{trial.chosen:,}",
+        f"{trial.best:,}",
+    ]
+    return [trial.env, trial.agent, *sizes, f"{trial.regret:.3f}", harm]
+
+
+def kept(trials: Sequence[Trial]) -> bool:
+    """Whether the promises hold: little regret, and no configuration surely slower than untuned."""
+    regrets, tuned = [trial.regret for trial in trials], [trial.tuned_spread for trial in trials]
+    small = min(regrets) >= _WORST_REGRET and statistics.median(regrets) >= _MEDIAN_REGRET
+    harmless = all(each["tuned_high"] >= _NO_HARM for each in tuned)
+    return small and harmless and statistics.median(each["tuned"] for each in tuned) >= 1.0
 
 
 if __name__ == "__main__":

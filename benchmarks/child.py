@@ -8,18 +8,22 @@ much costs its own row and no other. What it prints goes to stderr, and the last
 explained by.
 """
 
+import contextlib
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
-_LOOK_S = 0.02  # between two looks at the memory: allocating a GiB takes longer
+_LOOK_S = 0.25  # between two looks at the memory: seldom enough not to disturb what is measured
+_SESSION_FIELD, _RSS_FIELD = 3, 21  # of /proc/<pid>/stat, from behind the command's name
 # Of what a machine has left: the rest is for the system, and for what starts meanwhile.
 _SHARE_OF_MEMORY = 0.9
 
@@ -51,29 +55,53 @@ def run(
     """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
         answer = Path(folder) / "reply.json"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.child", target, json.dumps(request), str(answer)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | {"PYTHONPATH": _path()} | environ,
-        )
-        try:
-            _watch(process, timeout_s, memory_limit_bytes or _most_bytes())
-        finally:
-            process.kill()
-            process.wait()
+        command = [sys.executable, "-m", "benchmarks.child", target, json.dumps(request), str(answer)]
+        code = watched(command, log, timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes, **environ)
         if not answer.exists():
             log.seek(0)
-            raise ChildError("failed", _last_words(process.returncode, log.read()))
+            raise ChildError("failed", _last_words(code, log.read()))
         reply = json.loads(answer.read_text(encoding="utf-8"))
-    if "status" in reply:
-        raise ChildError(reply["status"], reply["reason"])
+    if "failure" in reply:
+        raise ChildError(**reply["failure"])
     return reply
 
 
-def _path() -> str:
-    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+def watched(
+    command: Sequence[str],
+    log: IO[str],
+    *,
+    timeout_s: float,
+    memory_limit_bytes: int | None = None,
+    **environ: str,
+) -> int:
+    """Run a command in a session of its own and return its exit code; nothing that it started outlives this call.
+
+    Args:
+        command: what runs.
+        log: takes what it writes.
+        timeout_s: how long it may take, in seconds.
+        memory_limit_bytes: of resident memory, all its processes together; None takes nine tenths of what is left.
+        **environ: environment variables beside this process's own.
+
+    Raises:
+        ChildError: it took more time or memory than it may.
+    """
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=os.environ | {"PYTHONPATH": path} | environ,
+        start_new_session=True,  # so that its children can be counted and ended with it
+    )
+    try:
+        _watch(process, timeout_s, memory_limit_bytes or _most_bytes())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return process.returncode
 
 
 def _most_bytes() -> int:
@@ -85,22 +113,30 @@ def _most_bytes() -> int:
 
 def _watch(process: subprocess.Popen[bytes], timeout_s: float, limit: int) -> None:
     deadline = time.monotonic() + timeout_s
-    while process.poll() is None:
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_S)
+            return
         held = _resident_bytes(process.pid)
         if held > limit:
             raise ChildError("refused", f"out of memory: it held {held:,} bytes and may hold {limit:,}")
         if time.monotonic() > deadline:
             raise ChildError("failed", f"no answer within {timeout_s:g} s")
-        time.sleep(_LOOK_S)
 
 
-def _resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process, 0 where the system does not tell it."""
+def _resident_bytes(session: int) -> int:
+    """Return the resident memory of a session's processes together, 0 where the system does not tell it."""
+    return sum(_pages_of(folder, session) for folder in Path("/proc").glob("[0-9]*")) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _pages_of(folder: Path, session: int) -> int:
+    """Return the resident pages of a process, or 0 where it is of another session or has ended meanwhile."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError):
+        # The command's name, in parentheses, may hold spaces; fields count from behind it.
+        fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
         return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return int(fields[_RSS_FIELD]) if int(fields[_SESSION_FIELD]) == session else 0
 
 
 def _last_words(code: int, log: str) -> str:
@@ -127,7 +163,7 @@ def main() -> None:
 
 
 def _failure(status: str, error: Exception) -> Reply:
-    return {"status": status, "reason": (str(error).strip() or type(error).__name__).splitlines()[0]}
+    return {"failure": {"status": status, "reason": (str(error).strip() or type(error).__name__).splitlines()[0]}}
 
 
 if __name__ == "__main__":

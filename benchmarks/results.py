@@ -179,11 +179,11 @@ class ResultsFile:
         writer = csv.DictWriter(text, COLUMNS)
         writer.writeheader()
         writer.writerows(self.rows)
-        _write_whole(self.path, text.getvalue())
-        _write_whole(self.samples_path, json.dumps({"command": self.command, "alternations": self._samples}, indent=1))
+        write_whole(self.path, text.getvalue())
+        write_whole(self.samples_path, json.dumps({"command": self.command, "alternations": self._samples}, indent=1))
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write `text` so that a reader finds the old file or the new one, never a part of it."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8", newline="")

@@ -265,6 +265,20 @@ class Autotune:
 
 
 @dataclasses.dataclass(frozen=True)
+class Cite:
+    """Print what reporting a result needs: machine, configuration, versions, commit, figures and the command."""
+
+    results: tyro.conf.Positional[Path]
+    """CSV file that a benchmark wrote."""
+
+    def run(self) -> None:
+        """Print the block."""
+        from myriad.citation import cite
+
+        print(cite(self.results))
+
+
+@dataclasses.dataclass(frozen=True)
 class Envs:
     """List the environments, one name a line."""
 
@@ -291,6 +305,7 @@ COMMANDS: dict[str, type[Command]] = {
     "autotune": Autotune,
     "evaluate": Evaluate,
     "render": Render,
+    "cite": Cite,
     "envs": Envs,
     "agents": Agents,
 }

@@ -1,0 +1,249 @@
+"""Run every suite, one workload after another, and draw the plots.
+
+    python benchmarks/run_all.py              the quick tier
+    python benchmarks/run_all.py --full       everything, within 40 minutes on 2 cores
+    python benchmarks/run_all.py --only memory --only compile
+
+A workload is one command of one suite, in a process of its own with a limit on its memory and its time: one that fails
+is recorded as failed, and the rest goes on. What was measured already at this commit, on this machine and with these
+versions is skipped, so that a run that was stopped goes on where it was; `--force` measures it again.
+"""
+
+import argparse
+import functools
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import child
+from benchmarks.command_line import Parser, command_of, guarded
+from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown, write_whole
+from benchmarks.workloads import known, load
+
+_SCRIPT = "benchmarks/run_all.py"
+_STATE = "run_all.json"
+_GUESS_S = 60.0  # what a workload is taken to last before it has run once
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command of one suite; `name` is also its CSV's."""
+
+    suite: str
+    name: str
+    arguments: tuple[str, ...]
+    timeout_s: float = 600.0
+
+    @property
+    def script(self) -> str:
+        """The suite's script."""
+        return f"benchmarks/{_SCRIPTS[self.suite]}.py"
+
+
+# Suites by the name that --only takes, and their scripts.
+_SCRIPTS = {
+    "throughput": "throughput",
+    "comparison": "comparison",
+    "memory": "memory_profile",
+    "scan_chunk": "scan_chunk",
+    "training": "training",
+    "compile": "compile",
+    "autotune": "autotune",
+}
+
+
+def jobs(*, full: bool) -> Iterator[Job]:
+    """Go through the workloads, the quick ones or all, cheapest suites first."""
+    tier, flags = ("full", ("--full",)) if full else ("quick", ())
+    declaration = load()
+    yield Job("memory", "memory", ("--profile", "both", *flags))
+    yield Job("scan_chunk", "scan_chunk", flags)
+    yield Job("compile", "compile", flags)
+    yield Job("autotune", "autotune", ())
+    for agent in dict.fromkeys(each.agent for each in declaration.select_trainings("training", tier).values()):
+        yield Job("training", f"training_{agent}", ("--agent", agent, "--seeds", "5" if full else "2"))
+    for env in dict.fromkeys(each.env for each in declaration.select("throughput", tier).values()):
+        yield Job("throughput", f"throughput_{env}", ("--env", env, *flags))
+    for workload in declaration.select("comparison", tier).values():
+        yield Job("comparison", f"comparison_{workload.num_envs}", ("--num-envs", str(workload.num_envs)))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--full", action="store_true", help="the full tier instead of the quick one")
+    parser.add_argument("--force", action="store_true", help="measure also what was measured already")
+    parser.add_argument("--only", action="append", metavar="SUITE", help=f"one of {', '.join(_SCRIPTS)}; repeatable")
+    parser.add_argument("--output", type=Path, default=CSV_FOLDER, metavar="FOLDER", help="default: results/csv")
+    options = parser.parse_args(argv)
+    for suite in options.only or ():
+        known(suite, _SCRIPTS, "suite")
+    return options
+
+
+def _run(argv: list[str]) -> bool:
+    from myriad.errors import InvalidArgumentError
+
+    options = _parse(argv)
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(f"{options.output} can't be made to hold the results: {error.strerror}.") from error
+    wanted = [job for job in jobs(full=options.full) if job.suite in (options.only or _SCRIPTS)]
+    progress = Progress(options.output / _STATE, wanted, force=options.force)
+    for job in progress.to_do():
+        progress.add(job, _measure(job, options.output))
+    print(_table(wanted, progress))
+    _draw(options.output)
+    print(f"reproduce with: {command_of(_SCRIPT, argv)}")
+    return all(progress.found(job)["status"] == "ok" for job in wanted)
+
+
+class Progress:
+    """What has been measured, in a file beside the results, and a bar with the time that is left.
+
+    Args:
+        path: the file.
+        wanted: the workloads of this run.
+        force: whether to measure also what the file holds.
+    """
+
+    def __init__(self, path: Path, wanted: Sequence[Job], *, force: bool):
+        self._path, self._wanted = path, wanted
+        self._done: dict[str, dict[str, Any]] = _read(path)
+        self._here = _here()
+        if force:
+            self._done = {key: value for key, value in self._done.items() if key not in map(self._key, wanted)}
+
+    def found(self, job: Job) -> dict[str, Any]:
+        """Return what is known of a workload, here and at this commit; empty where it has not run."""
+        return self._done.get(self._key(job), {})
+
+    def to_do(self) -> Iterator[Job]:
+        """Go through what has not been measured yet, showing how far it is."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        left = [job for job in self._wanted if self.found(job).get("status") != "ok"]
+        console = Console(stderr=True)
+        columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+            task = bar.add_task("", total=len(self._wanted), completed=len(self._wanted) - len(left))
+            for number, job in enumerate(left):
+                minutes = sum(map(self._guess_s, left[number:])) / 60
+                bar.update(task, description=f"{job.name}, about {minutes:.0f} min left")
+                if not console.is_terminal:
+                    print(f"{number + 1} of {len(left)}: {job.name}, about {minutes:.0f} min left", file=sys.stderr)
+                yield job
+                bar.advance(task)
+
+    def add(self, job: Job, found: dict[str, Any]) -> None:
+        """Keep what became of a workload."""
+        self._done[self._key(job)] = found
+        write_whole(self._path, json.dumps(self._done, indent=1))
+        if found["status"] != "ok":
+            print(f"{job.name}: {found['status']}: {found['reason']}", file=sys.stderr)
+
+    def _guess_s(self, job: Job) -> float:
+        """Return what a workload took the last time, at whatever commit."""
+        name = f"{job.name} {' '.join(job.arguments)} "
+        return next((v["seconds"] for k, v in reversed(self._done.items()) if k.startswith(name)), _GUESS_S)
+
+    def _key(self, job: Job) -> str:
+        return f"{job.name} {' '.join(job.arguments)} {self._here}"
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        aside = path.replace(path.with_suffix(".broken.json"))
+        print(
+            f"{path} could not be read and was set aside as {aside.name}; everything is measured anew", file=sys.stderr
+        )
+        return {}
+
+
+def _here() -> str:
+    """Return commit, machine and versions in few letters: what a measurement must share to stand for another."""
+    machine = child.run("benchmarks.results:machine_columns", {}, timeout_s=120)
+    return f"{_tree()} {hashlib.sha256(json.dumps([machine, sys.version]).encode()).hexdigest()[:12]}"
+
+
+@functools.cache
+def _tree() -> str:
+    """Return the commit, and what tells one state of changed files from another."""
+    name = commit()
+    if not name.endswith("-dirty"):
+        return name
+    command = ["git", "-C", str(child.ROOT), "diff", "HEAD"]
+    changes = subprocess.run(command, capture_output=True, check=True).stdout
+    return f"{name}-{hashlib.sha256(changes).hexdigest()[:12]}"
+
+
+def _measure(job: Job, folder: Path) -> dict[str, Any]:
+    """Run a workload's command and say what became of it; its rows, if any, are in `folder`."""
+    start, reason = time.monotonic(), ""
+    command = [sys.executable, str(child.ROOT / job.script), *job.arguments, "--output", str(folder)]
+    with tempfile.TemporaryFile("w+") as log:
+        try:
+            code = child.watched(command, log, timeout_s=job.timeout_s)
+        except child.ChildError as error:
+            code, status, reason = -1, error.status, str(error)
+        else:
+            status = "failed" if code else "ok"
+        log.seek(0)
+        lines = log.read().strip().splitlines() or ["no message"]
+    if code > 0:
+        reason = f"exit code {code}: {lines[-1] if code == 2 else _first_complaint(lines)}"
+    return {
+        "status": status,
+        "reason": reason,
+        "seconds": time.monotonic() - start,
+        "command": " ".join(["python", job.script, *job.arguments]),
+    }
+
+
+def _first_complaint(lines: Sequence[str]) -> str:
+    """Return the line that a command wrote about a row that failed."""
+    return next((line for line in lines if ": failed: " in line or ": refused: " in line), lines[-1])
+
+
+def _table(wanted: Sequence[Job], progress: Progress) -> str:
+    """Return a line per workload: what became of it, and how long it took."""
+    rows = []
+    for job in wanted:
+        found = progress.found(job)
+        rows.append([job.name, found["status"], f"{found['seconds']:.0f}", found["reason"] or "-"])
+    return markdown(["workload", "status", "s", "reason"], rows)
+
+
+def _draw(folder: Path) -> None:
+    """Draw every plot that the folder's rows allow."""
+    from benchmarks.plot_results import PLOTS, draw
+    from myriad.errors import MyriadError
+
+    plots = PLOTS_FOLDER if folder == CSV_FOLDER else folder
+    try:
+        for path in draw(folder, plots, list(PLOTS)):
+            print(path)
+    except MyriadError as error:
+        print(f"no plot: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

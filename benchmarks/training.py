@@ -1,0 +1,199 @@
+"""Whole trainings: seconds to a stated return, compilation included, and their steps/s: an asv suite and a command.
+
+    python benchmarks/training.py                  the quick trainings of suite.toml, two seeds each
+    python benchmarks/training.py --full           all of them, five seeds each
+    python benchmarks/training.py --agent dqn --seeds 3
+
+A seed is a process of its own, with nothing cached: its clock starts with the process and stops when the evaluation
+that reached the target has been written. Peers train under comparison.py.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from benchmarks import child
+from benchmarks.command_line import Parser, command_of, count, guarded
+from benchmarks.resident import peak_resident_bytes
+from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.skipping import skip_unless_runnable
+from benchmarks.workloads import SuiteError, Training, load, tier_from_environment
+
+_SCRIPT = "benchmarks/training.py"
+_TIMEOUT_S = 600.0
+_WINDOW = 8  # updates in a timed call of the asv suite, at least
+
+
+class TrainingLoop:
+    """Seconds of the trainer's own loop over a few updates, the host's part of it included."""
+
+    params: ClassVar = list(load().select_trainings("training", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "1"
+    timeout = 300
+    prepared = ""
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        if self.prepared == workload:
+            return
+        declared = load().trainings["training"][workload]
+        skip_unless_runnable(declared)
+        try:
+            from myriad.compiled import CompiledTraining
+        except ImportError as missing:
+            raise NotImplementedError(f"this commit can't time a training: {missing}") from missing
+        self.training = CompiledTraining(_config(declared, seed=0))
+        self.training.compile()
+        self.state = self.training.first_state()
+        self.time_updates(workload)
+        self.prepared = workload
+
+    def time_updates(self, workload: str) -> None:
+        """Train over a window; the report that ends it has been fetched, so the device is done."""
+        end = max(_WINDOW, self.training.chunk)
+        self.state, _ = self.training.run_window(self.state, 0, end, lambda report, done: None)
+
+    def program(self, workload: str) -> Any:
+        """Return the compiled updates, for the gate."""
+        return self.training.run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    trainings = chosen(options)
+    file = ResultsFile("training", options.output, command_of(_SCRIPT, argv))
+    succeeded = True
+    for training in trainings:
+        rows = [_row(training, seed, file) for seed in range(options.seeds or (5 if options.full else 2))]
+        succeeded &= all(row["status"] == "ok" for row in rows)
+    print(table(file.rows))
+    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
+    return succeeded
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--full", action="store_true", help="every training of suite.toml, five seeds each")
+    parser.add_argument("--agent", help="only the trainings of this agent")
+    parser.add_argument("--env", help="only those in this environment")
+    parser.add_argument("--seeds", type=count, metavar="N", help="trainings of each kind (default: 2, with --full 5)")
+    parser.add_output()
+    return parser.parse_args(argv)
+
+
+def chosen(options: argparse.Namespace) -> list[Training]:
+    """Return the declared trainings that the flags ask for; a named agent or environment is looked for in all of them.
+
+    Raises:
+        SuiteError: none is declared for them.
+    """
+    every = load().trainings["training"].values()
+    named = options.full or options.agent or options.env
+    found = [
+        training
+        for training in every
+        if (named or tier_from_environment() in training.tiers)
+        and options.agent in (None, training.agent)
+        and options.env in (None, training.env, training.env.removesuffix("-control"))
+    ]
+    if not found:
+        kinds = ", ".join(f"{training.agent} in {training.env}" for training in every)
+        raise SuiteError(f"suite.toml declares no training of {options.agent or 'any agent'} in "
+                         f"{options.env or 'any environment'}; there are {kinds}.")  # fmt: skip
+    return found
+
+
+def _row(training: Training, seed: int, file: ResultsFile) -> Row:
+    """Train one seed in a process of its own, and save its row."""
+    request = asdict(training) | {"seed": seed, "started": time.time()}
+    columns: Row = {"library": "myriad", "env": training.env, "agent": training.agent}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            columns |= child.run(
+                "benchmarks.training:train_once",
+                {"request": request, "folder": folder},
+                timeout_s=_TIMEOUT_S,
+                MYRIAD_COMPILATION_CACHE=folder,
+            )
+        except child.ChildError as error:
+            columns |= {"status": error.status, "reason": str(error)}
+            print(f"{training.name}, seed {seed}: {error.status}: {error}", file=sys.stderr)
+    row = new_row("training", file.timestamp, **columns)
+    file.add_rows([row], {"training": training.name, "seed": seed, "columns": columns})
+    return row
+
+
+def train_once(request: dict[str, Any], folder: str) -> Row:
+    """Train one seed to its target return, as a user would, and return the columns of its row; runs in a child."""
+    import myriad
+
+    myriad.configure()
+    seed, started = request.pop("seed"), request.pop("started")
+    training = Training(**{**request, "tiers": tuple(request["tiers"]), "devices": tuple(request["devices"])})
+    results = myriad.train_and_evaluate(_config(training, seed), f"{folder}/run", quiet=True)
+    seconds = time.time() - started
+    last, config, timings = results.evaluations[-1], results.config, results.timings
+    reached = training.target_return is None or results.stopped == "target"
+    missed = f"the return was {last['return']:.1f} after {last['steps']:,} steps, short of {training.target_return}"
+    return machine_columns() | {
+        "num_envs": config.num_envs,
+        "scan_chunk_size": config.scan_chunk_size,
+        "num_steps": last["steps"],
+        "steps_per_s": timings.steps_per_s,
+        "steps_per_s_low": timings.steps_per_s,
+        "steps_per_s_high": timings.steps_per_s,
+        "run_s": seconds,
+        "samples": 1,
+        "compile_s": timings.compile_s,
+        "peak_bytes": peak_resident_bytes(),
+        "status": "ok" if reached else "failed",
+        "reason": "" if reached else missed,
+    }
+
+
+def _config(training: Training, seed: int) -> Any:
+    from myriad import create_config
+
+    config = create_config(
+        training.env, training.agent, training.num_envs, target_return=training.target_return, seed=seed
+    )
+    if training.num_steps is None:
+        return config
+    num_envs = config.resolve().num_envs or 1
+    return config.model_copy(update={"steps_per_env": training.num_steps // num_envs})
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return a line per training: median seconds to the target and the spread over its seeds, compilation apart."""
+    headers = ["environment", "agent", "seeds", "s to target (least to most)", "of it compiling", "steps", "steps/s"]
+    kinds = dict.fromkeys((row["env"], row["agent"]) for row in rows)
+    return markdown(
+        headers, [_line(kind, [row for row in rows if (row["env"], row["agent"]) == kind]) for kind in kinds]
+    )
+
+
+def _line(kind: tuple[str, str], rows: Sequence[Row]) -> list[str]:
+    done = [row for row in rows if row["status"] == "ok"]
+    if not done:
+        return [*kind, f"0 of {len(rows)}", "-", "-", "-", "-"]
+    seconds = [row["run_s"] for row in done]
+    compile_s, steps, rate = (
+        statistics.median(row[name] for row in done) for name in ("compile_s", "num_steps", "steps_per_s")
+    )
+    middle = f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+    return [*kind, f"{len(done)} of {len(rows)}", middle, f"{compile_s:.2f}", f"{steps:,.0f}", f"{rate:,.0f}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""What a reader needs to believe a figure and to repeat it, taken from a CSV of results; `myriad cite` prints it."""
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from myriad.errors import InvalidArgumentError
+
+Row = Mapping[str, str]
+
+# The columns without which a row names neither its machine nor what was measured.
+_NEEDED = ("suite", "library", "env", "agent", "num_envs", "scan_chunk_size", "device_name", "steps_per_s", "status",
+           "package_version", "commit", "jax_version", "timestamp")  # fmt: skip
+_HEADERS = ("suite", "library", "environment", "agent", "environments", "chunk", "steps/s (95% interval)",
+            "compiling, s", "peak memory")  # fmt: skip
+
+
+def cite(path: Path) -> str:
+    """Return a block to paste: machine, versions, commit and date, a table of the rows, and the command that made them.
+
+    Raises:
+        InvalidArgumentError: the file can't be read, or is no table of results.
+    """
+    rows = _read(path)
+    sources = dict.fromkeys(map(_source, rows))
+    blocks = [f"{source}\n\n{_table([row for row in rows if _source(row) == source])}" for source in sources]
+    command = _command(path)
+    return "\n\n".join(blocks + ([f"Reproduce with: `{command}`"] if command else []))
+
+
+def _read(path: Path) -> list[Row]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            rows, columns = list(reader), reader.fieldnames or ()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidArgumentError(f"results {path} can't be read: {reason}.") from error
+    if missing := [name for name in _NEEDED if name not in columns]:
+        raise InvalidArgumentError(f"{path} is no table of results: it lacks the column {missing[0]!r}.")
+    measured = [row for row in rows if row["status"] == "ok"]
+    if not measured:
+        raise InvalidArgumentError(f"{path} holds no row that was measured.")
+    return measured
+
+
+def _source(row: Row) -> str:
+    """Say where, with what and when a row was measured."""
+    memory = f", {_readable(row['memory_total_bytes'])}" if row.get("memory_total_bytes") else ""
+    commit, _, changed = row["commit"].partition("-")
+    commit = (commit[:10] or "unknown") + (" with local changes" if changed else "")
+    day = row["timestamp"]
+    return (
+        f"{row['device_name']}, {row.get('cores') or '?'} cores{memory} ({row.get('device') or 'unknown'}); "
+        f"Myriad {row['package_version']}, commit {commit}; "
+        f"JAX {row['jax_version']}, Python {row.get('python_version') or 'unknown'}; "
+        f"measured {day[:4]}-{day[4:6]}-{day[6:8]}."
+    )
+
+
+def _table(rows: Iterable[Row]) -> str:
+    lines = [_HEADERS, ("---",) * len(_HEADERS), *map(_line, rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _line(row: Row) -> Sequence[str]:
+    library = f"{row['library']} {row.get('library_version', '')}".strip()
+    counts = [f"{int(row[name]):,}" if row[name] else "-" for name in ("num_envs", "scan_chunk_size")]
+    compiling = f"{float(row['compile_s']):.2f}" if row.get("compile_s") else "-"
+    peak = _readable(row["peak_bytes"]) if row.get("peak_bytes") else "-"
+    return row["suite"], library, row["env"], row["agent"], *counts, _rate(row), compiling, peak
+
+
+def _rate(row: Row) -> str:
+    if not row["steps_per_s"]:
+        return "-"
+    middle, low, high = (float(row.get(f"steps_per_s{end}") or row["steps_per_s"]) for end in ("", "_low", "_high"))
+    return f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
+
+
+def _readable(count: str) -> str:
+    return f"{int(count) / 2**30:.2f} GiB"
+
+
+def _command(path: Path) -> str:
+    """Return the command that the raw samples beside the CSV name, or nothing where there are none."""
+    samples = path.with_name(f"{path.stem}_samples.json")
+    try:
+        return str(json.loads(samples.read_text(encoding="utf-8")).get("command", ""))
+    except (OSError, ValueError):
+        return ""

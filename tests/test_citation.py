@@ -1,0 +1,92 @@
+import csv
+import json
+
+import pytest
+
+from benchmarks.results import COLUMNS, new_row
+from myriad.cli import main
+
+MEASURED = {
+    "library": "myriad",
+    "library_version": "0.1.0",
+    "env": "cartpole-control",
+    "agent": "random",
+    "num_envs": 10_000,
+    "scan_chunk_size": 256,
+    "device": "cpu",
+    "device_name": "AMD EPYC",
+    "cores": 2,
+    "memory_total_bytes": 16 << 30,
+    "steps_per_s": 1234567.8,
+    "steps_per_s_low": 1200000.0,
+    "steps_per_s_high": 1300000.0,
+    "compile_s": 0.5,
+    "peak_bytes": 1 << 29,
+    "package_version": "0.1.0",
+    "commit": "0123456789abcdef-dirty",
+    "jax_version": "0.10.2",
+    "python_version": "3.11.7",
+}
+
+
+def write(path, *rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(new_row("throughput", "20261121T101112Z") | row for row in rows)
+    return path
+
+
+def cite(path, capsys):
+    assert main(["cite", str(path)]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_citation_names_machine_versions_commit_date_figures_and_command(tmp_path, capsys):
+    path = write(tmp_path / "run.csv", MEASURED)
+    (tmp_path / "run_samples.json").write_text(json.dumps({"command": "python benchmarks/throughput.py --full"}))
+    assert cite(path, capsys) == (
+        "AMD EPYC, 2 cores, 16.00 GiB (cpu); Myriad 0.1.0, commit 0123456789 with local changes; "
+        "JAX 0.10.2, Python 3.11.7; measured 2026-11-21.\n\n"
+        "| suite | library | environment | agent | environments | chunk | steps/s (95% interval) | compiling, s | "
+        "peak memory |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| throughput | myriad 0.1.0 | cartpole-control | random | 10,000 | 256 | 1,234,568 (1,200,000 to 1,300,000) | "
+        "0.50 | 0.50 GiB |\n\n"
+        "Reproduce with: `python benchmarks/throughput.py --full`\n"
+    )
+
+
+def test_rows_of_two_machines_are_never_one_table(tmp_path, capsys):
+    text = cite(write(tmp_path / "run.csv", MEASURED, MEASURED | {"device_name": "Another"}), capsys)
+    assert text.count("\n| suite |") == 2
+    assert "Another, 2 cores" in text
+
+
+def test_what_was_not_measured_is_left_out(tmp_path, capsys):
+    failed = MEASURED | {"status": "failed", "num_envs": 77}
+    assert "| 77 |" not in cite(write(tmp_path / "run.csv", MEASURED, failed), capsys)
+
+
+def test_a_cell_that_does_not_apply_is_a_dash(tmp_path, capsys):
+    bare = MEASURED | {"compile_s": "", "peak_bytes": "", "scan_chunk_size": "", "steps_per_s": ""}
+    assert "| 10,000 | - | - | - | - |" in cite(write(tmp_path / "run.csv", bare), capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "can't be read: No such file"),
+        (b"\xff\xfe\x00", "can't be read"),
+        (b"a,b\n1,2\n", "is no table of results: it lacks the column 'suite'"),
+        (",".join(COLUMNS).encode(), "holds no row that was measured"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, capsys, text, reason):
+    path = tmp_path / "run.csv"
+    if text is not None:
+        path.write_bytes(text)
+    assert main(["cite", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
