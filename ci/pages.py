@@ -193,6 +193,7 @@ def _comparison(site: Site) -> dict[str, Any]:
 def _changes(site: Site) -> dict[str, Any]:
     changes = site.changes
     return {
+        "accepted": site.accepted,
         "changes": changes[:_MAX_CHANGES],
         "num_left_out": len(changes[_MAX_CHANGES:]),
         "subjects": {commit.hash: commit.subject for commit in site.archive.commits},

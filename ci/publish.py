@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ci.answer import last_measurement
 from ci.badges import badges
+from ci.errors import UsageError
 from ci.feed import feed
 from ci.pages import TEMPLATES, Files, newest_changes, render_pages
 from ci.site_data import Site, data_files, read_site
@@ -26,6 +27,7 @@ from ci.wording import day
 _MARK = "site.json"  # what says that a folder is a site of ours, which may be replaced
 _ASSETS = ("style.css", "site.js", "charts.js", "scaling.js", "history.js", "compare.js")
 _VENDORED = ("uPlot.iife.min.js", "uPlot.min.css")
+_ACCEPTED = Path("ci/accepted.toml")
 _MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
 
@@ -38,25 +40,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m ci.publish", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--results", type=Path, default=Path("results"), help="what to read (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("site"), help="what to write (default: %(default)s)")
+    parser.add_argument(
+        "--accepted", type=Path, default=_ACCEPTED, help="the file of accepted regressions (default: ci/accepted.toml)"
+    )
     options = parser.parse_args(argv)
     try:
-        num_pages = publish(options.results, options.output, datetime.now(UTC))
-    except PublishError as error:
+        num_pages = publish(options.results, options.output, datetime.now(UTC), options.accepted)
+    except (PublishError, UsageError) as error:
         print(error, file=sys.stderr)
         return 2
     print(f"{num_pages} pages: {options.output / 'index.html'}")
     return 0
 
 
-def publish(results: Path, output: Path, built: datetime) -> int:
+def publish(results: Path, output: Path, built: datetime, accepted: Path = _ACCEPTED) -> int:
     """Build the site of the folder `results` at `output` and return the number of pages.
 
     Raises:
         PublishError: `output` holds something that is no site, or overlaps with the results.
+        UsageError: the file of accepted regressions has a mistake.
     """
     _check(results, output)
+    site = read_site(results, built, accepted)
     output.parent.mkdir(parents=True, exist_ok=True)
-    site = read_site(results, built)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as temporary:
         new = Path(temporary) / "new"
         num_pages = _build(site, results, new)

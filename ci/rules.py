@@ -192,8 +192,17 @@ def read_rules(file: Path, accepted_file: Path) -> Rules:
     )
     if not 1.0 <= rules.verdict.fail_ratio < rules.verdict.pass_ratio:
         raise UsageError(f"{file.name}: verdict.fail_ratio must lie between 1 and verdict.pass_ratio.")
-    accepted = _load(accepted_file).get("accepted", []) if accepted_file.is_file() else []
-    return dataclasses.replace(rules, accepted=_read_all(Accepted, accepted, f"{accepted_file.name}: accepted"))
+    return dataclasses.replace(rules, accepted=read_accepted(accepted_file))
+
+
+def read_accepted(file: Path) -> tuple[Accepted, ...]:
+    """Read the accepted regressions; where there is no file, there are none.
+
+    Raises:
+        UsageError: the file has a mistake.
+    """
+    found = _load(file).get("accepted", []) if file.is_file() else []
+    return _read_all(Accepted, found, f"{file.name}: accepted")
 
 
 def _load(file: Path) -> dict[str, Any]:

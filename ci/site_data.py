@@ -15,6 +15,7 @@ from ci.asv_results import Archive, Benchmark, Commit, read_archive
 from ci.drawing import Style, styles_of
 from ci.history import BenchmarkHistory, Change, histories, worst_first
 from ci.measurements import Headline, Measurements, Row, Run, Side, hardware_text, headlines, read_measurements
+from ci.rules import Accepted, read_accepted
 from ci.wording import day, natural, slug, slugs
 
 
@@ -38,6 +39,7 @@ class Site:
     archive: Archive
     entries: Sequence[Entry]
     styles: dict[str, Style]
+    accepted: Sequence[Accepted] = ()
 
     @property
     def changes(self) -> list[Change]:
@@ -72,13 +74,17 @@ class Site:
         return sorted(rows, key=lambda row: row["timestamp"])
 
 
-def read_site(results: Path, built: datetime) -> Site:
-    """Read a results folder; whatever is missing is simply not in the site."""
+def read_site(results: Path, built: datetime, accepted: Path) -> Site:
+    """Read a results folder and the accepted regressions; whatever is missing is simply not in the site.
+
+    Raises:
+        UsageError: the file of accepted regressions has a mistake.
+    """
     measurements = read_measurements([results / "published", results / "csv"])
     archive = read_archive(results / "asv")
     entries = _entries(archive, measurements.runs)
     styles = styles_of([row["library"] for row in measurements.rows])
-    return Site(built, measurements, headlines(measurements.runs), archive, entries, styles)
+    return Site(built, measurements, headlines(measurements.runs), archive, entries, styles, read_accepted(accepted))
 
 
 def _entries(archive: Archive, runs: Sequence[Run]) -> list[Entry]:

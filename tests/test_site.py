@@ -163,6 +163,24 @@ def test_noise_tables_and_the_pages_of_asv_are_shown_where_they_exist(tmp_path):
     assert (tmp_path / "site" / "history" / "index.html").is_file()
 
 
+def test_accepted_regressions_are_shown_with_reason_and_last_day(tmp_path, capsys):
+    accepted = tmp_path / "accepted.toml"
+    accepted.write_text(
+        '[[accepted]]\nbenchmark = "basics.time_total"\nmetric = "time"\nratio = 1.2\nreason = "exact sums"\n'
+        "expires = 2020-01-31\n"
+    )
+    publish(tmp_path / "none", tmp_path / "site", BUILT, accepted)
+    page = (tmp_path / "site" / "changes.html").read_text()
+    assert "1.2 times" in page
+    assert "exact sums" in page
+    assert "2020-01-31, expired" in page
+
+    accepted.write_text("[[accepted]]\nbenchmark = 7\n")
+    assert main(["--results", str(tmp_path), "--output", str(tmp_path / "s"), "--accepted", str(accepted)]) == 2
+    assert "accepted.toml: accepted" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
 def test_the_site_replaces_only_a_site(tmp_path, capsys):
     precious = tmp_path / "site" / "precious.txt"
     precious.parent.mkdir()
