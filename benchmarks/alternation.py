@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,7 +108,13 @@ class SideProcess:
         }
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  (lives as long as the process)
         self._process = subprocess.Popen(
-            side_command(side), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environ
+            side_command(side),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=environ,
+            process_group=0,  # so that what it forks ends with it
         )
         self._replies: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -124,8 +131,9 @@ class SideProcess:
                 stream.close()  # type: ignore[union-attr]
 
     def end(self) -> None:
-        """End the process, whatever it is doing; there is nothing in it to lose."""
-        self._process.kill()
+        """End the process and those it started, whatever they are doing; there is nothing in them to lose."""
+        with contextlib.suppress(ProcessLookupError):  # all of them have ended already
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -225,17 +233,19 @@ def _prepare(contender: Contender, budget: Budget, seed: int) -> dict[str, Any]:
 
 
 def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
-    """Complete what a peer in a Python of its own says of the machine by what the sides beside it say.
+    """Complete what a peer says of the machine, where it can't know more, by what the sides beside it say.
+
+    A peer without JAX runs on the processor, whatever the others run on, and its row says that.
 
     Raises:
-        SideError: its device is none of theirs.
+        SideError: it has JAX, and its device is none of theirs.
     """
     hardware = outcome.hello.get("hardware", {})
     if hardware.keys() != {"device_kind"}:
         return
     beside = [other.hello for other in outcomes if "device_name" in other.hello.get("hardware", {})]
     same = [hello for hello in beside if hello["hardware"]["device_kind"] == hardware["device_kind"]]
-    if beside and not same:
+    if beside and not same and "jax" in outcome.hello["versions"]:
         kind = beside[0]["hardware"]["device_kind"]
         raise SideError("refused", f"its JAX runs on the {hardware['device_kind']}, and Myriad's on the {kind}")
     for hello in same[:1]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.command_line import Parser, command_of, guarded
+from benchmarks.command_line import Parser, command_of, guarded, report
 from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
 from benchmarks.skipping import skip_unless_runnable
 from benchmarks.workloads import load, tier_from_environment
@@ -156,8 +156,7 @@ def _run(argv: list[str]) -> bool:
         trials.append(trial)
         file.add_rows([_row(trial, file.timestamp)], asdict(trial))
     print(table(trials))
-    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
-    return kept(trials)
+    return report(file) and kept(trials)
 
 
 def _row(trial: Trial, timestamp: str) -> Row:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.alternation import OnEvent, Outcome
-from benchmarks.results import last_rate
+from benchmarks.results import ResultsFile, last_rate
 from benchmarks.workloads import SuiteError
+
+_SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,6 +63,17 @@ def resolved_env(env: str) -> str:
     return env if ":" in env else ENVIRONMENTS.resolve(env)
 
 
+def resolved_agent(agent: str) -> str:
+    """Return the full name of an agent.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    from myriad.agents import AGENTS
+
+    return AGENTS.resolve(agent)
+
+
 def command_of(script: str, argv: Sequence[str]) -> str:
     """Return what repeats a run, the environment variables that bear on it included."""
     names = ("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "XLA_FLAGS", "MYRIAD_TIER")
@@ -80,6 +93,27 @@ def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int
     except KeyboardInterrupt:
         print("stopped; what had been measured is saved", file=sys.stderr)
         return 130
+
+
+def readable(num_bytes: int | None) -> str:
+    """Write a number of bytes in the unit that fits, or a dash where it is unknown: XLA states no code on a CPU."""
+    if not num_bytes:
+        return "-"
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes} B"
+
+
+def report(file: ResultsFile) -> bool:
+    """Say what failed, where the files are and what repeats the run; return whether all succeeded."""
+    for row in file.rows:
+        if row["status"] != "ok":
+            sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
+            where = ", ".join([row["suite"], f"{row['env']} with {row['agent']}", *sizes])
+            print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
+    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
+    return all(row["status"] == "ok" for row in file.rows)
 
 
 @contextlib.contextmanager

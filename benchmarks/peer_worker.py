@@ -4,6 +4,7 @@ peers.py starts it. Nothing of Myriad can be imported here: `myriad-jax` is itse
 is looked at before anything is measured.
 """
 
+import functools
 import importlib
 import importlib.metadata
 import sys
@@ -21,9 +22,12 @@ class MyriadJaxBatch:
     def __init__(self, twin: str):
         self.env = importlib.import_module("myriad.envs").make_env(twin)
         self.space = self.env.get_action_space(self.env.config)
+        self.num_actions = getattr(self.space, "n", None)
 
-    def reset(self, keys: Any) -> Any:
-        return self._reset(keys)[1]
+    def reset(self, keys: Any) -> tuple[Any, Any]:
+        import jax
+
+        return jax.vmap(self.env.reset, in_axes=(0, None, None))(keys, self.env.params, self.env.config)
 
     def sample(self, keys: Any) -> Any:
         import jax
@@ -38,18 +42,13 @@ class MyriadJaxBatch:
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, None, None))
         obs, state, reward, done, _ = step(step_keys, state, action, self.env.params, self.env.config)
         done = done.astype(bool)
-        reset_obs, reset_state = self._reset(reset_keys)
+        reset_obs, reset_state = self.reset(reset_keys)
 
         def choose(new: Any, old: Any) -> Any:
             return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)
 
         obs, state = jax.tree.map(choose, (reset_obs, reset_state), (obs, state))
         return obs, state, reward, done, jnp.zeros_like(done)
-
-    def _reset(self, keys: Any) -> tuple[Any, Any]:
-        import jax
-
-        return jax.vmap(self.env.reset, in_axes=(0, None, None))(keys, self.env.params, self.env.config)
 
 
 class JumanjiBatch:
@@ -62,8 +61,9 @@ class JumanjiBatch:
         self.env = wrappers.VmapWrapper(wrappers.AutoResetWrapper(jumanji.make(twin)))
         self.num_actions = self.env.action_spec.num_values
 
-    def reset(self, keys: Any) -> Any:
-        return self.env.reset(keys)[0]
+    def reset(self, keys: Any) -> tuple[Any, Any]:
+        state, timestep = self.env.reset(keys)
+        return timestep.observation, state
 
     def sample(self, keys: Any) -> Any:
         import jax
@@ -80,18 +80,22 @@ class JumanjiBatch:
 BATCHES = {"myriad-jax": MyriadJaxBatch, "jumanji": JumanjiBatch}
 
 
-def hello(name: str) -> dict[str, Any]:
-    """Import the peer, make sure that it is the peer, and say what it is; the parent knows the machine.
+def check_origin(name: str, package: str) -> None:
+    """Import the package of a peer and make sure that it is the peer's.
 
     Raises:
-        RuntimeError: the package came from elsewhere than this environment.
+        RuntimeError: it came from elsewhere than this environment.
     """
+    found = Path(str(importlib.import_module(package).__file__)).resolve()
+    if not found.is_relative_to(Path(sys.prefix).resolve()):
+        raise RuntimeError(f"{package} was imported from {found}, outside the environment of {name}")
+
+
+def hello(name: str) -> dict[str, Any]:
+    """Import a peer that runs on JAX and say what it is; the parent knows the machine."""
     import jax
 
-    module = importlib.import_module(BATCHES[name].module)
-    found = Path(str(module.__file__)).resolve()
-    if not found.is_relative_to(Path(sys.prefix).resolve()):
-        raise RuntimeError(f"{module.__name__} was imported from {found}, outside the environment of {name}")
+    check_origin(name, BATCHES[name].module if name in BATCHES else name)
     return {
         "hardware": {"device_kind": jax.default_backend()},
         "versions": {"jax": jax.__version__},
@@ -105,14 +109,21 @@ def main() -> None:
     name = sys.argv[1]
     # The root only long enough to find `benchmarks`: it holds another `myriad`.
     sys.path.insert(0, str(ROOT))
+    from benchmarks import training_peers, vector_peers
     from benchmarks.scanned import ScannedSide
     from benchmarks.session import serve
 
     sys.path.remove(str(ROOT))
+    if name in vector_peers.BATCHES:
+        check_origin(name, name)
+        serve(lambda: vector_peers.hello(name), functools.partial(vector_peers.make_side, name))
+        return
 
-    def make_side(workload: Any, *, twin: str, **options: Any) -> ScannedSide:
+    def make_side(workload: Any, *, twin: str, **options: Any) -> Any:
         if not twin:
             raise NotImplementedError(f"suite.toml names no twin of {workload.env} in [twins.{name}]")
+        if name in training_peers.LIBRARIES:
+            return training_peers.RejaxTraining(workload, seed=options["seed"], twin=twin)
         return ScannedSide(BATCHES[name](twin), workload, **options)
 
     serve(lambda: hello(name), make_side)

@@ -16,3 +16,12 @@ def peak_resident_bytes() -> int:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def peak_bytes() -> int:
+    """Return the most memory this process held: on the device, or resident where the device is the processor."""
+    if jax := sys.modules.get("jax"):
+        device = jax.devices()[0]
+        if device.platform != "cpu":
+            return device.memory_stats()["peak_bytes_in_use"]
+    return peak_resident_bytes()

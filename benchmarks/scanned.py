@@ -6,6 +6,7 @@ peers run it in a Python of their own.
 
 from typing import Any, Protocol
 
+from benchmarks.policies import NetworkPolicy, is_network
 from benchmarks.session import Totals
 from benchmarks.workloads import Workload
 
@@ -13,8 +14,12 @@ from benchmarks.workloads import Workload
 class Batch(Protocol):
     """One library's functions over all environments at once: each takes one key per environment."""
 
-    def reset(self, keys: Any) -> Any:
-        """Return the first states."""
+    num_actions: int | None
+    """How many there are to choose from, None where an action is no choice among a few."""
+
+    def reset(self, keys: Any) -> tuple[Any, Any]:
+        """Return the first observations and states."""
+        ...
 
     def sample(self, keys: Any) -> Any:
         """Draw the actions of the random policy."""
@@ -25,23 +30,26 @@ class Batch(Protocol):
 
 
 class ScannedSide:
-    """Step a batch under the random policy in chunks of one compiled scan each."""
+    """Step a batch under the random policy, or a network's, in chunks of one compiled scan each."""
 
     num_devices = 1
+    max_steps: int | None = None
 
     def __init__(self, batch: Batch, workload: Workload, *, record: bool, seed: int, returns: bool):
         import jax
         import jax.numpy as jnp
 
-        if workload.agent != "random":
-            raise NotImplementedError(f"beside a peer only the random agent is measured, not {workload.agent!r}")
         self.batch, self.record = batch, record
         self.num_envs, self.chunk = workload.num_envs, workload.scan_chunk_size
         key, reset_key = jax.random.split(jax.random.key(seed))
-        state = jax.jit(batch.reset)(jax.random.split(reset_key, self.num_envs))
+        obs, state = jax.jit(batch.reset)(jax.random.split(reset_key, self.num_envs))
+        obs = _vectors(obs)
+        self.policy = _network_of(workload.agent, obs, batch.num_actions)
         # The returns of the running episodes and the sums of those that ended.
         returned = (jnp.zeros(self.num_envs), jnp.zeros(self.num_envs)) if returns else None
-        self.carry = key, state, jnp.zeros(self.num_envs, jnp.int32), returned
+        # Observations are carried only where the policy reads them, as in Myriad.
+        obs = None if self.policy is None else obs
+        self.carry = key, (obs, state), jnp.zeros(self.num_envs, jnp.int32), returned
         self._chunk_of = jax.jit(self._scan, static_argnums=1, donate_argnums=0)
 
     def program(self) -> Any:
@@ -70,16 +78,46 @@ class ScannedSide:
     def _step(self, carry: Any, _: None) -> Any:
         import jax
 
-        key, state, num_episodes, returned = carry
+        key, (obs, state), num_episodes, returned = carry
         key, action_key, step_key = jax.random.split(key, 3)
-        action = self.batch.sample(jax.random.split(action_key, self.num_envs))
+        action = self._act(jax.random.split(action_key, self.num_envs), obs)
         keys = jax.random.split(step_key, self.num_envs)
         next_obs, state, reward, terminated, truncated = self.batch.step(keys, state, action)
         done = terminated | truncated
         transition = (next_obs, action, reward, terminated, truncated) if self.record else None
         if returned is not None:
             returned = _add_returns(returned, reward, done)
-        return (key, state, num_episodes + done, returned), transition
+        obs = None if self.policy is None else _vectors(next_obs)
+        return (key, (obs, state), num_episodes + done, returned), transition
+
+    def _act(self, keys: Any, obs: Any) -> Any:
+        import jax
+
+        return self.batch.sample(keys) if self.policy is None else jax.vmap(self.policy.act)(keys, obs)
+
+
+def _vectors(obs: Any) -> Any:
+    """Return observations `[N, O]` where a library has `O` arrays `[N]`; leave others as they are."""
+    import jax
+    import jax.numpy as jnp
+
+    leaves = jax.tree.leaves(obs)
+    return jnp.stack(leaves, axis=-1) if all(leaf.ndim == 1 for leaf in leaves) else obs
+
+
+def _network_of(agent: str, obs: Any, num_actions: int | None) -> NetworkPolicy | None:
+    """Return the network of a workload's agent, or None for the random one.
+
+    Raises:
+        NotImplementedError: neither is the agent, or the environment has no observations or actions for a network.
+    """
+    if agent == "random":
+        return None
+    if not is_network(agent):
+        raise NotImplementedError(f"beside a peer the agent {agent!r} is not measured")
+    if num_actions is None or getattr(obs, "ndim", 0) != 2:
+        raise NotImplementedError("the networks measured here choose among a few actions from a vector of numbers")
+    return NetworkPolicy(agent, obs.shape[1], num_actions)
 
 
 def _add_returns(returned: tuple[Any, Any], reward: Any, done: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TextIO
 
-from benchmarks.resident import peak_resident_bytes
+from benchmarks.resident import peak_bytes
 from benchmarks.workloads import Workload
 
 # After so many steps a random policy's episodes have staggered ages: the expected number of episodes that end in a
@@ -24,16 +24,28 @@ Reply = dict[str, Any]
 
 
 class Totals(NamedTuple):
-    """Episodes that ended so far, and the sum of their returns, None where the side does not keep it."""
+    """What happened in all environments together so far.
+
+    Attributes:
+        num_episodes: those that ended.
+        return_sum: of their returns, None where the side does not keep it.
+        num_idle_steps: those that reset an environment instead of moving it: in no episode's length, but in the rate.
+    """
 
     num_episodes: int
     return_sum: float | None
+    num_idle_steps: int = 0
 
 
 class Side(Protocol):
-    """A library that steps all environments of one workload under its policy, with auto-reset."""
+    """A library that steps all environments of one workload under its policy, with auto-reset.
+
+    `max_steps`: the most steps of every environment in a call that keeps the other sides waiting no longer than it
+    should, None for a library that is fast enough for any workload.
+    """
 
     num_devices: int
+    max_steps: int | None
 
     def program(self) -> Any:
         """Return JAX's compiled program of one chunk, or None where none is offered."""
@@ -67,15 +79,18 @@ class Session:
 
     def __init__(self, side: Side, workload: Workload, min_call_s: float):
         self.side, self.workload = side, workload
-        chunk = workload.scan_chunk_size
+        longest = side.max_steps or sys.maxsize
+        chunk = min(workload.scan_chunk_size, longest)
         first_s, next_s = _run_s(side, chunk), _run_s(side, chunk)
         self.compile_s = max(first_s - next_s, 0.0)
         self.argument_bytes, self.temp_bytes = _program_bytes(side)
         for _ in range(2 * chunk, BURN_IN_STEPS, chunk):
             side.run(chunk)
         if workload.num_steps:
-            side.run(workload.num_steps)  # compiles what a remainder may need
-        self.num_steps = workload.num_steps or _calibrated(side, chunk, next_s, min_call_s)
+            self.num_steps = min(workload.num_steps, longest)
+            side.run(self.num_steps)  # compiles what a remainder may need
+        else:
+            self.num_steps = _calibrated(side, chunk, next_s, min_call_s)
         self.num_calls, self.before = 0, side.totals()
 
     def prepared(self) -> Reply:
@@ -97,6 +112,7 @@ class Session:
         totals, before = self.side.totals(), self.before
         num_episodes = totals.num_episodes - before.num_episodes
         num_steps = self.num_calls * self.num_steps * self.workload.num_envs
+        num_steps -= totals.num_idle_steps - before.num_idle_steps
         returns = None
         if totals.return_sum is not None and before.return_sum is not None:
             returns = totals.return_sum - before.return_sum
@@ -104,7 +120,7 @@ class Session:
             "num_episodes": num_episodes,
             "mean_episode_length": num_steps / num_episodes if num_episodes else None,
             "mean_episode_return": None if returns is None or not num_episodes else returns / num_episodes,
-            "peak_bytes": _peak_bytes(),
+            "peak_bytes": peak_bytes(),
         }
 
 
@@ -168,15 +184,6 @@ def _program_bytes(side: Side) -> tuple[int | None, int | None]:
         return None, None
     memory = compiled.memory_analysis()
     return memory.argument_size_in_bytes * side.num_devices, memory.temp_size_in_bytes * side.num_devices
-
-
-def _peak_bytes() -> int:
-    """Return the most memory this process held: on the device, or resident where the device is the processor."""
-    if jax := sys.modules.get("jax"):
-        device = jax.devices()[0]
-        if device.platform != "cpu":
-            return device.memory_stats()["peak_bytes_in_use"]
-    return peak_resident_bytes()
 
 
 def _tell(replies: TextIO, status: str, error: BaseException) -> None:

@@ -10,7 +10,8 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks import peers
+from benchmarks import peers, training_peers, vector_peers
+from benchmarks.policies import NetworkPolicy, is_network
 from benchmarks.scanned import ScannedSide
 from benchmarks.session import Reply, Side, Totals, serve
 from benchmarks.workloads import Workload, library_of
@@ -19,13 +20,17 @@ from benchmarks.workloads import Workload, library_of
 class MyriadSide:
     """The rollout engine of this package."""
 
+    max_steps: int | None = None
+
     def __init__(self, workload: Workload, *, record: bool, seed: int):
         import myriad
         from myriad import timing
         from myriad.rollout import Rollout
 
         env = myriad.make_env(workload.env)
-        agent = myriad.make_agent(workload.agent, env)
+        agent = (
+            _network_for(workload.agent, env) if is_network(workload.agent) else myriad.make_agent(workload.agent, env)
+        )
         self.record, self._block = record, timing.block_until_ready
         self.rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
         self.num_devices = self.rollout.layout.num_devices
@@ -60,11 +65,12 @@ class GymnaxBatch:
             self.params = self.env.default_params
         else:
             self.env, self.params = gymnax.make(twin)
+        self.num_actions = getattr(self.env.action_space(self.params), "n", None)
 
-    def reset(self, keys: Any) -> Any:
+    def reset(self, keys: Any) -> tuple[Any, Any]:
         import jax
 
-        return jax.vmap(self.env.reset, in_axes=(0, None))(keys, self.params)[1]
+        return jax.vmap(self.env.reset, in_axes=(0, None))(keys, self.params)
 
     def sample(self, keys: Any) -> Any:
         import jax
@@ -81,6 +87,7 @@ class NumpySide:
     """Games in plain Python, one after another. `twin`: `module:Class` of a game that is made from a generator."""
 
     num_devices = 1
+    max_steps: int | None = None
 
     def __init__(self, workload: Workload, *, twin: str, seed: int):
         import numpy as np
@@ -96,7 +103,7 @@ class NumpySide:
         return None
 
     def run(self, num_steps: int) -> None:
-        num_episodes, return_sum = self.ended
+        num_episodes, return_sum, _ = self.ended
         for number, game in enumerate(self.games):
             episode_return = self.returns[number]
             for _ in range(num_steps):
@@ -112,6 +119,19 @@ class NumpySide:
         return self.ended
 
 
+def _network_for(agent: str, env: Any) -> NetworkPolicy:
+    """Return the network of a workload's agent.
+
+    Raises:
+        NotImplementedError: the environment has no observations or actions for a network.
+    """
+    params = env.default_params
+    shape, num_actions = env.observation_space(params).shape, getattr(env.action_space(params), "n", None)
+    if num_actions is None or len(shape) != 1:
+        raise NotImplementedError("the networks measured here choose among a few actions from a vector of numbers")
+    return NetworkPolicy(agent, shape[0], num_actions)
+
+
 def _imported(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
@@ -122,6 +142,8 @@ def _start(name: str) -> Reply:
     library = library_of(name)
     if library in peers.declared():
         raise ImportError(peers.how_to_install(library))
+    if library in vector_peers.BATCHES:
+        return vector_peers.hello(library)
     if name == "numpy":
         os.environ["JAX_PLATFORMS"] = "cpu"  # where NumPy runs, so that the row says so
     import myriad
@@ -139,8 +161,12 @@ def _start(name: str) -> Reply:
 
 def _make_side(name: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool) -> Side:
     library = library_of(name)
+    if library == "myriad" and workload.agent == training_peers.AGENT:
+        return training_peers.MyriadTraining(workload, seed=seed)
     if library == "myriad":
         return MyriadSide(workload, record=record, seed=seed)
+    if library in vector_peers.BATCHES:
+        return vector_peers.make_side(library, workload, record=record, seed=seed, twin=twin, returns=returns)
     if not twin:
         raise NotImplementedError(f"suite.toml names no twin of {workload.env} in [twins.{library}]")
     if library == "numpy":
@@ -150,20 +176,24 @@ def _make_side(name: str, workload: Workload, *, record: bool, seed: int, twin: 
 
 def main() -> None:
     """Serve as the side that the command line names."""
-    from myriad import configure
-    from myriad.errors import MyriadError
-
     name = sys.argv[1]
     library = library_of(name)
     if library in peers.declared() and peers.is_installed(library):
         if name != library:
+            from myriad import configure
+
             configure(cpu_devices=1)  # sets what the next program in this process inherits
         peers.enter(library)
 
     def make_side(workload: Workload, **of_side: Any) -> Side:
         return _make_side(name, workload, **of_side)
 
-    serve(lambda: _start(name), make_side, refusals=(MyriadError,))
+    refusals: tuple[type[Exception], ...] = ()
+    if library not in vector_peers.BATCHES:  # those fork, and in a process where JAX is loaded they should not
+        from myriad.errors import MyriadError
+
+        refusals = (MyriadError,)
+    serve(lambda: _start(name), make_side, refusals)
 
 
 if __name__ == "__main__":

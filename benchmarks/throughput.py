@@ -191,7 +191,7 @@ def _report(file: ResultsFile) -> None:
     default = file.path.parent == CSV_FOLDER
     try:
         # With what earlier runs left in the default folder, so that one more size does not cost the plot its others.
-        (plot,) = draw(
+        plot, _ = draw(
             CSV_FOLDER if default else file.path, PLOTS_FOLDER if default else file.path.parent, ["throughput"]
         )
         print(f"plot:           {plot}")

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from benchmarks import child
-from benchmarks.command_line import Parser, command_of, count, guarded
+from benchmarks.command_line import Parser, command_of, count, guarded, report
 from benchmarks.resident import peak_resident_bytes
 from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
 from benchmarks.skipping import skip_unless_runnable
@@ -73,13 +73,11 @@ def _run(argv: list[str]) -> bool:
     options = _parse(argv)
     trainings = chosen(options)
     file = ResultsFile("training", options.output, command_of(_SCRIPT, argv))
-    succeeded = True
     for training in trainings:
-        rows = [_row(training, seed, file) for seed in range(options.seeds or (5 if options.full else 2))]
-        succeeded &= all(row["status"] == "ok" for row in rows)
+        for seed in range(options.seeds or (5 if options.full else 2)):
+            _train(training, seed, file)
     print(table(file.rows))
-    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
-    return succeeded
+    return report(file)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -114,7 +112,7 @@ def chosen(options: argparse.Namespace) -> list[Training]:
     return found
 
 
-def _row(training: Training, seed: int, file: ResultsFile) -> Row:
+def _train(training: Training, seed: int, file: ResultsFile) -> None:
     """Train one seed in a process of its own, and save its row."""
     request = asdict(training) | {"seed": seed, "started": time.time()}
     columns: Row = {"library": "myriad", "env": training.env, "agent": training.agent}
@@ -128,10 +126,8 @@ def _row(training: Training, seed: int, file: ResultsFile) -> Row:
             )
         except child.ChildError as error:
             columns |= {"status": error.status, "reason": str(error)}
-            print(f"{training.name}, seed {seed}: {error.status}: {error}", file=sys.stderr)
     row = new_row("training", file.timestamp, **columns)
     file.add_rows([row], {"training": training.name, "seed": seed, "columns": columns})
-    return row
 
 
 def train_once(request: dict[str, Any], folder: str) -> Row:

@@ -21,7 +21,7 @@ TIERS = ("quick", "full")
 DEVICES = ("cpu", "gpu")
 # One library in three ways of stepping many environments is three here: their rows are.
 _GYMNASIUM = ("gymnasium", "gymnasium-vector", "gymnasium-sync", "gymnasium-async")
-LIBRARIES = ("myriad", "gymnax", "numpy", "myriad-jax", "jumanji", *_GYMNASIUM, "envpool", "pufferlib")
+LIBRARIES = ("myriad", "gymnax", "numpy", "myriad-jax", "jumanji", *_GYMNASIUM, "envpool", "pufferlib", "rejax")
 # What benchmarks/sides.py can run: a library, or one in a process whose XLA has more or fewer options.
 SIDES = (*LIBRARIES, "myriad-plain", "gymnax-configured", "myriad-jax-configured", "jumanji-configured")
 # The tables of the file that are no suites, and what stands for one that is left out.

@@ -29,7 +29,7 @@ def cite(path: Path) -> str:
     return "\n\n".join(blocks + ([f"Reproduce with: `{command}`"] if command else []))
 
 
-def _read(path: Path) -> list[Row]:
+def _read(path: Path) -> Sequence[Row]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)

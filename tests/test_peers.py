@@ -172,8 +172,14 @@ def test_an_installation_that_fails_is_told_in_a_sentence_and_leaves_the_peer_no
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["install"], "install needs the name of a peer: myriad-jax, jumanji."),
-        (["install", "jumanjy"], "peer 'jumanjy' is unknown; did you mean 'jumanji'? allowed: myriad-jax, jumanji."),
+        (["install"], "install needs the name of a peer: myriad-jax, jumanji, envpool, pufferlib, rejax."),
+        (
+            ["install", "jumanjy"],
+            (
+                "peer 'jumanjy' is unknown; did you mean 'jumanji'? "
+                "allowed: myriad-jax, jumanji, envpool, pufferlib, rejax."
+            ),
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, folder, capsys):

@@ -136,7 +136,7 @@ def test_a_mistake_is_answered_in_one_sentence(tmp_path, right, wrong, sentence)
     [
         ('of = "gymnax"\nat_least = 2', "bars[0] lacks the key 'workload'"),
         ('workload = "tinny"\nof = "gymnax"\nat_least = 2', "bar 'tinny' is unknown; did you mean 'tiny'?"),
-        ('workload = "tiny"\nof = "gymnasium"\nat_least = 2', "bars[0].of must be one of myriad, gymnax, numpy,"),
+        ('workload = "tiny"\nof = "brax"\nat_least = 2', "bars[0].of must be one of myriad, gymnax, numpy,"),
         ('workload = "tiny"\nof = "gymnax"\nat_least = 0', "bars[0].at_least must be a number above 0, but got 0."),
     ],
 )

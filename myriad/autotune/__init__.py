@@ -9,7 +9,7 @@ import jax
 
 from myriad.autotune import cache as keys
 from myriad.autotune.cache import ProfileCache
-from myriad.autotune.memory import StateSize, available_bytes, program_bytes, state_size
+from myriad.autotune.memory import StateSize, available_bytes, most_bytes, program_bytes, state_size
 from myriad.autotune.search import Candidate, Found, search
 from myriad.compiled import CompiledTraining
 from myriad.config import TrainingConfig, make_config
@@ -31,8 +31,6 @@ _STEPS_PER_ENV = 10_000
 _SECONDS = 12.0
 # More rounds than this many seconds hold make no better answer.
 _MOST_TIMING_S = 4.0
-# What the interpreter and XLA take beside what the compiler states: threads, code, a report's copy.
-_MARGIN = 32 << 20
 
 Say = Callable[[str], None]
 
@@ -47,7 +45,7 @@ class AutotuneResult:
         steps_per_s: steps/s of all environments in training with it, evaluations left out.
         steps_per_s_low: the lower end of its 95% interval.
         steps_per_s_high: the upper end.
-        memory_bytes: the most that the programs hold at once, as the compiler states it.
+        memory_bytes: the most that the programs hold at once, by what the compiler states.
         candidates: every chunk considered, with its verdict.
         seconds: how long this took.
         from_cache: whether the answer was known.
@@ -149,11 +147,12 @@ def autotune(
     training.compile()
     programs = program_bytes(training)
     say(f"program: {'loaded from the cache' if training.from_cache else 'compiled'} in {training.compile_s:.1f} s")
-    _refuse(resolved, size, available_bytes(memory_limit), programs)
+    needed = most_bytes(programs)
+    _refuse(resolved, size, available_bytes(memory_limit), needed)
     default = config.model_copy(update={"scan_chunk_size": None}).resolve().scan_chunk_size or 1
     left = max(0.0, seconds - (time.perf_counter() - start))
     found = search(training, {default, config.scan_chunk_size or default}, min(_MOST_TIMING_S, left))
-    entry = _entry(found, programs + _MARGIN, spelled_out)
+    entry = _entry(found, needed, spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
     result = _result(resolved, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))
@@ -251,14 +250,14 @@ def _size(config: TrainingConfig) -> dict[str, Any]:
     return {"env": config.env, "fixed_bytes": size.fixed, "bytes_per_env": size.per_env}
 
 
-def _refuse(config: TrainingConfig, size: StateSize, available: int, programs: int | None = None) -> None:
-    """Refuse what does not fit, before it runs, and say what would.
+def _refuse(config: TrainingConfig, size: StateSize, room: int, programs: int | None = None) -> None:
+    """Refuse what does not fit into `room` bytes, before it runs, and say what would.
 
     `programs` are the bytes that they need; None before they are compiled, when the state's is known alone.
     """
     num_envs = config.num_envs or 1
     state = size.bytes(num_envs)
-    needed, room = (state, available) if programs is None else (programs, available - _MARGIN)
+    needed = state if programs is None else programs
     if needed <= room:
         return
     # Programs need this much more than the state; a hundredth is left for what doesn't grow with it.
@@ -271,7 +270,7 @@ def _refuse(config: TrainingConfig, size: StateSize, available: int, programs: i
         help_.append(f"or a buffer_size of about {config.buffer_size * left // max(1, size.fixed):,}")
     raise InvalidArgumentError(
         f"No valid chunk_size found for {num_envs:,} environments of {config.env} with {config.agent}: they need "
-        f"{_readable(needed + available - room)} of memory, and {_readable(max(0, available))} are free; "
+        f"{_readable(needed)} of memory, and {_readable(max(0, room))} are free; "
         f"{', '.join(help_)}."
     )
 

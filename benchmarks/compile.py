@@ -1,0 +1,180 @@
+"""Seconds to compile, cold and with the persistent cache, and the size of what comes out: an asv suite and a command.
+
+    python benchmarks/compile.py                         the quick tier of suite.toml
+    python benchmarks/compile.py --full                  more agents, more launches
+    python benchmarks/compile.py --agent pqn --env snake
+
+Every figure is a new process's: what one compilation leaves behind would speed up the next.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.child import ChildError, Reply, run
+from benchmarks.command_line import Parser, command_of, count, guarded, readable, report, resolved_agent, resolved_env
+from benchmarks.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.skipping import skip_unless_runnable
+from benchmarks.workloads import Workload, load, tier_from_environment
+
+_SCRIPT = "benchmarks/compile.py"
+QUICK_LAUNCHES, FULL_LAUNCHES = 3, 6
+
+
+class Compile:
+    """Seconds to compile in a new process without a cache, and how large the programs are."""
+
+    params: ClassVar = list(load().select("compile", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "1"
+    timeout = 600
+
+    def setup(self, workload: str) -> None:
+        """Have asv skip what this commit or machine can't run."""
+        self.request = request_of(load().workloads["compile"][workload])
+        skip_unless_runnable(load().workloads["compile"][workload])
+
+    def track_compile_s(self, workload: str) -> float:
+        """Return the median of several launches."""
+        return statistics.median(_launch(self.request, "off")["compile_s"] for _ in range(QUICK_LAUNCHES))
+
+    def track_instructions(self, workload: str) -> int:
+        """Return the instructions of the optimised programs."""
+        return _launch(self.request, "off")["instructions"]
+
+    track_compile_s.unit = "seconds"  # type: ignore[attr-defined]
+    track_instructions.unit = "instructions"  # type: ignore[attr-defined]
+
+
+def _compiled_in_child(**request: Any) -> Reply:
+    """Compile in this process, through the cache that its environment names."""
+    import jax
+
+    import myriad
+    from myriad import settings
+    from myriad.program import count_cache_hits, use_compilation_cache
+
+    myriad.configure()
+    jax.config.update("jax_compilation_cache_dir", None)  # a user's own would answer the cold launch
+    if (folder := settings.compilation_cache()) is not None:
+        use_compilation_cache(folder)
+    with count_cache_hits() as hits:
+        compiled = program(**request)
+    return {
+        "columns": machine_columns(),
+        "scan_chunk_size": compiled.scan_chunk_size,
+        "compile_s": compiled.compile_s,
+        "instructions": sum(report.instructions for report in compiled.reports),
+        "code_bytes": sum(report.generated_code_bytes for report in compiled.reports),
+        "cache_hits": hits.count,
+    }
+
+
+def _launch(request: dict[str, Any], cache: str) -> Reply:
+    return run("benchmarks.compile:_compiled_in_child", request, timeout_s=TIMEOUT_S, MYRIAD_COMPILATION_CACHE=cache)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    file = ResultsFile("compile", options.output, command_of(_SCRIPT, argv))
+    workloads = chosen(options)
+    columns = machine()["columns"]
+    lines = []
+    for workload in workloads:
+        launches, error = _launches(workload, FULL_LAUNCHES if options.full else QUICK_LAUNCHES)
+        described = columns | {"agent": workload.agent, "env": workload.env, "num_envs": workload.num_envs}
+        described["scan_chunk_size"] = launches[0]["scan_chunk_size"] if launches else workload.scan_chunk_size
+        file.add_rows(rows_of(launches, error, described, file.timestamp), launches)
+        lines.append(_line(workload, launches, error))
+    headers = ["environment", "agent", "environments", "cold, s (least to most)", "from the cache, s (least to most)"]
+    print(markdown([*headers, "instructions", "code", "in the cache"], lines))
+    return report(file)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--full", action="store_true", help="all of suite.toml, and more launches of each")
+    parser.add_argument("--env", help="environment, or package.module:Class (default: suite.toml's)")
+    parser.add_argument("--agent", help="agent (default: suite.toml's)")
+    parser.add_argument("--num-envs", type=count, metavar="N", help="environments side by side (default: suite.toml's)")
+    parser.add_output()
+    return parser.parse_args(argv)
+
+
+def chosen(options: argparse.Namespace) -> list[Workload]:
+    """Return the workloads of suite.toml, with the values of the flags.
+
+    Raises:
+        UnknownNameError: there is no such environment or agent.
+    """
+    workloads = list(load().select("compile", "full" if options.full else tier_from_environment()).values())
+    if options.agent:
+        agent = resolved_agent(options.agent)
+        declared = [workload for workload in load().workloads["compile"].values() if workload.agent == agent]
+        workloads = declared[:1] or [replace(workloads[0], agent=agent)]
+    given = {"env": resolved_env(options.env) if options.env else None, "num_envs": options.num_envs}
+    given = {name: value for name, value in given.items() if value}
+    return [replace(workload, **given) for workload in workloads]
+
+
+def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], ChildError | None]:
+    """Launch a cold process and one that finds its cache, in turn; return what they found up to the first failure."""
+    launches: list[Reply] = []
+    try:
+        for _ in range(num_launches):
+            with tempfile.TemporaryDirectory() as folder:
+                cold = _launch(request_of(workload), folder)
+                cold["cache_bytes"] = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+                cached = _launch(request_of(workload), folder)
+            _check_cache(cold["cache_hits"], cached["cache_hits"])
+            launches.append(cold | {"cached_s": cached["compile_s"]})
+    except ChildError as error:
+        return launches, error
+    return launches, None
+
+
+def _check_cache(cold_hits: int, cached_hits: int) -> None:
+    """Hold a launch to what it is called."""
+    if cold_hits or not cached_hits:
+        raise ChildError("failed", f"an empty cache answered {cold_hits} times, and a filled one {cached_hits} times")
+
+
+def rows_of(launches: Sequence[Reply], error: ChildError | None, described: Row, timestamp: str) -> list[Row]:
+    """Return a row of cold launches and one of those from the cache; a failure counts against both."""
+    rows = []
+    for suite, name in (("compile", "compile_s"), ("compile_cached", "cached_s")):
+        if error is not None:
+            rows.append(new_row(suite, timestamp, **described, status=error.status, reason=str(error)))
+            continue
+        median_s = statistics.median(launch[name] for launch in launches)
+        measured = {"compile_s": median_s, "run_s": median_s, "samples": len(launches)}
+        rows.append(new_row(suite, timestamp, **described, **measured))
+    return rows
+
+
+def _line(workload: Workload, launches: Sequence[Reply], error: ChildError | None) -> list[str]:
+    where = [workload.env, workload.agent, f"{workload.num_envs:,}"]
+    if error is not None:
+        return [*where, error.status, "-", "-", "-", "-"]
+    first = launches[0]
+    sizes = [f"{first['instructions']:,}", readable(first["code_bytes"]), readable(first["cache_bytes"])]
+    return [*where, *(_spread([launch[name] for launch in launches]) for name in ("compile_s", "cached_s")), *sizes]
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

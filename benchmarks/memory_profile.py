@@ -1,0 +1,268 @@
+"""Memory of a compiled chunk, as the compiler states it and as a process really holds it: an asv suite and a command.
+
+    python benchmarks/memory_profile.py                   over numbers of environments, and the most that fit
+    python benchmarks/memory_profile.py --limit 1GiB      the most environments that fit into so much
+    python benchmarks/memory_profile.py --profile scan --agent dqn
+
+Every size runs in a process of its own, whose peak holds the libraries and the compiler too; one that does not fit
+costs its own row alone.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.child import ChildError, Reply, run
+from benchmarks.command_line import Parser, command_of, count, guarded, readable, report, resolved_agent, resolved_env
+from benchmarks.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.resident import peak_bytes
+from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.skipping import skip_unless_runnable
+from benchmarks.workloads import load, tier_from_environment
+
+_SCRIPT = "benchmarks/memory_profile.py"
+_CHUNK = 128
+_QUICK_SIZES, _FULL_SIZES = (1_000, 10_000, 100_000), (100, 1_000, 10_000, 100_000, 1_000_000)
+_QUICK_CHUNKS, _FULL_CHUNKS = (1, 32, 1_024), tuple(2**power for power in range(11))
+_QUICK_SCAN_ENVS, _FULL_SCAN_ENVS = 1_000, 100_000
+# Of what the machine has left; a search that takes all would have the system end other processes.
+_SHARE = 0.9
+# The largest size is really run up to this limit: beyond, filling the memory takes longer than a user waits.
+_MOST_VERIFIED = 4 << 30
+# The search's row is no point of the scaling: beyond that limit it has no peak.
+_LIMIT_SUITE = "memory_limit"
+_STEP = 64  # of the search: an agent's batch must divide into minibatches
+_HEADERS = ("environments", "scan chunk", "arguments", "temporaries", "outputs", "code", "peak")
+# Two launches differ by some of this, and so do compiling for few environments and for many.
+_MARGIN = 32 << 20
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+class Memory:
+    """Bytes that the compiler states for a chunk, and the peak of a process that runs it."""
+
+    params: ClassVar = list(load().select("memory", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "1"
+    timeout = 300
+
+    def setup(self, workload: str) -> None:
+        """Compile the chunk; nothing is allocated yet."""
+        declared = load().workloads["memory"][workload]
+        skip_unless_runnable(declared)
+        self.program = program(**request_of(declared))
+
+    def track_argument_bytes(self, workload: str) -> int:
+        """Return the bytes of the state that a chunk is given, on all devices."""
+        return _stated(self.program)["argument_bytes"]
+
+    def track_temp_bytes(self, workload: str) -> int:
+        """Return the bytes that live only inside the chunk, on all devices."""
+        return _stated(self.program)["temp_bytes"]
+
+    def peakmem_chunk(self, workload: str) -> None:
+        """Run one chunk."""
+        self.program.start()
+        self.program.run(self.program.scan_chunk_size)
+
+    track_argument_bytes.unit = "bytes"  # type: ignore[attr-defined]
+    track_temp_bytes.unit = "bytes"  # type: ignore[attr-defined]
+
+
+def _stated(compiled: Any) -> Reply:
+    chunk, devices = compiled.reports[0], compiled.num_devices
+    return {
+        "argument_bytes": devices * chunk.argument_bytes,
+        "temp_bytes": devices * chunk.temp_bytes,
+        "output_bytes": devices * chunk.output_bytes,
+        "code_bytes": sum(each.generated_code_bytes for each in compiled.reports),
+        "stated_bytes": compiled.stated_bytes,
+    }
+
+
+def _peak_of(**request: Any) -> Reply:
+    """Run one chunk in this process, and say what was stated and what was held."""
+    compiled = program(**request)
+    compiled.start()
+    compiled.run(compiled.scan_chunk_size)
+    found = {"columns": machine_columns(), "scan_chunk_size": compiled.scan_chunk_size, "peak_bytes": peak_bytes()}
+    return found | _stated(compiled)
+
+
+def _most_of(limit: int, overhead: int, **request: Any) -> Reply:
+    """Find the most environments for which what the compiler states fits; nothing is run."""
+    stated: dict[int, int] = {}
+
+    def needed(num_envs: int) -> int:
+        stated[num_envs] = program(**request, num_envs=num_envs).stated_bytes
+        return stated[num_envs] + overhead
+
+    most = most_that_fit(needed, limit)
+    return {"num_envs": most, "stated_bytes": stated.get(most, 0)}
+
+
+def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -> int:
+    """Return the largest multiple of `step` that needs no more than `limit`, to within 2%; 0 where none does."""
+    low, high, below = 0, None, 0
+    guess = 1
+    while high is None or high - low > max(1, low // 50):
+        found = needed(guess * step)
+        if found > limit:
+            high = guess
+        elif high is None:
+            # Bytes grow along a line: the next guess lies just below where it meets the limit.
+            per_step = max(1, (found - below) // (guess - low))
+            low, below = guess, found
+            guess = low + max(1, low // 25, int(0.99 * (limit - found)) // per_step)
+            continue
+        else:
+            low = guess
+        guess = (low + high) // 2
+        if guess == 0:
+            break
+    return low * step
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    request = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
+    profiles = ("envs", "scan") if options.profile == "both" else (options.profile,)
+    files = [
+        ResultsFile(f"memory_{profile}", _output(options, profile), command_of(_SCRIPT, argv)) for profile in profiles
+    ]
+    found = machine()
+    limit = options.limit or int(_SHARE * (found["available_bytes"] or 0))
+    succeeded = True
+    for profile, file in zip(profiles, files, strict=True):
+        replies = [
+            _measure(f"memory_{profile}", request | size, found["columns"], file) for size in _sizes(profile, options)
+        ]
+        lines = [_line(row, reply) for row, reply in zip(file.rows, replies, strict=True)]
+        print(f"{request['env']} with {request['agent']}\n\n{markdown(_HEADERS, lines)}")
+        measured = [reply for reply in replies if reply is not None]
+        if profile == "envs" and measured and limit:
+            print(f"\n{_most(request, limit, measured, file)}")
+        succeeded = report(file) and succeeded
+    return succeeded
+
+
+def _output(options: argparse.Namespace, profile: str) -> Path | None:
+    """Return where a profile's rows go: with both, a file that was named becomes one for each."""
+    output: Path | None = options.output
+    if output is None or output.suffix != ".csv" or options.profile != "both":
+        return output
+    return output.with_stem(f"{output.stem}_{profile}")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    kinds = ("envs", "scan", "both")
+    parser.add_argument("--profile", choices=kinds, default="envs", help="over environments, scan chunks, or both")
+    parser.add_env()
+    parser.add_argument("--agent", default="random", help="agent (default: random)")
+    parser.add_argument("--num-envs", type=count, metavar="N", help="this number of environments alone")
+    parser.add_argument("--limit", type=size_of, metavar="BYTES", help="find the most environments that fit: 4GiB, ...")
+    parser.add_argument("--full", action="store_true", help="up to 1,000,000 environments, and chunks of 1 to 1,024")
+    parser.add_output()
+    options = parser.parse_args(argv)
+    if options.limit and options.profile == "scan":
+        parser.error("--limit is about numbers of environments, and goes with --profile envs or both")
+    return options
+
+
+def size_of(text: str) -> int:
+    """Read a flag that is a number of bytes, such as 4GiB, 500MB or 1000000."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text, re.IGNORECASE)
+    value = int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].upper()]) if match else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a number of bytes such as 4GiB or 500MB, but got {text!r}")
+    return value
+
+
+def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
+    if profile == "envs":
+        sizes = (options.num_envs,) if options.num_envs else _FULL_SIZES if options.full else _QUICK_SIZES
+        return [{"num_envs": num_envs, "scan_chunk_size": _CHUNK} for num_envs in sizes]
+    num_envs = options.num_envs or (_FULL_SCAN_ENVS if options.full else _QUICK_SCAN_ENVS)
+    return [{"num_envs": num_envs, "scan_chunk_size": c} for c in (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)]
+
+
+def _measure(
+    suite: str, request: dict[str, Any], columns: Row, file: ResultsFile, limit: int | None = None
+) -> Reply | None:
+    """Run one size in a child, within `limit` bytes, and save its row; return its reply, or nothing for a failure."""
+    try:
+        reply = run("benchmarks.memory_profile:_peak_of", request, **_limits(limit, columns))
+        if limit and reply["peak_bytes"] > limit:  # the child is only looked at now and then
+            raise _refusal(f"it held {reply['peak_bytes']:,} bytes", limit)
+    except ChildError as error:
+        refused = {"status": error.status, "reason": str(error)}
+        file.add_rows([new_row(suite, file.timestamp, **columns, **request, **refused)], request)
+        return None
+    described = columns | reply["columns"] | request
+    described |= {name: reply[name] for name in ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")}
+    file.add_rows([new_row(suite, file.timestamp, **described)], request | reply)
+    return reply
+
+
+def _limits(limit: int | None, columns: Row) -> dict[str, Any]:
+    """Return what holds a child to the limit: of its process on a CPU, of the device's own memory elsewhere."""
+    # Without the cache, since whether there was anything to compile would show in the peak.
+    always = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": "off"}
+    if limit is None:
+        return always
+    if columns["device"] == "cpu":
+        return always | {"memory_limit_bytes": limit}
+    share = min(0.95, limit / (columns["memory_total_bytes"] or limit))
+    return always | {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share:.4f}"}
+
+
+def _refusal(what: str, limit: int) -> ChildError:
+    return ChildError("refused", f"{what} and may hold {limit:,}")
+
+
+def _line(row: Row, reply: Reply | None) -> list[str]:
+    where = [f"{row['num_envs']:,}", f"{row['scan_chunk_size']:,}"]
+    if reply is None:
+        return [*where, *["-"] * 4, row["status"]]
+    names = ("argument_bytes", "temp_bytes", "output_bytes", "code_bytes", "peak_bytes")
+    return [*where, *(readable(reply[name]) for name in names)]
+
+
+def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: ResultsFile) -> str:
+    """Find the most environments that fit, run them where that is quick, save the row and say what was found."""
+    columns = measured[0]["columns"]
+    # What a process holds beside what the compiler states: the interpreter, libraries, the compiler itself.
+    overhead = _MARGIN + max(reply["peak_bytes"] - reply["stated_bytes"] for reply in measured)
+    request = request | {"scan_chunk_size": _CHUNK}
+    search = request | {"limit": limit, "overhead": overhead}
+    try:
+        found = run("benchmarks.memory_profile:_most_of", search, **_limits(None, columns))
+        if not found["num_envs"]:
+            raise _refusal(f"not even {_STEP} environments fit: the process alone needs {overhead:,} bytes", limit)
+    except ChildError as error:
+        refused = {"num_envs": 0, "status": error.status, "reason": str(error)}
+        file.add_rows([new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, **refused)], search)
+        return f"within {readable(limit)}: {error.status}"
+    request["num_envs"] = found["num_envs"]
+    says = f"{found['num_envs']:,} environments are the most that fit into {readable(limit)}"
+    if limit > _MOST_VERIFIED:
+        note = f"stated by the compiler and not run, as the limit of {limit:,} bytes is above {_MOST_VERIFIED:,}"
+        file.add_rows([new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, reason=note)], search | found)
+        return f"{says} ({note})"
+    reply = _measure(_LIMIT_SUITE, request, columns, file, limit)
+    if reply is None:
+        return f"{says} by what the compiler states, but running them was {file.rows[-1]['status']}"
+    return f"{says} (run: they held {readable(reply['peak_bytes'])} at most)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""Steps/s, memory and seconds to compile against the scan chunk's size: an asv suite and a command line.
+
+    python benchmarks/scan_chunk.py                                a few sizes, 1,000 environments
+    python benchmarks/scan_chunk.py --full --num-envs 100000       1 to 1,024
+    python benchmarks/scan_chunk.py --agent dqn
+
+All sizes are timed in one process, in rounds whose order is drawn anew, so that whatever disturbs the machine disturbs
+all of them; a timed call takes the same steps for each. What a process holds is memory_profile.py's to say.
+"""
+
+import argparse
+import math
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from benchmarks.child import ChildError, Reply, run
+from benchmarks.command_line import Parser, command_of, count, guarded, readable, report, resolved_agent, resolved_env
+from benchmarks.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
+from benchmarks.skipping import skip_unless_runnable
+from benchmarks.workloads import load, tier_from_environment
+
+_SCRIPT = "benchmarks/scan_chunk.py"
+_QUICK_CHUNKS, _FULL_CHUNKS = (1, 16, 128, 1_024), tuple(2**power for power in range(11))
+_QUICK_ROUNDS, _FULL_ROUNDS = 11, 21
+_QUICK_S, _FULL_S = 10.0, 300.0  # of timed rounds; the fewest that have an interval are taken even so
+_LEAST_ROUNDS = 6
+_CALL_S = 0.005  # the least that the fastest size's call lasts
+
+
+class ScanChunk:
+    """Seconds of the same number of steps, in one compiled call or in many."""
+
+    params: ClassVar = list(load().select("scan_chunk", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "1"
+    timeout = 300
+    prepared = ""
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        if self.prepared != workload:
+            declared = load().workloads["scan_chunk"][workload]
+            skip_unless_runnable(declared)
+            self.num_steps = declared.num_steps or declared.scan_chunk_size
+            self.program = program(**request_of(declared))
+            self.program.start()
+            self.program.run(self.num_steps)
+            self.prepared = workload
+
+    def time_steps(self, workload: str) -> None:
+        """Run the steps."""
+        self.program.run(self.num_steps)
+
+
+def _timed(
+    chunks: Sequence[int], num_rounds: int, max_s: float, env: str, agent: str, num_envs: int
+) -> dict[str, list[Reply] | Row]:
+    """Time every chunk size in this process; one that fails gives its reason, and the others go on."""
+    found, programs = {}, {}
+    for chunk in chunks:
+        try:
+            built = program(env, agent, num_envs, chunk)
+            if built.scan_chunk_size not in found:  # an agent's updates may make two sizes one
+                built.start()
+                built.run(built.scan_chunk_size)
+                programs[built.scan_chunk_size] = built
+                found[built.scan_chunk_size] = _described(built)
+        except (RuntimeError, MemoryError, ValueError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            found[chunk] = {"scan_chunk_size": chunk, "failure": reason}
+    if programs:
+        for chunk, timed in _rounds(programs, num_rounds, max_s).items():
+            found[chunk] |= timed
+    return {"columns": machine_columns(), "chunks": list(found.values())}
+
+
+def _described(built: Any) -> Reply:
+    chunk, devices = built.reports[0], built.num_devices
+    described = {"scan_chunk_size": built.scan_chunk_size, "compile_s": built.compile_s}
+    return described | {
+        "argument_bytes": devices * chunk.argument_bytes,
+        "temp_bytes": devices * chunk.temp_bytes,
+    }
+
+
+def _rounds(programs: dict[int, Any], num_rounds: int, max_s: float) -> dict[int, Reply]:
+    """Time the same steps of every program in each round, in an order drawn anew."""
+    num_steps = common_steps(list(programs))
+    fastest_s = min(_run_s(built, num_steps) for built in programs.values())
+    if fastest_s < _CALL_S:
+        num_steps *= math.ceil(1.2 * _CALL_S / fastest_s)
+    seconds: dict[int, list[float]] = {chunk: [] for chunk in programs}
+    order, draw, start = list(programs), random.Random(0), time.perf_counter()  # noqa: S311  (an order, no secret)
+    for done in range(num_rounds):
+        if done >= _LEAST_ROUNDS and time.perf_counter() - start > max_s:
+            break
+        draw.shuffle(order)
+        for chunk in order:
+            seconds[chunk].append(_run_s(programs[chunk], num_steps))
+    return {chunk: {"num_steps": num_steps, "seconds": taken} for chunk, taken in seconds.items()}
+
+
+def common_steps(chunks: Sequence[int]) -> int:
+    """Return the fewest steps that are whole chunks of every size; of sizes without a small one, the largest."""
+    shared, largest = math.lcm(*chunks), max(chunks)
+    return shared if shared <= 4 * largest else largest
+
+
+def _run_s(built: Any, num_steps: int) -> float:
+    start = time.perf_counter()
+    built.run(num_steps)
+    return time.perf_counter() - start
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    described = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
+    described["num_envs"] = options.num_envs
+    file = ResultsFile("scan_chunk", options.output, command_of(_SCRIPT, argv))
+    columns = machine()["columns"]
+    chunks = options.scan_chunk_sizes or (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)
+    rounds, max_s = (_FULL_ROUNDS, _FULL_S) if options.full else (_QUICK_ROUNDS, _QUICK_S)
+    request = described | {"chunks": chunks, "num_rounds": rounds, "max_s": max_s}
+    try:
+        # Without the cache: it would turn the seconds to compile into those to load.
+        reply = run("benchmarks.scan_chunk:_timed", request, timeout_s=TIMEOUT_S, MYRIAD_COMPILATION_CACHE="off")
+    except ChildError as error:
+        lost = {"status": error.status, "reason": str(error)}
+        rows = [columns | described | {"scan_chunk_size": chunk} | lost for chunk in chunks]
+        file.add_rows([new_row("scan_chunk", file.timestamp, **row) for row in rows], request)
+        return report(file)
+    rows = [_columns_of(found, options.num_envs) | reply["columns"] | described for found in reply["chunks"]]
+    file.add_rows([new_row("scan_chunk", file.timestamp, **row) for row in rows], reply)
+    headers = ["scan chunk", "M steps/s (95% interval)", "of the best", "compiling, s", "arguments", "temporaries"]
+    best = max((row["steps_per_s"] for row in rows if "steps_per_s" in row), default=1.0)
+    print(f"{described['env']} with {described['agent']}, {options.num_envs:,} environments\n")
+    print(markdown(headers, [_line(row, best) for row in rows]))
+    return report(file)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_env()
+    parser.add_argument("--agent", default="random", help="agent (default: random)")
+    parser.add_argument(
+        "--num-envs", type=count, default=1_000, metavar="N", help="environments side by side (default: 1,000)"
+    )
+    parser.add_argument(
+        "--scan-chunk-sizes", type=count, nargs="+", metavar="N", help="the sizes (default: some of 1 to 1,024)"
+    )
+    parser.add_argument("--full", action="store_true", help="every power of two from 1 to 1,024, and more rounds")
+    parser.add_output()
+    return parser.parse_args(argv)
+
+
+def _columns_of(found: Reply, num_envs: int) -> Row:
+    """Return the columns that one size fills."""
+    if "failure" in found:
+        return {"scan_chunk_size": found["scan_chunk_size"], "status": "failed", "reason": found["failure"]}
+    kept = {name: value for name, value in found.items() if name != "seconds"}
+    rates = [num_envs * found["num_steps"] / seconds for seconds in found["seconds"]]
+    return kept | spread(rates, "steps_per_s") | {"run_s": statistics.median(found["seconds"])}
+
+
+def _line(row: Row, best: float) -> list[str]:
+    chunk = f"{row['scan_chunk_size']:,}"
+    if "steps_per_s" not in row:
+        return [chunk, row["status"], "-", "-", "-", "-"]
+    rate, low, high = (row[f"steps_per_s{end}"] / 1e6 for end in ("", "_low", "_high"))
+    bytes_ = [readable(row[name]) for name in ("argument_bytes", "temp_bytes")]
+    return [
+        chunk,
+        f"{rate:,.3g} ({low:,.3g} to {high:,.3g})",
+        f"{row['steps_per_s'] / best:.2f}",
+        f"{row['compile_s']:.2f}",
+        *bytes_,
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
