@@ -2,12 +2,13 @@
 
     python benchmarks/plot_results.py [--input FILE] [--plot-type throughput] [--output FOLDER]
 
-A plot shows one machine and one environment (where it does not set environments beside each other), those of the newest
-row; where a size was measured more than once, the newest row counts.
+A plot shows one machine, that of the newest row; where a size was measured more than once, the newest row counts. Each
+environment has a plot of its own: CartPole's, or else the newest one's, has the plain name.
 """
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, TextRow, read_csv
 __all__ = ["PLOTS", "STYLES", "draw", "main", "newest", "plot_type"]
 
 FORMATS = ("png", "svg")
+_FIRST_ENV = "cartpole-control"  # whose plots have the names that the documentation gives
 _MACHINE = ("device", "device_name", "cores")
 
 
@@ -44,11 +46,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: the name of its files, the suites whose rows it takes, and what draws it."""
+    """A plot: its files' name, the suites whose rows it takes, what draws it, and whether each environment has one."""
 
     file: str
     suites: dict[str, Selection] = field(repr=False)
     figure: Callable[[Sequence[TextRow]], Any]
+    per_env: bool = True
 
 
 _BY_CHUNK = Selection(("env", "agent"), ("library", "num_envs", "scan_chunk_size"), refused=True)
@@ -74,8 +77,9 @@ PLOTS = {
         "time_to_solve",
         {"training": Selection((), ("library", "env", "agent"), repeats=True, refused=True)},
         seconds_to_solve,
+        per_env=False,
     ),
-    "compile": Plot("compile_time", {"compile": _PROGRAMS, "compile_cached": _PROGRAMS}, compile_time),
+    "compile": Plot("compile_time", {"compile": _PROGRAMS, "compile_cached": _PROGRAMS}, compile_time, per_env=False),
 }
 _ALIASES = {plot.file: name for name, plot in PLOTS.items()}
 
@@ -118,8 +122,14 @@ def plot_type(name: str) -> str:
     return name
 
 
-def draw(source: Path, folder: Path, plot_types: Sequence[str]) -> list[Path]:
+def draw(source: Path, folder: Path, plot_types: Sequence[str], env: str | None = None) -> list[Path]:
     """Draw the plots for which `source`, a CSV file or a folder of them, has rows; return the PNG and SVG of each.
+
+    Args:
+        source: the rows.
+        folder: where the pictures go.
+        plot_types: what to draw.
+        env: the only environment to draw; by default all, CartPole or else the newest under the plain name.
 
     Raises:
         InvalidArgumentError: there is nothing to draw, or no such type.
@@ -134,13 +144,26 @@ def draw(source: Path, folder: Path, plot_types: Sequence[str]) -> list[Path]:
     rows = [row for file in files for row in read_csv(file)]
     paths = []
     for plot in (PLOTS[name] for name in plot_types):
-        if shown := select(rows, plot):
-            folder.mkdir(parents=True, exist_ok=True)
-            paths += _save(plot.figure(shown), folder / plot.file)
+        for name, of_env in _by_env(rows, plot, env):
+            if shown := select(of_env, plot):
+                folder.mkdir(parents=True, exist_ok=True)
+                paths += _save(plot.figure(shown), folder / name)
     if not paths:
         kinds = f"{plot_types[0]} results" if len(plot_types) == 1 else "results"
         raise InvalidArgumentError(f"{source} holds no {kinds} to draw; `make bench` measures the first.")
     return paths
+
+
+def _by_env(rows: Sequence[TextRow], plot: Plot, wanted: str | None) -> list[tuple[str, list[TextRow]]]:
+    """Return the name of a plot's file and its rows, once for each environment where each has its own."""
+    rows = [row for row in rows if row["suite"] in plot.suites]
+    if not plot.per_env:
+        return [(plot.file, rows)]
+    done = sorted(measured(rows), key=lambda row: row["timestamp"])
+    envs = sorted({row["env"] for row in done})
+    plain = _FIRST_ENV if _FIRST_ENV in envs or not done else done[-1]["env"]
+    names = {env: plot.file if env == plain else f"{plot.file}_{re.sub(r'[^0-9A-Za-z]+', '_', env)}" for env in envs}
+    return [(names[env], [row for row in rows if row["env"] == env]) for env in envs if wanted in (None, env)]
 
 
 def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:

@@ -211,6 +211,7 @@ def scan_chunk_sensitivity(rows: Sequence[TextRow]) -> Any:
         compiling.plot(chunks, numbers(own, "compile_s"), **look)
     mark_refused(rates, [row for row in rows if row["status"] != "ok"], "scan_chunk_size")
     for panel, label in ((rates, "environment steps/s"), (temporaries, "temporaries"), (compiling, "compiling, s")):
+        panel.margins(y=0.15)
         panel.set(ylabel=label, ylim=(0, None))
         size_axis(panel, numbers(rows, "scan_chunk_size"), "", every_tick=True)
     rates.yaxis.set_major_formatter(lambda value, _: short_number(value))

@@ -191,9 +191,8 @@ def _report(file: ResultsFile) -> None:
     default = file.path.parent == CSV_FOLDER
     try:
         # With what earlier runs left in the default folder, so that one more size does not cost the plot its others.
-        plot, _ = draw(
-            CSV_FOLDER if default else file.path, PLOTS_FOLDER if default else file.path.parent, ["throughput"]
-        )
+        source, folder = (CSV_FOLDER, PLOTS_FOLDER) if default else (file.path, file.path.parent)
+        plot, *_ = draw(source, folder, ["throughput"], file.rows[-1]["env"] if file.rows else None)
         print(f"plot:           {plot}")
     except MyriadError as error:
         print(f"no plot: {error}", file=sys.stderr)

@@ -462,3 +462,27 @@ def test_repetitions_of_one_run_are_kept_and_those_of_older_ones_are_not():
 def test_the_published_rows_can_be_drawn(tmp_path):
     published = Path(__file__).parents[1] / "results" / "published" / "throughput_bars_cpu.csv"
     assert len(draw(published, tmp_path, ["throughput", "efficiency"])) == 4
+
+
+def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
+    rows = [
+        row(env=env, num_envs=size) for env in ("cartpole-control", "snake", "my.module:Mine") for size in (100, 1_000)
+    ]
+    source = write(tmp_path / "rows.csv", rows)
+    paths = draw(source, tmp_path / "plots", ["throughput"])
+    assert [path.name for path in paths if path.suffix == ".png"] == [
+        "throughput_scaling.png",
+        "throughput_scaling_my_module_Mine.png",
+        "throughput_scaling_snake.png",
+    ]
+    (only, _) = draw(source, tmp_path / "plots", ["throughput"], "snake")
+    assert only.name == "throughput_scaling_snake.png"
+
+
+def test_without_cartpole_the_newest_environment_has_the_plain_name(tmp_path):
+    rows = [
+        row(env=env, timestamp=timestamp)
+        for env, timestamp in (("snake", "20261121T000001Z"), ("pendulum-control", "20261121T000000Z"))
+    ]
+    paths = draw(write(tmp_path / "rows.csv", rows), tmp_path, ["throughput"])
+    assert {path.name for path in paths} >= {"throughput_scaling.png", "throughput_scaling_pendulum_control.png"}

@@ -1,0 +1,99 @@
+"""The gate on itself: rows that are kept, a second call that goes on, and tables that say what the rows say."""
+
+import ast
+import csv
+import functools
+import math
+
+import pytest
+
+from ci import planted, selftest
+from ci.planted import BENCHMARKS, make_project
+from ci.selftest import Table, main
+from ci.selftest_tables import found
+from tests.gate_repository import make_repository
+
+SHARES = 0.02  # of the seconds that the benchmarks' names promise
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return make_repository(tmp_path_factory.mktemp("selftest"))
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch, repository):
+    monkeypatch.chdir(repository.root)
+    monkeypatch.setattr(selftest, "PLANTED", (4.0,))  # the fixture's rules call nothing below 1.3 slower
+    monkeypatch.setattr(selftest, "make_project", functools.partial(make_project, shares=SHARES))
+
+
+def read(folder, name):
+    with (folder / f"selftest_{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_path, capsys):
+    asked = ["--output", str(tmp_path), "--bench", "time_cached", "--pairs", "5", "--live", "1"]
+    assert main([*asked, "--runs", "2"]) in (0, 1)  # what a loaded machine says of itself is not this test's business
+    itself, pairs, live = (read(tmp_path, name) for name in ("itself", "pairs", "live"))
+    assert [row["other_core"] for row in itself] == ["idle", "busy"]
+    assert {row["exit_code"] for row in itself} <= {"0", "1", "3"}
+    assert len(pairs) == 5 * len(BENCHMARKS)
+    assert {float(row["planted"]) for row in pairs} == {4.0}
+    assert sum(float(row["log_ratio"]) for row in pairs) / len(pairs) > math.log(2)
+    assert 2 < float(pairs[0]["measured"]) < 8
+    assert len(live) == len(BENCHMARKS)
+    printed = capsys.readouterr()
+    assert "| 4 | " in printed.out
+    assert "against itself: 2 of 2" in printed.err
+
+    main([*asked, "--runs", "3"])
+    assert len(read(tmp_path, "itself")) == 3
+    assert read(tmp_path, "itself")[:2] == itself
+    assert (read(tmp_path, "pairs"), read(tmp_path, "live")) == (pairs, live)
+
+
+def test_what_is_planted_is_more_of_the_same_work(tmp_path):
+    project = make_project(tmp_path / "project", shares=SHARES)
+    start = project.git("rev-parse", "start")
+    head = project.plant(1.05)
+    units = (project.root / "planted" / "__init__.py").read_text().split("UNITS = ")[1]
+    assert ast.literal_eval(units) == {name: math.ceil(1.05 * units) for name, units in project.units.items()}
+    assert all(units >= 100 for units in project.units.values())
+    assert project.git("rev-parse", f"{head}^") == start
+    other = project.plant(1.03)
+    assert project.git("rev-parse", f"{other}^") == start
+    assert (project.root / "planted" / "work.py").read_text() == planted.WORK
+
+
+def test_the_replay_finds_what_is_large_and_passes_what_is_nothing(repository):
+    rules = selftest._rules(repository.root / "asv.conf.json")
+    rows = [
+        {"planted": "4.0", "benchmark": name, "log_ratio": str(center + 0.01 * (number % 5 - 2))}
+        for name, center in (("slow", math.log(4)), ("same", 0.0))
+        for number in range(40)
+    ]
+    slow, same = found(rows, rules, (4.0,)).splitlines()[-2:]
+    assert slow.endswith("| 100.0% | 0.0% | 0.0% |")
+    assert same.endswith("| 0.0% | 0.0% | 100.0% |")
+
+
+def test_false_alarms_fail(tmp_path, monkeypatch, capsys):
+    row = {"run": 1, "other_core": "idle", "exit_code": 1, "seconds": 2.0}
+    Table(tmp_path / "selftest_itself.csv").add([row])
+    assert main(["--output", str(tmp_path), "--runs", "1", "--pairs", "0", "--live", "0"]) == 1
+    assert "| idle | 1 | 0 | 1 | 0 | 2 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--runs", "-1"], "must be a whole number of at least 0, but got '-1'"),
+        (["--suite-config", "nowhere.json"], "there is no nowhere.json"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, reason, capsys, tmp_path):
+    assert main([*arguments, "--output", str(tmp_path)]) == 2
+    assert reason in capsys.readouterr().err
