@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.child import without_users_cache
 from benchmarks.workloads import Workload
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,7 +102,7 @@ class SideProcess:
     """A running side, ended by leaving the `with` block."""
 
     def __init__(self, side: str):
-        environ = os.environ | {
+        environ = without_users_cache(os.environ) | {
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             # Two processes share a GPU only if neither takes three quarters of it at the start.
             "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
@@ -248,9 +249,24 @@ def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
     if beside and not same and "jax" in outcome.hello["versions"]:
         kind = beside[0]["hardware"]["device_kind"]
         raise SideError("refused", f"its JAX runs on the {hardware['device_kind']}, and Myriad's on the {kind}")
+    if beside and not same:
+        outcome.hello["hardware"] = _processor()
+        outcome.hello["versions"] = {"myriad": beside[0]["versions"]["myriad"]} | outcome.hello["versions"]
     for hello in same[:1]:
         outcome.hello["hardware"] = hello["hardware"]
         outcome.hello["versions"] = {"myriad": hello["versions"]["myriad"]} | outcome.hello["versions"]
+
+
+def _processor() -> dict[str, Any]:
+    """Describe the processor, for a side that runs there beside others on a GPU."""
+    from myriad.hardware import cpu_name, host_memory, usable_cores
+
+    return {
+        "device_kind": "cpu",
+        "device_name": cpu_name(),
+        "cores": usable_cores(),
+        "memory_total_bytes": host_memory()[0],
+    }
 
 
 def _run_rounds(pairs: _Pairs, budget: Budget, rng: random.Random, on_event: OnEvent) -> None:

@@ -7,6 +7,7 @@ An asv suite and a command line.
 """
 
 import argparse
+import os
 import random
 import statistics
 import sys
@@ -17,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from benchmarks import child
 from benchmarks.command_line import Parser, command_of, guarded, report
 from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
 from benchmarks.skipping import skip_unless_runnable
@@ -54,8 +56,13 @@ class Autotune:
         self.config = make_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
         self.folder = tempfile.TemporaryDirectory()
         self.cache, self.autotune = ProfileCache(Path(self.folder.name) / "profiles.json"), autotune
-        start = time.perf_counter()
-        self.autotune(self.config, verbose=False, cache=self.cache)
+        before, start = dict(os.environ), time.perf_counter()
+        os.environ["MYRIAD_COMPILATION_CACHE"] = "off"  # cold is cold
+        try:
+            self.autotune(self.config, verbose=False, cache=self.cache)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
         self.cold_s, self.prepared = time.perf_counter() - start, workload
 
     def track_cold_s(self, workload: str) -> float:
@@ -93,8 +100,22 @@ class Trial:
         return spread(self.tuned, "tuned")
 
 
-def measure(env: str, agent: str, num_envs: int) -> Trial:
-    """Tune one configuration from nothing, then sweep every chunk in one interleaved run of the trainer's loop."""
+def measure(env: str, agent: str, num_envs: int) -> tuple[Trial, Row]:
+    """Measure one configuration in a process of its own, with nothing compiled; return the machine's columns too.
+
+    Raises:
+        ChildError: it failed.
+    """
+    request = {"env": env, "agent": agent, "num_envs": num_envs}
+    reply = child.run("benchmarks.autotune:_tuned_and_swept", request, timeout_s=600, MYRIAD_COMPILATION_CACHE="off")
+    return Trial(**reply["trial"]), reply["columns"]
+
+
+def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
+    """Tune from nothing, then sweep every chunk in one interleaved run of the trainer's loop; runs in a child."""
+    import myriad
+
+    myriad.configure()
     from myriad.autotune import ProfileCache, autotune
     from myriad.autotune.search import CANDIDATES, Stretch
     from myriad.compiled import CompiledTraining
@@ -115,7 +136,8 @@ def measure(env: str, agent: str, num_envs: int) -> Trial:
     best, regret = _regret(times, chosen)
     tuned = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
     rates = [steps / chunk_s for chunk_s in times[chosen]]
-    return Trial(env, agent, num_envs, seconds, default, chosen, best, regret, tuned, rates)
+    trial = Trial(env, agent, num_envs, seconds, default, chosen, best, regret, tuned, rates)
+    return {"trial": asdict(trial), "columns": machine_columns()}
 
 
 def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
@@ -147,19 +169,22 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _run(argv: list[str]) -> bool:
     options = _parse(argv)
-    import myriad
-
     file, trials = ResultsFile("autotune", options.output, command_of(_SCRIPT, argv)), []
-    myriad.configure()  # only now: it sets XLA_FLAGS, which the command would repeat
     for env, agent, size in configurations(full=options.full):
-        trial = measure(env, agent, size)
+        try:
+            trial, columns = measure(env, agent, size)
+        except child.ChildError as error:
+            lost = {"env": env, "agent": agent, "num_envs": size, "status": error.status, "reason": str(error)}
+            file.add_rows([new_row("autotune", file.timestamp, library="myriad", **lost)], lost)
+            continue
         trials.append(trial)
-        file.add_rows([_row(trial, file.timestamp)], asdict(trial))
-    print(table(trials))
+        file.add_rows([_row(trial, columns, file.timestamp)], asdict(trial))
+    if trials:
+        print(table(trials))
     return report(file) and kept(trials)
 
 
-def _row(trial: Trial, timestamp: str) -> Row:
+def _row(trial: Trial, columns: Row, timestamp: str) -> Row:
     """Return a trial's row: `run_s` is what the tuning took, the rate that of the chosen chunk in the sweep."""
     tuned = trial.tuned_spread
     reason = (
@@ -168,7 +193,7 @@ def _row(trial: Trial, timestamp: str) -> Row:
     )
     configuration = {"env": trial.env, "agent": trial.agent, "num_envs": trial.num_envs, "num_steps": _STEPS_PER_ENV}
     measured = spread(trial.steps_per_s, "steps_per_s") | {"run_s": trial.seconds, "scan_chunk_size": trial.chosen}
-    return new_row("autotune", timestamp, **machine_columns(), **configuration, **measured, reason=reason)
+    return new_row("autotune", timestamp, **columns, **configuration, **measured, reason=reason)
 
 
 def table(trials: Sequence[Trial]) -> str:

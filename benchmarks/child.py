@@ -17,13 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks.orphans import end_with_parent
+
 ROOT = Path(__file__).resolve().parents[1]
 _LOOK_S = 0.25  # between two looks at the memory: seldom enough not to disturb what is measured
-_SESSION_FIELD, _RSS_FIELD = 3, 21  # of /proc/<pid>/stat, from behind the command's name
+_PARENT_FIELD, _RSS_FIELD = 1, 21  # of /proc/<pid>/stat, from behind the command's name
 # Of what a machine has left: the rest is for the system, and for what starts meanwhile.
 _SHARE_OF_MEMORY = 0.9
 
@@ -92,8 +94,8 @@ def watched(
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        env=os.environ | {"PYTHONPATH": path} | environ,
-        start_new_session=True,  # so that its children can be counted and ended with it
+        env=without_users_cache(os.environ) | {"PYTHONPATH": path} | environ,
+        start_new_session=True,  # so that what it started ends with it
     )
     try:
         _watch(process, timeout_s, memory_limit_bytes or _most_bytes())
@@ -102,6 +104,11 @@ def watched(
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return process.returncode
+
+
+def without_users_cache(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without JAX's own compilation cache, which would make compiling look like nothing."""
+    return {name: value for name, value in environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
 
 
 def _most_bytes() -> int:
@@ -124,19 +131,25 @@ def _watch(process: subprocess.Popen[bytes], timeout_s: float, limit: int) -> No
             raise ChildError("failed", f"no answer within {timeout_s:g} s")
 
 
-def _resident_bytes(session: int) -> int:
-    """Return the resident memory of a session's processes together, 0 where the system does not tell it."""
-    return sum(_pages_of(folder, session) for folder in Path("/proc").glob("[0-9]*")) * os.sysconf("SC_PAGE_SIZE")
+def _resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process and all it started, 0 where the system does not tell it."""
+    processes = {int(folder.name): _stat(folder) for folder in Path("/proc").glob("[0-9]*")}
+    total, left = 0, [pid]
+    while left:
+        parent = left.pop()
+        total += processes.get(parent, (0, 0))[1]
+        left += [child for child, (its_parent, _) in processes.items() if its_parent == parent]
+    return total * os.sysconf("SC_PAGE_SIZE")
 
 
-def _pages_of(folder: Path, session: int) -> int:
-    """Return the resident pages of a process, or 0 where it is of another session or has ended meanwhile."""
+def _stat(folder: Path) -> tuple[int, int]:
+    """Return a process's parent and its resident pages; zeros where it has ended meanwhile."""
     try:
         # The command's name, in parentheses, may hold spaces; fields count from behind it.
         fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return 0
-    return int(fields[_RSS_FIELD]) if int(fields[_SESSION_FIELD]) == session else 0
+        return 0, 0
+    return int(fields[_PARENT_FIELD]), int(fields[_RSS_FIELD])
 
 
 def _last_words(code: int, log: str) -> str:
@@ -147,6 +160,7 @@ def _last_words(code: int, log: str) -> str:
 
 def main() -> None:
     """Be the child: call the function and leave its reply, whole, in the file that the parent reads."""
+    end_with_parent()
     target, request, answer = sys.argv[1:]
     module, _, name = target.partition(":")
     try:

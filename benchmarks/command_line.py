@@ -13,6 +13,16 @@ from benchmarks.alternation import OnEvent, Outcome
 from benchmarks.results import ResultsFile, last_rate
 from benchmarks.workloads import SuiteError
 
+# Environment variables that bear on what is measured.
+SETTINGS = (
+    "JAX_PLATFORM_NAME",
+    "JAX_PLATFORMS",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64",
+    "XLA_FLAGS",
+    "MYRIAD_TIER",
+)
 _SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
 
 
@@ -76,8 +86,7 @@ def resolved_agent(agent: str) -> str:
 
 def command_of(script: str, argv: Sequence[str]) -> str:
     """Return what repeats a run, the environment variables that bear on it included."""
-    names = ("JAX_PLATFORM_NAME", "JAX_PLATFORMS", "XLA_FLAGS", "MYRIAD_TIER")
-    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in names if os.environ.get(name)]
+    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)]
     return " ".join([*settings, f"python {script}", shlex.join(argv)]).strip()
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks import training_peers, vector_peers
+from benchmarks import training_peers
 from benchmarks.alternation import Budget, Contender, Outcome, ratios
 from benchmarks.command_line import Parser, command_of, count, guarded, progress, resolved_env
 from benchmarks.policies import NETWORKS, agent_of, num_multiplications
@@ -27,7 +27,6 @@ from benchmarks.workloads import (
     Declaration,
     Workload,
     known,
-    library_of,
     load,
     tier_from_environment,
 )
@@ -37,6 +36,8 @@ OURS = "myriad"
 _ACTIONS = {"random": "random actions", training_peers.AGENT: "whole trainings by PPO"}
 # A network's chunk multiplies at most so often, or is one step: a call that takes a processor a second, not minutes.
 _MULTIPLICATIONS_PER_CHUNK = 10_000_000_000
+# Episodes under one network last equally long everywhere, to within what so many of them scatter.
+_ENOUGH_EPISODES, _POLICY_TOLERANCE = 2_000, 0.1
 BUDGET = Budget(num_rounds=11, max_s=20.0)
 
 
@@ -56,7 +57,7 @@ def _run(argv: list[str]) -> bool:
     with progress(len(workloads)) as on_event:
         for workload in workloads:
             contenders = [Contender(side, workload) for side in sides]
-            groups.append(measure(contenders, BUDGET, file, declaration, on_event))
+            groups.append(measure(contenders, BUDGET, file, declaration, on_event, hold=_hold_to_policy))
     print(report(groups))
     print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
     return all(group[0].status == "ok" for group in groups)
@@ -87,10 +88,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         help="widths of a network that chooses the actions; sizes too large for it are left out (default: none)",
     )
     sizes.add_argument("--training", action="store_true", help="train by PPO, beside rejax at equal hyperparameters")
-    parser.add_env()
+    parser.add_argument("--env", help="environment, or package.module:Class (default: cartpole)")
     parser.add_output()
     options = parser.parse_args(argv)
-    if options.training and (options.library or options.steps_per_env or options.policy != "none"):
+    if options.training and (options.library or options.steps_per_env or options.env or options.policy != "none"):
         parser.error("--training measures what suite.toml declares, and goes with --output alone")
     return options
 
@@ -105,7 +106,7 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
         declared = [replace(nearest, num_envs=options.num_envs, devices=DEVICES)]
     elif not options.full:
         declared = [workload for workload in declared if tier_from_environment() in workload.tiers]
-    env = resolved_env(options.env)
+    env = resolved_env(options.env or "cartpole")
     workloads = [replace(each, env=env, num_steps=options.steps_per_env) for each in declared]
     return workloads if options.policy == "none" else _with_network(agent_of(options.policy), workloads)
 
@@ -135,6 +136,19 @@ def sides_of(asked: Sequence[str], workload: Workload, declaration: Declaration)
     return list(dict.fromkeys([OURS, *sides]))
 
 
+def _hold_to_policy(outcomes: Sequence[Outcome]) -> None:
+    """Fail a side whose episodes under a network last otherwise than ours: it steps another policy."""
+    ours, *others = outcomes
+    if ours.contender.workload.agent not in map(agent_of, NETWORKS) or ours.status != "ok":
+        return
+    expected = ours.stats["mean_episode_length"]
+    for other in (each for each in others if each.status == "ok"):
+        mean, enough = other.stats["mean_episode_length"], other.stats["num_episodes"] >= _ENOUGH_EPISODES
+        if enough and expected and abs(mean / expected - 1) > _POLICY_TOLERANCE:
+            other.status = "failed"
+            other.reason = f"its episodes last {mean:.2f} steps, and Myriad's {expected:.2f} under the same network"
+
+
 def report(groups: Sequence[Sequence[Outcome]]) -> str:
     """Write where ours is not ahead, then a table per size with what its reader must know beneath."""
     return "\n\n".join([_behind(groups), *map(_section, groups)])
@@ -157,7 +171,10 @@ def _behind(groups: Sequence[Sequence[Outcome]]) -> str:
         sooner = [f"{each.contender.side} ({_compiling(each)})" for each in measured if _is_ready_sooner(ours, each)]
         lines += [f"- {size}, steps/s: {', '.join(fast)}"] if fast else []
         lines += [f"- {size}, seconds of compiling ({_compiling(ours)}): {', '.join(sooner)}"] if sooner else []
-    return "\n".join(["Where Myriad is not ahead:", *lines] if lines else ["Myriad is ahead of all that was measured."])
+    if lines:
+        return "\n".join(["Where Myriad is not ahead:", *lines])
+    beside = any(outcome.status == "ok" for _, *others in groups for outcome in others)
+    return "Myriad is ahead of all that was measured." if beside else "Nothing else was measured."
 
 
 def _is_level(ours: Outcome, other: Outcome) -> bool:
@@ -166,7 +183,7 @@ def _is_level(ours: Outcome, other: Outcome) -> bool:
 
 
 def _is_ready_sooner(ours: Outcome, other: Outcome) -> bool:
-    return not _compiles(other) or other.prepared["compile_s"] < ours.prepared["compile_s"]
+    return (other.prepared["compile_s"] or 0.0) < ours.prepared["compile_s"]
 
 
 def _section(group: Sequence[Outcome]) -> str:
@@ -189,12 +206,9 @@ def _cells(ours: Outcome, outcome: Outcome) -> list[str]:
     return [side, _rate(rates["rate"]), interval, ratio, _compiling(outcome), outcome.status]
 
 
-def _compiles(outcome: Outcome) -> bool:
-    return library_of(outcome.contender.side) not in vector_peers.BATCHES
-
-
 def _compiling(outcome: Outcome) -> str:
-    return f"{outcome.prepared['compile_s']:.1f}" if _compiles(outcome) else "none"
+    compile_s = outcome.prepared["compile_s"]
+    return "none" if compile_s is None else f"{compile_s:.1f}"
 
 
 def _size(workload: Workload) -> str:

@@ -171,8 +171,10 @@ def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
     rows = [row for row in rows if row["suite"] in plot.suites]
     if not measured(rows):
         return []
-    machine = max(measured(rows), key=lambda row: row["timestamp"])
-    rows = [row for row in rows if _agree(row, machine, _MACHINE) or not row["device_name"]]
+    newest_row = _last(measured(rows))
+    runs = {row["timestamp"] for row in rows if _agree(row, newest_row, _MACHINE)}
+    # Libraries without JAX run on the processor beside ours on a GPU: what ran in turn with ours belongs to it.
+    rows = [row for row in rows if _agree(row, newest_row, _MACHINE) or row["timestamp"] in runs]
     return [
         row
         for suite, selection in plot.suites.items()
@@ -182,19 +184,18 @@ def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
 
 def newest(rows: Sequence[TextRow], selection: Selection = PLOTS["throughput"].suites["throughput"]) -> list[TextRow]:
     """Keep the machine and the constants of the newest measured row, and the newest row of all that differs."""
-    done = sorted(measured(rows), key=lambda row: row["timestamp"])
-    if not done:
+    if not measured(rows):
         return []
-    like_last = [row for row in done if _agree(row, done[-1], (*_MACHINE, *selection.same))]
-    if selection.refused:
-        # A library that never started names no machine; it is of this one if its run is.
-        runs = {row["timestamp"] for row in like_last}
-        failed = [row for row in rows if row["status"] != "ok" and _agree(row, done[-1], selection.same)]
-        like_last += [
-            row
-            for row in failed
-            if (row["timestamp"] in runs if not row["device_name"] else _agree(row, done[-1], _MACHINE))
-        ]
+    last = _last(measured(rows))
+    runs = {row["timestamp"] for row in measured(rows) if _agree(row, last, (*_MACHINE, *selection.same))}
+    # A library that never started names no machine, one without JAX another device: both are of ours if their run is.
+    like_last = [
+        row
+        for row in rows
+        if (row["status"] == "ok" or selection.refused)
+        and _agree(row, last, selection.same)
+        and (_agree(row, last, _MACHINE) or row["timestamp"] in runs)
+    ]
     latest: dict[tuple[tuple[float, str], ...], list[TextRow]] = {}
     for row in sorted(like_last, key=lambda row: row["timestamp"]):
         known = latest.setdefault(tuple(_in_order(row[column]) for column in selection.distinct), [])
@@ -202,6 +203,11 @@ def newest(rows: Sequence[TextRow], selection: Selection = PLOTS["throughput"].s
             known.clear()
         known.append(row)
     return [row for key in sorted(latest) for row in latest[key]]
+
+
+def _last(rows: Sequence[TextRow]) -> TextRow:
+    """Return the newest row, of our own library where its run has one."""
+    return max(rows, key=lambda row: (row["timestamp"], row["library"] == "myriad"))
 
 
 def _agree(row: TextRow, other: TextRow, columns: Sequence[str]) -> bool:

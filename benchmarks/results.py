@@ -102,14 +102,14 @@ def _measured(outcome: Outcome) -> Row:
     found = outcome.prepared | outcome.stats
     return spread(rates, "steps_per_s") | {
         "run_s": statistics.median(seconds for seconds in outcome.seconds if seconds is not None),
-        "compile_s": found["compile_s"],
+        "compile_s": _or_empty(found["compile_s"]),
         "argument_bytes": _or_empty(found["argument_bytes"]),
         "temp_bytes": _or_empty(found["temp_bytes"]),
         "peak_bytes": found["peak_bytes"],
     }
 
 
-def _or_empty(value: int | None) -> int | str:
+def _or_empty(value: float | None) -> float | str:
     return "" if value is None else value
 
 
@@ -145,6 +145,7 @@ class ResultsFile:
         except OSError as error:
             raise InvalidArgumentError(f"{folder} can't be made to hold the results: {error.strerror}.") from error
         self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        commit()  # as the run begins: what is edited meanwhile is not what is measured
         self.rows: list[Row] = []
         self._samples: list[dict[str, Any]] = []
 

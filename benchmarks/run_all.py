@@ -1,29 +1,34 @@
 """Run every suite, one workload after another, and draw the plots.
 
     python benchmarks/run_all.py              the quick tier
-    python benchmarks/run_all.py --full       everything, within 40 minutes on 2 cores
+    python benchmarks/run_all.py --full       every size, within 40 minutes on 2 cores
     python benchmarks/run_all.py --only memory --only compile
 
-A workload is one command of one suite, in a process of its own with a limit on its memory and its time: one that fails
-is recorded as failed, and the rest goes on. What was measured already at this commit, on this machine and with these
-versions is skipped, so that a run that was stopped goes on where it was; `--force` measures it again.
+Left out are the peers' trainings and all but three of the autotuner's configurations: comparison.py --training and
+autotune.py --full have them. A workload is one command of one suite, in a process of its own with a limit on its memory
+and its time: one that fails is recorded as failed, and the rest goes on. What was measured already at this commit, on
+this machine and with these versions is skipped, so that a run that was stopped goes on where it was; `--force` measures
+it again.
 """
 
 import argparse
 import functools
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from benchmarks import child
-from benchmarks.command_line import Parser, command_of, guarded
+from benchmarks import child, peers
+from benchmarks.command_line import SETTINGS, Parser, command_of, guarded
+from benchmarks.programs import machine
 from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown, write_whole
 from benchmarks.workloads import known, load
 
@@ -67,8 +72,9 @@ def jobs(*, full: bool) -> Iterator[Job]:
     yield Job("scan_chunk", "scan_chunk", flags)
     yield Job("compile", "compile", flags)
     yield Job("autotune", "autotune", ())
-    for agent in dict.fromkeys(each.agent for each in declaration.select_trainings("training", tier).values()):
-        yield Job("training", f"training_{agent}", ("--agent", agent, "--seeds", "5" if full else "2"))
+    for each in declaration.select_trainings("training", tier).values():
+        which = ("--agent", each.agent, "--env", each.env)
+        yield Job("training", f"training_{each.name}", (*which, "--seeds", "5" if full else "2"))
     for env in dict.fromkeys(each.env for each in declaration.select("throughput", tier).values()):
         yield Job("throughput", f"throughput_{env}", ("--env", env, *flags))
     for workload in declaration.select("comparison", tier).values():
@@ -179,9 +185,16 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _here() -> str:
-    """Return commit, machine and versions in few letters: what a measurement must share to stand for another."""
-    machine = child.run("benchmarks.results:machine_columns", {}, timeout_s=120)
-    return f"{_tree()} {hashlib.sha256(json.dumps([machine, sys.version]).encode()).hexdigest()[:12]}"
+    """Return commit, machine, versions and settings in few letters: what a measurement shares that stands for another.
+
+    Raises:
+        SuiteError: there is no such device.
+    """
+    versions = sorted(f"{each.name}=={each.version}" for each in distributions())
+    installed = {name: peers.is_installed(name) for name in peers.declared()}
+    settings = {name: os.environ.get(name) for name in SETTINGS}
+    shared = [machine()["columns"], sys.version, versions, installed, settings]
+    return f"{_tree()} {hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:12]}"
 
 
 @functools.cache
@@ -190,8 +203,11 @@ def _tree() -> str:
     name = commit()
     if not name.endswith("-dirty"):
         return name
-    command = ["git", "-C", str(child.ROOT), "diff", "HEAD"]
-    changes = subprocess.run(command, capture_output=True, check=True).stdout
+    git = ["git", "-C", str(child.ROOT)]
+    changes = b"".join(
+        subprocess.run([*git, *command], capture_output=True, check=True).stdout
+        for command in (["diff", "HEAD"], ["status", "--porcelain"])
+    )
     return f"{name}-{hashlib.sha256(changes).hexdigest()[:12]}"
 
 
@@ -208,6 +224,8 @@ def _measure(job: Job, folder: Path) -> dict[str, Any]:
             status = "failed" if code else "ok"
         log.seek(0)
         lines = log.read().strip().splitlines() or ["no message"]
+    if code < 0 and not reason:
+        reason = f"ended by signal {-code}"
     if code > 0:
         reason = f"exit code {code}: {lines[-1] if code == 2 else _first_complaint(lines)}"
     return {

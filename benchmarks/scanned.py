@@ -33,6 +33,7 @@ class ScannedSide:
     """Step a batch under the random policy, or a network's, in chunks of one compiled scan each."""
 
     num_devices = 1
+    compiles = True
     max_steps: int | None = None
 
     def __init__(self, batch: Batch, workload: Workload, *, record: bool, seed: int, returns: bool):

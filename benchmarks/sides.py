@@ -20,6 +20,8 @@ from benchmarks.workloads import Workload, library_of
 class MyriadSide:
     """The rollout engine of this package."""
 
+    compiles = True
+
     max_steps: int | None = None
 
     def __init__(self, workload: Workload, *, record: bool, seed: int):
@@ -87,6 +89,7 @@ class NumpySide:
     """Games in plain Python, one after another. `twin`: `module:Class` of a game that is made from a generator."""
 
     num_devices = 1
+    compiles = False
     max_steps: int | None = None
 
     def __init__(self, workload: Workload, *, twin: str, seed: int):

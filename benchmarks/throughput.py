@@ -133,9 +133,14 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
 
 
 def measure(
-    contenders: Sequence[Contender], budget: Budget, file: ResultsFile, declaration: Declaration, on_event: OnEvent
+    contenders: Sequence[Contender],
+    budget: Budget,
+    file: ResultsFile,
+    declaration: Declaration,
+    on_event: OnEvent,
+    hold: Callable[[list[Outcome]], None] = lambda outcomes: None,
 ) -> list[Outcome]:
-    """Alternate the contenders, hold them to their laws and save their rows.
+    """Alternate the contenders, hold them to their laws, and to what `hold` asks beside, and save their rows.
 
     Raises:
         DeviceNotFoundError: the platform asked for is not on this machine.
@@ -147,6 +152,7 @@ def measure(
         if outcome.error == "DeviceNotFoundError":
             raise DeviceNotFoundError(outcome.reason)
         hold_to_law(outcome, declaration.law_of(outcome.contender.workload))
+    hold(outcomes)
     file.add(outcomes)
     return outcomes
 

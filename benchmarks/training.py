@@ -9,6 +9,7 @@ that reached the target has been written. Peers train under comparison.py.
 """
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from typing import Any, ClassVar
 
 from benchmarks import child
 from benchmarks.command_line import Parser, command_of, count, guarded, report
-from benchmarks.resident import peak_resident_bytes
+from benchmarks.resident import peak_bytes
 from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
 from benchmarks.skipping import skip_unless_runnable
 from benchmarks.workloads import SuiteError, Training, load, tier_from_environment
@@ -152,7 +153,7 @@ def train_once(request: dict[str, Any], folder: str) -> Row:
         "run_s": seconds,
         "samples": 1,
         "compile_s": timings.compile_s,
-        "peak_bytes": peak_resident_bytes(),
+        "peak_bytes": peak_bytes(),
         "status": "ok" if reached else "failed",
         "reason": "" if reached else missed,
     }
@@ -181,13 +182,15 @@ def table(rows: Sequence[Row]) -> str:
 
 def _line(kind: tuple[str, str], rows: Sequence[Row]) -> list[str]:
     done = [row for row in rows if row["status"] == "ok"]
-    if not done:
-        return [*kind, f"0 of {len(rows)}", "-", "-", "-", "-"]
-    seconds = [row["run_s"] for row in done]
+    missed = len(rows) - len(done)
+    if missed >= len(done):  # the median of all seeds is no figure then, and that of the lucky ones would flatter
+        return [*kind, f"{len(done)} of {len(rows)}", "not reached by half of them", "-", "-", "-"]
+    seconds = sorted([*(row["run_s"] for row in done), *[math.inf] * missed])
     compile_s, steps, rate = (
         statistics.median(row[name] for row in done) for name in ("compile_s", "num_steps", "steps_per_s")
     )
-    middle = f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+    most = "never" if missed else f"{seconds[-1]:.2f}"
+    middle = f"{statistics.median(seconds):.2f} ({seconds[0]:.2f} to {most})"
     return [*kind, f"{len(done)} of {len(rows)}", middle, f"{compile_s:.2f}", f"{steps:,.0f}", f"{rate:,.0f}"]
 
 

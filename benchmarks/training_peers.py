@@ -37,6 +37,7 @@ class Training:
     """What both sides share: a seed of its own for every training, and no count of episodes."""
 
     num_devices = 1
+    compiles = True
     max_steps: int | None = None
 
     def __init__(self, workload: Workload, *, seed: int):

@@ -37,6 +37,7 @@ class VectorSide:
     """Step a batch under the random policy; `max_steps` keeps a call short enough for those who wait."""
 
     num_devices = 1
+    compiles = False
 
     def __init__(self, batch: Batch, workload: Workload):
         self.batch, self.num_envs = batch, workload.num_envs

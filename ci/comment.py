@@ -103,6 +103,8 @@ def post(report: Path, api: Api, run: dict[str, Any]) -> str:
 
 def pull_request_of(run: dict[str, Any], api: Api) -> int | None:
     """Return the open pull request whose newest commit was measured: the event itself lists none of forks."""
+    if run["head_repository"] is None:  # the fork is gone, and its pull request with it
+        return None
     head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
     query = urllib.parse.urlencode({"state": "open", "head": head, "per_page": 100})
     found = api.ask("GET", f"pulls?{query}")

@@ -30,6 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ci import machine
 from ci.acceptance import Parser, add_suite_config
 from ci.errors import PreparationError, UsageError
 from ci.planted import BENCHMARKS, Project, make_project
@@ -41,7 +42,7 @@ from ci.suite_config import read_config
 ROOT = Path(__file__).resolve().parents[1]
 PLANTED = (1.10, 1.05, 1.03)
 _BATCH = 20  # pairs in one run of the gate: what is lost where it is stopped
-_GATE_TIMEOUT_S = 3_600
+_RECORDING_S, _GATE_TIMEOUT_S = 3_000, 3_600
 Row = dict[str, Any]
 
 
@@ -108,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     itself, pairs, live = (Table(options.output / f"selftest_{name}.csv") for name in ("itself", "pairs", "live"))
     rules = _rules(options.suite_config)
-    for number in range(len(itself.rows()), options.runs):
+    for number in range(len(_alike(itself, options)), options.runs):
         itself.add([_against_itself(number, options)])
         _say(f"against itself: {number + 1} of {options.runs}")
     wanted = [(ratio, kind) for ratio in PLANTED for kind in ("pairs", "live")]
@@ -117,9 +118,21 @@ def run(options: argparse.Namespace) -> int:
             project = make_project(Path(folder) / "project")
             for ratio in PLANTED:
                 _plant(project, ratio, pairs, live, rules, options)
-    said = false_alarms(itself.rows()), found(pairs.rows(), rules, PLANTED), lived(live.rows(), PLANTED)
+    alike = _alike(itself, options)
+    said = false_alarms(alike), found(_here(pairs), rules, PLANTED), lived(_here(live), PLANTED)
     print("\n\n".join(filter(None, said)))
-    return 1 if any(row["exit_code"] == "1" for row in itself.rows()) else 0
+    return 1 if any(row["exit_code"] == "1" for row in alike) else 0
+
+
+def _here(table: Table) -> list[dict[str, str]]:
+    """Return the rows that were measured on such a machine as this."""
+    return [row for row in table.rows() if row["cpu"] == machine.describe()["cpu"]]
+
+
+def _alike(itself: Table, options: argparse.Namespace) -> list[dict[str, str]]:
+    """Return the runs against itself that were asked for as these are: other benchmarks err otherwise."""
+    asked = {"bench": options.bench, "budget_s": str(options.budget)}
+    return [row for row in _here(itself) if all(row[name] == value for name, value in asked.items())]
 
 
 def _rules(config_file: Path) -> Rules:
@@ -151,6 +164,8 @@ def _against_itself(number: int, options: argparse.Namespace) -> Row:
     return {
         "run": number + 1,
         "other_core": "busy" if number % 2 else "idle",
+        "bench": options.bench,
+        "budget_s": options.budget,
         "exit_code": code,
         "seconds": round(seconds, 1),
         "pairs": report["pairs"],
@@ -183,7 +198,7 @@ def _missing(ratio: float, kind: str, pairs: Table, live: Table, options: argpar
     """Return how many pairs, or live runs, a planted slowdown still lacks."""
     table, wanted = (pairs, options.pairs) if kind == "pairs" else (live, options.live)
     name = next(iter(BENCHMARKS))
-    there = sum(float(row["planted"]) == ratio and name in row["benchmark"] for row in table.rows())
+    there = sum(float(row["planted"]) == ratio and name in row["benchmark"] for row in _here(table))
     return max(0, wanted - there)
 
 
@@ -193,7 +208,7 @@ def _plant(
     head = project.plant(ratio)
     flags = ["--base", "start", "--head", head, "--suite-config", str(project.root / "asv.conf.json")]
     while missing := _missing(ratio, "pairs", pairs, live, options):
-        limits = {"looks": [min(_BATCH, missing)], "confirm_looks": [2]}
+        limits = {"looks": [max(2, min(_BATCH, missing))], "confirm_looks": [2]}  # a test needs two pairs
         pairs.add(_recorded(project, ratio, [*flags, "--rules", str(_rules_file(project, rules, limits))]))
         _say(f"{ratio:g} times: {_missing(ratio, 'pairs', pairs, live, options)} pairs to go")
     while missing := _missing(ratio, "live", pairs, live, options):
@@ -205,7 +220,8 @@ def _rules_file(project: Project, rules: Rules, limits: dict[str, Any]) -> Path:
     """Write the gate's own verdict and timing, with other looks where pairs are only recorded."""
     verdict = {name: getattr(rules.verdict, name) for name in rules.verdict.__dataclass_fields__} | limits
     timing = {name: getattr(rules.timing, name) for name in rules.timing.__dataclass_fields__}
-    timing["budget_s"] = _GATE_TIMEOUT_S
+    if limits:  # what is only recorded is recorded whole
+        timing["budget_s"] = _RECORDING_S
     lines = [f"[{name}]" + "".join(f"\n{key} = {_toml(value)}" for key, value in table.items())
              for name, table in (("verdict", verdict), ("timing", timing))]  # fmt: skip
     path = project.root.parent / f"{'recorded' if limits else 'live'}.toml"
@@ -220,6 +236,7 @@ def _toml(value: Any) -> str:
 def _recorded(project: Project, ratio: float, flags: list[str]) -> list[Row]:
     """Record a batch of pairs, whatever they say."""
     _, report, _ = _gate(flags, project.root)
+    _check_timed(report)
     measured = round(project.measured(ratio), 4)
     return [
         {
@@ -238,6 +255,7 @@ def _recorded(project: Project, ratio: float, flags: list[str]) -> list[Row]:
 def _live_run(project: Project, ratio: float, flags: list[str]) -> list[Row]:
     """Run the gate as anybody does, and keep what it said of every benchmark."""
     code, report, seconds = _gate(flags, project.root)
+    _check_timed(report)
     return [
         {
             "planted": ratio,
@@ -256,6 +274,17 @@ def _live_run(project: Project, ratio: float, flags: list[str]) -> list[Row]:
     ]
 
 
+def _check_timed(report: dict[str, Any]) -> None:
+    """Hold a report to what is recorded of it.
+
+    Raises:
+        PreparationError: a benchmark of the planted project has no ratio.
+    """
+    for row in report["rows"]:
+        if "ratio" not in row:
+            raise PreparationError(f"{row['name']} was not timed: {'; '.join(row['reasons']) or row['verdict']}.")
+
+
 def _gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], float]:
     """Run the gate in a process of its own; return its exit code, its report and its seconds.
 
@@ -266,9 +295,18 @@ def _gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], floa
     with tempfile.TemporaryDirectory(prefix="selftest-") as output:
         command = [sys.executable, "-m", "ci.gate", *flags, "--output", output]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_GATE_TIMEOUT_S, check=False
-        )
+        try:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=_GATE_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise PreparationError(f"the gate did not end within {_GATE_TIMEOUT_S:,} s.") from None
         report = Path(output) / "gate.json"
         if not report.is_file():
             raise PreparationError(f"the gate left no report: {(done.stderr.strip().splitlines() or ['?'])[-1]}")

@@ -16,12 +16,17 @@ def false_alarms(rows: Sequence[dict[str, str]]) -> str:
     """Return how the runs of a tree against itself ended, or nothing where there were none."""
     if not rows:
         return ""
-    lines = ["| other core | runs | exit 0 | exit 1 | exit 3 | median s |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| other core | runs | exit 0 | exit 1 | exit 3 | another | median s |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
     for core in ("idle", "busy"):
         of_core = [row for row in rows if row["other_core"] == core]
         codes = [row["exit_code"] for row in of_core]
         seconds = f"{np.median([float(row['seconds']) for row in of_core]):.0f}" if of_core else "-"
-        lines.append(f"| {core} | {len(codes)} | {' | '.join(str(codes.count(code)) for code in '013')} | {seconds} |")
+        counts = [codes.count(code) for code in "013"]
+        cells = [core, len(codes), *counts, len(codes) - sum(counts), seconds]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "A tree against itself\n\n" + "\n".join(lines)
 
 

@@ -230,7 +230,7 @@ def fingerprint() -> Hardware:
     """
     kind = resolve_platform()
     if kind == "cpu":
-        return Hardware(kind, _cpu_name(), usable_cores(), *host_memory())
+        return Hardware(kind, cpu_name(), usable_cores(), *host_memory())
     device = jax.local_devices()[0]
     return Hardware(kind, device.device_kind, usable_cores(), *_device_memory(device))
 
@@ -272,7 +272,8 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _cpu_name(root: Path = _ROOT) -> str:
+def cpu_name(root: Path = _ROOT) -> str:
+    """Return what the processor calls itself."""
     name = re.search(r"^model name\s*:\s*(.+)$", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
     if name:
         return name[1]

@@ -98,3 +98,14 @@ def test_a_reply_is_read_only_when_it_is_whole(tmp_path):
     subprocess.run(command, check=True, cwd=child.ROOT)
     assert json.loads(answer.read_text())["doubled"] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["reply.json"]
+
+
+def test_a_child_whose_parent_is_killed_ends_too(tmp_path):
+    beside = tmp_path / "pid"
+    call = f"from benchmarks.child import run; run('{HERE}:sleep', {{'beside': {str(beside)!r}}}, timeout_s=60)"
+    with subprocess.Popen([sys.executable, "-c", call], cwd=child.ROOT) as parent:
+        deadline = time.monotonic() + 30
+        while not beside.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        parent.kill()
+    assert ends(beside.read_text())

@@ -20,6 +20,8 @@ MEASURED = {
     "steps_per_s": 1234567.8,
     "steps_per_s_low": 1200000.0,
     "steps_per_s_high": 1300000.0,
+    "run_s": 0.25,
+    "samples": 11,
     "compile_s": 0.5,
     "peak_bytes": 1 << 29,
     "package_version": "0.1.0",
@@ -48,11 +50,11 @@ def test_a_citation_names_machine_versions_commit_date_figures_and_command(tmp_p
     assert cite(path, capsys) == (
         "AMD EPYC, 2 cores, 16.00 GiB (cpu); Myriad 0.1.0, commit 0123456789 with local changes; "
         "JAX 0.10.2, Python 3.11.7; measured 2026-11-21.\n\n"
-        "| suite | library | environment | agent | environments | chunk | steps/s (95% interval) | compiling, s | "
-        "peak memory |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "| suite | library | environment | agent | environments | chunk | steps/s (95% interval) | run, s | "
+        "compiling, s | peak memory |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
         "| throughput | myriad 0.1.0 | cartpole-control | random | 10,000 | 256 | 1,234,568 (1,200,000 to 1,300,000) | "
-        "0.50 | 0.50 GiB |\n\n"
+        "0.25 | 0.50 | 0.50 GiB |\n\n"
         "Reproduce with: `python benchmarks/throughput.py --full`\n"
     )
 
@@ -63,14 +65,28 @@ def test_rows_of_two_machines_are_never_one_table(tmp_path, capsys):
     assert "Another, 2 cores" in text
 
 
-def test_what_was_not_measured_is_left_out(tmp_path, capsys):
+def test_what_was_not_measured_is_no_figure_and_is_named(tmp_path, capsys):
     failed = MEASURED | {"status": "failed", "num_envs": 77}
-    assert "| 77 |" not in cite(write(tmp_path / "run.csv", MEASURED, failed), capsys)
+    text = cite(write(tmp_path / "run.csv", MEASURED, failed), capsys)
+    assert "| 77 |" not in text
+    assert "- not measured: myriad, cartpole-control, 77 environments: failed" in text
+
+
+def test_what_a_reader_must_know_of_a_row_stands_beneath(tmp_path, capsys):
+    other = MEASURED | {"library": "jumanji", "reason": "another environment: it starts elsewhere"}
+    assert "- jumanji, cartpole-control: another environment: it starts" in cite(
+        write(tmp_path / "r.csv", other), capsys
+    )
+
+
+def test_few_samples_have_no_interval(tmp_path, capsys):
+    text = cite(write(tmp_path / "run.csv", MEASURED | {"samples": 1}), capsys)
+    assert "| 1,234,568 | 0.25 |" in text
 
 
 def test_a_cell_that_does_not_apply_is_a_dash(tmp_path, capsys):
-    bare = MEASURED | {"compile_s": "", "peak_bytes": "", "scan_chunk_size": "", "steps_per_s": ""}
-    assert "| 10,000 | - | - | - | - |" in cite(write(tmp_path / "run.csv", bare), capsys)
+    bare = MEASURED | {"run_s": "", "compile_s": "", "peak_bytes": "", "scan_chunk_size": "", "steps_per_s": ""}
+    assert "| 10,000 | - | - | - | - | - |" in cite(write(tmp_path / "run.csv", bare), capsys)
 
 
 @pytest.mark.parametrize(

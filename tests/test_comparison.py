@@ -295,7 +295,7 @@ def outcome_of(side, seconds=1.0, compile_s=1.0, argument_bytes=8, **changes):
 
 def test_the_first_lines_say_where_ours_is_not_ahead():
     ours, faster = outcome_of("myriad"), outcome_of("gymnax", seconds=0.5)
-    slower_but_sooner = outcome_of("envpool", seconds=2.0, argument_bytes=None)
+    slower_but_sooner = outcome_of("envpool", compile_s=None, seconds=2.0, argument_bytes=None)
     assert report([[ours, faster, slower_but_sooner]]).splitlines()[:3] == [
         "Where Myriad is not ahead:",
         "- 8 environments, steps/s: gymnax (Myriad's 0.5 (0.5 to 0.5) times that)",
@@ -308,7 +308,7 @@ def test_the_first_lines_say_where_ours_is_not_ahead():
 
 @pytest.mark.parametrize(("statuses", "code"), [(("ok", "failed"), 0), (("failed", "ok"), 1)])
 def test_only_a_failure_of_ours_fails_the_command(statuses, code, tmp_path, monkeypatch, capsys):
-    def measure(contenders, *_):
+    def measure(contenders, *_, hold):
         return [outcome_of(each.side, status=status) for each, status in zip(contenders, statuses, strict=True)]
 
     monkeypatch.setattr(comparison, "measure", measure)

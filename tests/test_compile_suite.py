@@ -85,6 +85,7 @@ def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkey
         filled = environ["MYRIAD_COMPILATION_CACHE"] in folders
         folders.add(environ["MYRIAD_COMPILATION_CACHE"])
         found = {"compile_s": 0.5 if filled else 2.0, "cache_hits": int(filled), "scan_chunk_size": 128}
+        found["num_programs"] = 1
         return found | {"instructions": 7, "code_bytes": 0}
 
     folders = set()
@@ -104,10 +105,10 @@ def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkey
     assert "cartpole-control with dqn, 64 environments, chunk 128: refused: out of memory" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("cold_hits", "cached_hits"), [(1, 1), (0, 0)])
+@pytest.mark.parametrize(("cold_hits", "cached_hits"), [(1, 2), (0, 0), (0, 1)])
 def test_a_cache_that_does_not_do_what_its_row_says_is_a_failure(cold_hits, cached_hits):
     with pytest.raises(ChildError, match=f"an empty cache answered {cold_hits} times, and a filled one {cached_hits}"):
-        suite._check_cache(cold_hits, cached_hits)
+        suite._check_cache(cold_hits, cached_hits, 2)
 
 
 def test_a_rollout_compiled_ahead_is_the_one_that_runs():

@@ -75,11 +75,11 @@ def test_a_slug_is_what_people_call_the_machine(kind, name, gib, slug, file_labe
 
 def test_the_processor_s_model_is_read_from_linux(tmp_path):
     write(tmp_path, {"proc/cpuinfo": "model\t\t: 17\nmodel name\t: AMD EPYC 7B13\nflags\t\t: fpu avx2 avx512f sha_ni"})
-    assert hardware._cpu_name(tmp_path) == "AMD EPYC 7B13"
+    assert hardware.cpu_name(tmp_path) == "AMD EPYC 7B13"
     assert hardware._has_512_bit_vectors(tmp_path)
     write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nFeatures\t: fp asimd\nflags\t\t: fpu avx2"})
     assert not hardware._has_512_bit_vectors(tmp_path)
-    assert hardware._cpu_name(tmp_path)
+    assert hardware.cpu_name(tmp_path)
 
 
 MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB"

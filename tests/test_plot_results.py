@@ -92,7 +92,7 @@ def test_the_caption_names_the_machine_the_versions_the_commit_and_the_day():
 
 def test_the_newest_row_of_a_size_counts_and_other_machines_are_left_out():
     old, new = row(steps_per_s=1.0), row(steps_per_s=2.0, timestamp="20260103T000000Z")
-    other = row(num_envs=500, device_name="Another")
+    other = row(num_envs=500, device_name="Another", timestamp="20260101T000000Z")
     assert newest([new, other, old]) == [new]
 
 

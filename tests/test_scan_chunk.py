@@ -93,8 +93,8 @@ def test_a_size_that_fails_leaves_the_others_and_two_sizes_that_are_one_are_time
     found = scan_chunk._timed([1, 8, 64, 16], 6, 1.0, "cartpole-control", "ppo", 4)["chunks"]
     assert [(each["scan_chunk_size"], each.get("failure", "")) for each in found] == [
         (8, ""),
-        (64, "RESOURCE_EXHAUSTED: out of memory"),
         (16, ""),
+        (64, "RESOURCE_EXHAUSTED: out of memory"),
     ]
     assert {each["num_steps"] % 16 for each in found if "failure" not in each} == {0}
 

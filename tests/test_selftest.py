@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from ci import planted, selftest
+from ci import machine, planted, selftest
 from ci.planted import BENCHMARKS, make_project
 from ci.selftest import Table, main
 from ci.selftest_tables import found
@@ -81,10 +81,11 @@ def test_the_replay_finds_what_is_large_and_passes_what_is_nothing(repository):
 
 
 def test_false_alarms_fail(tmp_path, monkeypatch, capsys):
-    row = {"run": 1, "other_core": "idle", "exit_code": 1, "seconds": 2.0}
+    asked = {"bench": "", "budget_s": 60.0, "cpu": machine.describe()["cpu"]}
+    row = {"run": 1, "other_core": "idle", "exit_code": 1, "seconds": 2.0} | asked
     Table(tmp_path / "selftest_itself.csv").add([row])
     assert main(["--output", str(tmp_path), "--runs", "1", "--pairs", "0", "--live", "0"]) == 1
-    assert "| idle | 1 | 0 | 1 | 0 | 2 |" in capsys.readouterr().out
+    assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
