@@ -183,7 +183,9 @@ def _scaling_of(env: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _comparison(site: Site) -> dict[str, Any]:
-    absent = [row for row in site.measurements.rows if row["status"] != "ok"]
+    lost = [row for row in site.measurements.rows if row["status"] != "ok"]
+    shown = ("library", "env", "num_envs", "status", "reason")
+    absent = list({tuple(row[name] for name in shown): row for row in lost}.values())  # several runs say the same
     workloads = {
         workload: entry.slug for entry in site.entries if entry.measured for workload in entry.benchmark.parameters
     }
