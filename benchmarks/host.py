@@ -1,0 +1,53 @@
+"""What the host does around the compiled programs: imports, dispatch, the configuration; an asv suite alone.
+
+The gate always times these: no program that is the same on both sides speaks for them.
+"""
+
+from typing import Any
+
+from benchmarks.skipping import skip_unless_runnable
+from benchmarks.workloads import load
+
+
+class Imports:
+    """Seconds of a new interpreter until something can be used."""
+
+    version = "1"
+    timeout = 120
+    number = 1
+
+    def timeraw_import_myriad(self) -> str:
+        """Import the package's face."""
+        return "import myriad"
+
+    def timeraw_import_trainer(self) -> str:
+        """Import all that a training needs before it compiles."""
+        return "import myriad.api, myriad.trainer"
+
+
+class Dispatch:
+    """Seconds of calls that have next to nothing to compute."""
+
+    version = "1"
+    timeout = 120
+
+    def setup(self) -> None:
+        """Compile the smallest rollout there is."""
+        skip_unless_runnable(load().workloads["throughput"]["cartpole-1k"])
+        from myriad import Rollout, make_agent, make_env, timing
+
+        env = make_env("cartpole-control")
+        self.rollout = Rollout(env, make_agent("random", env), num_envs=1, scan_chunk_size=1)
+        self.block: Any = timing.block_until_ready
+        self.state = self.rollout.run_chunk(self.rollout.init(seed=0))
+
+    def time_run_chunk(self) -> None:
+        """Run one step of one environment."""
+        self.state = self.rollout.run_chunk(self.state)
+        self.block(self.state)
+
+    def time_create_config(self) -> None:
+        """Make and resolve a configuration."""
+        from myriad import create_config
+
+        create_config("cartpole-control", "dqn", 1_000, 10_000, **{"agent.learning_rate": 1e-3}).resolve()
