@@ -1,6 +1,6 @@
 """The gate held to changes that people really commit: `python -m tests.mutants`, some twenty minutes on 2 cores.
 
-tests/fixtures/mutants.toml holds them. A harmful one must fail, with its cause named; a harmless one must pass. Each row
+tests/fixtures/mutants.toml holds them. A harmful one must fail with its cause named; a harmless one must pass. Each row
 of the table is kept as soon as it is there, so that a run that was stopped goes on where it was.
 """
 
