@@ -187,7 +187,7 @@ def test_a_limit_beyond_the_machine_refuses_what_the_machine_cannot_hold():
     assert available_bytes(10**18) <= (fingerprint().memory_available_bytes or 10**18)
 
 
-@pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (200_000, 40 * MIB)])
+@pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (200_000, 48 * MIB)])
 def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(monkeypatch, num_envs, limit):
     monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
     sentence = rf"^No valid chunk_size found for {num_envs:,} .* need \d+ MiB of .* {limit // MIB} MiB are free"

@@ -9,7 +9,14 @@ import jax
 
 from myriad.autotune import cache as keys
 from myriad.autotune.cache import ProfileCache
-from myriad.autotune.memory import StateSize, available_bytes, most_bytes, program_bytes, state_size
+from myriad.autotune.memory import (
+    StateSize,
+    available_bytes,
+    most_bytes,
+    program_bytes,
+    state_size,
+    stated_bytes_within,
+)
 from myriad.autotune.search import Candidate, Found, search
 from myriad.compiled import CompiledTraining
 from myriad.config import TrainingConfig, make_config
@@ -147,12 +154,11 @@ def autotune(
     training.compile()
     programs = program_bytes(training)
     say(f"program: {'loaded from the cache' if training.from_cache else 'compiled'} in {training.compile_s:.1f} s")
-    needed = most_bytes(programs)
-    _refuse(resolved, size, available_bytes(memory_limit), needed)
+    _refuse(resolved, size, available_bytes(memory_limit), programs)
     default = config.model_copy(update={"scan_chunk_size": None}).resolve().scan_chunk_size or 1
     left = max(0.0, seconds - (time.perf_counter() - start))
     found = search(training, {default, config.scan_chunk_size or default}, min(_MOST_TIMING_S, left))
-    entry = _entry(found, needed, spelled_out)
+    entry = _entry(found, most_bytes(programs), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
     result = _result(resolved, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))
@@ -253,20 +259,22 @@ def _size(config: TrainingConfig) -> dict[str, Any]:
 def _refuse(config: TrainingConfig, size: StateSize, room: int, programs: int | None = None) -> None:
     """Refuse what does not fit into `room` bytes, before it runs, and say what would.
 
-    `programs` are the bytes that they need; None before they are compiled, when the state's is known alone.
+    `programs` are the bytes that the compiler states; None before that, when the state's are known alone.
     """
     num_envs = config.num_envs or 1
     state = size.bytes(num_envs)
-    needed = state if programs is None else programs
+    stated = state if programs is None else programs
+    needed = most_bytes(stated)
     if needed <= room:
         return
     # Programs need this much more than the state; a hundredth is left for what doesn't grow with it.
-    share = 1.01 * max(1.0, needed / state)
-    fewer = size.most_envs(int(room / share))
+    share = 1.01 * max(1.0, stated / state)
+    fits = int(stated_bytes_within(room) / share)
+    fewer = size.most_envs(fits)
     at_most = "at most about" if programs is not None else "fewer than"
     help_ = [f"{at_most} {fewer:,} environments fit"] if fewer else ["not even one environment fits"]
-    if config.buffer_size is not None and size.fixed > room / share / 2:
-        left = max(0, int(room / share) - size.per_env * num_envs)
+    if config.buffer_size is not None and size.fixed > fits / 2:
+        left = max(0, fits - size.per_env * num_envs)
         help_.append(f"or a buffer_size of about {config.buffer_size * left // max(1, size.fixed):,}")
     raise InvalidArgumentError(
         f"No valid chunk_size found for {num_envs:,} environments of {config.env} with {config.agent}: they need "

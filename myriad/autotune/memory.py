@@ -16,6 +16,8 @@ from myriad.learning import LearningLoop
 from myriad.program import describe
 from myriad.random import make_key
 
+_BESIDE_PROGRAMS = 32 << 20  # of a process: the interpreter's and XLA's threads, code, a report's copy
+
 
 @dataclasses.dataclass(frozen=True)
 class StateSize:
@@ -61,10 +63,14 @@ def program_bytes(training: CompiledTraining) -> int:
 def most_bytes(programs: int) -> int:
     """Return what a process may take for programs of which the compiler states `programs` bytes.
 
-    The interpreter and XLA need threads, code and a report's copy; matrix products and the allocator came to 7% of what
-    is stated.
+    Matrix products and the allocator came to 7% of what is stated.
     """
-    return programs + programs // 10 + (32 << 20)
+    return programs + programs // 10 + _BESIDE_PROGRAMS
+
+
+def stated_bytes_within(room: int) -> int:
+    """Return the bytes that programs may state for their process to fit into `room`, the inverse of `most_bytes`."""
+    return max(0, (room - _BESIDE_PROGRAMS) * 10 // 11)
 
 
 def available_bytes(limit: int | None = None, hardware: Hardware | None = None) -> int:
