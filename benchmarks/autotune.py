@@ -7,6 +7,7 @@ An asv suite and a command line.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import statistics
@@ -16,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from benchmarks import child
 from benchmarks.command_line import Parser, command_of, guarded, report
@@ -34,46 +35,73 @@ _WORST_REGRET, _MEDIAN_REGRET, _NO_HARM = 0.95, 0.98, 0.98
 
 
 class Autotune:
-    """Seconds to suggest a chunk size: from nothing, compilation included, and from the cache."""
+    """Seconds to suggest a chunk size that is known."""
+
+    params: ClassVar = list(load().select_trainings("autotune", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "2"
+    timeout = 300
+
+    def setup_cache(self) -> None:
+        """Tune every workload into one cache of profiles, here: each benchmark stands in a copy of this folder."""
+        for workload in self.params:
+            with contextlib.suppress(NotImplementedError):  # `setup` says it
+                config, tune, profiles = _tuner(workload)
+                tune(config, verbose=False, cache=profiles, seconds=0)
+
+    def setup(self, workload: str) -> None:
+        """Read the cache of profiles once."""
+        self.config, self.autotune, self.cache = _tuner(workload)
+
+    def time_cached(self, workload: str) -> None:
+        """Ask again."""
+        self.autotune(self.config, verbose=False, cache=self.cache)
+
+
+class AutotuneCold:
+    """Seconds to suggest a chunk size from nothing, compilation included."""
 
     params: ClassVar = list(load().select_trainings("autotune", tier_from_environment()))
     param_names: ClassVar = ["workload"]
     version = "1"
     timeout = 300
-    prepared = ""
 
     def setup(self, workload: str) -> None:
-        """Tune once into a cache of this benchmark's own: asv calls this before every sample."""
-        if self.prepared == workload:
-            return
-        declared = load().trainings["autotune"][workload]
-        skip_unless_runnable(declared)
-        try:
-            from myriad.autotune import ProfileCache, autotune
-            from myriad.config import make_config
-        except ImportError as missing:
-            raise NotImplementedError(f"this commit has no autotuner: {missing}") from missing
-        self.config = make_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
-        self.folder = tempfile.TemporaryDirectory()
-        self.cache, self.autotune = ProfileCache(Path(self.folder.name) / "profiles.json"), autotune
-        before, start = dict(os.environ), time.perf_counter()
+        """Have asv skip what this commit or machine can't run."""
+        _tuner(workload)
+
+    def track_cold_s(self, workload: str) -> float:
+        """Return what a first tuning takes, with nothing compiled in this process."""
+        before = dict(os.environ)
         os.environ["MYRIAD_COMPILATION_CACHE"] = "off"  # cold is cold
         try:
-            self.autotune(self.config, verbose=False, cache=self.cache)
+            with tempfile.TemporaryDirectory() as folder:
+                config, tune, profiles = _tuner(workload, Path(folder))
+                start = time.perf_counter()
+                tune(config, verbose=False, cache=profiles)
+                return time.perf_counter() - start
         finally:
             os.environ.clear()
             os.environ.update(before)
-        self.cold_s, self.prepared = time.perf_counter() - start, workload
-
-    def track_cold_s(self, workload: str) -> float:
-        """Return what the first tuning took, with nothing compiled in this process."""
-        return self.cold_s
 
     track_cold_s.unit = "seconds"  # type: ignore[attr-defined]
 
-    def time_cached(self, workload: str) -> None:
-        """Ask again."""
-        self.autotune(self.config, verbose=False, cache=self.cache)
+
+def _tuner(workload: str, folder: Path | None = None) -> tuple[Any, Any, Any]:
+    """Return a workload's configuration, the function that tunes it, and the cache of profiles in a folder, or here.
+
+    Raises:
+        NotImplementedError: this commit or this machine can't run it; asv then skips.
+    """
+    declared = load().trainings["autotune"][workload]
+    skip_unless_runnable(declared)
+    try:
+        from myriad.autotune import ProfileCache, autotune
+        from myriad.config import make_config
+    except ImportError as missing:
+        raise NotImplementedError(f"this commit has no autotuner: {missing}") from missing
+    config = make_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
+    return config, autotune, ProfileCache((folder or Path.cwd()) / "profiles.json")
 
 
 @dataclass(frozen=True)

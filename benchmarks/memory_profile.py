@@ -53,20 +53,20 @@ class Memory:
         """Compile the chunk; nothing is allocated yet."""
         declared = load().workloads["memory"][workload]
         skip_unless_runnable(declared)
-        self.program = program(**request_of(declared))
+        self.compiled = program(**request_of(declared))
 
     def track_argument_bytes(self, workload: str) -> int:
         """Return the bytes of the state that a chunk is given, on all devices."""
-        return _stated(self.program)["argument_bytes"]
+        return _stated(self.compiled)["argument_bytes"]
 
     def track_temp_bytes(self, workload: str) -> int:
         """Return the bytes that live only inside the chunk, on all devices."""
-        return _stated(self.program)["temp_bytes"]
+        return _stated(self.compiled)["temp_bytes"]
 
     def peakmem_chunk(self, workload: str) -> None:
         """Run one chunk."""
-        self.program.start()
-        self.program.run(self.program.scan_chunk_size)
+        self.compiled.start()
+        self.compiled.run(self.compiled.scan_chunk_size)
 
     track_argument_bytes.unit = "bytes"  # type: ignore[attr-defined]
     track_temp_bytes.unit = "bytes"  # type: ignore[attr-defined]

@@ -47,14 +47,14 @@ class ScanChunk:
             declared = load().workloads["scan_chunk"][workload]
             skip_unless_runnable(declared)
             self.num_steps = declared.num_steps or declared.scan_chunk_size
-            self.program = program(**request_of(declared))
-            self.program.start()
-            self.program.run(self.num_steps)
+            self.compiled = program(**request_of(declared))
+            self.compiled.start()
+            self.compiled.run(self.num_steps)
             self.prepared = workload
 
     def time_steps(self, workload: str) -> None:
         """Run the steps."""
-        self.program.run(self.num_steps)
+        self.compiled.run(self.num_steps)
 
 
 def _timed(

@@ -83,6 +83,7 @@ class Worker:
     def __init__(self, launch: Launch):
         self.strays: set[str] = set()
         self._next_id, self._unread = 0, b""
+        self._asked_about: str | None = None
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
         self._log = launch.exchange / f"stderr-{time.monotonic_ns()}.txt"
@@ -110,16 +111,29 @@ class Worker:
         Raises:
             WorkerError: the benchmark raised, the worker died or took longer than `timeout_s`.
         """
+        self.send(do, **request)
+        return self.receive(timeout_s)
+
+    def send(self, do: str, **request: Any) -> None:
+        """Send a request; `receive` waits for its reply."""
         self._next_id += 1
+        self._asked_about = request.get("row")
         line = json.dumps(request | {"do": do, "id": self._next_id}) + "\n"
         with contextlib.suppress(BrokenPipeError):  # the missing reply says it
             os.write(self._requests, line.encode())
+
+    def receive(self, timeout_s: float) -> dict[str, Any]:
+        """Return the reply to the last request.
+
+        Raises:
+            WorkerError: the benchmark raised, the worker died or took longer than `timeout_s` from now.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             reply = self._read(deadline, timeout_s)
             if reply.get("stray") is not None:
                 self.strays.add(reply["stray"])
-                if reply["stray"] == request.get("row"):
+                if reply["stray"] == self._asked_about:
                     raise WorkerError(reply["error"], alive=False)  # which of the two answers next is anybody's guess
             elif reply.get("id") == self._next_id:
                 break

@@ -14,7 +14,6 @@ import contextlib
 import difflib
 import re
 import shlex
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,8 @@ from typing import Any
 
 from ci import machine
 from ci.acceptance import Parser, add_suite_config
-from ci.errors import PreparationError, UsageError
+from ci.entry import guarded
+from ci.errors import UsageError
 from ci.inspection import discover
 from ci.report import measured
 from ci.rows import Benchmark, Row, describe_change, numbers_of
@@ -35,27 +35,7 @@ from ci.visits import Commit, Comparer, Visits, commits_between
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
-    stopping = (signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.signal(each, _stop) for each in stopping]
-    try:
-        return find(_parse(sys.argv[1:] if argv is None else argv))
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except PreparationError as error:
-        print(f"COULD NOT TELL: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        print("stopped; nothing was found", file=sys.stderr)
-        return 130
-    finally:
-        for each, handler in zip(stopping, handlers, strict=True):
-            signal.signal(each, handler)
-
-
-def _stop(number: int, frame: Any) -> None:
-    """Leave as Ctrl-C does, so that workers end and checkouts are removed."""
-    raise KeyboardInterrupt
+    return guarded(lambda: find(_parse(sys.argv[1:] if argv is None else argv)), "stopped; nothing was found")
 
 
 def find(options: argparse.Namespace) -> int:

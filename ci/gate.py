@@ -8,9 +8,10 @@ Exit codes: 0 no regression, 1 a regression, 2 wrong usage, 3 something could no
 """
 
 import argparse
+import dataclasses
+import functools
 import random
 import re
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from typing import Any
 from ci import machine
 from ci.acceptance import DEFAULT_OUTPUT, Parser, accept, add_suite_config
 from ci.budgets import check_budgets
-from ci.errors import PreparationError, UsageError
+from ci.entry import guarded
+from ci.errors import UsageError
+from ci.explanation import explain
 from ci.inspection import confirm, discover, inspect
 from ci.pairing import Session
 from ci.report import Result, markdown
@@ -33,44 +36,26 @@ from ci.sides import WORKING_TREE, Sides, checked_out
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    handlers = [signal.signal(each, _stop) for each in (signal.SIGTERM, signal.SIGHUP)]
-    try:
-        if argv[:1] == ["accept"]:
-            return accept(argv[1:])
-        return run(_parse(argv))
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except PreparationError as error:
-        print(f"COULD NOT TELL: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        print("stopped; nothing was decided", file=sys.stderr)
-        return 130
-    finally:
-        for each, handler in zip((signal.SIGTERM, signal.SIGHUP), handlers, strict=True):
-            signal.signal(each, handler)
-
-
-def _stop(number: int, frame: Any) -> None:
-    """Leave as Ctrl-C does, so that workers end and checkouts are removed."""
-    raise KeyboardInterrupt
+    command = functools.partial(accept, argv[1:]) if argv[:1] == ["accept"] else lambda: run(_parse(argv))
+    return guarded(command, "stopped; nothing was decided")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start, before = time.monotonic(), machine.observe()
     core = machine.pick_core()
-    with checked_out(options.suite_config, options.base, options.head) as sides:
+    with checked_out(options.suite_config, options.base, options.head) as both:
+        sides = both if options.exoneration else dataclasses.replace(both, same_code=False)
         rules = _rules_of(sides, options)
         rows = discover(sides, rules, options.bench)
         if not rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
-        inspect(rows, sides, rules, core, _say)
+        inspect(rows, sides, rules, core, _say, clocks=options.timing)
         confirm(rows, sides, rules, core, _say)
         pairs = _time(rows, sides, rules, options, core)
+        explain(rows, sides, core, _say)
     for row in rows:
-        judge(row, rules, timing=options.timing)
+        judge(row, rules, timing=options.timing, same_code=sides.same_code)
     result = Result(
         rows=rows,
         budgets=_budgets(rows, rules, options),
@@ -94,7 +79,7 @@ def _time(rows: list[Row], sides: Sides, rules: Rules, options: argparse.Namespa
     """Exonerate what runs the same program on both sides, time the rest, and return how many pairs that took."""
     comparable = [row for row in rows if row.is_comparable and row.benchmark.is_timed]
     for row in comparable:
-        row.exonerated = options.exoneration and row.is_same_program()
+        row.exonerated = options.exoneration and (sides.same_code or row.is_same_program())
     if not options.timing:
         return 0
     deadline = time.monotonic() + (rules.timing.budget_s if options.budget is None else options.budget)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ci import machine
 from ci.channel import Worker, WorkerError
 from ci.errors import PreparationError
 from ci.programs import read_program
@@ -27,20 +28,33 @@ _CONFIRMATIONS = 4
 
 
 class Crew:
-    """Workers of both sides, started when first asked and replaced when they die; use it in a `with` block."""
+    """Workers of both sides, started when first asked and replaced when they die; use it in a `with` block.
 
-    def __init__(self, sides: Sides, core: int | None, *, hash_seed: int = 0):
-        self.sides, self.core, self.hash_seed = sides, core, hash_seed
+    Both are pinned to `core`, or head's to `head_core`.
+    """
+
+    def __init__(self, sides: Sides, core: int | None, *, head_core: int | None = None, hash_seed: int = 0):
+        self.sides, self.hash_seed = sides, hash_seed
+        self.cores = {"base": core, "head": core if head_core is None else head_core}
         self.strays: dict[str, set[str]] = {"base": set(), "head": set()}
         self._workers: dict[str, Worker] = {}
 
     def ask(self, side: Side, do: str, timeout_s: float, **request: Any) -> dict[str, Any]:
         """Ask the worker of `side`; one that is lost is closed, and the next request starts another."""
+        self.send(side, do, **request)
+        return self.receive(side, timeout_s)
+
+    def send(self, side: Side, do: str, **request: Any) -> None:
+        """Send a request to the worker of `side`; `receive` waits for its reply."""
         if side.name not in self._workers:
-            launch = self.sides.launch(side, core=self.core, hash_seed=self.hash_seed)
+            launch = self.sides.launch(side, core=self.cores[side.name], hash_seed=self.hash_seed)
             self._workers[side.name] = Worker(launch)
+        self._workers[side.name].send(do, **request)
+
+    def receive(self, side: Side, timeout_s: float) -> dict[str, Any]:
+        """Return the reply to the last request that was sent to `side`."""
         try:
-            return self._workers[side.name].ask(do, timeout_s, **request)
+            return self._workers[side.name].receive(timeout_s)
         except WorkerError as error:
             if not error.alive:
                 self.close(side.name)
@@ -135,22 +149,42 @@ def _benchmarks(found: Sequence[dict[str, Any]], timeout_s: float) -> Iterator[B
             yield Benchmark(row, each["name"], number, each["type"], limit, each["unit"])
 
 
-def inspect(rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, say: Say) -> None:
-    """Run every benchmark once on each side that has it, and compare what needs no clock."""
+def inspect(
+    rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, say: Say, *, clocks: bool = True
+) -> None:
+    """Run every benchmark once on each side that has it, and compare what needs no clock.
+
+    Both sides work at once, each on a core of its own: what is counted does not mind. Seconds that a suite tracks by
+    itself are measured one side after the other, and without `clocks`, or where both hold the same code, not at all.
+    """
     with contextlib.ExitStack() as stack:
+        apart = stack.enter_context(Crew(sides, core, head_core=machine.other_core(core)))
         pinned, free = (stack.enter_context(Crew(sides, place)) for place in (core, None))
         for row in rows:
+            tracks_seconds = _tracks_seconds(row, rules)
+            if tracks_seconds and (not clocks or sides.same_code):
+                row.put_off = True
+                continue
             say(f"running {row.name}")
-            crew = free if rules.cores_of(row.name) > 1 else pinned
-            for side in _sides_of(row, sides):
-                _inspect_one(row, side, crew)
-        for crew in (pinned, free):
+            if tracks_seconds or rules.cores_of(row.name) > 1:
+                crew = free if rules.cores_of(row.name) > 1 else pinned
+                for side in _sides_of(row, sides):
+                    _inspect([side], row, crew)
+            else:
+                _inspect(_sides_of(row, sides), row, apart)
+        crews = (apart, pinned, free)
+        for crew in crews:
             _check_origins(crew, rules)
-    for row, crew in ((row, crew) for row in rows for crew in (pinned, free)):
+    for row, crew in itertools.product(rows, crews):
         note_strays(row, crew)
     for row in rows:
         if row.is_comparable:
             row.changes = compare_metrics(row, rules)
+
+
+def _tracks_seconds(row: Row, rules: Rules) -> bool:
+    rule = rules.rule_of(row.benchmark.metric, row.name)
+    return row.benchmark.metric == "track" and rule.clock and rule.unit == "s"
 
 
 def note_strays(row: Row, crew: Crew) -> None:
@@ -166,17 +200,25 @@ def _sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
     return (sides.head,) if row.state == "new" else (sides.base, sides.head)
 
 
-def _inspect_one(row: Row, side: Side, crew: Crew) -> None:
+def _inspect(together: Sequence[Side], row: Row, crew: Crew) -> None:
+    """Have each of these sides run a benchmark for the first time, all at once."""
     each = row.benchmark
-    if each.kind == "peakmemory":
-        crew.close(side.name)  # a peak is the whole process's
+    for side in together:
+        if each.kind == "peakmemory":
+            crew.close(side.name)  # a peak is the whole process's
+        crew.send(side, "inspect", row=each.row, name=each.name, index=each.index)
+    for side in together:
+        _take_reply(row, side, crew)
+
+
+def _take_reply(row: Row, side: Side, crew: Crew) -> None:
     try:
-        reply = crew.ask(side, "inspect", each.timeout_s, row=each.row, name=each.name, index=each.index)
+        reply = crew.receive(side, row.benchmark.timeout_s)
     except WorkerError as error:
         row.problems[side.name] = str(error)
         return
     finally:
-        if each.kind == "peakmemory":
+        if row.benchmark.kind == "peakmemory":
             crew.close(side.name)
     if reply.get("skipped"):
         row.skipped.add(side.name)
@@ -213,7 +255,7 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
             # An empty cache for each: what is measured may be the compilation.
             empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
             with Crew(dataclasses.replace(sides, programs=empty), core) as crew:
-                _inspect_one(again, side, crew)
+                _inspect([side], again, crew)
         if not again.is_comparable:
             row.problems |= again.problems
             return change

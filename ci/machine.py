@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.counters import can_count
+
 _WATCHING_S = 0.5
 
 
@@ -21,6 +23,13 @@ def pick_core() -> int | None:
     time.sleep(_WATCHING_S)
     after = _idle_ticks()
     return max(os.sched_getaffinity(0), key=lambda core: (after.get(core, 0) - before.get(core, 0), core))
+
+
+def other_core(core: int | None) -> int | None:
+    """Return another core than this one, itself where there is no other, None where pinning isn't possible."""
+    if core is None:
+        return None
+    return max(os.sched_getaffinity(0) - {core}, default=core)
 
 
 def _idle_ticks() -> dict[int, int]:
@@ -75,6 +84,8 @@ def uncontrolled(before: Conditions, after: Conditions, core: int | None) -> lis
         notes.append(f"The clock's governor is {', '.join(sorted(governors))}: speed follows temperature and load.")
     elif not governors:
         notes.append("The clock's governor can't be read, as usual on virtual machines.")
+    if not can_count():
+        notes.append("The processor's instructions can't be counted here.")
     # One of the gate's own processes works at a time.
     if before.load is not None and before.load > 0.5:
         notes.append(f"Something else kept {before.load:.1f} cores busy when the run began.")

@@ -25,6 +25,7 @@ _HLO_PARAMETER = re.compile(r"(?<=[(\s])[\w.-]+: (?=[a-z(])")
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _ALIAS = re.compile(r"\{[\d, ]*\}: \(\d+, \{[\d, ]*\}(?:, [\w-]+)?\)")
 _WIDE = re.compile(r"\b(?:f64|s64|u64|c128)\[")
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _LAYOUT = re.compile(r"\{[\d,:A-Z()]*\}")
 
 
@@ -120,6 +121,7 @@ def count_operations(hlo: str) -> dict[str, float]:
         "instructions": len(found),
         "fusions": kinds["fusion"],
         "while_loops": kinds["while"],
+        "loop_trips": sum(int(trips) for trips in _TRIPS.findall(hlo)),
         "copies": kinds["copy"] + kinds["copy-start"],
         "custom_calls": kinds["custom-call"],
         "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in found),

@@ -18,6 +18,7 @@ CAUSES = {
     "donated_buffers": "a buffer is no longer donated",
     "alias_bytes": "results are no longer written over arguments",
     "while_loops": "a loop was added",
+    "loop_trips": "its loops run more often",
     "copies": "buffers are copied that were not",
     "fusions": "work that was fused falls apart into more kernels",
     "argument_bytes": "the program's arguments grew",
@@ -29,6 +30,7 @@ CAUSES = {
     "bytes_accessed": "it moves more bytes",
     "generated_code_bytes": "its machine code grew",
     "compile_s": "it compiles more slowly",
+    "cpu_instructions": "the processor executes more instructions",
     "peakmemory": "its peak memory grew",
     "memory": "its object grew",
     "track": "its tracked value got worse",
@@ -109,6 +111,7 @@ class Row:
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"base": [], "head": []})
     evidence: Evidence | None = None
     exonerated: bool = False
+    put_off: bool = False  # seconds that nobody asked for, or that can't have changed, were not measured
     verdict: str = ""
     outcome: Outcome = Outcome.NEUTRAL
     reasons: list[str] = field(default_factory=list)
@@ -139,8 +142,15 @@ class Row:
         return self.replies.get(side, {}).get("seconds")
 
 
-def judge(row: Row, rules: Rules, *, timing: bool) -> None:
-    """Turn what was found out about a row into its verdict, outcome and reasons."""
+def judge(row: Row, rules: Rules, *, timing: bool, same_code: bool = False) -> None:
+    """Turn what was found out about a row into its verdict, outcome and reasons.
+
+    Args:
+        row: what was found out.
+        rules: what it is judged by.
+        timing: whether anything was to be timed.
+        same_code: whether both sides hold the same code.
+    """
     if row.problems or row.state == "gone" or "head" in row.skipped:
         row.verdict, row.outcome = _judge_unmeasured(row, rules)
         return
@@ -148,7 +158,7 @@ def judge(row: Row, rules: Rules, *, timing: bool) -> None:
         row.verdict, row.outcome = "new", Outcome.PASSED
         row.reasons.append("ran on head; there is nothing on the base to compare it with")
         return
-    row.verdict, row.outcome = _judge_time(row, rules, timing=timing)
+    row.verdict, row.outcome = _judge_time(row, rules, timing=timing, same_code=same_code)
     _judge_changes(row, rules)
 
 
@@ -176,14 +186,15 @@ def _judge_unmeasured(row: Row, rules: Rules) -> tuple[str, Outcome]:
     return word, outcome
 
 
-def _judge_time(row: Row, rules: Rules, *, timing: bool) -> tuple[str, Outcome]:
+def _judge_time(row: Row, rules: Rules, *, timing: bool, same_code: bool) -> tuple[str, Outcome]:
+    if row.exonerated or (row.put_off and same_code):
+        word, done = ("code", "hold") if same_code else ("program", "run")
+        row.reasons.append(f"both sides {done} the same {word}, so its time can't have changed")
+        return f"same {word}", Outcome.PASSED
+    if row.put_off or (row.benchmark.is_timed and not timing):
+        return "not timed", Outcome.NEUTRAL
     if not row.benchmark.is_timed:
         return "same", Outcome.PASSED
-    if row.exonerated:
-        row.reasons.append("both sides run the same program, so its time can't have changed")
-        return "same program", Outcome.PASSED
-    if not timing:
-        return "not timed", Outcome.NEUTRAL
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
@@ -253,6 +264,8 @@ def numbers_of(row: Row, side: str) -> dict[str, float]:
     numbers = dict(program.metrics) if program else {}
     if "second_call_compilations" in reply:
         numbers["second_call_compilations"] = float(reply["second_call_compilations"])
+    if reply.get("cpu_instructions"):
+        numbers["cpu_instructions"] = float(reply["cpu_instructions"])
     if "value" in reply:
         numbers[row.benchmark.metric] = reply["value"]
     if reply.get("compilations"):

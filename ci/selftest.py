@@ -32,6 +32,7 @@ from typing import Any
 
 from ci import machine
 from ci.acceptance import Parser, add_suite_config
+from ci.entry import guarded
 from ci.errors import PreparationError, UsageError
 from ci.planted import BENCHMARKS, Project, make_project
 from ci.rules import Rules, find_rules, read_rules
@@ -73,17 +74,7 @@ class Table:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
-    try:
-        return run(_parse(sys.argv[1:] if argv is None else argv))
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except PreparationError as error:
-        print(f"COULD NOT TELL: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        print("stopped; what was measured is kept", file=sys.stderr)
-        return 130
+    return guarded(lambda: run(_parse(sys.argv[1:] if argv is None else argv)), "stopped; what was measured is kept")
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ci.changes import is_same_code
 from ci.channel import Launch
 from ci.environments import build_environment, why_built
 from ci.errors import UsageError
@@ -57,6 +58,7 @@ class Sides:
     folder: Path
     environments: str
     base_suite: Path
+    same_code: bool = False  # whether nothing that can matter differs between the two
     programs: str = "programs"  # the folder of compiled programs that workers load from
 
     def launch(self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0) -> Launch:
@@ -183,4 +185,6 @@ def _made_ready(folder: Path, base_root: Path, head_root: Path, commits: Sequenc
             sources = tuple(path for path in (package / "src", package) if path.is_dir())
             sides.append(Side(name, commit, root, sys.executable, root / suite, sources))
     environments = f"one for each side: {reason}" if reason else "one, shared: the declared dependencies are equal"
-    return Sides(*sides, config=config, folder=folder, environments=environments, base_suite=base_suite)
+    same_code = is_same_code(base_root, head_root, suite)
+    base, head = sides
+    return Sides(base, head, config, folder, environments, base_suite, same_code)

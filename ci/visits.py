@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from ci.changes import can_matter
 from ci.environments import build_environment
 from ci.errors import PreparationError, UsageError
 from ci.evidence import NOT_SLOWER, UNDECIDED
@@ -21,9 +22,6 @@ from ci.pairing import Session
 from ci.rows import Benchmark, Row
 from ci.rules import Rules
 from ci.sides import Side, Sides, checked_out, git
-
-_PAGES = (".md", ".rst")
-_PAGE_FOLDERS = ("docs", "doc", ".github")
 
 
 @dataclass(frozen=True)
@@ -58,13 +56,7 @@ def _log(good: str, bad: str, suite: Path, root: Path) -> Iterator[Commit]:
     flags = ["--first-parent", "-m", "--reverse", "--no-renames", "-z", "--name-only", "--format=%x01%H%x00%s%x00"]
     for entry in git("log", *flags, f"{good}..{bad}", cwd=root).split("\1")[1:]:
         commit, subject, *paths = (each.strip("\n") for each in entry.split("\0"))
-        yield Commit(commit, subject, any(_can_matter(PurePosixPath(each), suite) for each in paths if each))
-
-
-def _can_matter(path: PurePosixPath, suite: Path) -> bool:
-    """Whether a file can change what is run: pages can't, nor can the suite, which is BAD's at every commit."""
-    is_page = path.suffix in _PAGES or path.parts[0] in _PAGE_FOLDERS
-    return not is_page and not path.is_relative_to(suite.as_posix())
+        yield Commit(commit, subject, any(can_matter(PurePosixPath(each), suite) for each in paths if each))
 
 
 @dataclass

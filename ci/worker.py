@@ -33,7 +33,7 @@ def _sibling(name: str) -> Any:
     return module
 
 
-compiled, listing = _sibling("compiled"), _sibling("listing")
+calls, compiled, counters, listing = (_sibling(name) for name in ("calls", "compiled", "counters", "listing"))
 
 Request = dict[str, Any]
 Reply = dict[str, Any]
@@ -71,9 +71,27 @@ class Side:
             reply["seconds"] = _sample(benchmark, 1)
         if "jax" in sys.modules:
             reply["second_call_compilations"] = again.count
+        with (instructions := counters.Counter()).counted():
+            _sample(benchmark, 1)
+        reply["cpu_instructions"] = instructions.count
         reply |= self._program(benchmark, request["row"])
         self.release(request)
         return reply
+
+    def watch(self, request: Request) -> Reply:
+        """Count the functions that one call of a benchmark calls, or the modules that its statement imports."""
+        benchmark = self._prepare(request)
+        if benchmark is None:
+            return {"skipped": True}
+        if type(benchmark).__name__ == "TimerawBenchmark":
+            code = benchmark.func(*benchmark._build_params())  # noqa: SLF001 - the arguments that asv would pass
+            statement, setup = code if isinstance(code, tuple) else (code, "")
+            found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
+        else:
+            _sample(benchmark, 1)
+            found = calls.counted(lambda: _sample(benchmark, 1), Path(request["root"]))
+        self.release(request)
+        return {"calls": found}
 
     def _value(self, benchmark: Any) -> Reply:
         value = benchmark.do_run()
@@ -203,7 +221,7 @@ def _answer(side: Side, request: Request) -> Reply:
     """Do what one request asks; whatever the benchmark's code raises becomes the reply."""
     methods: dict[str, Callable[[Request], Reply]] = {
         name: getattr(side, name)
-        for name in ("discover", "origins", "inspect", "calibrate", "prepare", "sample", "release")
+        for name in ("discover", "origins", "inspect", "watch", "calibrate", "prepare", "sample", "release")
     }
     me = os.getpid()
     side.enter_scratch()

@@ -130,7 +130,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(repository):
-    return repository.gate("--base", "main", "--bench", "^trouble", "--seed", "1")
+    return repository.gate("--base", "main", "--bench", "^trouble", "--seed", "1", "--no-exoneration")
 
 
 @pytest.mark.parametrize("name", REASONS)

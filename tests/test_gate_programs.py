@@ -85,6 +85,7 @@ def test_operations_are_counted_by_kind():
         "instructions": 5,
         "fusions": 0,
         "while_loops": 0,
+        "loop_trips": 0,
         "copies": 1,
         "custom_calls": 1,
         "host_callbacks": 1,

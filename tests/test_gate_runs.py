@@ -16,7 +16,8 @@ def repository(tmp_path):
     return make_repository(tmp_path)
 
 
-def test_a_tree_against_itself_passes_with_every_kind_of_benchmark(repository):
+def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
+    repository.write("smallsum/unused.py", "")
     run = repository.gate("--base", "main", "--seed", "1")
     assert run.code == 0, run.out + run.err
     assert run.out.startswith("# PASSED: no regression found; 9 benchmarks in all")
@@ -33,7 +34,7 @@ def test_a_tree_against_itself_passes_with_every_kind_of_benchmark(repository):
     }
     assert not list(run.temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
-    assert repository.git("status", "--porcelain") == ""
+    assert repository.git("status", "--porcelain").split() == ["??", "smallsum/unused.py"]
 
 
 def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repository):
@@ -43,6 +44,7 @@ def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repositor
     row = run.rows[CACHED]
     assert row["verdict"] == "slower"
     assert 3 < row["low"] < row["ratio"] < row["high"]
+    assert any("more functions are called" in why and "_sum` (+5)" in why for why in row["reasons"])
     assert run.verdicts()["basics.track_mean"] == "same"
     assert run.out.startswith("# FAILED: 1 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
@@ -139,7 +141,26 @@ def test_the_suite_of_head_runs_on_both_sides(repository):
     assert change["base"] == change["head"] == pytest.approx(13233.5)
 
 
+def test_pages_tests_and_comments_need_no_timing(repository):
+    repository.write("README.md", "# Sums\n")
+    repository.write("tests/test_sums.py", "import smallsum\n")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "# Once is enough.\nREPEATS = (1)")
+    run = repository.gate("--base", "main", "--bench", "time", "--budget", "0")
+    assert (run.code, run.verdicts()[CACHED]) == (0, "same code"), run.out
+    assert run.verdicts()["basics.timeraw_import"] == "same code"
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--no-exoneration")
+    assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
+
+
+@pytest.mark.parametrize("file", ["smallsum/__init__.py", "smallsum/data.txt", "helper.py"])
+def test_whatever_code_may_read_needs_timing(repository, file):
+    repository.write(file, (repository.root / file).read_text() + "EXTRA = 1\n" if file.endswith("__.py") else "")
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
+    assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
+
+
 def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(repository):
+    repository.write("smallsum/unused.py", "")
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
     repository.replace("gate.toml", "[verdict]", '[verdict]\nundecided = "warn"')
@@ -149,6 +170,7 @@ def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(reposi
 def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
     offer = "    timed_is_program = True\n    def program(self, cache):\n        return 'module @jit_{}'\n\n"
     repository.replace("benchmarks/basics.py", "    def time_cached", offer.format("one") + "    def time_cached")
+    repository.write("smallsum/unused.py", "")
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (0, "same program")
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--no-exoneration")

@@ -41,7 +41,7 @@ def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
     names = {benchmark.name for benchmark in discovery.disc_benchmarks(str(Path(benchmarks.__file__).parent))}
     assert names == {
         "autotune.Autotune.time_cached",
-        "autotune.Autotune.track_cold_s",
+        "autotune.AutotuneCold.track_cold_s",
         "compile.Compile.track_compile_s",
         "compile.Compile.track_instructions",
         "host.Dispatch.time_create_config",

@@ -1,0 +1,39 @@
+"""How the commands that measure begin and end: one sentence for each mistake, and nothing left behind when stopped."""
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ci.errors import PreparationError, UsageError
+
+_STOPPING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def guarded(command: Callable[[], int], stopped: str) -> int:
+    """Run a command and return its exit code: 2 for wrong usage, 3 where it could not tell, 130 where it was stopped.
+
+    Args:
+        command: returns the exit code.
+        stopped: what to say after Ctrl-C, a hang-up or a request to end.
+    """
+    handlers = [signal.signal(each, _stop) for each in _STOPPING]
+    try:
+        return command()
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except PreparationError as error:
+        print(f"COULD NOT TELL: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        print(stopped, file=sys.stderr)
+        return 130
+    finally:
+        for each, handler in zip(_STOPPING, handlers, strict=True):
+            signal.signal(each, handler)
+
+
+def _stop(number: int, frame: Any) -> None:
+    """Leave as Ctrl-C does, so that workers end and checkouts are removed."""
+    raise KeyboardInterrupt
