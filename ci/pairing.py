@@ -1,7 +1,8 @@
 """Paired timing: two live workers on the same core, called in turn, in an order drawn anew each time.
 
 The relaunched pair is the unit of evidence (evidence.py says why). All benchmarks that are still open share the launch
-of a pair; inside it each is made ready on both sides, sampled in alternation and forgotten before the next.
+of a pair; inside it each is made ready on both sides, sampled in alternation and forgotten before the next. Making
+ready takes longer than sampling, so both sides do it at once, each on a core of its own.
 """
 
 import math
@@ -10,7 +11,9 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from ci import machine
 from ci.channel import WorkerError
 from ci.evidence import Evidence, Plan
 from ci.inspection import Crew, Say, note_strays
@@ -66,17 +69,17 @@ class Session:
         many = [row for row in rows if self.rules.cores_of(row.name) > 1]
         for group, core in (([row for row in rows if row not in many], self.core), (many, None)):
             self.rng.shuffle(group)
-            with Crew(self.sides, core, hash_seed=hash_seed) as crew:
+            with Crew(self.sides, core, head_core=machine.other_core(core), hash_seed=hash_seed) as crew:
                 for row in group:
                     if self._is_over():
                         break
-                    self._time_row(row, crew)
+                    self._time_row(row, crew, core)
             for row in group:
                 note_strays(row, crew)
 
-    def _time_row(self, row: Row, crew: Crew) -> None:
+    def _time_row(self, row: Row, crew: Crew, core: int | None) -> None:
         try:
-            pair = self._sample_alternately(row, crew)
+            pair = self._sample_alternately(row, crew, core)
         except _BrokenSideError as broken:
             row.problems[broken.side] = f"while it was timed: {broken.reason}"
             if not broken.alive:
@@ -91,36 +94,36 @@ class Session:
         self._release(row, crew)
 
     def _release(self, row: Row, crew: Crew) -> None:
-        for side in (self.sides.base, self.sides.head):
+        sides = [side for side in (self.sides.base, self.sides.head) if side.name in crew.live]
+        for side in sides:
+            crew.send(side, "release", row=row.name)
+        for side in sides:
             try:
-                if side.name in crew.live:
-                    crew.ask(side, "release", row.benchmark.timeout_s, row=row.name)
+                crew.receive(side, row.benchmark.timeout_s)
             except WorkerError as error:
                 row.problems.setdefault(side.name, f"its teardown failed: {error}")
                 if not error.alive:
                     crew.close_all()
+                    return
 
-    def _sample_alternately(self, row: Row, crew: Crew) -> list[tuple[float, float]]:
+    def _sample_alternately(self, row: Row, crew: Crew, core: int | None) -> list[tuple[float, float]]:
         """Return the seconds of a call on base and head, once per alternation."""
         self._make_ready(row, crew)
-        samples = []
+        calls, samples = self.calls[row.name], []
         for _ in range(self.alternations[row.name]):
             taken = {
-                side.name: self._ask(row, crew, side, "sample", calls=self.calls[row.name]) for side in self._order()
+                side.name: self._ask([side], row, crew, "sample", calls=calls, core=core) for side in self._order()
             }
-            samples.append((taken["base"], taken["head"]))
+            samples.append((taken["base"][0]["seconds"], taken["head"][0]["seconds"]))
         return samples
 
     def _make_ready(self, row: Row, crew: Crew) -> None:
+        """Prepare a row on both sides at once, each on a core of its own."""
         if row.name in self.calls:
-            for side in self._order():
-                self._ask(row, crew, side, "prepare", calls=self.calls[row.name])
+            self._ask(self._order(), row, crew, "prepare", calls=self.calls[row.name])
             return
         timing = self.rules.timing
-        found = []
-        for side in self._order():
-            self._ask(row, crew, side, "calibrate", target_s=timing.sample_s)
-            found.append(self._last)
+        found = self._ask(self._order(), row, crew, "calibrate", target_s=timing.sample_s)
         # The slower side decides, so that a collapse costs no more time than it must.
         calls = self.calls[row.name] = min(each["calls"] for each in found)
         # With the set-up that asv repeats before each call.
@@ -128,15 +131,27 @@ class Session:
         wanted = round(timing.pair_s / max(samples_s, 1e-6))
         self.alternations[row.name] = max(timing.min_alternations, min(timing.max_alternations, wanted))
 
-    def _ask(self, row: Row, crew: Crew, side: Side, do: str, **request: float) -> float:
+    def _ask(
+        self, together: Sequence[Side], row: Row, crew: Crew, do: str, **request: float | None
+    ) -> list[dict[str, Any]]:
+        """Ask these sides the same at once, and return their replies."""
         each = row.benchmark
-        try:
-            self._last = crew.ask(side, do, each.timeout_s, row=each.row, name=each.name, index=each.index, **request)
-        except WorkerError as error:
-            raise _BrokenSideError(side.name, str(error), error.alive) from None
-        if self._last.get("skipped"):
-            raise _BrokenSideError(side.name, "it asks to be skipped now, and did not before", alive=True)
-        return float(self._last["seconds"])
+        for side in together:
+            # A sample says which core it is to be taken on; all else is done on the side's own.
+            asked = {"core": crew.cores[side.name]} | request
+            crew.send(side, do, row=each.row, name=each.name, index=each.index, **asked)
+        replies, broken = [], None
+        for side in together:
+            try:
+                replies.append(crew.receive(side, each.timeout_s))
+            except WorkerError as error:
+                broken = broken or _BrokenSideError(side.name, str(error), error.alive)
+        if broken is not None:
+            raise broken
+        for side, reply in zip(together, replies, strict=True):
+            if reply.get("skipped"):
+                raise _BrokenSideError(side.name, "it asks to be skipped now, and did not before", alive=True)
+        return replies
 
     def _order(self) -> list[Side]:
         return self.rng.sample([self.sides.base, self.sides.head], 2)

@@ -52,7 +52,7 @@ class Timing:
     budget_s: float = 240.0
     pair_s: float = 1.0
     sample_s: float = 0.02
-    min_alternations: int = 3
+    min_alternations: int = 2
     max_alternations: int = 12
     timeout_s: float = 300.0
 

@@ -171,6 +171,8 @@ class Side:
 
         name = request["name"] if request["index"] is None else f"{request['name']}-{request['index']}"
         benchmark: Any = discovery.get_benchmark_from_name(str(self.suite), name)
+        if not self.ready:
+            gc.freeze()  # modules stay: without them a collection between two benchmarks takes no time
         benchmark.set_cache(self._cached(benchmark))
         if benchmark.do_setup():
             return None
@@ -201,6 +203,15 @@ class Side:
         os.chdir(self.scratch)
 
 
+def _pin(core: int) -> None:
+    """Move every thread of this process to a core; what they start follows them."""
+    if os.sched_getaffinity(0) == {core}:
+        return
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread), {core})
+
+
 def _sample(benchmark: Any, calls: int) -> float:
     """Return the seconds of a call as asv itself would time them, teardown and setup between the calls included."""
     benchmark.repeat, benchmark.number = 1, max(1, calls)
@@ -226,6 +237,8 @@ def _answer(side: Side, request: Request) -> Reply:
     me = os.getpid()
     side.enter_scratch()
     try:
+        if request.get("core") is not None:
+            _pin(request["core"])
         reply = methods[request["do"]](request)
     except BaseException as error:  # noqa: BLE001 - foreign code may raise anything; it costs that benchmark its row
         skipped = type(error).__name__ == "SkipNotImplemented"
