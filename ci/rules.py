@@ -53,7 +53,7 @@ class Timing:
     pair_s: float = 1.0
     sample_s: float = 0.02
     min_alternations: int = 2
-    max_alternations: int = 12
+    max_alternations: int = 24
     timeout_s: float = 300.0
 
 

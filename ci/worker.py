@@ -170,9 +170,9 @@ class Side:
         from asv_runner import discovery
 
         name = request["name"] if request["index"] is None else f"{request['name']}-{request['index']}"
-        benchmark: Any = discovery.get_benchmark_from_name(str(self.suite), name)
         if not self.ready:
             gc.freeze()  # modules stay: without them a collection between two benchmarks takes no time
+        benchmark: Any = discovery.get_benchmark_from_name(str(self.suite), name)
         benchmark.set_cache(self._cached(benchmark))
         if benchmark.do_setup():
             return None
@@ -207,9 +207,9 @@ def _pin(core: int) -> None:
     """Move every thread of this process to a core; what they start follows them."""
     if os.sched_getaffinity(0) == {core}:
         return
-    for thread in os.listdir("/proc/self/task"):
+    for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-            os.sched_setaffinity(int(thread), {core})
+            os.sched_setaffinity(int(thread.name), {core})
 
 
 def _sample(benchmark: Any, calls: int) -> float:
