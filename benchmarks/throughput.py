@@ -55,6 +55,43 @@ class Throughput:
         return self.rollout.compile(self.state)
 
 
+class Gymnax:
+    """Seconds of the same chunk by gymnax: gate.toml's budget of a ratio holds ours to it."""
+
+    params: ClassVar = ["cartpole-10k"]
+    param_names: ClassVar = ["workload"]
+    version = "1"
+    timeout = 300
+    timed_is_program = True
+    prepared = ""
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        if self.prepared == workload:
+            return
+        from benchmarks.scanned import ScannedSide
+        from benchmarks.sides import GymnaxBatch
+
+        declaration = load()
+        declared = declaration.workloads["throughput"][workload]
+        skip_unless_runnable(declared)
+        try:
+            batch = GymnaxBatch(declaration.twin_of("gymnax", declared))
+        except ImportError as missing:
+            raise NotImplementedError(f"this machine lacks gymnax: {missing}") from missing
+        self.side = ScannedSide(batch, declared, record=False, seed=0, returns=False)
+        self.num_steps, self.prepared = declared.scan_chunk_size, workload
+        self.side.run(self.num_steps)
+
+    def time_chunk(self, workload: str) -> None:
+        """Run one chunk."""
+        self.side.run(self.num_steps)
+
+    def program(self, workload: str) -> Any:
+        """Return the compiled chunk, for the gate."""
+        return self.side.program()
+
+
 def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
     """Return a compiled rollout, its state and what waits for it.
 

@@ -1,13 +1,18 @@
 """gate.toml and accepted.toml: what they may say, what they refuse, and the verdicts and budgets that follow."""
 
+import re
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+import benchmarks
+from ci import listing
 from ci.acceptance import write_accepted
 from ci.budgets import check_budgets
 from ci.errors import UsageError
 from ci.evidence import Evidence, Limits, Plan
+from ci.inspection import _benchmarks
 from ci.programs import Program
 from ci.rows import Benchmark, Outcome, Row, compare_metrics, judge
 from ci.rules import DEFAULT_FILE, Accepted, Budget, MetricRule, Rules, find_rules, read_rules
@@ -161,6 +166,16 @@ def test_acceptance_ends_with_its_ratio_and_its_day():
     assert verdict(1.4, date(2999, 1, 1)) == "slower, accepted"
     assert verdict(1.1, date(2999, 1, 1)) == "slower"
     assert verdict(1.4, date(2020, 1, 1)) == "slower"
+
+
+def test_our_own_budgets_name_benchmarks_that_there_are():
+    suite = Path(benchmarks.__file__).parent
+    names = [each.row for each in _benchmarks(listing.suite(suite)["benchmarks"], 60.0)]
+    budgets = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml")).budget
+    assert len(budgets) == 3
+    for budget in budgets:
+        assert [name for name in names if re.search(budget.benchmark, name)], budget
+        assert budget.over in {"", *names}
 
 
 def test_budgets_are_kept_missed_or_not_measured():

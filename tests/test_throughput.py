@@ -52,6 +52,7 @@ def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
         "memory_profile.Memory.track_argument_bytes",
         "memory_profile.Memory.track_temp_bytes",
         "scan_chunk.ScanChunk.time_steps",
+        "throughput.Gymnax.time_chunk",
         "throughput.Throughput.time_chunk",
         "training.TrainingLoop.time_updates",
     }
