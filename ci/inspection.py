@@ -10,7 +10,7 @@ import itertools
 import re
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -166,12 +166,14 @@ def inspect(
                 row.put_off = True
                 continue
             say(f"running {row.name}")
-            if tracks_seconds or rules.cores_of(row.name) > 1:
+            if row.benchmark.kind == "peakmemory":
+                _inspect_afresh(row, sides, apart.cores)
+            elif tracks_seconds or rules.cores_of(row.name) > 1:
                 crew = free if rules.cores_of(row.name) > 1 else pinned
                 for side in _sides_of(row, sides):
-                    _inspect([side], row, crew)
+                    _inspect(row, {side: crew})
             else:
-                _inspect(_sides_of(row, sides), row, apart)
+                _inspect(row, dict.fromkeys(_sides_of(row, sides), apart))
         crews = (apart, pinned, free)
         for crew in crews:
             _check_origins(crew, rules)
@@ -200,15 +202,28 @@ def _sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
     return (sides.head,) if row.state == "new" else (sides.base, sides.head)
 
 
-def _inspect(together: Sequence[Side], row: Row, crew: Crew) -> None:
+def _inspect(row: Row, crews: Mapping[Side, Crew]) -> None:
     """Have each of these sides run a benchmark for the first time, all at once."""
     each = row.benchmark
-    for side in together:
-        if each.kind == "peakmemory":
-            crew.close(side.name)  # a peak is the whole process's
+    for side, crew in crews.items():
         crew.send(side, "inspect", row=each.row, name=each.name, index=each.index)
-    for side in together:
+    for side, crew in crews.items():
         _take_reply(row, side, crew)
+
+
+def _inspect_afresh(row: Row, sides: Sides, cores: Mapping[str, int | None]) -> None:
+    """Do so in new processes that find nothing compiled.
+
+    A peak is the whole process's, and the compiler's is part of it: a side that loads what the other one has just
+    compiled would look slim.
+    """
+    with contextlib.ExitStack() as stack:
+        crews = {}
+        for side in (each for each in _sides_of(row, sides) if each.name in cores):
+            empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
+            crew = Crew(dataclasses.replace(sides, programs=empty), cores[side.name])
+            crews[side] = stack.enter_context(crew)
+        _inspect(row, crews)
 
 
 def _take_reply(row: Row, side: Side, crew: Crew) -> None:
@@ -217,9 +232,6 @@ def _take_reply(row: Row, side: Side, crew: Crew) -> None:
     except WorkerError as error:
         row.problems[side.name] = str(error)
         return
-    finally:
-        if row.benchmark.kind == "peakmemory":
-            crew.close(side.name)
     if reply.get("skipped"):
         row.skipped.add(side.name)
         return
@@ -251,11 +263,8 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
     values: dict[str, list[float]] = {"base": [], "head": []}
     for _ in range(_CONFIRMATIONS):
         again = Row(row.benchmark)
-        for side in _sides_of(row, sides):
-            # An empty cache for each: what is measured may be the compilation.
-            empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
-            with Crew(dataclasses.replace(sides, programs=empty), core) as crew:
-                _inspect([side], again, crew)
+        for side in _sides_of(row, sides):  # one after the other: what is measured may be a time
+            _inspect_afresh(again, sides, {side.name: core})
         if not again.is_comparable:
             row.problems |= again.problems
             return change
