@@ -119,8 +119,8 @@ def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys
 def test_the_benchmark_times_the_steps_declared_and_asv_may_set_up_again():
     suite, name = ScanChunk(), ScanChunk.params[0]
     suite.setup(name)
-    built = suite.program
+    built = suite.compiled
     suite.time_steps(name)
     suite.setup(name)
-    assert suite.program is built
+    assert suite.compiled is built
     assert built._rollout.summary(built._state).num_steps == 2 * 1_000 * suite.num_steps
