@@ -268,9 +268,12 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
         if not again.is_comparable:
             row.problems |= again.problems
             return change
-        found = next(each for each in compare_metrics(again, rules) if each.metric == change.metric)
-        values["base"].append(found.base)
-        values["head"].append(found.head)
+        for found in compare_metrics(again, rules):
+            if found.metric == change.metric:
+                values["base"].append(found.base)
+                values["head"].append(found.head)
+    if not values["base"]:  # it could be counted then, and can't be now
+        return dataclasses.replace(change, word="same")
     base, head = (statistics.median(values[side]) for side in ("base", "head"))
     rule = rules.rule_of(change.metric, row.name)
     apart = min(values["head"]) > max(values["base"]) or max(values["head"]) < min(values["base"])

@@ -264,12 +264,11 @@ def numbers_of(row: Row, side: str) -> dict[str, float]:
     numbers = dict(program.metrics) if program else {}
     if "second_call_compilations" in reply:
         numbers["second_call_compilations"] = float(reply["second_call_compilations"])
+        numbers |= {"compilations": float(reply["compilations"]), "compile_s": reply["compile_s"]}
     if reply.get("cpu_instructions"):
         numbers["cpu_instructions"] = float(reply["cpu_instructions"])
     if "value" in reply:
         numbers[row.benchmark.metric] = reply["value"]
-    if reply.get("compilations"):
-        numbers["compile_s"] = reply["compile_s"]
     return numbers
 
 
