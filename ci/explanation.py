@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from ci.channel import WorkerError
 from ci.evidence import SLOWER
@@ -29,7 +30,7 @@ def explain(rows: Sequence[Row], sides: Sides, core: int | None, say: Say) -> No
             else "it takes longer; its suite offers no compiled program that could say why"
         )
         say(f"looking what {row.name} calls")
-        row.reasons += _added_calls(_calls(row, sides, core))
+        row.reasons += _added_calls(_calls(row, sides, core), sides.head.root)
 
 
 def _changed_program(row: Row, base: Program, head: Program) -> str:
@@ -53,8 +54,11 @@ def _calls(row: Row, sides: Sides, core: int | None) -> dict[str, dict[str, int]
     return calls if calls.keys() == {"base", "head"} else {}
 
 
-def _added_calls(calls: dict[str, dict[str, int]]) -> list[str]:
-    """Name what head calls more often, in the order of the first calls, so that a caller comes before its callees."""
+def _added_calls(calls: dict[str, dict[str, int]], root: Path) -> list[str]:
+    """Name what head calls more often: the repository's own functions first, and of these the new ones.
+
+    They come in the order of their first calls, a caller before its callees.
+    """
     if not calls:
         return []
     base, head = calls["base"], calls["head"]
@@ -62,8 +66,11 @@ def _added_calls(calls: dict[str, dict[str, int]]) -> list[str]:
     if not added:
         return []
     imports = all(name.startswith("import ") for name in added)
-    names = sorted(added, key=lambda name: -added[name]) if imports else list(added)
+
+    def importance(name: str) -> tuple[bool, bool, int]:
+        is_own = (root / name.partition(":")[0]).is_file()
+        return not is_own, name in base, -added[name] if imports else 0
+
     unit = "modules are imported" if imports else "functions are called"
-    shown = ", ".join(f"`{name}` (+{added[name]:,})" for name in names[:_MOST_NAMES])
-    total = f"{sum(base.values()):,} -> {sum(head.values()):,}"
-    return [f"more {unit}: {total}; {'most' if imports else 'first'} of them {shown}"]
+    shown = ", ".join(f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES])
+    return [f"more {unit}: {sum(base.values()):,} -> {sum(head.values()):,}; first of all {shown}"]
