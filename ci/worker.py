@@ -59,6 +59,7 @@ class Side:
         """Run a benchmark for the first time: its value, or its program and whether a second call compiles."""
         first = compiled.Compilations()
         compiled.import_jax_for(self.suite)
+        start, worked = time.perf_counter(), time.process_time()
         with first.counted():
             benchmark = self._prepare(request)
             if benchmark is None:
@@ -66,7 +67,9 @@ class Side:
             if benchmark.type != "time":
                 return self._value(benchmark)
             _sample(benchmark, 1)
-        reply: Reply = {"compile_s": first.seconds, "compilations": first.count}
+        # The sides are inspected on cores of their own: what a neighbour took away of one of them is no compile time.
+        share = min(1.0, (time.process_time() - worked) / (time.perf_counter() - start))
+        reply: Reply = {"compile_s": first.seconds * share, "compilations": first.count}
         with (again := compiled.Compilations()).counted():
             reply["seconds"] = _sample(benchmark, 1)
         if "jax" in sys.modules:

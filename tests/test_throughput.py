@@ -90,6 +90,22 @@ def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
     assert done.stdout.split() == ["True", str(4 * workload.num_envs * workload.scan_chunk_size)], done.stderr
 
 
+def test_gymnax_takes_the_same_number_of_steps_as_the_rollout_it_is_held_to():
+    pytest.importorskip("gymnax")
+    code = (
+        "from benchmarks.throughput import Gymnax\n"
+        "(name,), suite = Gymnax.params, Gymnax()\n"
+        "suite.setup(name); side = suite.side; suite.setup(name); suite.time_chunk(name)\n"
+        "print(suite.side is side, suite.num_steps, side.num_envs, side.totals().num_episodes)"
+    )
+    done = run_python("-c", code)
+    workload = load().workloads["throughput"]["cartpole-10k"]
+    *same, num_episodes = done.stdout.split()
+    assert same == ["True", str(workload.scan_chunk_size), str(workload.num_envs)], done.stderr
+    # Under random actions an episode lasts some 22 steps; two chunks were run.
+    assert int(num_episodes) == pytest.approx(2 * workload.scan_chunk_size * workload.num_envs / 22, rel=0.1)
+
+
 def test_the_documented_timing_functions_are_offered():
     import jax
     import jax.numpy as jnp
