@@ -73,6 +73,7 @@ def judge(mutant: Mutant, root: Path) -> dict[str, object]:
         "verdicts": "; ".join(sorted({row["verdict"] for row in report.get("rows", [])})),
         "seconds": round(time.monotonic() - start, 1),
         "kept": done.returncode == wanted and (named or not mutant.cause),
+        "commit": report.get("base", "")[:12],
     }
 
 
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
             row = judge(mutant, root)
             table.add([row])
-            print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-1], flush=True)
+            print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-2], flush=True)
     rows = table.rows()
     harmful = [row for row in rows if row["wanted"] == "1"]
     found = sum(row["exit_code"] == "1" for row in harmful)
