@@ -34,7 +34,7 @@ class Compile:
 
     params: ClassVar = list(load().select("compile", tier_from_environment()))
     param_names: ClassVar = ["workload"]
-    version = "1"
+    version = "2"
     timeout = 600
 
     def setup(self, workload: str) -> None:

@@ -1,42 +1,57 @@
-"""Which changed files can matter to what a benchmark runs: pages and tests can't, nor can a comment or the layout."""
+"""Which changed files can matter to what a benchmark runs: pages can't, nor can a comment or the layout of code."""
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 _PAGES = (".md", ".rst")
-_ASIDE = ("docs", "doc", ".git", ".github", "tests", "test")
+_PAGE_FOLDERS = ("docs", "doc", ".git", ".github")
+_TESTS = ("tests", "test")
+_IMPORTS_TESTS = re.compile(r"^\s*(?:from|import)\s+tests?\b", re.MULTILINE)
 
 
 def can_matter(path: PurePosixPath, suite: Path) -> bool:
-    """Whether a file can change what is run: pages and tests can't, nor the suite, which is head's on both sides."""
-    is_aside = path.suffix in _PAGES or path.parts[0] in _ASIDE
-    return not is_aside and not path.is_relative_to(suite.as_posix())
+    """Whether a file can change what is run: pages can't, nor can the suite, which is head's on both sides.
+
+    A page is what lies in a folder of pages or at the root; inside a package it may be a template.
+    """
+    is_page = path.parts[0] in _PAGE_FOLDERS or (path.suffix in _PAGES and len(path.parts) == 1)
+    return not is_page and not path.is_relative_to(suite.as_posix())
 
 
 def is_same_code(base: Path, head: Path, suite: Path) -> bool:
     """Tell whether two checkouts hold the same code: of what can matter, nothing differs but comments and layout.
+
+    Tests don't matter either, where the suite imports none of them.
 
     Args:
         base: a checkout's root.
         head: the other's.
         suite: the folder of benchmarks, relative to the roots.
     """
+    suite_texts = (file.read_text(errors="replace") for file in (head / suite).rglob("*.py"))
+    aside = () if any(map(_IMPORTS_TESTS.search, suite_texts)) else _TESTS
     paths = {*_files(base), *_files(head)}
-    return all(_is_same(base / path, head / path) for path in paths if can_matter(path, suite))
+    return all(
+        _is_same(base / path, head / path) for path in paths if path.parts[0] not in aside and can_matter(path, suite)
+    )
 
 
 def _files(root: Path) -> Iterator[PurePosixPath]:
-    for folder, _, names in os.walk(root):
-        yield from (PurePosixPath((Path(folder) / name).relative_to(root).as_posix()) for name in names)
+    for folder, folders, names in os.walk(root):
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        yield from (PurePosixPath((Path(folder) / name).relative_to(root).as_posix()) for name in [*names, *links])
 
 
 def _is_same(before: Path, after: Path) -> bool:
+    if before.is_symlink() or after.is_symlink():
+        return before.is_symlink() and after.is_symlink() and before.readlink() == after.readlink()
     try:
         texts = before.read_bytes(), after.read_bytes()
     except OSError:
-        return False  # new, gone, or a link to somewhere else
+        return False  # it is new, or gone
     if texts[0] == texts[1]:
         return True
     if before.suffix != ".py":

@@ -52,6 +52,16 @@ def can_count(event: tuple[int, int] = INSTRUCTIONS) -> bool:
     return counter is not None
 
 
+def scheduled() -> tuple[int, int]:
+    """Return the nanoseconds that this process's threads have run, and waited for a core; zeros where nobody tells."""
+    worked = waited = 0
+    for thread in _threads():
+        with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile, or the kernel keeps no such figures
+            figures = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii").split()
+            worked, waited = worked + int(figures[0]), waited + int(figures[1])
+    return worked, waited
+
+
 def _threads() -> list[int]:
     try:
         return [int(folder.name) for folder in Path("/proc/self/task").iterdir()]

@@ -12,6 +12,8 @@ from ci.rows import CAUSES, Row, describe_change
 from ci.sides import Sides
 
 _MOST_NAMES = 5
+# More of these is no worse, or is no part of a call.
+_GROWING = CAUSES.keys() - {"donated_buffers", "alias_bytes", "compile_s"}
 
 
 def explain(rows: Sequence[Row], sides: Sides, core: int | None, say: Say) -> None:
@@ -34,7 +36,7 @@ def explain(rows: Sequence[Row], sides: Sides, core: int | None, say: Say) -> No
 
 
 def _changed_program(row: Row, base: Program, head: Program) -> str:
-    grown = [each for each in row.changes if each.metric in CAUSES and each.head > each.base and each.word != "worse"]
+    grown = [each for each in row.changes if each.metric in _GROWING and each.head > each.base and each.word != "worse"]
     if grown:
         causes = (f"{CAUSES[each.metric]}: {describe_change(each)}" for each in grown[:3])
         return f"it takes longer, and its program changed; {'; '.join(causes)}"

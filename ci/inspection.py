@@ -155,33 +155,41 @@ def inspect(
     """Run every benchmark once on each side that has it, and compare what needs no clock.
 
     Both sides work at once, each on a core of its own: what is counted does not mind. Seconds that a suite tracks by
-    itself are measured one side after the other, and without `clocks`, or where both hold the same code, not at all.
+    itself are measured one side after the other; where both hold the same code on head alone, to see that it runs; and
+    without `clocks` not at all.
     """
+    other = machine.other_core(core)
     with contextlib.ExitStack() as stack:
-        apart = stack.enter_context(Crew(sides, core, head_core=machine.other_core(core)))
+        apart = stack.enter_context(Crew(sides, other, head_core=core))  # head has the idler one: budgets look at it
         pinned, free = (stack.enter_context(Crew(sides, place)) for place in (core, None))
         for row in rows:
+            asked = _sides_of(row, sides)
             tracks_seconds = _tracks_seconds(row, rules)
-            if tracks_seconds and (not clocks or sides.same_code):
-                row.put_off = True
-                continue
-            say(f"running {row.name}")
-            if row.benchmark.kind == "peakmemory":
-                _inspect_afresh(row, sides, apart.cores)
-            elif tracks_seconds or rules.cores_of(row.name) > 1:
-                crew = free if rules.cores_of(row.name) > 1 else pinned
-                for side in _sides_of(row, sides):
-                    _inspect(row, {side: crew})
-            else:
-                _inspect(row, dict.fromkeys(_sides_of(row, sides), apart))
+            row.put_off = tracks_seconds and (not clocks or sides.same_code)
+            if row.put_off:
+                asked = tuple(side for side in asked if clocks and side.name == "head")
+            if asked:
+                say(f"running {row.name}")
+            crew = free if rules.cores_of(row.name) > 1 else pinned if tracks_seconds else apart
+            at_once = crew is apart and (core is None or other != core)
+            for together in [asked] if at_once else ((side,) for side in asked):
+                _inspect(row, together, crew)
         crews = (apart, pinned, free)
         for crew in crews:
             _check_origins(crew, rules)
     for row, crew in itertools.product(rows, crews):
         note_strays(row, crew)
     for row in rows:
-        if row.is_comparable:
-            row.changes = compare_metrics(row, rules)
+        row.changes = _changes(row, sides, rules)
+
+
+def _changes(row: Row, sides: Sides, rules: Rules) -> list[Change]:
+    """Compare both sides of a row; what a clock or the system says of the same code twice is noise."""
+    changes = compare_metrics(row, rules) if row.is_comparable else []
+    if not sides.same_code:
+        return changes
+    is_clock = {each.metric: rules.rule_of(each.metric, row.name).clock for each in changes}
+    return [dataclasses.replace(each, word="same") if is_clock[each.metric] else each for each in changes]
 
 
 def _tracks_seconds(row: Row, rules: Rules) -> bool:
@@ -202,28 +210,36 @@ def _sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
     return (sides.head,) if row.state == "new" else (sides.base, sides.head)
 
 
-def _inspect(row: Row, crews: Mapping[Side, Crew]) -> None:
-    """Have each of these sides run a benchmark for the first time, all at once."""
-    each = row.benchmark
-    for side, crew in crews.items():
-        crew.send(side, "inspect", row=each.row, name=each.name, index=each.index)
-    for side, crew in crews.items():
-        _take_reply(row, side, crew)
+def _inspect(row: Row, together: Sequence[Side], crew: Crew) -> None:
+    """Have these sides run a benchmark for the first time, all at once."""
+    if row.benchmark.kind == "peakmemory":
+        _inspect_afresh(row, {side: crew.cores[side.name] for side in together}, crew.sides)
+    else:
+        _ask_to_inspect(row, dict.fromkeys(together, crew))
 
 
-def _inspect_afresh(row: Row, sides: Sides, cores: Mapping[str, int | None]) -> None:
-    """Do so in new processes that find nothing compiled.
+def _inspect_afresh(row: Row, cores: Mapping[Side, int | None], sides: Sides) -> None:
+    """Have sides do so in new processes that find nothing compiled, each on its core.
 
     A peak is the whole process's, and the compiler's is part of it: a side that loads what the other one has just
     compiled would look slim.
     """
     with contextlib.ExitStack() as stack:
         crews = {}
-        for side in (each for each in _sides_of(row, sides) if each.name in cores):
+        for side, core in cores.items():
             empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
-            crew = Crew(dataclasses.replace(sides, programs=empty), cores[side.name])
-            crews[side] = stack.enter_context(crew)
-        _inspect(row, crews)
+            crews[side] = stack.enter_context(Crew(dataclasses.replace(sides, programs=empty), core))
+        _ask_to_inspect(row, crews)
+    for crew in crews.values():
+        note_strays(row, crew)
+
+
+def _ask_to_inspect(row: Row, crews: Mapping[Side, Crew]) -> None:
+    each = row.benchmark
+    for side, crew in crews.items():
+        crew.send(side, "inspect", row=each.row, name=each.name, index=each.index)
+    for side, crew in crews.items():
+        _take_reply(row, side, crew)
 
 
 def _take_reply(row: Row, side: Side, crew: Crew) -> None:
@@ -264,7 +280,7 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
     for _ in range(_CONFIRMATIONS):
         again = Row(row.benchmark)
         for side in _sides_of(row, sides):  # one after the other: what is measured may be a time
-            _inspect_afresh(again, sides, {side.name: core})
+            _inspect_afresh(again, {side: core}, sides)
         if not again.is_comparable:
             row.problems |= again.problems
             return change

@@ -26,10 +26,18 @@ def pick_core() -> int | None:
 
 
 def other_core(core: int | None) -> int | None:
-    """Return another core than this one, itself where there is no other, None where pinning isn't possible."""
+    """Return another core, of the same socket where there is one; itself where it is alone, None where none is."""
     if core is None:
         return None
-    return max(os.sched_getaffinity(0) - {core}, default=core)
+    return max(os.sched_getaffinity(0) - {core}, key=lambda each: (_socket(each) == _socket(core), each), default=core)
+
+
+def _socket(core: int) -> str:
+    file = Path(f"/sys/devices/system/cpu/cpu{core}/topology/physical_package_id")
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def _idle_ticks() -> dict[int, int]:
@@ -86,7 +94,7 @@ def uncontrolled(before: Conditions, after: Conditions, core: int | None) -> lis
         notes.append("The clock's governor can't be read, as usual on virtual machines.")
     if not can_count():
         notes.append("The processor's instructions can't be counted here.")
-    # One of the gate's own processes works at a time.
+    # The gate itself has not begun by then.
     if before.load is not None and before.load > 0.5:
         notes.append(f"Something else kept {before.load:.1f} cores busy when the run began.")
     stolen = (after.steal - before.steal) / max(1, after.ticks - before.ticks)

@@ -23,11 +23,10 @@ from ci.sides import Side, Sides
 
 
 @dataclass
-class _BrokenSideError(Exception):
-    """One side failed while a row was timed."""
+class _BrokenError(Exception):
+    """A side, or both, failed while a row was timed; `alive` is False where a worker is lost."""
 
-    side: str
-    reason: str
+    reasons: dict[str, str]
     alive: bool
 
 
@@ -69,7 +68,9 @@ class Session:
         many = [row for row in rows if self.rules.cores_of(row.name) > 1]
         for group, core in (([row for row in rows if row not in many], self.core), (many, None)):
             self.rng.shuffle(group)
-            with Crew(self.sides, core, head_core=machine.other_core(core), hash_seed=hash_seed) as crew:
+            # Which side is made ready where it is sampled is drawn too: what it touches first stays near that core.
+            first, second = self.rng.sample([core, machine.other_core(core)], 2)
+            with Crew(self.sides, first, head_core=second, hash_seed=hash_seed) as crew:
                 for row in group:
                     if self._is_over():
                         break
@@ -80,8 +81,8 @@ class Session:
     def _time_row(self, row: Row, crew: Crew, core: int | None) -> None:
         try:
             pair = self._sample_alternately(row, crew, core)
-        except _BrokenSideError as broken:
-            row.problems[broken.side] = f"while it was timed: {broken.reason}"
+        except _BrokenError as broken:
+            row.problems |= {side: f"while it was timed: {reason}" for side, reason in broken.reasons.items()}
             if not broken.alive:
                 crew.close_all()  # a pair is relaunched whole, or not at all
                 return
@@ -110,6 +111,8 @@ class Session:
         """Return the seconds of a call on base and head, once per alternation."""
         self._make_ready(row, crew)
         calls, samples = self.calls[row.name], []
+        for side in self._order():  # one for nothing: a side may just have come from another core
+            self._ask([side], row, crew, "sample", calls=calls, core=core)
         for _ in range(self.alternations[row.name]):
             taken = {
                 side.name: self._ask([side], row, crew, "sample", calls=calls, core=core) for side in self._order()
@@ -136,21 +139,24 @@ class Session:
     ) -> list[dict[str, Any]]:
         """Ask these sides the same at once, and return their replies."""
         each = row.benchmark
+        if len(together) > 1 and crew.cores["base"] == crew.cores["head"] is not None:
+            return [reply for side in together for reply in self._ask([side], row, crew, do, **request)]
         for side in together:
             # A sample says which core it is to be taken on; all else is done on the side's own.
             asked = {"core": crew.cores[side.name]} | request
             crew.send(side, do, row=each.row, name=each.name, index=each.index, **asked)
-        replies, broken = [], None
+        replies, broken = [], _BrokenError({}, alive=True)
         for side in together:
             try:
-                replies.append(crew.receive(side, each.timeout_s))
+                replies.append(reply := crew.receive(side, each.timeout_s))
             except WorkerError as error:
-                broken = broken or _BrokenSideError(side.name, str(error), error.alive)
-        if broken is not None:
+                broken.reasons[side.name] = str(error)
+                broken.alive &= error.alive
+            else:
+                if reply.get("skipped"):
+                    broken.reasons[side.name] = "it asks to be skipped now, and did not before"
+        if broken.reasons:
             raise broken
-        for side, reply in zip(together, replies, strict=True):
-            if reply.get("skipped"):
-                raise _BrokenSideError(side.name, "it asks to be skipped now, and did not before", alive=True)
         return replies
 
     def _order(self) -> list[Side]:

@@ -154,6 +154,9 @@ def judge(row: Row, rules: Rules, *, timing: bool, same_code: bool = False) -> N
     if row.problems or row.state == "gone" or "head" in row.skipped:
         row.verdict, row.outcome = _judge_unmeasured(row, rules)
         return
+    if row.put_off and not row.replies:
+        row.verdict, row.outcome = "not timed", Outcome.NEUTRAL
+        return
     if row.state == "new" or "base" in row.skipped:
         row.verdict, row.outcome = "new", Outcome.PASSED
         row.reasons.append("ran on head; there is nothing on the base to compare it with")
@@ -191,7 +194,7 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool, same_code: bool) -> tup
         word, done = ("code", "hold") if same_code else ("program", "run")
         row.reasons.append(f"both sides {done} the same {word}, so its time can't have changed")
         return f"same {word}", Outcome.PASSED
-    if row.put_off or (row.benchmark.is_timed and not timing):
+    if row.benchmark.is_timed and not timing:
         return "not timed", Outcome.NEUTRAL
     if not row.benchmark.is_timed:
         return "same", Outcome.PASSED

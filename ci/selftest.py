@@ -151,7 +151,7 @@ def _against_itself(number: int, options: argparse.Namespace) -> Row:
     with _busy_core() if number % 2 else contextlib.nullcontext():
         code, report, seconds = _gate(flags, root)
     verdicts = [row["verdict"] for row in report["rows"] if "log_ratios" in row]
-    words = ("slower", "not slower", "faster", "undecided within budget")
+    words = ("slower", "not slower", "faster", "undecided")
     return {
         "run": number + 1,
         "other_core": "busy" if number % 2 else "idle",

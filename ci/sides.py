@@ -174,6 +174,7 @@ def _made_ready(folder: Path, base_root: Path, head_root: Path, commits: Sequenc
     else:
         base_suite.mkdir(parents=True)
     shutil.copytree(head_root / suite, base_root / suite, symlinks=True)
+    same_code = is_same_code(base_root, head_root, suite)  # before a build leaves anything there
     reason = why_built(base_root, head_root, config, location)
     sides = []
     for name, root, commit in zip(("base", "head"), (base_root, head_root), commits, strict=True):
@@ -185,6 +186,5 @@ def _made_ready(folder: Path, base_root: Path, head_root: Path, commits: Sequenc
             sources = tuple(path for path in (package / "src", package) if path.is_dir())
             sides.append(Side(name, commit, root, sys.executable, root / suite, sources))
     environments = f"one for each side: {reason}" if reason else "one, shared: the declared dependencies are equal"
-    same_code = is_same_code(base_root, head_root, suite)
     base, head = sides
     return Sides(base, head, config, folder, environments, base_suite, same_code)

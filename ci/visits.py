@@ -81,7 +81,7 @@ class Visits:
         if any(built) and not all(built):  # what is compared is the commits, not two ways of installing them
             first, second = (self._install(each, place) for each in (first, second))
         second = dataclasses.replace(second, name="head")
-        return dataclasses.replace(sides, base=first, head=second, folder=place)
+        return dataclasses.replace(sides, base=first, head=second, folder=place, same_code=False)
 
     def has_same_suite(self, commit: str) -> bool:
         """Whether a commit's own suite is BAD's."""

@@ -59,7 +59,7 @@ class Side:
         """Run a benchmark for the first time: its value, or its program and whether a second call compiles."""
         first = compiled.Compilations()
         compiled.import_jax_for(self.suite)
-        start, worked = time.perf_counter(), time.process_time()
+        worked, waited = counters.scheduled()
         with first.counted():
             benchmark = self._prepare(request)
             if benchmark is None:
@@ -68,15 +68,17 @@ class Side:
                 return self._value(benchmark)
             _sample(benchmark, 1)
         # The sides are inspected on cores of their own: what a neighbour took away of one of them is no compile time.
-        share = min(1.0, (time.process_time() - worked) / (time.perf_counter() - start))
+        worked, waited = (after - before for after, before in zip(counters.scheduled(), (worked, waited), strict=True))
+        share = worked / (worked + waited) if worked > 0 else 1.0
         reply: Reply = {"compile_s": first.seconds * share, "compilations": first.count}
         with (again := compiled.Compilations()).counted():
             reply["seconds"] = _sample(benchmark, 1)
         if "jax" in sys.modules:
             reply["second_call_compilations"] = again.count
-        with (instructions := counters.Counter()).counted():
-            _sample(benchmark, 1)
-        reply["cpu_instructions"] = instructions.count
+        if counters.can_count():
+            with (instructions := counters.Counter()).counted():
+                _sample(benchmark, 1)
+            reply["cpu_instructions"] = instructions.count
         reply |= self._program(benchmark, request["row"])
         self.release(request)
         return reply
@@ -207,12 +209,16 @@ class Side:
 
 
 def _pin(core: int) -> None:
-    """Move every thread of this process to a core; what they start follows them."""
+    """Move this worker to a core, with every thread and process that it has started; what they start follows them."""
     if os.sched_getaffinity(0) == {core}:
         return
-    for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-            os.sched_setaffinity(int(thread.name), {core})
+    session = os.getsid(0)
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is nobody's of ours
+            if os.getsid(int(process.name)) == session:
+                for thread in (process / "task").iterdir():
+                    os.sched_setaffinity(int(thread.name), {core})
+    os.sched_setaffinity(0, {core})
 
 
 def _sample(benchmark: Any, calls: int) -> float:

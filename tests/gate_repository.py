@@ -105,4 +105,4 @@ def make_repository(folder, rules=RULES):
 
 def _metric_rules():
     text = (ROOT / "ci" / "gate.toml").read_text()
-    return "\n" + text[text.index("[[metric]]") :]
+    return "\n" + text[text.index("[[metric]]") : text.index("[[budget]]")]
