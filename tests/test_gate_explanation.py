@@ -1,15 +1,17 @@
 """Why a row takes longer: functions that are called more often, packages that are imported, instructions executed."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ci import counters
+from ci import counters, machine
 from ci.calls import counted, imported
-from ci.counters import Counter, can_count
+from ci.counters import Counter, can_count, scheduled
 from ci.evidence import SLOWER, Evidence, Limits, Plan
 from ci.explanation import explain
 from ci.programs import Program, count_operations
@@ -104,6 +106,8 @@ def _slower_row(*programs, changes=()):
         ([Change("fusions", 64, 80, "worse")], "it takes longer, and its program changed"),
         ([Change("fusions", 80, 64, "same")], "in a way that its counts don't show"),
         ([], "in a way that its counts don't show"),
+        ([Change("donated_buffers", 1, 2, "better")], "in a way that its counts don't show"),
+        ([Change("compile_s", 1.02, 1.03, "same")], "in a way that its counts don't show"),
     ],
 )
 def test_a_changed_program_says_what_grew(changes, reason):
@@ -111,6 +115,26 @@ def test_a_changed_program_says_what_grew(changes, reason):
     explain([row], None, None, pytest.fail)
     (said,) = row.reasons
     assert said.endswith(reason)
+
+
+def test_work_counts_as_running_and_a_pause_as_neither():
+    start = scheduled()
+    sum(range(3_000_000))
+    worked = scheduled()
+    time.sleep(0.2)
+    slept = scheduled()
+    if worked[0] == start[0] == 0:
+        pytest.skip("the kernel keeps no such figures")
+    assert worked[0] - start[0] > 10_000_000
+    assert slept[0] - worked[0] < 50_000_000
+
+
+def test_the_other_core_is_another_one_where_there_is_one(monkeypatch):
+    assert machine.other_core(None) is None
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
+    assert machine.other_core(5) == 5
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 5}, raising=False)
+    assert machine.other_core(5) == 2
 
 
 def test_rows_that_are_not_slower_get_no_reason():

@@ -56,6 +56,19 @@ def offer_program(repository, text):
     repository.replace("benchmarks/basics.py", "    def time_cached", offer + "    def time_cached")
 
 
+def test_seconds_that_a_suite_tracks_are_measured_for_each_commit(repository):
+    repository.write("smallsum/waiting.py", "SECONDS = 1\n")
+    repository.write(
+        "benchmarks/waits.py", "from smallsum import waiting\n\n\ndef track_wait_s():\n    return waiting.SECONDS\n"
+    )
+    good = repository.commit("start")
+    repository.write("smallsum/waiting.py", "SECONDS = 3\n")
+    bad = repository.commit("slow")
+    done = find(repository, "waits.track_wait_s", good, bad)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 -> 3" in done.stdout
+
+
 def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
     start = repository.git("rev-parse", "HEAD")
     plant = lambda: repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")  # noqa: E731

@@ -177,6 +177,82 @@ def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
+def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repository):
+    (repository.root / "gate.toml").unlink()
+    repository.replace("smallsum/__init__.py", "** 2", "** 2.5")
+    run = repository.gate("--base", "main", "--no-timing", "--bench", "Cached|track_mean")
+    assert (run.code, run.verdicts()["basics.track_mean"]) == (1, "worse"), run.out
+    assert "Budgets" not in run.out
+    repository.git("checkout", "--quiet", "smallsum")
+    run = repository.gate("--base", "main", "--no-timing")
+    assert run.code == 0, run.out
+
+
+TRACKED_SECONDS = "def track_wait_s():\n    return 1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "expected"),
+    [
+        (TRACKED_SECONDS, [], (0, "new")),
+        (TRACKED_SECONDS, ["--no-timing"], (0, "not timed")),
+        ("def track_wait_s():\n    return 1 / 0\n", [], (3, "could not measure")),
+    ],
+)
+def test_seconds_that_are_put_off_pass_for_nothing_that_has_not_run(repository, text, arguments, expected):
+    repository.write("benchmarks/waits.py", text)
+    run = repository.gate("--base", "main", "--bench", "track_wait_s", *arguments)
+    assert (run.code, run.verdicts()["waits.track_wait_s"]) == expected, run.out
+
+
+def test_tracked_seconds_are_run_once_where_the_code_is_the_same_and_compared_where_it_is_not(repository):
+    repository.write(
+        "benchmarks/waits.py", "import smallsum\n\n\ndef track_wait_s():\n    return 4 * smallsum.REPEATS\n"
+    )
+    repository.commit()
+    arguments = ("--base", "main", "--bench", "track_wait_s")
+    run = repository.gate(*arguments)
+    assert (run.code, run.verdicts()["waits.track_wait_s"]) == (0, "same code"), run.out
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
+    run = repository.gate(*arguments, "--no-timing")
+    assert run.verdicts()["waits.track_wait_s"] == "not timed"
+    run = repository.gate(*arguments)
+    assert (run.code, run.verdicts()["waits.track_wait_s"]) == (1, "worse"), run.out
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_both_sides_and_what_they_have_started_are_sampled_on_one_core(repository):
+    repository.write(
+        "benchmarks/cores.py",
+        "import os\nimport pathlib\nimport subprocess\nimport sys\n\n\n"
+        "class Cores:\n"
+        "    def setup(self):\n"
+        "        self.child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n\n"
+        "    def teardown(self):\n"
+        "        self.child.kill()\n"
+        "        self.child.wait()\n\n"
+        "    def time_look(self):\n"
+        "        cores = [sorted(os.sched_getaffinity(pid)) for pid in (0, self.child.pid)]\n"
+        "        with pathlib.Path(os.environ['SEEN']).open('a') as file:\n"
+        "            file.write(f'{cores}\\n')\n\n"
+        "    time_look.number = 1\n",
+    )
+    repository.commit()
+    repository.write("smallsum/unused.py", "")
+    seen = repository.root.parent / "seen.txt"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEEN", str(seen))
+        run = repository.gate("--base", "main", "--bench", "time_look", "--budget", "3")
+    assert run.rows["cores.Cores.time_look"]["log_ratios"], run.out
+    places = [json.loads(line) for line in seen.read_text().splitlines()]
+    # Prepared on both cores, but by far most calls are samples, and these are on one.
+    most = max(places, key=places.count)
+    assert len(most[0]) == 1
+    assert most[0] == most[1]
+    assert places.count(most) > 0.6 * len(places)
+    assert len({str(place[0]) for place in places}) == 2
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_a_pair_shares_one_core_unless_its_benchmark_is_declared_to_use_more(repository):
     added = "\n\ndef track_cores():\n    import os\n    return len(os.sched_getaffinity(0))\n"
