@@ -4,7 +4,7 @@
     python -m ci.find memory.track_size v1.2 main --metric track
 
 The line of first parents from GOOD to BAD is halved until two neighbours remain, and these are compared once more.
-Commits that touch only pages, tests or the suite are passed over; a program that was met before is not timed again.
+Commits that touch only pages or the suite are passed over; a program that was met before is not timed again.
 
 Exit codes: 0 found, 2 wrong usage, 3 could not tell.
 """
@@ -83,7 +83,7 @@ class Search:
         """Search and print; return the exit code."""
         last = len(self.commits) - 1
         if last == 0:
-            return _could_not_tell("no commit in between touches more than pages, tests and the suite.")
+            return _could_not_tell("no commit in between touches more than pages and the suite.")
         worse, row = self._visit(last)
         self._check_metric(row)
         if not worse:
