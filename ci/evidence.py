@@ -4,6 +4,8 @@ One relaunched pair of workers gives one number, the median log ratio of its alt
 its luck, so they are never pooled. The pairs' numbers are looked at a few times; each look spends a part of the error
 allowed, after the power family of Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so that
 the union bound holds whatever the looks have in common (Jennison & Turnbull, Group Sequential Methods, 2000, ch. 7).
+Where the time is spent between two looks, one more is taken, with what the function allows for by then: the number of
+looks need not be known before (Lan & DeMets 1983, Biometrika 70).
 
 Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha` among all timed rows by
 Bonferroni, the second meets fresh pairs alone; over a whole suite false alarms stay below the product of the two. A
@@ -28,6 +30,8 @@ class Test:
     """One group-sequential test: fail when surely above `fail_ratio`, pass when surely below `pass_ratio`.
 
     Attributes:
+        limits: where slower and not slower begin, and how often to err.
+        alpha: how often to fail where nothing is slower.
         looks: numbers of pairs after which the evidence is weighed.
         fail_t: the t-quantile of each look for failing.
         pass_t: the same for passing.
@@ -35,11 +39,18 @@ class Test:
         pass_log: logarithm of the ratio below which a row is not slower.
     """
 
+    limits: "Limits"
+    alpha: float
     looks: tuple[int, ...]
     fail_t: tuple[float, ...]
     pass_t: tuple[float, ...]
     fail_log: float
     pass_log: float
+
+    def ending_at(self, num_pairs: int) -> "Test":
+        """Return the test whose last look comes after so many pairs, between two of the looks that were planned."""
+        looks = (*(look for look in self.looks if look < num_pairs), num_pairs)
+        return _make_test(self.limits, looks, self.alpha, self.looks[-1])
 
     def bounds(self, log_ratios: NDArray[np.float64], look: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """Return mean, standard error, and the bounds for failing and passing; pairs lie along the last axis."""
@@ -104,6 +115,7 @@ class Evidence:
     suspected: bool = False
     verdict: int = UNDECIDED
     done: bool = False
+    ended: Test | None = None  # the test of the last stage, where the time was spent before its next look
 
     def add(self, log_ratio: float) -> None:
         """Take one more pair's median log ratio and weigh the evidence where a look is due."""
@@ -118,6 +130,18 @@ class Evidence:
             return
         self.verdict = verdict
         self.done = verdict != UNDECIDED or look == len(test.looks) - 1
+
+    def end(self) -> None:
+        """Weigh what there is, as no more pairs will come; a suspicion without fresh pairs stays one."""
+        test, pairs = self._stage
+        if self.done or len(pairs) < test.looks[0] or len(pairs) in test.looks:
+            return
+        test = test.ending_at(len(pairs))
+        verdict = int(test.weigh(np.asarray(pairs), len(test.looks) - 1))
+        if verdict == SLOWER and not self.suspected:
+            self.suspected = True
+            return
+        self.verdict, self.ended, self.done = verdict, test, verdict != UNDECIDED
 
     @property
     def _stage(self) -> tuple[Test, list[float]]:
@@ -145,7 +169,7 @@ class Evidence:
         pairs = self._estimated_from()
         if len(pairs) < 2:
             return (math.exp(pairs[0]) if pairs else math.nan), 0.0, math.inf
-        test = self.plan.confirm if pairs is self.fresh else self.plan.suspect
+        test = self.ended or (self.plan.confirm if pairs is self.fresh else self.plan.suspect)
         look = max((index for index, count in enumerate(test.looks) if count <= len(pairs)), default=0)
         mean, error = float(np.mean(pairs)), max(self.sd, _LEAST_SD) / math.sqrt(len(pairs))
         # Before the first look its own quantile, of more pairs, would promise too much.
@@ -184,20 +208,25 @@ def _first_decision(test: Test, log_ratios: NDArray[np.float64]) -> tuple[NDArra
     return verdict, pairs
 
 
-def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float) -> Test:
+def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int | None = None) -> Test:
+    """Make a test of at most `most` pairs, by default as many as its last look has."""
+    most = looks[-1] if most is None else most
     # Failing waits for much evidence (power 2); passing may come early where the noise is low (power 1).
+    fail, passing = _spent(alpha, looks, most, 2), _spent(limits.miss_beta, looks, most, 1)
     return Test(
+        limits,
+        alpha,
         looks,
-        tuple(t_quantile(part, n - 1) for part, n in zip(_spent(alpha, looks, 2), looks, strict=True)),
-        tuple(t_quantile(part, n - 1) for part, n in zip(_spent(limits.miss_beta, looks, 1), looks, strict=True)),
+        tuple(t_quantile(part, n - 1) for part, n in zip(fail, looks, strict=True)),
+        tuple(t_quantile(part, n - 1) for part, n in zip(passing, looks, strict=True)),
         math.log(limits.fail_ratio),
         math.log(limits.pass_ratio),
     )
 
 
-def _spent(error: float, looks: tuple[int, ...], power: int) -> list[float]:
-    """Return what each look spends of the error allowed: increments of `error * (n / n_max) ** power`."""
-    total = [error * (count / looks[-1]) ** power for count in looks]
+def _spent(error: float, looks: tuple[int, ...], most: int, power: int) -> list[float]:
+    """Return what each look spends of the error allowed: increments of `error * (n / most) ** power`."""
+    total = [error * (count / most) ** power for count in looks]
     return [after - before for before, after in zip([0.0, *total], total, strict=False)]
 
 

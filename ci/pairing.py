@@ -61,6 +61,9 @@ class Session:
             self.launched += 1
             self.say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
             self._run_pair(left)
+        for row in rows:
+            if row.evidence is not None and not row.problems:
+                row.evidence.end()
 
     def _run_pair(self, rows: list[Row]) -> None:
         """Launch one pair, pinned and, for benchmarks of several cores, one that is free."""

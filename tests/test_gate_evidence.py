@@ -90,6 +90,57 @@ def test_the_replay_decides_as_the_live_evidence_does():
     assert {UNDECIDED, NOT_SLOWER, SLOWER} >= set(verdicts)
 
 
+def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
+    """Return the verdicts of rows whose time was spent after so many pairs."""
+    rng = np.random.default_rng(num_pairs)
+    plan, verdicts = Plan.make(Limits(), NUM_ROWS), []
+    for _ in range(num_rows):
+        evidence = Evidence(plan)
+        while not evidence.done and evidence.num_pairs < num_pairs:
+            evidence.add(float(math.log(ratio) + sd * rng.standard_normal()))
+        evidence.end()
+        verdicts.append(evidence.verdict)
+    return np.array(verdicts)
+
+
+def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
+    plan = Plan.make(Limits(), 4)
+    evidence = Evidence(plan)
+    for value in (0.02, -0.02, 0.03, -0.03, 0.02, -0.02, 0.0, 0.0, 0.02, -0.02, 0.0):
+        evidence.add(value)
+    assert not evidence.done
+    evidence.end()
+    assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
+    assert evidence.ratio()[2] < Limits().pass_ratio
+
+
+@pytest.mark.parametrize("num_pairs", [5, 8, 11])
+def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
+    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Limits().miss_beta
+    assert (_ended(1.0, num_pairs) == SLOWER).mean() == 0
+
+
+def test_a_suspicion_at_the_end_stays_one():
+    evidence = Evidence(Plan.make(Limits(), 1))
+    for value in (0.010, 0.022) * 4:
+        evidence.add(value)
+    assert not evidence.suspected
+    evidence.end()
+    assert (evidence.suspected, evidence.verdict, evidence.done) == (True, UNDECIDED, False)
+    for value in (0.30, 0.30, 0.31, 0.30, 0.30):
+        evidence.add(value)
+    assert evidence.verdict == SLOWER
+
+
+@pytest.mark.parametrize("num_pairs", [0, 3, 4])
+def test_too_few_pairs_or_a_look_just_taken_change_nothing_at_the_end(num_pairs):
+    evidence = Evidence(Plan.make(Limits(), 4))
+    for number in range(num_pairs):
+        evidence.add(0.05 * (-1) ** number)
+    evidence.end()
+    assert (evidence.verdict, evidence.done) == (UNDECIDED, False)
+
+
 def test_more_rows_ask_for_more_evidence():
     few, many = Plan.make(Limits(), 2), Plan.make(Limits(), 50)
     assert all(a < b for a, b in zip(few.suspect.fail_t, many.suspect.fail_t, strict=True))
