@@ -276,7 +276,8 @@ def confirm(rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, s
 
 
 def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int | None) -> Change:
-    values: dict[str, list[float]] = {"base": [], "head": []}
+    """Measure again until a round is not worse; what is worse in every one of them is worse."""
+    rounds: list[Change] = []
     for _ in range(_CONFIRMATIONS):
         again = Row(row.benchmark)
         for side in _sides_of(row, sides):  # one after the other: what is measured may be a time
@@ -284,14 +285,13 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
         if not again.is_comparable:
             row.problems |= again.problems
             return change
-        for found in compare_metrics(again, rules):
-            if found.metric == change.metric:
-                values["base"].append(found.base)
-                values["head"].append(found.head)
-    if not values["base"]:  # it could be counted then, and can't be now
+        rounds += [each for each in compare_metrics(again, rules) if each.metric == change.metric]
+        if not rounds or rounds[-1].word != "worse":  # a metric may also be countable no longer
+            break
+    if not rounds:
         return dataclasses.replace(change, word="same")
-    base, head = (statistics.median(values[side]) for side in ("base", "head"))
-    rule = rules.rule_of(change.metric, row.name)
-    apart = min(values["head"]) > max(values["base"]) or max(values["head"]) < min(values["base"])
-    word = rule.compare(base, head) if apart else "same"
-    return dataclasses.replace(change, base=base, head=head, word=word)
+    bases, heads = [each.base for each in rounds], [each.head for each in rounds]
+    apart = min(heads) > max(bases) or max(heads) < min(bases)
+    is_worse = len(rounds) == _CONFIRMATIONS and apart and rounds[-1].word == "worse"
+    base, head = statistics.median(bases), statistics.median(heads)
+    return dataclasses.replace(change, base=base, head=head, word="worse" if is_worse else "same")

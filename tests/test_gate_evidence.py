@@ -122,7 +122,7 @@ def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
 
 def test_a_suspicion_at_the_end_stays_one():
     evidence = Evidence(Plan.make(Limits(), 1))
-    for value in (0.010, 0.022) * 4:
+    for value in (0.02, 0.06) * 4:
         evidence.add(value)
     assert not evidence.suspected
     evidence.end()
