@@ -11,7 +11,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -194,10 +194,3 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def close_all(workers: Sequence[Worker]) -> None:
-    """Close several workers, the later ones also where an earlier one raises."""
-    with contextlib.ExitStack() as stack:
-        for worker in workers:
-            stack.callback(worker.close)

@@ -1,9 +1,14 @@
 """When the evidence of paired timings suffices, and what it then says: the statistics of the gate, NumPy alone.
 
 One relaunched pair of workers gives one number, the median log ratio of its alternated calls: calls inside a pair share
-its luck, so they are never pooled. The pairs' numbers are looked at a few times; each look spends a part of the error
-allowed, after the power family of Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so that
-the union bound holds whatever the looks have in common (Jennison & Turnbull, Group Sequential Methods, 2000, ch. 7).
+its luck, so they are never pooled. Now and then that luck is bad: a worker whose addresses collide takes half as long
+again, in every call. So of the pairs some fifth that lies lowest and as many that lie highest are left out of the
+mean, and of what it may err by (Tukey & McLaughlin 1963, Sankhya A 25; Yuen 1974, Biometrika 61).
+
+The pairs' numbers are looked at a few times; each look spends a part of the error allowed, after the power family of
+Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so that the union bound holds whatever the
+looks have in common (Jennison & Turnbull, Group Sequential Methods, 2000, ch. 7). No look fails a row before as many
+pairs as a fair coin would need to show such luck by their signs alone, whatever their distribution.
 Where the time is spent between two looks, one more is taken, with what the function allows for by then: the number of
 looks need not be known before (Lan & DeMets 1983, Biometrika 70).
 
@@ -54,9 +59,7 @@ class Test:
 
     def bounds(self, log_ratios: NDArray[np.float64], look: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """Return mean, standard error, and the bounds for failing and passing; pairs lie along the last axis."""
-        pairs = log_ratios[..., : self.looks[look]]
-        mean = pairs.mean(axis=-1)
-        error = np.maximum(pairs.std(axis=-1, ddof=1), _LEAST_SD) / math.sqrt(pairs.shape[-1])
+        mean, error = trimmed_mean(log_ratios[..., : self.looks[look]])
         return mean, error, mean - self.fail_t[look] * error, mean + self.pass_t[look] * error
 
     def weigh(self, log_ratios: NDArray[np.float64], look: int) -> NDArray[np.int64]:
@@ -72,8 +75,8 @@ class Limits:
 
     fail_ratio: float = 1.005
     pass_ratio: float = 1.03
-    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24)
-    confirm_looks: tuple[int, ...] = (4, 8, 12)
+    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24, 32, 40, 48)
+    confirm_looks: tuple[int, ...] = (4, 8, 12, 18, 24, 36)
     suspect_alpha: float = 0.05
     confirm_alpha: float = 0.1
     miss_beta: float = 0.02
@@ -99,10 +102,15 @@ class Plan:
         return cls(suspect, _make_test(limits, limits.confirm_looks, limits.confirm_alpha))
 
     def smallest_detectable(self, sd: float) -> float:
-        """Return the smallest slowdown, as a ratio, that the full number of pairs finds 19 times in 20."""
+        """Return the smallest slowdown, as a ratio, that the full number of pairs finds 19 times in 20.
+
+        Args:
+            sd: noise of a pair's log ratio, as `noise` returns it.
+        """
         num_pairs = self.suspect.looks[-1]
         error = max(sd, _LEAST_SD) / math.sqrt(num_pairs)
-        return math.exp(self.suspect.fail_log + (self.suspect.fail_t[-1] + t_quantile(0.05, num_pairs - 1)) * error)
+        missed = t_quantile(0.05, _degrees_of_freedom(num_pairs))
+        return math.exp(self.suspect.fail_log + (self.suspect.fail_t[-1] + missed) * error)
 
 
 @dataclass
@@ -154,8 +162,8 @@ class Evidence:
 
     @property
     def sd(self) -> float:
-        """Standard deviation of the pairs' log ratios: this row's noise on this machine."""
-        return float(np.std(self._estimated_from(), ddof=1)) if len(self._estimated_from()) > 1 else math.nan
+        """Noise of a pair's log ratio, of this row on this machine."""
+        return noise(np.asarray(self._estimated_from()))
 
     def _estimated_from(self) -> list[float]:
         # The pairs that raised a suspicion were chosen for being slow; the fresh ones are an honest estimate.
@@ -171,9 +179,10 @@ class Evidence:
             return (math.exp(pairs[0]) if pairs else math.nan), 0.0, math.inf
         test = self.ended or (self.plan.confirm if pairs is self.fresh else self.plan.suspect)
         look = max((index for index, count in enumerate(test.looks) if count <= len(pairs)), default=0)
-        mean, error = float(np.mean(pairs)), max(self.sd, _LEAST_SD) / math.sqrt(len(pairs))
+        mean, error = map(float, trimmed_mean(np.asarray(pairs)))
         # Before the first look its own quantile, of more pairs, would promise too much.
-        t = test.pass_t[look] if len(pairs) >= test.looks[0] else t_quantile(0.001, len(pairs) - 1)
+        early = len(pairs) < test.looks[0]
+        t = t_quantile(0.001, _degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
         return math.exp(mean), math.exp(min(mean - t * error, 700.0)), math.exp(min(mean + t * error, 700.0))
 
     def is_faster(self) -> bool:
@@ -181,7 +190,39 @@ class Evidence:
         test, pairs = self.plan.suspect, np.asarray(self.first)
         if self.verdict != NOT_SLOWER or len(pairs) not in test.looks:
             return False
-        return bool(test.bounds(-pairs, test.looks.index(len(pairs)))[2] > test.fail_log)
+        mean, error = trimmed_mean(-pairs)  # a win is no alarm: it need not wait for the signs
+        t = t_quantile(test.alpha / len(test.looks), _degrees_of_freedom(len(pairs)))
+        return bool(mean - t * error > test.fail_log)
+
+
+def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+    """Return the mean and its standard error over the last axis, a fifth left out at either end.
+
+    It has `_degrees_of_freedom` degrees of freedom; fewer than eight pairs are taken whole, which costs fewer of them.
+    The error is that of pairs of which those left out are moved to the outermost ones kept.
+    """
+    num_pairs = log_ratios.shape[-1]
+    out = _left_out(num_pairs)
+    kept = num_pairs - 2 * out
+    ordered = np.sort(log_ratios, axis=-1)[..., out : num_pairs - out]
+    moved = np.clip(log_ratios, ordered[..., :1], ordered[..., -1:])
+    error = np.sqrt(moved.var(axis=-1) * num_pairs / (kept * (kept - 1)))
+    return ordered.mean(axis=-1), np.maximum(error, _LEAST_SD / math.sqrt(num_pairs))
+
+
+def noise(log_ratios: NDArray[np.float64]) -> float:
+    """Return the noise of one pair, the standard deviation behind the trimmed mean's error; NaN of less than two."""
+    if len(log_ratios) < 2:
+        return math.nan
+    return float(trimmed_mean(log_ratios)[1]) * math.sqrt(len(log_ratios))
+
+
+def _left_out(num_pairs: int) -> int:
+    return max(0, num_pairs - 3) // 5
+
+
+def _degrees_of_freedom(num_pairs: int) -> int:
+    return num_pairs - 2 * _left_out(num_pairs) - 1
 
 
 def replay(plan: Plan, first: NDArray[np.float64], fresh: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
@@ -211,22 +252,24 @@ def _first_decision(test: Test, log_ratios: NDArray[np.float64]) -> tuple[NDArra
 def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int | None = None) -> Test:
     """Make a test of at most `most` pairs, by default as many as its last look has."""
     most = looks[-1] if most is None else most
-    # Failing waits for much evidence (power 2); passing may come early where the noise is low (power 1).
-    fail, passing = _spent(alpha, looks, most, 2), _spent(limits.miss_beta, looks, most, 1)
+    # Failing waits for much evidence (power 2); passing may come early where the noise is low (power 0.7).
+    first_to_fail = min(math.ceil(-math.log2(alpha)), looks[-1])
+    fail, passing = _spent(alpha, looks, most, 2, first_to_fail), _spent(limits.miss_beta, looks, most, 0.7)
+    degrees = [_degrees_of_freedom(count) for count in looks]
     return Test(
         limits,
         alpha,
         looks,
-        tuple(t_quantile(part, n - 1) for part, n in zip(fail, looks, strict=True)),
-        tuple(t_quantile(part, n - 1) for part, n in zip(passing, looks, strict=True)),
+        tuple(t_quantile(part, df) if part else math.inf for part, df in zip(fail, degrees, strict=True)),
+        tuple(t_quantile(part, df) for part, df in zip(passing, degrees, strict=True)),
         math.log(limits.fail_ratio),
         math.log(limits.pass_ratio),
     )
 
 
-def _spent(error: float, looks: tuple[int, ...], most: int, power: int) -> list[float]:
-    """Return what each look spends of the error allowed: increments of `error * (n / most) ** power`."""
-    total = [error * (count / most) ** power for count in looks]
+def _spent(error: float, looks: tuple[int, ...], most: int, power: float, first: int = 0) -> list[float]:
+    """Return what each look from `first` pairs on spends: increments of `error * (n / most) ** power`."""
+    total = [error * (count / most) ** power if count >= first else 0.0 for count in looks]
     return [after - before for before, after in zip([0.0, *total], total, strict=False)]
 
 

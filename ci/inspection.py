@@ -24,6 +24,7 @@ from ci.rules import Rules
 from ci.sides import Side, Sides
 
 Say = Callable[[str], None]
+Reply = dict[str, Any] | WorkerError
 _CONFIRMATIONS = 4
 
 
@@ -84,6 +85,27 @@ class Crew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close_all()
+
+
+def ask_together(benchmark: Benchmark, crews: Mapping[Side, Crew], do: str, **request: Any) -> dict[str, Reply]:
+    """Ask these sides the same of a benchmark, all at once; return what each replied, or how its worker failed.
+
+    Pinned to one core they are asked one after the other: each would be in the other's way.
+    """
+    places = [crew.cores[side.name] for side, crew in crews.items()]
+    apart = None in places or len(set(places)) == len(places)
+    replies: dict[str, Reply] = {}
+    for together in [tuple(crews)] if apart else [(side,) for side in crews]:
+        for side in together:
+            core = crews[side].cores[side.name]
+            asked = {"row": benchmark.row, "name": benchmark.name, "index": benchmark.index, "core": core} | request
+            crews[side].send(side, do, **asked)
+        for side in together:
+            try:
+                replies[side.name] = crews[side].receive(side, benchmark.timeout_s)
+            except WorkerError as error:
+                replies[side.name] = error
+    return replies
 
 
 def discover(sides: Sides, rules: Rules, pattern: str) -> list[Row]:
@@ -171,8 +193,7 @@ def inspect(
             if asked:
                 say(f"running {row.name}")
             crew = free if rules.cores_of(row.name) > 1 else pinned if tracks_seconds else apart
-            at_once = crew is apart and (core is None or other != core)
-            for together in [asked] if at_once else ((side,) for side in asked):
+            for together in [asked] if crew is apart else ((side,) for side in asked):
                 _inspect(row, together, crew)
         crews = (apart, pinned, free)
         for crew in crews:
@@ -215,7 +236,7 @@ def _inspect(row: Row, together: Sequence[Side], crew: Crew) -> None:
     if row.benchmark.kind == "peakmemory":
         _inspect_afresh(row, {side: crew.cores[side.name] for side in together}, crew.sides)
     else:
-        _ask_to_inspect(row, dict.fromkeys(together, crew))
+        _take_replies(row, dict.fromkeys(together, crew))
 
 
 def _inspect_afresh(row: Row, cores: Mapping[Side, int | None], sides: Sides) -> None:
@@ -229,32 +250,22 @@ def _inspect_afresh(row: Row, cores: Mapping[Side, int | None], sides: Sides) ->
         for side, core in cores.items():
             empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
             crews[side] = stack.enter_context(Crew(dataclasses.replace(sides, programs=empty), core))
-        _ask_to_inspect(row, crews)
+        _take_replies(row, crews)
     for crew in crews.values():
         note_strays(row, crew)
 
 
-def _ask_to_inspect(row: Row, crews: Mapping[Side, Crew]) -> None:
-    each = row.benchmark
-    for side, crew in crews.items():
-        crew.send(side, "inspect", row=each.row, name=each.name, index=each.index)
-    for side, crew in crews.items():
-        _take_reply(row, side, crew)
-
-
-def _take_reply(row: Row, side: Side, crew: Crew) -> None:
-    try:
-        reply = crew.receive(side, row.benchmark.timeout_s)
-    except WorkerError as error:
-        row.problems[side.name] = str(error)
-        return
-    if reply.get("skipped"):
-        row.skipped.add(side.name)
-        return
-    row.replies[side.name] = reply
-    program = read_program(reply, side.root)
-    if program is not None:
-        row.programs[side.name] = program
+def _take_replies(row: Row, crews: Mapping[Side, Crew]) -> None:
+    for side, reply in zip(crews, ask_together(row.benchmark, crews, "inspect").values(), strict=True):
+        if isinstance(reply, WorkerError):
+            row.problems[side.name] = str(reply)
+        elif reply.get("skipped"):
+            row.skipped.add(side.name)
+        else:
+            row.replies[side.name] = reply
+            program = read_program(reply, side.root)
+            if program is not None:
+                row.programs[side.name] = program
 
 
 def _check_origins(crew: Crew, rules: Rules) -> None:

@@ -27,7 +27,8 @@ PAGES = (
     ("data.html", "Data"),
 )
 _MAX_CHANGES = 1_000  # a page, not an archive: the rest is in the data
-_NOISE_TABLES = ("selftest", "noise")
+_GATE_TABLES = ("noise_", "mutants")  # what `ci.selftest` and `tests.mutants` found of the gate
+_RAW_TABLES = ("selftest_",)  # what they found it from: a file, no table
 
 
 @dataclass(frozen=True)
@@ -221,19 +222,20 @@ def _markers(site: Site) -> list[dict[str, Any]]:
     return [{"first": first[key], "machine": key[0], "versions": key[1], "count": counts[key]} for key in ordered[1:]]
 
 
-def _noise_tables(site: Site) -> list[Table]:
-    return [table for table in site.measurements.tables if table.name.startswith(_NOISE_TABLES)]
+def _gate_tables(site: Site) -> list[Table]:
+    return [table for table in site.measurements.tables if table.name.startswith(_GATE_TABLES)]
 
 
 def _noise(site: Site) -> dict[str, Any]:
     scatters = [entry for entry in site.entries if entry.history]
     scatters.sort(key=lambda entry: -(entry.history.scatter if entry.history else 0))
-    return {"tables": _noise_tables(site), "scatters": scatters}
+    return {"tables": _gate_tables(site), "scatters": scatters}
 
 
 def _data(site: Site, files: Files) -> dict[str, Any]:
     published = [{"name": name, "size": size} for name, size in sorted(files.published.values())]
-    tables = [table for table in site.measurements.tables if not table.name.startswith(_NOISE_TABLES)]
+    elsewhere = (*_GATE_TABLES, *_RAW_TABLES)
+    tables = [table for table in site.measurements.tables if not table.name.startswith(elsewhere)]
     names = badges(0, "", site.headlines)
     return {"files": published, "unreadable": site.archive.unreadable, "tables": tables, "badges": list(names)}
 

@@ -16,7 +16,7 @@ from typing import Any
 from ci import machine
 from ci.channel import WorkerError
 from ci.evidence import Evidence, Plan
-from ci.inspection import Crew, Say, note_strays
+from ci.inspection import Crew, Say, ask_together, note_strays
 from ci.rows import Row
 from ci.rules import Rules
 from ci.sides import Side, Sides
@@ -98,24 +98,17 @@ class Session:
         self._release(row, crew)
 
     def _release(self, row: Row, crew: Crew) -> None:
-        sides = [side for side in (self.sides.base, self.sides.head) if side.name in crew.live]
-        for side in sides:
-            crew.send(side, "release", row=row.name)
-        for side in sides:
-            try:
-                crew.receive(side, row.benchmark.timeout_s)
-            except WorkerError as error:
-                row.problems.setdefault(side.name, f"its teardown failed: {error}")
-                if not error.alive:
+        live = [side for side in (self.sides.base, self.sides.head) if side.name in crew.live]
+        for name, reply in ask_together(row.benchmark, dict.fromkeys(live, crew), "release").items():
+            if isinstance(reply, WorkerError):
+                row.problems.setdefault(name, f"its teardown failed: {reply}")
+                if not reply.alive:
                     crew.close_all()
-                    return
 
     def _sample_alternately(self, row: Row, crew: Crew, core: int | None) -> list[tuple[float, float]]:
         """Return the seconds of a call on base and head, once per alternation."""
         self._make_ready(row, crew)
         calls, samples = self.calls[row.name], []
-        for side in self._order():  # one for nothing: a side may just have come from another core
-            self._ask([side], row, crew, "sample", calls=calls, core=core)
         for _ in range(self.alternations[row.name]):
             taken = {
                 side.name: self._ask([side], row, crew, "sample", calls=calls, core=core) for side in self._order()
@@ -140,24 +133,16 @@ class Session:
     def _ask(
         self, together: Sequence[Side], row: Row, crew: Crew, do: str, **request: float | None
     ) -> list[dict[str, Any]]:
-        """Ask these sides the same at once, and return their replies."""
-        each = row.benchmark
-        if len(together) > 1 and crew.cores["base"] == crew.cores["head"] is not None:
-            return [reply for side in together for reply in self._ask([side], row, crew, do, **request)]
-        for side in together:
-            # A sample says which core it is to be taken on; all else is done on the side's own.
-            asked = {"core": crew.cores[side.name]} | request
-            crew.send(side, do, row=each.row, name=each.name, index=each.index, **asked)
+        """Ask these sides the same, and return their replies; a sample says on which core it is to be taken."""
         replies, broken = [], _BrokenError({}, alive=True)
-        for side in together:
-            try:
-                replies.append(reply := crew.receive(side, each.timeout_s))
-            except WorkerError as error:
-                broken.reasons[side.name] = str(error)
-                broken.alive &= error.alive
+        for name, reply in ask_together(row.benchmark, dict.fromkeys(together, crew), do, **request).items():
+            if isinstance(reply, WorkerError):
+                broken.reasons[name] = str(reply)
+                broken.alive &= reply.alive
+            elif reply.get("skipped"):
+                broken.reasons[name] = "it asks to be skipped now, and did not before"
             else:
-                if reply.get("skipped"):
-                    broken.reasons[side.name] = "it asks to be skipped now, and did not before"
+                replies.append(reply)
         if broken.reasons:
             raise broken
         return replies

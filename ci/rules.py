@@ -29,8 +29,8 @@ class Verdicts:
 
     fail_ratio: float = 1.005
     pass_ratio: float = 1.03
-    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24)
-    confirm_looks: tuple[int, ...] = (4, 8, 12)
+    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24, 32, 40, 48)
+    confirm_looks: tuple[int, ...] = (4, 8, 12, 18, 24, 36)
     suspect_alpha: float = 0.05
     confirm_alpha: float = 0.1
     miss_beta: float = 0.02
@@ -52,7 +52,7 @@ class Timing:
     budget_s: float = 300.0
     pair_s: float = 1.0
     sample_s: float = 0.02
-    min_alternations: int = 2
+    min_alternations: int = 4
     max_alternations: int = 24
     timeout_s: float = 300.0
 

@@ -67,13 +67,14 @@ def short_commit(commit: str) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a cell of a table is a number, and so stands on the right."""
-    return re.fullmatch(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?", text) is not None
+    """Tell whether a cell of a table is a number or a percentage, and so stands on the right."""
+    return re.fullmatch(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?%?", text) is not None
 
 
 def cell(text: str) -> str:
     """Write a cell: a number to five digits, text as it is."""
-    return f"{float(text):.5g}" if is_number(text) and len(text) > 6 and "." in text else text
+    is_long = len(text) > 6 and "." in text and not text.endswith("%")
+    return f"{float(text):.5g}" if is_long and is_number(text) else text
 
 
 def natural(name: str) -> list[tuple[int, str]]:

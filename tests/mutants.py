@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 1 where the gate did not say what it must."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=str(__doc__).split("\n")[0])
     parser.add_argument("names", nargs="*", help="only these (default: all)")
-    parser.add_argument("--output", type=Path, default=ROOT / "results" / "csv" / "selftest_mutants.csv")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "csv" / "mutants.csv")
     options = parser.parse_args(argv)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     table = Table(options.output)

@@ -10,7 +10,7 @@ import pytest
 from ci import machine, planted, selftest
 from ci.planted import BENCHMARKS, make_project
 from ci.selftest import Table, main
-from ci.selftest_tables import found
+from ci.selftest_tables import found, scatter
 from tests.gate_repository import make_repository
 
 SHARES = 0.02  # of the seconds that the benchmarks' names promise
@@ -29,7 +29,7 @@ def _short(monkeypatch, repository):
 
 
 def read(folder, name):
-    with (folder / f"selftest_{name}.csv").open(newline="") as file:
+    with (folder / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -37,22 +37,26 @@ def read(folder, name):
 def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_path, capsys):
     asked = ["--output", str(tmp_path), "--bench", "time_cached", "--pairs", "5", "--live", "1"]
     assert main([*asked, "--runs", "2"]) in (0, 1)  # what a loaded machine says of itself is not this test's business
-    itself, pairs, live = (read(tmp_path, name) for name in ("itself", "pairs", "live"))
+    names = ("selftest_itself", "selftest_itself_pairs", "selftest_pairs", "selftest_live")
+    itself, itself_pairs, pairs, live = (read(tmp_path, name) for name in names)
     assert [row["other_core"] for row in itself] == ["idle", "busy"]
     assert {row["exit_code"] for row in itself} <= {"0", "1", "3"}
+    assert len(itself_pairs) == sum(int(row["pairs"]) * int(row["benchmarks"]) for row in itself)
     assert len(pairs) == 5 * len(BENCHMARKS)
     assert {float(row["planted"]) for row in pairs} == {4.0}
     assert sum(float(row["log_ratio"]) for row in pairs) / len(pairs) > math.log(2)
     assert 2 < float(pairs[0]["measured"]) < 8
     assert len(live) == len(BENCHMARKS)
     printed = capsys.readouterr()
-    assert "| 4 | " in printed.out
+    assert "| 4 | work.time_arithmetic_1ms | 5 | " in printed.out
+    assert [row["other core"] for row in read(tmp_path, "noise_false_alarms")] == ["idle", "busy"]
+    assert len(read(tmp_path, "noise_planted")) == len(read(tmp_path, "noise_planted_live")) == len(BENCHMARKS)
     assert "against itself: 2 of 2" in printed.err
 
     main([*asked, "--runs", "3"])
-    assert len(read(tmp_path, "itself")) == 3
-    assert read(tmp_path, "itself")[:2] == itself
-    assert (read(tmp_path, "pairs"), read(tmp_path, "live")) == (pairs, live)
+    assert len(read(tmp_path, "selftest_itself")) == 3
+    assert read(tmp_path, "selftest_itself")[:2] == itself
+    assert (read(tmp_path, "selftest_pairs"), read(tmp_path, "selftest_live")) == (pairs, live)
 
 
 def test_what_is_planted_is_more_of_the_same_work(tmp_path):
@@ -75,17 +79,32 @@ def test_the_replay_finds_what_is_large_and_passes_what_is_nothing(repository):
         for name, center in (("slow", math.log(4)), ("same", 0.0))
         for number in range(40)
     ]
-    slow, same = found(rows, rules, (4.0,)).splitlines()[-2:]
-    assert slow.endswith("| 100.0% | 0.0% | 0.0% |")
-    assert same.endswith("| 0.0% | 0.0% | 100.0% |")
+    slow, same = found(rows, rules, (4.0,)).rows
+    assert [slow[column] for column in ("found", "undecided", "called not slower")] == ["100.0%", "0.0%", "0.0%"]
+    assert [same[column] for column in ("found", "undecided", "called not slower")] == ["0.0%", "0.0%", "100.0%"]
+    assert (slow["seen"], same["seen"]) == ("4.000", "1.000")
+
+
+def test_the_noise_of_a_benchmark_is_the_scatter_of_its_pairs(repository):
+    rules = selftest._rules(repository.root / "asv.conf.json")
+    pairs = [
+        {"benchmark": name, "other_core": core, "log_ratio": str(sign * size)}
+        for name, size in (("quiet", 0.001), ("noisy", 0.1))
+        for core, sign in (("idle", 1), ("idle", -1), ("busy", 1), ("busy", -1))
+    ]
+    noisy, quiet = scatter(pairs, rules).rows
+    assert noisy["noise, idle (sd)"] == noisy["noise, busy (sd)"] == "14.14%"
+    assert quiet["noise, busy (sd)"] == "0.14%"
+    assert (noisy["pairs"], quiet["pairs"]) == (4, 4)
+    assert 1 < float(quiet["smallest found"]) < float(noisy["smallest found"])
 
 
 def test_false_alarms_fail(tmp_path, monkeypatch, capsys):
     asked = {"bench": "", "budget_s": 60.0, "cpu": machine.describe()["cpu"]}
-    row = {"run": 1, "other_core": "idle", "exit_code": 1, "seconds": 2.0} | asked
+    row = {"run": 1, "other_core": "idle", "exit_code": 1, "seconds": 2.0, "timestamp": "20261121T000000Z"} | asked
     Table(tmp_path / "selftest_itself.csv").add([row])
     assert main(["--output", str(tmp_path), "--runs", "1", "--pairs", "0", "--live", "0"]) == 1
-    assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 |" in capsys.readouterr().out
+    assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 | 2 |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
