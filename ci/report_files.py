@@ -50,7 +50,7 @@ def _row_json(row: Row, result: Result) -> dict[str, Any]:
     }
     evidence = row.evidence
     if evidence is not None:
-        table |= {"log_ratios": evidence.first, "confirming_log_ratios": evidence.fresh}
+        table |= {"log_ratios": evidence.first, "confirming_log_ratios": evidence.fresh, "shared": row.shared}
     if evidence is not None and evidence.num_pairs > 1:
         table |= dict(zip(("ratio", "low", "high"), evidence.ratio(), strict=True))
         table |= {"sd": evidence.sd, "smallest_detectable": evidence.plan.smallest_detectable(evidence.sd)}

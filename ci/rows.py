@@ -110,6 +110,7 @@ class Row:
     changes: list[Change] = field(default_factory=list)
     seconds: dict[str, list[float]] = field(default_factory=lambda: {"base": [], "head": []})
     evidence: Evidence | None = None
+    shared: bool = False  # both sides were sampled at once, on one core
     exonerated: bool = False
     put_off: bool = False  # seconds that nobody asked for, or that can't have changed, were not measured
     verdict: str = ""

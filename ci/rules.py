@@ -54,6 +54,7 @@ class Timing:
     sample_s: float = 0.02
     min_alternations: int = 4
     max_alternations: int = 24
+    shared_s: float = 0.1
     timeout_s: float = 300.0
 
 

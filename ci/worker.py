@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def _sibling(name: str) -> Any:
 
 calls, compiled, counters, listing = (_sibling(name) for name in ("calls", "compiled", "counters", "listing"))
 
+_WORKING = 0.9  # of its time, at work or waiting for its core: then nothing but work
 Request = dict[str, Any]
 Reply = dict[str, Any]
 
@@ -143,12 +145,16 @@ class Side:
         target_s, calls = request["target_s"], max(1, int(benchmark.number))
         _sample(benchmark, calls)
         while True:
-            start = time.perf_counter()
+            start, busy_s = time.perf_counter(), _busy_s()
             seconds = _sample(benchmark, calls)
             # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
             wall_s = time.perf_counter() - start
             if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
-                return {"calls": calls, "seconds": seconds, "wall_s": wall_s}
+                is_work = (
+                    getattr(benchmark, "timer", None) is timeit.default_timer
+                    and _busy_s() - busy_s >= _WORKING * wall_s
+                )
+                return {"calls": calls, "seconds": seconds, "wall_s": wall_s, "is_work": is_work}
             calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
     def prepare(self, request: Request) -> Reply:
@@ -159,8 +165,11 @@ class Side:
         return {"seconds": _sample(benchmark, request["calls"])}
 
     def sample(self, request: Request) -> Reply:
-        """Time `calls` calls and return the seconds of one."""
-        return {"seconds": _sample(self.ready[request["row"]], request["calls"])}
+        """Time `calls` calls and return the seconds of one: on a shared core, those in which it was this process's."""
+        benchmark = self.ready[request["row"]]
+        if request["shared"]:
+            benchmark.timer = time.process_time
+        return {"seconds": _sample(benchmark, request["calls"])}
 
     def release(self, request: Request) -> Reply:
         """Tear a benchmark down and forget it."""
@@ -226,6 +235,11 @@ def _sample(benchmark: Any, calls: int) -> float:
     benchmark.repeat, benchmark.number = 1, max(1, calls)
     benchmark.warmup_time, benchmark.min_run_count = 0, 1
     return float(benchmark.do_run()["samples"][0])
+
+
+def _busy_s() -> float:
+    """Seconds that this process has worked, or waited for a core to work on."""
+    return time.process_time() + 1e-9 * counters.scheduled()[1]
 
 
 def _peak_bytes() -> int | None:

@@ -53,6 +53,26 @@ def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repositor
     assert len(junit.findall("testcase")) == 2
 
 
+def test_long_work_runs_on_both_sides_at_once_and_long_waiting_in_turn(repository):
+    repository.replace("gate.toml", "[timing]", "[timing]\nshared_s = 0.02")
+    repository.write(
+        "benchmarks/long.py",
+        "import time\n\nfrom smallsum import REPEATS\n\n\n"
+        "def time_work():\n    sum(number * number for number in range(1_000_000 * REPEATS))\n\n\n"
+        "def time_wait():\n    time.sleep(0.05)\n",
+    )
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
+    run = repository.gate("--base", "main", "--bench", "long")
+    assert {name: row["shared"] for name, row in run.rows.items()} == {
+        "long.time_wait": False,
+        "long.time_work": hasattr(os, "sched_setaffinity"),
+    }
+    assert run.verdicts() == {"long.time_wait": "not slower", "long.time_work": "slower"}
+    assert run.rows["long.time_work"]["ratio"] == pytest.approx(6, rel=0.3)
+    assert run.rows["long.time_wait"]["seconds"]["head"] == pytest.approx(0.05, rel=0.5)
+
+
 def test_an_accepted_slowdown_passes_with_its_reason_until_it_expires(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
     accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "40", "--expires"]
