@@ -9,8 +9,8 @@ The pairs' numbers are looked at a few times; each look spends a part of the err
 Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so that the union bound holds whatever the
 looks have in common (Jennison & Turnbull, Group Sequential Methods, 2000, ch. 7). No look fails a row before as many
 pairs as a fair coin would need to show such luck by their signs alone, whatever their distribution.
-Where the time is spent between two looks, one more is taken, with what the function allows for by then: the number of
-looks need not be known before (Lan & DeMets 1983, Biometrika 70).
+Where the time is spent between two looks, one more is taken: the number of looks need not be known before (Lan & DeMets
+1983, Biometrika 70), and since it is the last, and not the evidence asked for it, it spends all that is left.
 
 Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha` among all timed rows by
 Bonferroni, the second meets fresh pairs alone; over a whole suite false alarms stay below the product of the two. A
@@ -142,7 +142,7 @@ class Evidence:
     def end(self) -> None:
         """Weigh what there is, as no more pairs will come; a suspicion without fresh pairs stays one."""
         test, pairs = self._stage
-        if self.done or len(pairs) < test.looks[0] or len(pairs) in test.looks:
+        if self.done or len(pairs) < test.looks[0]:
             return
         test = test.ending_at(len(pairs))
         verdict = int(test.weigh(np.asarray(pairs), len(test.looks) - 1))
@@ -188,7 +188,7 @@ class Evidence:
     def is_faster(self) -> bool:
         """Whether head is surely faster, by the same margin and at the same level as a suspicion of slower."""
         test, pairs = self.plan.suspect, np.asarray(self.first)
-        if self.verdict != NOT_SLOWER or len(pairs) not in test.looks:
+        if self.verdict != NOT_SLOWER:
             return False
         mean, error = trimmed_mean(-pairs)  # a win is no alarm: it need not wait for the signs
         t = t_quantile(test.alpha / len(test.looks), _degrees_of_freedom(len(pairs)))
@@ -253,7 +253,7 @@ def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int |
     """Make a test of at most `most` pairs, by default as many as its last look has."""
     most = looks[-1] if most is None else most
     # Failing waits for much evidence (power 2); passing may come early where the noise is low (power 0.7).
-    first_to_fail = min(math.ceil(-math.log2(alpha)), looks[-1])
+    first_to_fail = min(math.ceil(-math.log2(alpha)), most)
     fail, passing = _spent(alpha, looks, most, 2, first_to_fail), _spent(limits.miss_beta, looks, most, 0.7)
     degrees = [_degrees_of_freedom(count) for count in looks]
     return Test(
@@ -268,8 +268,9 @@ def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int |
 
 
 def _spent(error: float, looks: tuple[int, ...], most: int, power: float, first: int = 0) -> list[float]:
-    """Return what each look from `first` pairs on spends: increments of `error * (n / most) ** power`."""
+    """Return what each look from `first` pairs on spends of `error * (n / most) ** power`; the last spends the rest."""
     total = [error * (count / most) ** power if count >= first else 0.0 for count in looks]
+    total[-1] = error if looks[-1] >= first else 0.0
     return [after - before for before, after in zip([0.0, *total], total, strict=False)]
 
 

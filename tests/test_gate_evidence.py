@@ -182,10 +182,14 @@ def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
     assert evidence.ratio()[2] < Limits().pass_ratio
 
 
-@pytest.mark.parametrize("num_pairs", [5, 8, 11])
+@pytest.mark.parametrize("num_pairs", [4, 5, 8, 9, 11])
 def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
     assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Limits().miss_beta
     assert (_ended(1.0, num_pairs) == SLOWER).mean() == 0
+
+
+def test_the_last_look_spends_what_is_left():
+    assert (_ended(1.0, 9) == NOT_SLOWER).mean() > 0.99
 
 
 def test_a_suspicion_at_the_end_stays_one():
@@ -201,7 +205,7 @@ def test_a_suspicion_at_the_end_stays_one():
 
 
 @pytest.mark.parametrize("num_pairs", [0, 3, 4])
-def test_too_few_pairs_or_a_look_just_taken_change_nothing_at_the_end(num_pairs):
+def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
     evidence = Evidence(Plan.make(Limits(), 4))
     for number in range(num_pairs):
         evidence.add(0.05 * (-1) ** number)
