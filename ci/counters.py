@@ -62,6 +62,14 @@ def scheduled() -> tuple[int, int]:
     return worked, waited
 
 
+def waited_s() -> float:
+    """Return the seconds for which the calling thread has waited for a core; 0 where nobody tells."""
+    try:
+        return 1e-9 * int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def _threads() -> list[int]:
     try:
         return [int(folder.name) for folder in Path("/proc/self/task").iterdir()]

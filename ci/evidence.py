@@ -7,14 +7,15 @@ mean, and of what it may err by (Tukey & McLaughlin 1963, Sankhya A 25; Yuen 197
 
 The pairs' numbers are looked at a few times; each look spends a part of the error allowed, after the power family of
 Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so that the union bound holds whatever the
-looks have in common (Jennison & Turnbull, Group Sequential Methods, 2000, ch. 7). No look fails a row before as many
-pairs as a fair coin would need to show such luck by their signs alone, whatever their distribution.
+looks have in common (Jennison & Turnbull, Group Sequential Methods, 2000, ch. 7). A few pairs that agree by luck seem
+sure to a t-test, so that failing also takes a sign test: more pairs above the limit than a coin would give.
 Where the time is spent between two looks, one more is taken: the number of looks need not be known before (Lan & DeMets
 1983, Biometrika 70), and since it is the last, and not the evidence asked for it, it spends all that is left.
 
 Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha` among all timed rows by
 Bonferroni, the second meets fresh pairs alone; over a whole suite false alarms stay below the product of the two. A
-slowdown of `pass_ratio` is taken for none with at most `miss_beta` per row.
+slowdown of `pass_ratio` is taken for none with at most `miss_beta` in each of the two tests, where pairs scatter about
+normally. One that only few launches show, less than a fifth of them, is left out as luck.
 """
 
 import functools
@@ -40,6 +41,7 @@ class Test:
         looks: numbers of pairs after which the evidence is weighed.
         fail_t: the t-quantile of each look for failing.
         pass_t: the same for passing.
+        fail_above: of the pairs of each look, how many must lie above `fail_log` for failing.
         fail_log: logarithm of the ratio where slower begins.
         pass_log: logarithm of the ratio below which a row is not slower.
     """
@@ -49,6 +51,7 @@ class Test:
     looks: tuple[int, ...]
     fail_t: tuple[float, ...]
     pass_t: tuple[float, ...]
+    fail_above: tuple[int, ...]
     fail_log: float
     pass_log: float
 
@@ -65,8 +68,10 @@ class Test:
     def weigh(self, log_ratios: NDArray[np.float64], look: int) -> NDArray[np.int64]:
         """Return the verdict of one look for each row."""
         _, _, low, high = self.bounds(log_ratios, look)
+        above = (log_ratios[..., : self.looks[look]] > self.fail_log).sum(axis=-1)
+        fails = (low > self.fail_log) & (above >= self.fail_above[look])
         # Both hold where the truth lies surely between the two ratios: surely a slowdown, and too small to matter.
-        return np.where(high < self.pass_log, NOT_SLOWER, np.where(low > self.fail_log, SLOWER, UNDECIDED))
+        return np.where(high < self.pass_log, NOT_SLOWER, np.where(fails, SLOWER, UNDECIDED))
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,8 @@ class Evidence:
         if verdict == SLOWER and not self.suspected:
             self.suspected = True
             return
+        if verdict == NOT_SLOWER and self._needs_signs(pairs):
+            return
         self.verdict = verdict
         self.done = verdict != UNDECIDED or look == len(test.looks) - 1
 
@@ -187,19 +194,28 @@ class Evidence:
 
     def is_faster(self) -> bool:
         """Whether head is surely faster, by the same margin and at the same level as a suspicion of slower."""
-        test, pairs = self.plan.suspect, np.asarray(self.first)
         if self.verdict != NOT_SLOWER:
             return False
-        mean, error = trimmed_mean(-pairs)  # a win is no alarm: it need not wait for the signs
+        return self._seems_faster(self.first) and not self._needs_signs(self.first)
+
+    def _seems_faster(self, pairs: list[float]) -> bool:
+        test = self.plan.suspect
+        mean, error = trimmed_mean(-np.asarray(pairs))
         t = t_quantile(test.alpha / len(test.looks), _degrees_of_freedom(len(pairs)))
         return bool(mean - t * error > test.fail_log)
 
+    def _needs_signs(self, pairs: list[float]) -> bool:
+        """Whether pairs that seem faster are too few, or too mixed, to say so: a win lets other metrics get worse."""
+        test = self.plan.suspect
+        below = sum(-pair > test.fail_log for pair in pairs)
+        return self._seems_faster(pairs) and below < _fewest_alike(len(pairs), test.alpha, test.looks[-1])
+
 
 def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
-    """Return the mean and its standard error over the last axis, a fifth left out at either end.
+    """Return the mean and its standard error over the last axis, up to a fifth left out at either end.
 
-    It has `_degrees_of_freedom` degrees of freedom; fewer than eight pairs are taken whole, which costs fewer of them.
-    The error is that of pairs of which those left out are moved to the outermost ones kept.
+    It has `_degrees_of_freedom` degrees of freedom; fewer than eight pairs are taken whole. The error is that of
+    pairs of which those left out are moved to the outermost ones kept.
     """
     num_pairs = log_ratios.shape[-1]
     out = _left_out(num_pairs)
@@ -227,6 +243,8 @@ def _degrees_of_freedom(num_pairs: int) -> int:
 
 def replay(plan: Plan, first: NDArray[np.float64], fresh: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
     """Return verdicts and numbers of pairs of many rows at once, as `Evidence` would give them one by one.
+
+    A row that gets much faster may take a few pairs more there, until its signs show that too.
 
     Args:
         plan: the tests.
@@ -262,9 +280,20 @@ def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int |
         looks,
         tuple(t_quantile(part, df) if part else math.inf for part, df in zip(fail, degrees, strict=True)),
         tuple(t_quantile(part, df) for part, df in zip(passing, degrees, strict=True)),
+        tuple(_fewest_alike(count, alpha, most) for count in looks),
         math.log(limits.fail_ratio),
         math.log(limits.pass_ratio),
     )
+
+
+def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
+    """Return how many of the tosses of a coin must fall alike to be rarer than `alpha`; all, if `most` are too few."""
+    tail = 0
+    for alike in range(num_pairs, 0, -1):
+        tail += math.comb(num_pairs, alike)
+        if tail > alpha * 2**num_pairs:
+            return min(alike + 1, num_pairs) if num_pairs >= most else alike + 1
+    return 1
 
 
 def _spent(error: float, looks: tuple[int, ...], most: int, power: float, first: int = 0) -> list[float]:

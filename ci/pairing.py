@@ -9,7 +9,6 @@ second of work scatters by 4% where a tenth scatters by 1%. So a long call that 
 at once: they share the core in the kernel's slices of milliseconds, and each is charged its own processor time.
 """
 
-import dataclasses
 import math
 import random
 import statistics
@@ -45,13 +44,11 @@ class _Way:
         calls: calls in one sample.
         samples: samples of each side.
         shared: whether both sides are sampled at once.
-        alone_s: seconds of a call that had the core for itself, by side.
     """
 
     calls: int
     samples: int
     shared: bool
-    alone_s: dict[str, float]
 
 
 @dataclass
@@ -130,8 +127,18 @@ class Session:
 
     def _sample_alternately(self, row: Row, crew: Crew, core: int | None) -> list[tuple[float, float]]:
         """Return the seconds of a call on base and head, once per alternation."""
-        way, samples = self._make_ready(row, crew, core), []
+        way, alone_s = self._make_ready(row, crew, core)
+        samples = self._samples(row, crew, core, way)
+        if way.shared and any(
+            statistics.median(of_side) > _CROWDED * alone_s[name]
+            for name, of_side in zip(("base", "head"), zip(*samples, strict=True), strict=True)
+        ):
+            return self._samples(row, crew, core, self._in_turn(way))
         row.shared |= way.shared
+        return samples
+
+    def _samples(self, row: Row, crew: Crew, core: int | None, way: _Way) -> list[tuple[float, float]]:
+        samples = []
         for _ in range(way.samples):
             order = self._order()
             replies: list[dict[str, Any]] = []
@@ -139,31 +146,36 @@ class Session:
                 replies += self._ask(together, row, crew, "sample", calls=way.calls, core=core, shared=way.shared)
             taken = {side.name: reply["seconds"] for side, reply in zip(order, replies, strict=True)}
             samples.append((taken["base"], taken["head"]))
-            if way.shared and all(taken[name] > _CROWDED * alone_s for name, alone_s in way.alone_s.items()):
-                self.ways[row.name] = self._in_turn(way)
         return samples
 
-    def _make_ready(self, row: Row, crew: Crew, core: int | None) -> _Way:
-        """Prepare a row on both sides at once, each on a core of its own, and return how to sample it."""
-        if row.name in self.ways:
-            self._ask(self._order(), row, crew, "prepare", calls=self.ways[row.name].calls)
-            return self.ways[row.name]
+    def _make_ready(self, row: Row, crew: Crew, core: int | None) -> tuple[_Way, dict[str, float]]:
+        """Prepare a row on both sides at once, each on a core of its own.
+
+        Return how to sample it, and the seconds of a call that did not share its core.
+        """
         timing, order = self.rules.timing, self._order()
-        found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
-        calls = min(each["calls"] for each in found)  # the slower side decides: a collapse takes no more than it must
-        alone_s = {side.name: each["seconds"] for side, each in zip(order, found, strict=True)}
-        # With the set-up that asv repeats before each call.
-        both_s = sum(each["wall_s"] / each["calls"] * calls for each in found)
-        longest_s = row.benchmark.timeout_s / 4  # what is shared takes twice as long
-        shared = core is not None and all(
-            each["is_work"] and timing.shared_s <= each["seconds"] * calls <= longest_s for each in found
-        )
-        way = _Way(calls, min(timing.max_alternations, round(timing.pair_s / max(both_s, 1e-6))), shared, alone_s)
-        self.ways[row.name] = dataclasses.replace(way, samples=max(1, way.samples)) if shared else self._in_turn(way)
-        return self.ways[row.name]
+        if row.name in self.ways:
+            found = self._ask(order, row, crew, "prepare", calls=self.ways[row.name].calls)
+        else:
+            found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
+            calls = min(
+                each["calls"] for each in found
+            )  # the slower side decides: a collapse takes no more than it must
+            # With the set-up that asv repeats before each call.
+            both_s = sum(each["wall_s"] / each["calls"] * calls for each in found)
+            longest_s = row.benchmark.timeout_s / 4  # what is shared takes twice as long
+            shared = (
+                core is not None
+                and crew.cores["base"] != crew.cores["head"]
+                and all(each["is_work"] and timing.shared_s <= each["seconds"] * calls <= longest_s for each in found)
+            )
+            samples = max(1, min(timing.max_alternations, round(timing.pair_s / max(both_s, 1e-6))))
+            way = _Way(calls, samples, shared)
+            self.ways[row.name] = way if shared else self._in_turn(way)
+        return self.ways[row.name], {side.name: each["seconds"] for side, each in zip(order, found, strict=True)}
 
     def _in_turn(self, way: _Way) -> _Way:
-        return dataclasses.replace(way, shared=False, samples=max(self.rules.timing.min_alternations, way.samples))
+        return _Way(way.calls, max(self.rules.timing.min_alternations, way.samples), shared=False)
 
     def _ask(
         self, together: Sequence[Side], row: Row, crew: Crew, do: str, **request: float | None

@@ -22,6 +22,7 @@ import io
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,9 +179,8 @@ def _plant(rules: Rules, options: argparse.Namespace) -> None:
 
 def _missing(table: Table, ratio: float, wanted: int) -> int:
     """Return how many pairs, or live runs, of a planted slowdown a table still lacks."""
-    name = next(iter(BENCHMARKS))
-    there = sum(float(row["planted"]) == ratio and name in row["benchmark"] for row in _here(table))
-    return max(0, wanted - there)
+    there = Counter(row["benchmark"] for row in _here(table) if float(row["planted"]) == ratio)
+    return max(0, wanted - min(there[f"work.time_{name}"] for name in BENCHMARKS))
 
 
 def _say(text: str) -> None:

@@ -142,18 +142,20 @@ class Side:
         if benchmark is None:
             return {"skipped": True}
         fixed = benchmark.number > 0  # the author's own number of calls
+        is_wall = getattr(benchmark, "timer", None) is timeit.default_timer
         target_s, calls = request["target_s"], max(1, int(benchmark.number))
         _sample(benchmark, calls)
         while True:
-            start, busy_s = time.perf_counter(), _busy_s()
+            start, effort = time.perf_counter(), _Effort()
+            if is_wall:
+                benchmark.timer = effort.timer
             seconds = _sample(benchmark, calls)
+            if is_wall:
+                benchmark.timer = timeit.default_timer
             # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
             wall_s = time.perf_counter() - start
             if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
-                is_work = (
-                    getattr(benchmark, "timer", None) is timeit.default_timer
-                    and _busy_s() - busy_s >= _WORKING * wall_s
-                )
+                is_work = is_wall and effort.share() >= _WORKING
                 return {"calls": calls, "seconds": seconds, "wall_s": wall_s, "is_work": is_work}
             calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
@@ -237,9 +239,22 @@ def _sample(benchmark: Any, calls: int) -> float:
     return float(benchmark.do_run()["samples"][0])
 
 
-def _busy_s() -> float:
-    """Seconds that this process has worked, or waited for a core to work on."""
-    return time.process_time() + 1e-9 * counters.scheduled()[1]
+class _Effort:
+    """A clock that also notes for how much of what it times the process was at work, or waiting for its core."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, float]] = []
+
+    def timer(self) -> float:
+        """Return the seconds of the wall clock; asv's timers ask before and after what they time."""
+        self.marks.append((time.perf_counter(), time.process_time() + counters.waited_s()))
+        return self.marks[-1][0]
+
+    def share(self) -> float:
+        """Return the share of work in what was timed."""
+        spans = list(zip(self.marks[::2], self.marks[1::2], strict=False))
+        wall_s, busy_s = (sum(after[part] - before[part] for before, after in spans) for part in (0, 1))
+        return busy_s / max(wall_s, 1e-9)
 
 
 def _peak_bytes() -> int | None:

@@ -108,17 +108,18 @@ def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
     assert (simulate_luck(1.03)[0] == NOT_SLOWER).mean() <= 0.05
 
 
-def test_luck_of_two_kinds_is_no_slowdown():
-    """Where half of all workers are 5% slower and nothing else scatters, four pairs of a kind seem sure to a t-test."""
+@pytest.mark.parametrize("luck", [(-0.05, 0.0, 0.0, 0.05), (-0.05, 0.05), (-0.025, 0.025)])
+def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
+    """Where half of all workers are slower and little else scatters, a few pairs of a kind seem sure to a t-test."""
     rng = np.random.default_rng(2)
     plan = Plan.make(Limits(), NUM_ROWS)
 
     def draw(num_pairs):
         shape = (NUM_SUITES, NUM_ROWS, num_pairs)
-        return rng.choice([-0.05, 0.0, 0.0, 0.05], shape) + 1e-4 * rng.standard_normal(shape)
+        return rng.choice(luck, shape) + 0.003 * rng.standard_normal(shape)
 
     verdicts, _ = replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
-    assert (verdicts == SLOWER).any(axis=1).mean() <= 0.005
+    assert (verdicts == SLOWER).any(axis=1).mean() <= 0.01
 
 
 def test_the_last_look_can_always_fail():
@@ -185,7 +186,6 @@ def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
 @pytest.mark.parametrize("num_pairs", [4, 5, 8, 9, 11])
 def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
     assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Limits().miss_beta
-    assert (_ended(1.0, num_pairs) == SLOWER).mean() == 0
 
 
 def test_the_last_look_spends_what_is_left():
@@ -232,8 +232,11 @@ def test_the_interval_agrees_with_the_verdict():
 
 def test_a_sure_win_is_called_faster():
     evidence = Evidence(Plan.make(Limits(), 4))
-    for value in (-0.30, -0.31, -0.29, -0.30):
-        evidence.add(value)
+    for _ in range(2):
+        for value in (-0.30, -0.31, -0.29, -0.30):
+            evidence.add(value)
+        assert not evidence.is_faster()  # signs can't show it yet: the row stays open
+    evidence.add(-0.3)
     assert evidence.verdict == NOT_SLOWER
     assert evidence.is_faster()
 
