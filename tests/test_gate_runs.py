@@ -69,7 +69,7 @@ def test_long_work_runs_on_both_sides_at_once_and_long_waiting_in_turn(repositor
         "long.time_work": hasattr(os, "sched_setaffinity"),
     }
     assert run.verdicts() == {"long.time_wait": "not slower", "long.time_work": "slower"}
-    assert run.rows["long.time_work"]["ratio"] == pytest.approx(6, rel=0.3)
+    assert 4 < run.rows["long.time_work"]["ratio"] < 16  # the later numbers are longer ones
     assert run.rows["long.time_wait"]["seconds"]["head"] == pytest.approx(0.05, rel=0.5)
 
 

@@ -12,7 +12,8 @@ from ci.suite_config import SuiteConfig, read_config
 from tests.gate_repository import make_repository
 
 # What uv does, without a network: an "environment" is this interpreter with the package's folder on its path.
-FAKE_UV = """#!{python}
+FAKE_UV = """#!/bin/sh
+''''exec "{python}" "$0" "$@"  # a shell's line, and for Python a text: a path may hold a space '''
 import pathlib, sys
 place = pathlib.Path(sys.argv[-1] if sys.argv[1] == "venv" else sys.argv[sys.argv.index("--python") + 1])
 log = pathlib.Path(__file__).with_name("log.txt")
@@ -21,7 +22,7 @@ if sys.argv[1] == "venv":
     (place / "bin").mkdir(parents=True)
 else:
     package = sys.argv[sys.argv.index("asv_runner") - 1]
-    place.write_text(f"#!/bin/sh\\nexport PYTHONPATH={{package}}\\nexec {python} \\"$@\\"\\n")
+    place.write_text(f"#!/bin/sh\\nexport PYTHONPATH={{package}}\\nexec \\"{python}\\" \\"$@\\"\\n")
     place.chmod(0o755)
 """
 

@@ -60,7 +60,7 @@ def test_another_first_word_is_refused(repository):
 def test_the_action_fills_the_summary_and_fails_with_the_gate(repository, tmp_path):
     step = yaml.safe_load((ROOT / "ci" / "action.yml").read_text())["runs"]["steps"][0]
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (tmp_path / "bin" / "python").chmod(0o755)
     given = {"BASE": "main", "SUITE_CONFIG": "asv.conf.json", "ARGS": "--bench track_mean --no-timing"}
     assert step["env"].keys() == given.keys()
