@@ -54,20 +54,22 @@ def can_count(event: tuple[int, int] = INSTRUCTIONS) -> bool:
 
 def scheduled() -> tuple[int, int]:
     """Return the nanoseconds that this process's threads have run, and waited for a core; zeros where nobody tells."""
-    worked = waited = 0
-    for thread in _threads():
-        with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile, or the kernel keeps no such figures
-            figures = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii").split()
-            worked, waited = worked + int(figures[0]), waited + int(figures[1])
-    return worked, waited
+    figures = [_schedstat(f"self/task/{thread}") for thread in _threads()]
+    return sum(worked for worked, _ in figures), sum(waited for _, waited in figures)
 
 
 def waited_s() -> float:
     """Return the seconds for which the calling thread has waited for a core; 0 where nobody tells."""
+    return 1e-9 * _schedstat("thread-self")[1]
+
+
+def _schedstat(thread: str) -> tuple[int, int]:
+    """Return a thread's nanoseconds at work and waiting; zeros where it has ended, or the kernel keeps no figures."""
     try:
-        return 1e-9 * int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        worked, waited, *_ = Path(f"/proc/{thread}/schedstat").read_text(encoding="ascii").split()
+        return int(worked), int(waited)
+    except (OSError, ValueError):
+        return 0, 0
 
 
 def _threads() -> list[int]:

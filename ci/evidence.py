@@ -141,7 +141,7 @@ class Evidence:
         if verdict == SLOWER and not self.suspected:
             self.suspected = True
             return
-        if verdict == NOT_SLOWER and self._needs_signs(pairs):
+        if verdict == NOT_SLOWER and not self.suspected and self._may_be_faster_yet():
             return
         self.verdict = verdict
         self.done = verdict != UNDECIDED or look == len(test.looks) - 1
@@ -194,21 +194,22 @@ class Evidence:
 
     def is_faster(self) -> bool:
         """Whether head is surely faster, by the same margin and at the same level as a suspicion of slower."""
-        if self.verdict != NOT_SLOWER:
-            return False
-        return self._seems_faster(self.first) and not self._needs_signs(self.first)
+        below = sum(-pair > self.plan.suspect.fail_log for pair in self.first)
+        return self.verdict == NOT_SLOWER and self._seems_faster() and below >= self._fewest_below()
 
-    def _seems_faster(self, pairs: list[float]) -> bool:
+    def _may_be_faster_yet(self) -> bool:
+        """Whether the row seems faster, by too few pairs for signs to show it: a win lets other metrics worsen."""
+        return self._seems_faster() and len(self.first) < self._fewest_below()
+
+    def _seems_faster(self) -> bool:
         test = self.plan.suspect
-        mean, error = trimmed_mean(-np.asarray(pairs))
-        t = t_quantile(test.alpha / len(test.looks), _degrees_of_freedom(len(pairs)))
+        mean, error = trimmed_mean(-np.asarray(self.first))
+        t = t_quantile(test.alpha / len(test.looks), _degrees_of_freedom(len(self.first)))
         return bool(mean - t * error > test.fail_log)
 
-    def _needs_signs(self, pairs: list[float]) -> bool:
-        """Whether pairs that seem faster are too few, or too mixed, to say so: a win lets other metrics get worse."""
+    def _fewest_below(self) -> int:
         test = self.plan.suspect
-        below = sum(-pair > test.fail_log for pair in pairs)
-        return self._seems_faster(pairs) and below < _fewest_alike(len(pairs), test.alpha, test.looks[-1])
+        return _fewest_alike(len(self.first), test.alpha, test.looks[-1])
 
 
 def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
@@ -271,7 +272,8 @@ def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int |
     """Make a test of at most `most` pairs, by default as many as its last look has."""
     most = looks[-1] if most is None else most
     # Failing waits for much evidence (power 2); passing may come early where the noise is low (power 0.7).
-    first_to_fail = min(math.ceil(-math.log2(alpha)), most)
+    above = tuple(_fewest_alike(count, alpha, most) for count in looks)
+    first_to_fail = next((count for count, fewest in zip(looks, above, strict=True) if fewest <= count), most)
     fail, passing = _spent(alpha, looks, most, 2, first_to_fail), _spent(limits.miss_beta, looks, most, 0.7)
     degrees = [_degrees_of_freedom(count) for count in looks]
     return Test(
@@ -280,7 +282,7 @@ def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int |
         looks,
         tuple(t_quantile(part, df) if part else math.inf for part, df in zip(fail, degrees, strict=True)),
         tuple(t_quantile(part, df) for part, df in zip(passing, degrees, strict=True)),
-        tuple(_fewest_alike(count, alpha, most) for count in looks),
+        above,
         math.log(limits.fail_ratio),
         math.log(limits.pass_ratio),
     )

@@ -158,9 +158,8 @@ class Session:
             found = self._ask(order, row, crew, "prepare", calls=self.ways[row.name].calls)
         else:
             found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
-            calls = min(
-                each["calls"] for each in found
-            )  # the slower side decides: a collapse takes no more than it must
+            # The slower side decides, so that a collapse costs no more time than it must.
+            calls = min(each["calls"] for each in found)
             # With the set-up that asv repeats before each call.
             both_s = sum(each["wall_s"] / each["calls"] * calls for each in found)
             longest_s = row.benchmark.timeout_s / 4  # what is shared takes twice as long

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -141,8 +141,7 @@ class Planted:
 
     def _write_rules(self, limits: dict[str, Any]) -> Path:
         """Write the gate's own verdict and timing, with other looks where pairs are only recorded."""
-        verdict = {name: getattr(self.rules.verdict, name) for name in self.rules.verdict.__dataclass_fields__}
-        timing = {name: getattr(self.rules.timing, name) for name in self.rules.timing.__dataclass_fields__}
+        verdict, timing = asdict(self.rules.verdict), asdict(self.rules.timing)
         if limits:  # what is only recorded is recorded whole
             timing["budget_s"] = _RECORDING_S
         lines = []

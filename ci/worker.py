@@ -147,11 +147,7 @@ class Side:
         _sample(benchmark, calls)
         while True:
             start, effort = time.perf_counter(), _Effort()
-            if is_wall:
-                benchmark.timer = effort.timer
-            seconds = _sample(benchmark, calls)
-            if is_wall:
-                benchmark.timer = timeit.default_timer
+            seconds = _sample(benchmark, calls, effort.timer if is_wall else None)
             # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
             wall_s = time.perf_counter() - start
             if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
@@ -168,10 +164,8 @@ class Side:
 
     def sample(self, request: Request) -> Reply:
         """Time `calls` calls and return the seconds of one: on a shared core, those in which it was this process's."""
-        benchmark = self.ready[request["row"]]
-        if request["shared"]:
-            benchmark.timer = time.process_time
-        return {"seconds": _sample(benchmark, request["calls"])}
+        timer = time.process_time if request["shared"] else None
+        return {"seconds": _sample(self.ready[request["row"]], request["calls"], timer)}
 
     def release(self, request: Request) -> Reply:
         """Tear a benchmark down and forget it."""
@@ -232,11 +226,20 @@ def _pin(core: int) -> None:
     os.sched_setaffinity(0, {core})
 
 
-def _sample(benchmark: Any, calls: int) -> float:
-    """Return the seconds of a call as asv itself would time them, teardown and setup between the calls included."""
+def _sample(benchmark: Any, calls: int, timer: Callable[[], float] | None = None) -> float:
+    """Return the seconds of a call as asv itself would time them, teardown and setup between the calls included.
+
+    A `timer` takes the place of the benchmark's own for this sample.
+    """
     benchmark.repeat, benchmark.number = 1, max(1, calls)
     benchmark.warmup_time, benchmark.min_run_count = 0, 1
-    return float(benchmark.do_run()["samples"][0])
+    if timer is None:
+        return float(benchmark.do_run()["samples"][0])
+    own, benchmark.timer = benchmark.timer, timer
+    try:
+        return float(benchmark.do_run()["samples"][0])
+    finally:
+        benchmark.timer = own
 
 
 class _Effort:

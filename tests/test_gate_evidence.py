@@ -241,6 +241,14 @@ def test_a_sure_win_is_called_faster():
     assert evidence.is_faster()
 
 
+def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
+    evidence = Evidence(Plan.make(Limits(), 4))
+    for value in (-0.30, -0.30, 0.001, -0.30, -0.30, -0.30, -0.30, 0.001, -0.30):
+        evidence.add(value)
+    assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
+    assert not evidence.is_faster()
+
+
 def test_four_equal_pairs_are_no_proof_of_a_tiny_slowdown():
     evidence = Evidence(Plan.make(Limits(), 20))
     for _ in range(4):
