@@ -134,29 +134,24 @@ class Evidence:
         """Take one more pair's median log ratio and weigh the evidence where a look is due."""
         (self.fresh if self.suspected else self.first).append(log_ratio)
         test, pairs = self._stage
-        if self.done or len(pairs) not in test.looks:
-            return
-        look = test.looks.index(len(pairs))
-        verdict = int(test.weigh(np.asarray(pairs), look))
-        if verdict == SLOWER and not self.suspected:
-            self.suspected = True
-            return
-        if verdict == NOT_SLOWER and not self.suspected and self._may_be_faster_yet():
-            return
-        self.verdict = verdict
-        self.done = verdict != UNDECIDED or look == len(test.looks) - 1
+        if not self.done and len(pairs) in test.looks:
+            self._weigh(test)
 
     def end(self) -> None:
         """Weigh what there is, as no more pairs will come; a suspicion without fresh pairs stays one."""
         test, pairs = self._stage
-        if self.done or len(pairs) < test.looks[0]:
-            return
-        test = test.ending_at(len(pairs))
-        verdict = int(test.weigh(np.asarray(pairs), len(test.looks) - 1))
+        if not self.done and len(pairs) >= test.looks[0]:
+            self.ended = test.ending_at(len(pairs))
+            self._weigh(self.ended)
+
+    def _weigh(self, test: Test) -> None:
+        planned, pairs = self._stage
+        verdict = int(test.weigh(np.asarray(pairs), test.looks.index(len(pairs))))
         if verdict == SLOWER and not self.suspected:
             self.suspected = True
-            return
-        self.verdict, self.ended, self.done = verdict, test, verdict != UNDECIDED
+        elif verdict == UNDECIDED or self.suspected or self.ended or not self._may_be_faster_yet():
+            self.verdict = verdict
+            self.done = verdict != UNDECIDED or len(pairs) == planned.looks[-1]
 
     @property
     def _stage(self) -> tuple[Test, list[float]]:
