@@ -151,20 +151,21 @@ class Side:
             # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
             wall_s = time.perf_counter() - start
             if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
-                is_work = is_wall and effort.share() >= _WORKING
-                return {"calls": calls, "seconds": seconds, "wall_s": wall_s, "is_work": is_work}
+                is_work = is_wall and effort.share() >= _WORKING and counters.scheduled() != (0, 0)
+                return {"calls": calls, "fixed": fixed, "seconds": seconds, "wall_s": wall_s, "is_work": is_work}
             calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
     def prepare(self, request: Request) -> Reply:
-        """Make a benchmark ready and warm it up with one sample."""
+        """Make a benchmark ready, warm it up, and take a first sample."""
         benchmark = self._prepare(request)
         if benchmark is None:
             return {"skipped": True}
+        _sample(benchmark, max(1, int(benchmark.number)))
         return {"seconds": _sample(benchmark, request["calls"])}
 
     def sample(self, request: Request) -> Reply:
-        """Time `calls` calls and return the seconds of one: on a shared core, those in which it was this process's."""
-        timer = time.process_time if request["shared"] else None
+        """Time `calls` calls and return the seconds of one: on a shared core, without those of waiting for it."""
+        timer = _OwnTime().timer if request["shared"] else None
         return {"seconds": _sample(self.ready[request["row"]], request["calls"], timer)}
 
     def release(self, request: Request) -> Reply:
@@ -258,6 +259,26 @@ class _Effort:
         spans = list(zip(self.marks[::2], self.marks[1::2], strict=False))
         wall_s, busy_s = (sum(after[part] - before[part] for before, after in spans) for part in (0, 1))
         return busy_s / max(wall_s, 1e-9)
+
+
+class _OwnTime:
+    """A clock that stands still while this process waits for a core that another holds; sleep it counts."""
+
+    def __init__(self) -> None:
+        self.seconds, self.ended = 0.0, False
+        self.start: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def timer(self) -> float:
+        """Return the seconds so far; asv's timers ask before and after what they time."""
+        # What is slow to read stays outside of what is timed.
+        waited_s = 0.0 if self.ended else 1e-9 * counters.scheduled()[1]
+        now = time.perf_counter(), time.process_time()
+        if self.ended:
+            wall_s, worked_s = (after - before for after, before in zip(now, self.start, strict=False))
+            waited_s = 1e-9 * counters.scheduled()[1] - self.start[2]
+            self.seconds += worked_s + max(0.0, wall_s - worked_s - waited_s)
+        self.start, self.ended = (*now, waited_s), not self.ended
+        return self.seconds
 
 
 def _peak_bytes() -> int | None:

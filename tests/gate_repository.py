@@ -24,6 +24,7 @@ miss_beta = 0.2
 pair_s = 0.1
 sample_s = 0.005
 max_alternations = 6
+shared_s = 0.02
 """
 
 

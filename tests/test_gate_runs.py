@@ -53,24 +53,94 @@ def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repositor
     assert len(junit.findall("testcase")) == 2
 
 
-def test_long_work_runs_on_both_sides_at_once_and_long_waiting_in_turn(repository):
-    repository.replace("gate.toml", "[timing]", "[timing]\nshared_s = 0.02")
-    repository.write(
-        "benchmarks/long.py",
-        "import time\n\nfrom smallsum import REPEATS\n\n\n"
-        "def time_work():\n    sum(number * number for number in range(1_000_000 * REPEATS))\n\n\n"
-        "def time_wait():\n    time.sleep(0.05)\n",
-    )
+LONG = """import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+from smallsum import REPEATS
+
+
+def work(times=REPEATS):
+    sum(number * number for number in range(1_000_000 * times))
+
+
+class Prepared:
+    def setup(self):
+        time.sleep(0.2)
+
+    def time_work(self):
+        work()
+
+    time_work.number = 1
+
+
+def time_wait():
+    time.sleep(0.05)
+
+
+def time_thread():
+    thread = threading.Thread(target=time.sleep, args=(0.05,))
+    thread.start()
+    thread.join()
+
+
+def time_child():
+    subprocess.run([sys.executable, "-S", "-c", "sum(n * n for n in range(1_000_000))"], check=True)
+
+
+def time_neighbours():
+    # Each that runs on the same core is in the way of the others, as if it took their cache.
+    core, here = str(os.sched_getaffinity(0)), pathlib.Path(os.environ["CORES"])
+    mine = here / str(os.getpid())
+    mine.write_text(core)
+    for _ in range(40):
+        with contextlib.suppress(FileNotFoundError):
+            for _ in [each for each in here.iterdir() if each.read_text() == core]:
+                sum(range(100_000))
+    mine.unlink()
+"""
+
+
+@pytest.fixture
+def long(repository, tmp_path, monkeypatch):
+    """The project with calls that last long enough to be taken on both sides at once."""
+    repository.write("benchmarks/long.py", LONG)
     repository.commit()
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
-    run = repository.gate("--base", "main", "--bench", "long")
+    (tmp_path / "cores").mkdir()
+    monkeypatch.setenv("CORES", str(tmp_path / "cores"))
+    return repository
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
+    run = long.gate("--base", "main", "--bench", "long")
     assert {name: row["shared"] for name, row in run.rows.items()} == {
+        "long.Prepared.time_work": True,
+        "long.time_child": False,
+        "long.time_neighbours": False,
+        "long.time_thread": False,
         "long.time_wait": False,
-        "long.time_work": hasattr(os, "sched_setaffinity"),
     }
-    assert run.verdicts() == {"long.time_wait": "not slower", "long.time_work": "slower"}
-    assert 4 < run.rows["long.time_work"]["ratio"] < 16  # the later numbers are longer ones
+    assert run.verdicts()["long.Prepared.time_work"] == "slower", run.out
+    assert 4 < run.rows["long.Prepared.time_work"]["ratio"] < 16  # the later numbers are longer ones
+    assert run.verdicts()["long.time_wait"] == "not slower", run.out
     assert run.rows["long.time_wait"]["seconds"]["head"] == pytest.approx(0.05, rel=0.5)
+
+
+def test_on_one_core_long_work_runs_in_turn(long):
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        run = long.gate("--base", "main", "--bench", "time_work")
+    finally:
+        os.sched_setaffinity(0, cores)
+    row = run.rows["long.Prepared.time_work"]
+    assert (row["shared"], row["verdict"]) == (False, "slower"), run.out
 
 
 def test_an_accepted_slowdown_passes_with_its_reason_until_it_expires(repository):
