@@ -27,7 +27,7 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
     """Return everything that decides which versions a side runs with."""
     project = {}
     if (package / "pyproject.toml").is_file():
-        project = tomllib.loads((package / "pyproject.toml").read_text()).get("project", {})
+        project = _load(package / "pyproject.toml").get("project", {})
     declared: dict[str, Any] = {
         "pyproject.toml's dependencies": sorted(project.get("dependencies", [])),
         "asv's matrix": read_config(config_file, root).matrix if config_file.is_file() else None,
@@ -35,6 +35,13 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
     for name in ("requirements.txt", "setup.cfg", "setup.py"):
         declared[name] = (package / name).read_text() if (package / name).is_file() else None
     return declared
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PreparationError(f"{file.parent.name}'s {file.name} is no valid TOML: {error}.") from None
 
 
 def _is_compiled(package: Path) -> bool:

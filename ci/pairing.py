@@ -76,9 +76,8 @@ class Session:
 
     def run(self, rows: Sequence[Row]) -> None:
         """Relaunch pairs until every row is decided, has used its pairs up, or the budget is spent."""
-        plan = Plan.make(self.rules.verdict.limits, len(rows))
         for row in rows:
-            row.evidence = Evidence(plan)
+            row.evidence = Evidence(Plan.make(self.rules.limits_of(row.name), len(rows)))
         while not self._is_over() and (left := [row for row in rows if _is_open(row)]):
             self.launched += 1
             self.say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
@@ -158,7 +157,8 @@ class Session:
         """
         timing, order = self.rules.timing, self._order()
         if row.name in self.ways:
-            found = self._ask(order, row, crew, "prepare", calls=self.ways[row.name].calls)
+            way = self.ways[row.name]
+            found = self._ask(order, row, crew, "prepare", calls=way.calls, shared=way.shared)
         else:
             found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
             self.ways[row.name] = self._way(row, found, crew, core)

@@ -285,6 +285,6 @@ def describe_change(change: Change) -> str:
 
 def number(value: float) -> str:
     """Write a number as a person would."""
-    if value == int(value) and abs(value) < 1e15:
+    if abs(value) < 1e15 and value == int(value):
         return f"{int(value):,}"
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"

@@ -50,12 +50,21 @@ class Timing:
     """How long to time: the whole run, one pair of one benchmark, one sample."""
 
     budget_s: float = 300.0
-    pair_s: float = 0.5
+    pair_s: float = 0.8
     sample_s: float = 0.02
     min_alternations: int = 4
     max_alternations: int = 24
     shared_s: float = 0.05
     timeout_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """Benchmarks for which slower and not slower begin elsewhere than `verdict` says."""
+
+    benchmark: str
+    fail_ratio: float
+    pass_ratio: float
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,7 @@ class Rules:
 
     verdict: Verdicts = field(default_factory=Verdicts)
     timing: Timing = field(default_factory=Timing)
+    slowdown: tuple[Slowdown, ...] = ()
     cores: tuple[Cores, ...] = ()
     metric: tuple[MetricRule, ...] = ()
     budget: tuple[Budget, ...] = ()
@@ -152,6 +162,15 @@ class Rules:
         """Return the first rule that fits; a metric without one is shown only."""
         fitting = (rule for rule in self.metric if rule.name == metric and re.search(rule.benchmark, row))
         return next(fitting, MetricRule(metric, "never"))
+
+    def limits_of(self, row: str) -> Limits:
+        """Return where slower and not slower begin for a benchmark, and how often to err."""
+        limits = self.verdict.limits
+        fitting = (each for each in self.slowdown if re.search(each.benchmark, row))
+        own = next(fitting, None)
+        return (
+            limits if own is None else dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio)
+        )
 
     def cores_of(self, row: str) -> int:
         """Return how many cores a benchmark is declared to use."""
@@ -177,7 +196,7 @@ def find_rules(config_folder: Path) -> tuple[Path, Path]:
 
 
 def read_rules(file: Path, accepted_file: Path) -> Rules:
-    """Read both files.
+    """Read both files; metrics of which the first says nothing are compared as ours are.
 
     Raises:
         UsageError: a file is missing or has a mistake.
@@ -185,14 +204,25 @@ def read_rules(file: Path, accepted_file: Path) -> Rules:
     table = _load(file)
     known = {each.name for each in dataclasses.fields(Rules)} - {"accepted"}
     _refuse_unknown(table, known, file.name)
-    lists: dict[str, Any] = {"cores": Cores, "metric": MetricRule, "budget": Budget}
+    if "metric" not in table:
+        table["metric"] = _load(DEFAULT_FILE)["metric"]
+    lists: dict[str, Any] = {"slowdown": Slowdown, "cores": Cores, "metric": MetricRule, "budget": Budget}
     rules = Rules(
         verdict=_read(Verdicts, table.get("verdict", {}), f"{file.name}: verdict"),
         timing=_read(Timing, table.get("timing", {}), f"{file.name}: timing"),
         **{name: _read_all(kind, table.get(name, []), f"{file.name}: {name}") for name, kind in lists.items()},
     )
-    if not 1.0 <= rules.verdict.fail_ratio < rules.verdict.pass_ratio:
-        raise UsageError(f"{file.name}: verdict.fail_ratio must lie between 1 and verdict.pass_ratio.")
+    numbered = ((f"slowdown {number}", each) for number, each in enumerate(rules.slowdown, 1))
+    for where, limits in (("verdict", rules.verdict), *numbered):
+        if not 1.0 <= limits.fail_ratio < limits.pass_ratio:
+            raise UsageError(
+                f"{file.name}: {where}.fail_ratio must lie between 1 and its pass_ratio, {limits.pass_ratio:g}, "
+                f"but got {limits.fail_ratio:g}."
+            )
+    if any(rule.name == "time" for rule in rules.metric):
+        raise UsageError(
+            f"{file.name}: metric 'time' is judged by its pairs; say [[slowdown]] in the place of [[metric]]."
+        )
     return dataclasses.replace(rules, accepted=read_accepted(accepted_file))
 
 
@@ -221,7 +251,9 @@ def _read_all(cls: type[T], tables: Any, where: str) -> tuple[T, ...]:
     return tuple(_read(cls, table, f"{where} {number}") for number, table in enumerate(tables, 1))
 
 
-def _read(cls: type[T], table: dict[str, Any], where: str) -> T:
+def _read(cls: type[T], table: Any, where: str) -> T:
+    if not isinstance(table, dict):
+        raise UsageError(f"{where} must be a table, but got {table!r}.")
     fields = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
     _refuse_unknown(table, set(fields), where)
     values = {}
@@ -240,12 +272,14 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
     if get_origin(kind) is Literal and value not in get_args(kind):
         raise UsageError(f"{where} must be one of {', '.join(get_args(kind))}, but got {value!r}.")
     if get_origin(kind) is tuple:
-        if not isinstance(value, list) or len(value) < 1 or value != sorted(set(value)) or value[0] < 2:
+        is_whole = isinstance(value, list) and all(type(each) is int for each in value)
+        if not is_whole or not value or value != sorted(set(value)) or value[0] < 2:
             raise UsageError(f"{where} must be a rising list of numbers of pairs from 2 up, but got {value!r}.")
         return tuple(value)
     wanted = {float: (int, float), float | None: (int, float), int: (int,), str: (str,), date: (date,), bool: (bool,)}
     accepted = wanted.get(kind, (object,))
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+    is_other = type(value) in (bool, datetime) and kind is not type(value)  # Python takes them for int and date
+    if not isinstance(value, accepted) or is_other:
         raise UsageError(f"{where} must be {getattr(accepted[-1], '__name__', kind)}, but got {value!r}.")
     return float(value) if accepted == (int, float) else value
 

@@ -36,7 +36,7 @@ def _sibling(name: str) -> Any:
 
 calls, compiled, counters, listing = (_sibling(name) for name in ("calls", "compiled", "counters", "listing"))
 
-_WORKING = 0.9  # of its time, at work or waiting for its core: then nothing but work
+_ASLEEP = 0.1  # of its time at most: then a call does nothing but work
 Request = dict[str, Any]
 Reply = dict[str, Any]
 
@@ -109,6 +109,8 @@ class Side:
             return {"skipped": True}
         if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
             raise TypeError(f"the benchmark returned {type(value).__name__}, which has no order")
+        if math.isinf(value):
+            raise ValueError(f"the benchmark returned {value}, of which nothing is more or less")
         return {"value": float(value)}
 
     def _program(self, benchmark: Any, row: str) -> Reply:
@@ -146,12 +148,12 @@ class Side:
         target_s, calls = request["target_s"], max(1, int(benchmark.number))
         _sample(benchmark, calls)
         while True:
-            start, effort = time.perf_counter(), _Effort()
-            seconds = _sample(benchmark, calls, effort.timer if is_wall else None)
+            start, clock = time.perf_counter(), _OwnTime()
+            seconds = _sample(benchmark, calls, clock.timer if is_wall else None)
             # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
             wall_s = time.perf_counter() - start
             if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
-                is_work = is_wall and effort.share() >= _WORKING and counters.scheduled() != (0, 0)
+                is_work = is_wall and clock.is_work()
                 return {"calls": calls, "fixed": fixed, "seconds": seconds, "wall_s": wall_s, "is_work": is_work}
             calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
@@ -161,7 +163,7 @@ class Side:
         if benchmark is None:
             return {"skipped": True}
         _sample(benchmark, max(1, int(benchmark.number)))
-        return {"seconds": _sample(benchmark, request["calls"])}
+        return self.sample(request)
 
     def sample(self, request: Request) -> Reply:
         """Time `calls` calls and return the seconds of one: on a shared core, without those of waiting for it."""
@@ -243,42 +245,34 @@ def _sample(benchmark: Any, calls: int, timer: Callable[[], float] | None = None
         benchmark.timer = own
 
 
-class _Effort:
-    """A clock that also notes for how much of what it times the process was at work, or waiting for its core."""
-
-    def __init__(self) -> None:
-        self.marks: list[tuple[float, float]] = []
-
-    def timer(self) -> float:
-        """Return the seconds of the wall clock; asv's timers ask before and after what they time."""
-        self.marks.append((time.perf_counter(), time.process_time() + counters.waited_s()))
-        return self.marks[-1][0]
-
-    def share(self) -> float:
-        """Return the share of work in what was timed."""
-        spans = list(zip(self.marks[::2], self.marks[1::2], strict=False))
-        wall_s, busy_s = (sum(after[part] - before[part] for before, after in spans) for part in (0, 1))
-        return busy_s / max(wall_s, 1e-9)
-
-
 class _OwnTime:
-    """A clock that stands still while this process waits for a core that another holds; sleep it counts."""
+    """A clock that stands still while all of this process waits for a core that others hold; sleep it counts.
+
+    Attributes:
+        wall_s: seconds of the wall clock in what was timed.
+        asleep_s: those of them in which no thread worked or waited for a core.
+    """
 
     def __init__(self) -> None:
-        self.seconds, self.ended = 0.0, False
-        self.start: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self.wall_s, self.asleep_s, self._own_s = 0.0, 0.0, 0.0
+        self._start: tuple[float, float, float] | None = None
 
     def timer(self) -> float:
         """Return the seconds so far; asv's timers ask before and after what they time."""
-        # What is slow to read stays outside of what is timed.
-        waited_s = 0.0 if self.ended else 1e-9 * counters.scheduled()[1]
-        now = time.perf_counter(), time.process_time()
-        if self.ended:
-            wall_s, worked_s = (after - before for after, before in zip(now, self.start, strict=False))
-            waited_s = 1e-9 * counters.scheduled()[1] - self.start[2]
-            self.seconds += worked_s + max(0.0, wall_s - worked_s - waited_s)
-        self.start, self.ended = (*now, waited_s), not self.ended
-        return self.seconds
+        if self._start is None:
+            waited_s = counters.waited_s()  # slow to read, so that it stays outside of what is timed
+            self._start = time.perf_counter(), time.process_time(), waited_s
+            return self._own_s
+        end = time.perf_counter(), time.process_time()
+        wall_s, worked_s = (after - before for after, before in zip(end, self._start, strict=False))
+        asleep_s = max(0.0, wall_s - worked_s - (counters.waited_s() - self._start[2]))
+        self.wall_s, self.asleep_s = self.wall_s + wall_s, self.asleep_s + asleep_s
+        self._own_s, self._start = self._own_s + worked_s + asleep_s, None
+        return self._own_s
+
+    def is_work(self) -> bool:
+        """Tell whether what was timed did nothing but work, as far as the kernel says who waits."""
+        return counters.can_tell_waits() and self.asleep_s <= _ASLEEP * self.wall_s
 
 
 def _peak_bytes() -> int | None:

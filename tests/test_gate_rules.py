@@ -58,7 +58,7 @@ def test_our_own_rules_are_valid_and_say_what_the_defaults_are():
     ("text", "expected"),
     [
         ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
-        ("[verdict]\nfail_ratio = 1.1", "must lie between 1 and verdict.pass_ratio"),
+        ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio must lie between 1 and its pass_ratio, 1.03"),
         ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be float"),
         ("[verdict]\nundecided = 'ignore'", "must be one of stop, warn"),
         ("[verdict]\nlooks = [6, 4]", "must be a rising list"),

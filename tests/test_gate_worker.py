@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from ci.counters import scheduled
+from ci.counters import can_tell_waits
 from ci.worker import _OwnTime
 
-pytestmark = pytest.mark.skipif(scheduled() == (0, 0), reason="the kernel keeps no figures of who waits for a core")
+pytestmark = pytest.mark.skipif(not can_tell_waits(), reason="the kernel keeps no figures of who waits for a core")
 
 
 @pytest.fixture
