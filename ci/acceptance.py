@@ -2,11 +2,13 @@
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from ci.entry import replace_text
 from ci.errors import UsageError
 from ci.rules import Accepted, find_rules, today
 
@@ -37,26 +39,29 @@ def accept(argv: Sequence[str]) -> int:
 
 
 def _reported_ratio(report: dict[str, Any], benchmark: str, metric: str) -> float:
-    """Return the last report's ratio, rounded up: what was seen is what is accepted."""
+    """Return the last report's ratio, rounded away from 1: what was seen is what is accepted.
+
+    Where the base has none of it, that is head's value.
+    """
     row = next((each for each in report["rows"] if each["name"] == benchmark), None)
     if row is None:
         raise UsageError(f"the last report has no benchmark {benchmark!r}; write its name as the report does.")
-    changes = {change["metric"]: change["ratio"] for change in row["changes"]}
+    changes = {each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]}
     found = row.get("ratio") if metric == "time" else changes.get(metric)
     if found is None:
         raise UsageError(f"the last report has no ratio of {metric} for {benchmark}; give one with --ratio.")
-    return round(found + 0.0005, 3)
+    return round(found + math.copysign(0.0005, found - 1), 3)
 
 
 def write_accepted(file: Path, entry: Accepted) -> None:
-    """Append an entry, for a person to review; a file that is not there yet is begun."""
+    """Append an entry, for a person to review, all at once; a file that is not there yet is begun."""
     text = (
         file.read_text() if file.is_file() else "# Regressions that were accepted, each with its reason and last day.\n"
     )
     fields = {"benchmark": entry.benchmark, "metric": entry.metric, "ratio": entry.ratio, "reason": entry.reason}
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n".join([text.rstrip("\n"), "", "[[accepted]]", *lines, f"expires = {entry.expires}", ""]))
+    replace_text(file, "\n".join([text.rstrip("\n"), "", "[[accepted]]", *lines, f"expires = {entry.expires}", ""]))
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,7 +77,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--reason", required=True, help="for the person who reads it in a year")
     parser.add_argument("--expires", required=True, type=_day, metavar="YYYY-MM-DD", help="the last day it counts")
     parser.add_argument("--metric", default="time", help="time (default), a metric of gate.toml, or missing")
-    parser.add_argument("--ratio", type=float, help="the most that is accepted (default: what the last report says)")
+    parser.add_argument("--ratio", type=float, help="the most that is accepted (default: the last report's)")
     parser.add_argument("--report", type=Path, metavar="FILE", help=f"default: {DEFAULT_OUTPUT}/gate.json")
     add_suite_config(parser)
     options = parser.parse_args(argv)

@@ -6,6 +6,7 @@ from ci.rows import Row, numbers_of
 from ci.rules import Budget, Rules
 
 BudgetResult = tuple[Budget, str, float | None, str]
+UNKNOWN = ("not measured", "no such benchmark")
 
 
 def check_budgets(rows: list[Row], rules: Rules) -> list[BudgetResult]:

@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 _PAGES = (".md", ".rst")
 _PAGE_FOLDERS = ("docs", "doc", ".git", ".github")
 _TESTS = ("tests", "test")
-_IMPORTS_TESTS = re.compile(r"^\s*(?:from|import)\s+tests?\b", re.MULTILINE)
+_IMPORTS_TESTS = re.compile(r"^\s*(?:from|import)\s[^\n#]*\btests?\b", re.MULTILINE)
+_NAMES_TESTS = re.compile(r"[\"'/]tests?[\"'/]")
 
 
 def can_matter(path: PurePosixPath, suite: Path) -> bool:
@@ -24,19 +25,26 @@ def can_matter(path: PurePosixPath, suite: Path) -> bool:
 def is_same_code(base: Path, head: Path, suite: Path) -> bool:
     """Tell whether two checkouts hold the same code: of what can matter, nothing differs but comments and layout.
 
-    Tests don't matter either, where the suite imports none of them.
+    Tests don't matter either, where nothing else imports any of them and the suite names none of their files.
 
     Args:
         base: a checkout's root.
         head: the other's.
         suite: the folder of benchmarks, relative to the roots.
     """
-    suite_texts = (file.read_text(errors="replace") for file in (head / suite).rglob("*.py"))
-    aside = () if any(map(_IMPORTS_TESTS.search, suite_texts)) else _TESTS
     paths = {*_files(base), *_files(head)}
+    aside = () if any(_needs_tests(head, path, suite) for path in paths) else _TESTS
     return all(
         _is_same(base / path, head / path) for path in paths if path.parts[0] not in aside and can_matter(path, suite)
     )
+
+
+def _needs_tests(root: Path, path: PurePosixPath, suite: Path) -> bool:
+    if path.parts[0] in _TESTS or path.suffix != ".py" or not (root / path).is_file():
+        return False
+    text = (root / path).read_text(errors="replace")
+    in_suite = path.is_relative_to(suite.as_posix())
+    return _IMPORTS_TESTS.search(text) is not None or (in_suite and _NAMES_TESTS.search(text) is not None)
 
 
 def _files(root: Path) -> Iterator[PurePosixPath]:

@@ -1,9 +1,11 @@
-"""How the commands that measure begin and end: one sentence for each mistake, and nothing left behind when stopped."""
+"""How the commands that measure begin and end: one sentence for each mistake, files whole or not at all."""
 
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ci.errors import PreparationError, UsageError
@@ -39,6 +41,25 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
     finally:
         for each, handler in zip(_STOPPING, handlers, strict=True):
             signal.signal(each, handler)
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words that start one of our commands the way this process was started."""
+    launcher = Path(sys.argv[0])
+    if launcher.name == "launch.py" and launcher.resolve().parent == Path(__file__).resolve().parent:
+        return ["python", "-P", str(launcher), command]
+    return ["python", "-m", f"ci.{command}"]
+
+
+def replace_text(file: Path, text: str) -> None:
+    """Put a text in the place of a file's, all at once: a reader finds the old one or the new one."""
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        part.replace(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _stop(number: int, frame: Any) -> None:

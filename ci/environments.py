@@ -11,28 +11,32 @@ from ci.errors import PreparationError
 from ci.suite_config import SuiteConfig, read_config
 
 _COMPILED = ("*.pyx", "*.c", "*.cc", "*.cpp", "*.f90", "Cargo.toml", "meson.build", "CMakeLists.txt")
+_CONSTRAINTS = "constraints.txt"
 _SKIPPED_FOLDERS = {".git", ".venv", "node_modules", "tests", "docs", "doc", "benchmarks", "examples"}
 
 
 def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: Path) -> str:
     """Return why the sides need environments of their own, or nothing."""
-    before, after = (_dependencies(root / config.package_dir, root / location, root) for root in (base_root, head_root))
+    roots = (base_root, head_root)
+    before, after = (_dependencies(root / config.package_dir, root / location, root) for root in roots)
     for name, value in after.items():
         if before[name] != value:
             return f"{name} differs"
-    return "the package is compiled" if _is_compiled(head_root / config.package_dir) else ""
+    return "the package is compiled" if any(_is_compiled(root / config.package_dir) for root in roots) else ""
 
 
 def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any]:
     """Return everything that decides which versions a side runs with."""
-    project = {}
-    if (package / "pyproject.toml").is_file():
-        project = _load(package / "pyproject.toml").get("project", {})
+    table = _load(package / "pyproject.toml") if (package / "pyproject.toml").is_file() else {}
+    project, poetry = table.get("project", {}), table.get("tool", {}).get("poetry", {})
+    config = read_config(config_file, root) if config_file.is_file() else None
+    extras = config.extras if config else ()
     declared: dict[str, Any] = {
-        "pyproject.toml's dependencies": sorted(project.get("dependencies", [])),
-        "asv's matrix": read_config(config_file, root).matrix if config_file.is_file() else None,
+        "pyproject.toml's dependencies": (sorted(project.get("dependencies", [])), poetry.get("dependencies")),
+        "what the suite's extras need": [project.get("optional-dependencies", {}).get(name) for name in extras],
+        "asv's matrix": config.matrix if config else None,
     }
-    for name in ("requirements.txt", "setup.cfg", "setup.py"):
+    for name in (_CONSTRAINTS, "requirements.txt", "setup.cfg", "setup.py"):
         declared[name] = (package / name).read_text() if (package / name).is_file() else None
     return declared
 
@@ -51,7 +55,9 @@ def _is_compiled(package: Path) -> bool:
 
 
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
-    """Build a virtual environment with the package, what asv's matrix asks for, and asv_runner; return its Python.
+    """Build a virtual environment with the package, what asv's configuration asks for, and asv_runner.
+
+    Returns the path of its Python. Versions are held to the package's constraints.txt, where it has one.
 
     Raises:
         PreparationError: with the last line of what failed.
@@ -62,9 +68,11 @@ def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
     install = (
         [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "--quiet"]
     )
+    extras = f"[{','.join(config.extras)}]" if config.extras else ""
+    constraints = ["--constraint", str(package / _CONSTRAINTS)] if (package / _CONSTRAINTS).is_file() else []
     for command in (
         [*make, str(place)],
-        [*install, str(package), "asv_runner", "pympler", *_matrix_requirements(config)],
+        [*install, *constraints, f"{package}{extras}", "asv_runner", "pympler", *_matrix_requirements(config)],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

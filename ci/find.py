@@ -22,7 +22,7 @@ from typing import Any
 
 from ci import machine
 from ci.acceptance import Parser, add_suite_config
-from ci.entry import guarded
+from ci.entry import guarded, words_of
 from ci.errors import UsageError
 from ci.inspection import discover
 from ci.report import measured
@@ -145,10 +145,10 @@ class Search:
         config = [] if visits.config_file == Path("asv.conf.json") else ["--suite-config", str(visits.config_file)]
         base, head = before.hash[:12], guilty.hash[:12]
         if visits.has_same_suite(guilty.hash):
-            words = ["ci.gate", "--base", base, "--head", head, *config, "--bench", f"^{re.escape(name)}$"]
+            words = [*words_of("gate"), "--base", base, "--head", head, *config, "--bench", f"^{re.escape(name)}$"]
         else:
-            words = ["ci.find", name, base, visits.bad[:12], *config, "--metric", self.comparer.metric]
-        return shlex.join(["python", "-m", *words])
+            words = [*words_of("find"), name, base, visits.bad[:12], *config, "--metric", self.comparer.metric]
+        return shlex.join(words)
 
 
 def _could_not_tell(reason: str) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 from ci import machine
 from ci.acceptance import DEFAULT_OUTPUT, Parser, accept, add_suite_config
 from ci.budgets import check_budgets
-from ci.entry import guarded
+from ci.entry import guarded, replace_text, words_of
 from ci.errors import UsageError
 from ci.explanation import explain
 from ci.inspection import confirm, discover, inspect
@@ -120,14 +120,16 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
     head = [] if options.head == WORKING_TREE else ["--head", sides.head.commit]
     config = [] if options.suite_config == Path("asv.conf.json") else ["--suite-config", str(options.suite_config)]
     rules = ["--rules", str(options.rules)] if options.rules else []
-    return ["python", "-m", "ci.gate", "--base", sides.base.commit, *head, *config, *rules]
+    flags = [] if options.timing else ["--no-timing"]
+    flags += [] if options.exoneration else ["--no-exoneration"]
+    return [*words_of("gate"), "--base", sides.base.commit, *head, *config, *rules, *flags]
 
 
 def _write(result: Result, options: argparse.Namespace) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     texts = {"gate.md": markdown(result), "gate.json": as_json(result), "junit.xml": junit(result)}
     for name, text in texts.items():
-        (options.output / name).write_text(text)
+        replace_text(options.output / name, text)
     print(texts["gate.json" if options.json else "gate.md"], end="")
 
 

@@ -266,6 +266,8 @@ def _take_replies(row: Row, crews: Mapping[Side, Crew]) -> None:
             program = read_program(reply, side.root)
             if program is not None:
                 row.programs[side.name] = program
+    if row.programs.keys() == {"base"} and "head" in row.replies:  # else all that is said of it would be lost unseen
+        row.problems["head"] = "it offers a program on the base, and none here"
 
 
 def _check_origins(crew: Crew, rules: Rules) -> None:

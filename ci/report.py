@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ci.budgets import BudgetResult
+from ci.budgets import UNKNOWN, BudgetResult
 from ci.programs import difference
 from ci.rows import Outcome, Row, describe_change, number
 from ci.rules import Rules
@@ -49,25 +49,33 @@ class Result:
     def exit_code(self) -> int:
         """1 for a regression, 3 where something could not be measured or told, 0 only where all is known and well."""
         outcomes = {row.outcome for row in self.rows}
-        words = {word for _, _, _, word in self.budgets}
-        if Outcome.FAILED in outcomes or "missed" in words:
+        if Outcome.FAILED in outcomes or self.count_budgets("missed"):
             return 1
-        unknown = {Outcome.UNMEASURED, Outcome.UNDECIDED} & outcomes or {"not measured", "no such benchmark"} & words
+        unknown = {Outcome.UNMEASURED, Outcome.UNDECIDED} & outcomes or self.count_budgets(*UNKNOWN)
         measured = outcomes - {Outcome.NEUTRAL} or any(row.verdict == "not timed" for row in self.rows)
         return 3 if unknown or not measured else 0
+
+    def count_budgets(self, *words: str) -> int:
+        """Return how many budgets were found to be one of these."""
+        return sum(word in words for _, _, _, word in self.budgets)
 
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
         count = Counter(row.outcome for row in self.rows)
-        missed = sum(word == "missed" for _, _, _, word in self.budgets)
+        missed, unknown = self.count_budgets("missed"), self.count_budgets(*UNKNOWN)
         parts = [f"{count[Outcome.FAILED]} regressed"] if count[Outcome.FAILED] else []
-        parts += [f"{missed} budgets missed"] if missed else []
+        parts += [f"{missed} budget{_plural(missed)} missed"] if missed else []
         parts += [f"{count[Outcome.UNMEASURED]} could not be measured"] if count[Outcome.UNMEASURED] else []
         parts += [f"{count[Outcome.UNDECIDED]} undecided"] if count[Outcome.UNDECIDED] else []
+        parts += [f"{unknown} budget{_plural(unknown)} could not be checked"] if unknown else []
         found = ", ".join(parts) or ("no regression found" if self.exit_code == 0 else "nothing was measured")
-        plural = "" if len(self.rows) == 1 else "s"
-        return f"{EXIT_WORDS[self.exit_code]}: {found}; {len(self.rows)} benchmark{plural} in all"
+        num_rows = len(self.rows)
+        return f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
+
+
+def _plural(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def markdown(result: Result) -> str:
@@ -173,9 +181,9 @@ def _conditions(result: Result) -> list[str]:
     if result.timing:
         limits = result.rules.verdict.limits
         lines.append(
-            f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed {result.seed}; a run "
-            f"without a slowdown fails at most {limits.false_alarms:.1%} of the time; a slowdown of "
-            f"{limits.pass_ratio:g} is taken for none at most {limits.miss_beta:.0%} of the time."
+            f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed {result.seed}; the "
+            f"timing of a run without a slowdown fails at most {limits.false_alarms:.1%} of the time; a slowdown of "
+            f"{limits.pass_ratio:g} is taken for none at most {2 * limits.miss_beta:.0%} of the time."
         )
     else:
         lines.append(f"- Timing was switched off: only what needs no clock was compared, in {result.elapsed_s:.0f} s.")

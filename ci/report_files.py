@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from ci.budgets import UNKNOWN
 from ci.report import Result, command, measured
 from ci.rows import Outcome, Row
 
@@ -68,10 +69,11 @@ def _finite(value: Any) -> Any:
 
 def junit(result: Result) -> str:
     """Return the rows as test cases: a regression is a failure, what could not be told an error."""
-    suite = ET.Element("testsuite", name="performance gate", tests=str(len(result.rows)))
+    suite = ET.Element("testsuite", name="performance gate", tests=str(len(result.rows) + len(result.budgets)))
     counts = Counter(row.outcome for row in result.rows)
-    suite.set("failures", str(counts[Outcome.FAILED]))
-    suite.set("errors", str(counts[Outcome.UNMEASURED] + counts[Outcome.UNDECIDED]))
+    suite.set("failures", str(counts[Outcome.FAILED] + result.count_budgets("missed")))
+    unknown = counts[Outcome.UNMEASURED] + counts[Outcome.UNDECIDED] + result.count_budgets(*UNKNOWN)
+    suite.set("errors", str(unknown))
     tags = {
         Outcome.FAILED: "failure",
         Outcome.UNMEASURED: "error",
@@ -87,7 +89,7 @@ def junit(result: Result) -> str:
             ).text = _printable("\n".join([*row.reasons, command(row, result)]))
     for budget, name, figure, word in result.budgets:
         case = ET.SubElement(suite, "testcase", classname="budget", name=f"{name} {budget.metric}")
-        if word != "kept":
+        if word == "missed" or word in UNKNOWN:
             ET.SubElement(case, "failure" if word == "missed" else "error", message=f"{word}: {figure} {budget.unit}")
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -19,7 +19,6 @@ that the full number of pairs finds, and what the gate's own decisions make of 1
 import argparse
 import csv
 import io
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -29,7 +28,7 @@ from pathlib import Path
 
 from ci import machine
 from ci.acceptance import Parser, add_suite_config
-from ci.entry import guarded
+from ci.entry import guarded, replace_text
 from ci.errors import UsageError
 from ci.planted import BENCHMARKS, make_project
 from ci.rules import Rules, find_rules, read_rules
@@ -66,9 +65,7 @@ class Table:
         writer = csv.DictWriter(text, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-        part.write_text(text.getvalue(), encoding="utf-8", newline="")
-        part.replace(self.path)
+        replace_text(self.path, text.getvalue())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ class SuiteConfig:
         benchmark_dir: the suite, relative to `folder`.
         package_dir: the package's root, relative to the repository's root.
         matrix: asv's matrix of requirements, as written.
+        extras: the package's extras that asv installs, by its install_command.
         timeout_s: seconds a benchmark may take unless it says otherwise.
     """
 
@@ -25,6 +26,7 @@ class SuiteConfig:
     benchmark_dir: Path
     package_dir: Path = Path()
     matrix: Any = None
+    extras: tuple[str, ...] = ()
     timeout_s: float = 60.0
 
 
@@ -36,10 +38,12 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         table = json.loads(text)
     except ValueError as error:
         raise UsageError(f"{file.name} is no valid configuration of asv: {error}.") from None
+    extras = re.search(r"\{(?:wheel_file|build_dir)\}\[([^\]]+)\]", str(table.get("install_command")))
     return SuiteConfig(
         folder=file.parent.relative_to(root),
         benchmark_dir=Path(table.get("benchmark_dir", "benchmarks")),
         package_dir=Path(table.get("repo_subdir", "")),
         matrix=table.get("matrix"),
+        extras=tuple(name.strip() for name in extras[1].split(",")) if extras else (),
         timeout_s=float(table.get("default_benchmark_timeout", 60.0)),
     )

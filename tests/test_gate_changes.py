@@ -65,3 +65,21 @@ def test_tests_that_the_suite_imports_are_code(sides):
     assert is_same_code(base, head, SUITE)
     (head / "benchmarks" / "suite.py").write_text("from tests.test_pkg import pkg\n")
     assert not is_same_code(base, head, SUITE)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "same"),
+    [
+        ("benchmarks/suite.py", "import os, tests.test_pkg\n", False),
+        ("benchmarks/suite.py", "FILE = 'tests/data.json'\n", False),
+        ("benchmarks/suite.py", "# The tests say why.\nimport numpy.testing\n", True),
+        ("pkg/__init__.py", "from tests import test_pkg\n", False),
+        ("pkg/__init__.py", "FOLDER = 'tests'\n", True),
+    ],
+)
+def test_tests_are_code_where_the_suite_names_or_anything_imports_them(sides, file, text, same):
+    base, head = sides
+    for side in sides:
+        (side / file).write_text(text)
+    (head / "tests" / "test_pkg.py").write_text("import os\n")
+    assert is_same_code(base, head, SUITE) is same

@@ -72,6 +72,10 @@ def time_deletes_its_folder():
     shutil.rmtree(os.getcwd())
 
 
+def track_infinity():
+    return float("inf")
+
+
 def time_floods_every_pipe():
     for descriptor in range(3, 64):
         try:
@@ -113,6 +117,7 @@ REASONS = {
     "time_raises": "RuntimeError: the reason",
     "time_runs_out_of_memory": "MemoryError",
     "time_forks": "it forked",
+    "track_infinity": "the benchmark returned inf",
     "time_deletes_its_folder": "it deleted its working directory",
     "time_floods_every_pipe": "the pipe that belongs to the gate",
     "Fragile.time_without_cache": "ValueError: no cache today",

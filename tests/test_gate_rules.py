@@ -3,6 +3,7 @@
 import re
 from datetime import date
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -14,6 +15,8 @@ from ci.errors import UsageError
 from ci.evidence import Evidence, Limits, Plan
 from ci.inspection import _benchmarks
 from ci.programs import Program
+from ci.report import Result, markdown
+from ci.report_files import junit
 from ci.rows import Benchmark, Outcome, Row, compare_metrics, judge
 from ci.rules import DEFAULT_FILE, Accepted, Budget, MetricRule, Rules, find_rules, read_rules
 
@@ -65,6 +68,10 @@ def test_our_own_rules_are_valid_and_say_what_the_defaults_are():
         ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
         ("[[metric]]\nname = 'x'\nworse = 'more'\nbenchmark = '('", "is no regular expression"),
         ("metric = 3", "must be a list of tables"),
+        ("verdict = 3", "verdict must be a table, but got 3"),
+        ("[verdict]\nlooks = ['4']", "must be a rising list"),
+        ("[[metric]]\nname = 'time'\nworse = 'more'", "say [[slowdown]] in the place of [[metric]]"),
+        ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown 1.fail_ratio must lie between"),
         ("verdict", "is no valid TOML"),
     ],
 )
@@ -79,6 +86,15 @@ def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
     for _ in range(2):
         write_accepted(tmp_path / "accepted.toml", entry)
     assert read(tmp_path, "").accepted == (entry, entry)
+
+
+@pytest.mark.parametrize("expires", ["2030-01-31T00:00:00", "'2030-01-31'", "1"])
+def test_an_entry_expires_on_a_day(tmp_path, expires):
+    (tmp_path / "accepted.toml").write_text(
+        f"[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\nexpires = {expires}\n"
+    )
+    with pytest.raises(UsageError, match=r"accepted\.toml: accepted 1\.expires must be date"):
+        read(tmp_path, "")
 
 
 def test_the_rules_of_the_repository_come_before_ours(tmp_path):
@@ -115,6 +131,18 @@ def test_the_first_rule_that_fits_counts(tmp_path):
     assert (rules.cores_of("x"), rules.cores_of(ROW)) == (2, 1)
 
 
+def test_benchmarks_may_have_limits_of_their_own(tmp_path):
+    rules = read(tmp_path, "[[slowdown]]\nbenchmark = 'noisy'\nfail_ratio = 1.1\npass_ratio = 1.3")
+    own, usual = rules.limits_of("suite.time_noisy"), rules.limits_of(ROW)
+    assert (own.fail_ratio, own.pass_ratio, own.looks) == (1.1, 1.3, usual.looks)
+    assert usual == rules.verdict.limits
+
+
+def test_metrics_of_which_a_file_says_nothing_are_compared_as_ours_are(tmp_path):
+    assert read(tmp_path, "[timing]\nbudget_s = 600").rule_of("track", ROW).worse == "more"
+    assert read(tmp_path, "metric = []").rule_of("track", ROW).worse == "never"
+
+
 @pytest.mark.parametrize(
     ("pairs", "verdict", "outcome"),
     [
@@ -148,9 +176,18 @@ def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
 def test_the_same_program_is_exonerated_unless_head_compiles_it_anew():
     row = timed()
     row.programs = {side: Program("1", {}, timed_is_program=True) for side in ("base", "head")}
+    row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": 0.1}}
     assert row.is_same_program()
     row.replies["head"]["second_call_compilations"] = 1
     assert not row.is_same_program()
+
+
+def test_the_same_program_that_runs_for_longer_is_timed():
+    row = timed()
+    row.programs = {side: Program("1", {}, timed_is_program=True) for side in ("base", "head")}
+    for head_s, same in ((0.14, True), (0.2, False), (0.05, False)):
+        row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": head_s}}
+        assert row.is_same_program() is same
 
 
 def test_a_hundredfold_win_passes_but_is_called_suspicious():
@@ -166,6 +203,46 @@ def test_acceptance_ends_with_its_ratio_and_its_day():
     assert verdict(1.4, date(2999, 1, 1)) == "slower, accepted"
     assert verdict(1.1, date(2999, 1, 1)) == "slower"
     assert verdict(1.4, date(2020, 1, 1)) == "slower"
+
+
+@pytest.mark.parametrize(
+    ("worse", "ratio", "base", "head", "accepted"),
+    [
+        ("more", 2.0, 1.0, 2.0, True),
+        ("more", 2.0, 1.0, 3.0, False),
+        ("more", 2.0, 0.0, 2.0, True),  # of nothing there is no ratio: it is head's value
+        ("more", 2.0, 0.0, 3.0, False),
+        ("less", 0.5, 2.0, 1.0, True),
+        ("less", 0.5, 2.0, 0.0, False),
+    ],
+)
+def test_a_metric_is_accepted_as_far_as_the_entry_says(worse, ratio, base, head, accepted):
+    rules = Rules(
+        metric=(MetricRule("copies", worse),), accepted=(Accepted(ROW, "copies", ratio, "why", date(2999, 1, 1)),)
+    )
+    row = judged(timed(*SAME, base={"copies": base}, head={"copies": head}), rules)
+    assert (row.outcome is Outcome.WARNED) is accepted
+    assert (row.outcome is Outcome.FAILED) is not accepted
+
+
+def test_a_report_counts_budgets_as_what_they_are():
+    kept, missed = Budget("Chunk", "seconds", "s", ceiling=1.0), Budget("Chunk", "seconds", "s", ceiling=0.1)
+    unknown = Budget("nothing", "seconds", "s", ceiling=1.0)
+    accepted = Accepted(ROW, "budget seconds", 1.0, "why", date(2999, 1, 1))
+    for budgets, entries, code, headline, counts in (
+        ((kept,), (), 0, "PASSED: no regression found", (2, 0, 0)),
+        ((missed, kept), (), 1, "FAILED: 1 budget missed", (3, 1, 0)),
+        ((missed,), (accepted,), 0, "PASSED: no regression found", (2, 0, 0)),
+        ((unknown,), (), 3, "COULD NOT TELL: 1 budget could not be checked", (2, 0, 1)),
+    ):
+        rules = Rules(budget=budgets, accepted=entries)
+        row = judged(timed(*SAME), rules)
+        result = Result([row], check_budgets([row], rules), rules, "a" * 40, "b" * 40, [], "one")
+        assert (result.exit_code, result.headline) == (code, f"{headline}; 1 benchmark in all")
+        suite = ET.fromstring(junit(result))  # noqa: S314 - our own text
+        assert tuple(int(suite.get(name)) for name in ("tests", "failures", "errors")) == counts
+        assert (len(suite.findall(".//failure")), len(suite.findall(".//error"))) == counts[1:]
+        assert all(word in markdown(result) for word in {each[3] for each in result.budgets})
 
 
 def test_our_own_budgets_name_benchmarks_that_there_are():

@@ -91,6 +91,7 @@ def test_commits_without_a_common_ancestor_are_refused(repository):
         ("pyproject.toml", '["numpy"]', '["numpy", "scipy"]', "pyproject.toml's dependencies differs"),
         ("asv.conf.json", '"version": 1,', '"version": 1, "matrix": {"numpy": ["2"]},', "asv's matrix differs"),
         ("smallsum/fast.pyx", "", "", "the package is compiled"),
+        ("constraints.txt", "", "numpy<3", "constraints.txt differs"),
     ],
 )
 def test_one_environment_serves_both_sides_while_dependencies_are_equal(tmp_path, file, old, new, expected):
@@ -118,6 +119,24 @@ def test_an_environment_that_cannot_be_built_says_so(tmp_path, fake_uv):
     fake_uv.with_name("uv").write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     with pytest.raises(PreparationError, match="could not be built: no network"):
         build_environment(tmp_path / "env", tmp_path, SuiteConfig(Path(), Path("b")))
+
+
+def test_versions_are_held_to_constraints_and_asvs_extras_are_installed(tmp_path, fake_uv):
+    file = tmp_path / "asv.conf.json"
+    file.write_text('{"install_command": ["python -m pip install {wheel_file}[fast,plots]"]}')
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "constraints.txt").write_text("numpy<3\n")
+    config = read_config(file, tmp_path)
+    assert config.extras == ("fast", "plots")
+    build_environment(tmp_path / "env", tmp_path / "package", config)
+    command = fake_uv.read_text().splitlines()[1]
+    assert f"--constraint {tmp_path}/package/constraints.txt {tmp_path}/package[fast,plots] asv_runner" in command
+
+
+def test_a_broken_pyproject_gets_one_sentence(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project")
+    with pytest.raises(PreparationError, match=r"pyproject.toml is no valid TOML"):
+        why_built(tmp_path, tmp_path, SuiteConfig(Path(), Path("b")), Path("asv.conf.json"))
 
 
 def test_the_matrix_gives_its_first_versions(tmp_path, fake_uv):

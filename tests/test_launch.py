@@ -1,6 +1,8 @@
 """Our gate in a repository that has a package called `ci` itself, by the launcher and by the composite action."""
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,6 +43,17 @@ def test_a_repository_with_a_ci_of_its_own_is_gated(repository):
     repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
     done = launch(repository, "gate", "--base", "main", "--bench", "track_mean|own", "--no-timing")
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_the_command_that_repeats_a_row_runs_as_it_is_printed(repository):
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    launch(repository, "gate", "--base", "main", "--bench", "track_mean", "--no-timing")
+    report = json.loads((repository.root / ".asv" / "gate" / "gate.json").read_text())
+    words = shlex.split(report["rows"][0]["reproduce"])
+    assert words[1:4] == ["-P", str(LAUNCHER), "gate"]
+    assert "--no-timing" in words
+    done = launch(repository, *words[3:])
+    assert done.stdout.startswith("# FAILED: 1 regressed"), done.stdout + done.stderr
 
 
 def test_its_commits_are_searched_too(repository):

@@ -1,6 +1,7 @@
 """The workflows: valid, without known weaknesses, and made of commands that also run on a laptop."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -98,6 +99,37 @@ def runs_ours(line):
         return importlib.util.find_spec(module[1])
     script = ROOT / command.split()[0]
     return script.parent.name in ("ci", ".ci") and script.is_file() and script.stat().st_mode & 0o111
+
+
+def test_who_needs_the_history_has_it():
+    """`make site` orders results by main's commits, the gate looks for the merge base, asv for new commits."""
+    for path in WORKFLOWS:
+        for name, job in load(path)["jobs"].items():
+            text = " ".join(step.get("run", "") for step in job["steps"])
+            if re.search(r"make (site|gate)|record\.sh", text):
+                assert job["steps"][0]["with"]["fetch-depth"] == 0, f"{path.name}: {name}"
+
+
+def test_the_gates_step_fills_the_summary_and_ends_as_the_gate_does(tmp_path):
+    """As GitHub runs it, in a clone whose environment is this one."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "place").write_text(f"{clone.resolve()}\n")
+    (clone / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (clone / ".venv" / "bin" / "python").chmod(0o755)
+    (clone / ".venv" / "bench.stamp").touch()
+    steps = load(ROOT / ".github" / "workflows" / "perf-gate.yml")["jobs"]["gate"]["steps"]
+    step = next(step for step in steps if "make gate" in step.get("run", ""))
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]  # GitHub's for `shell: bash`
+    summary = tmp_path / "summary.md"
+    for base, code, begins in (("HEAD", 0, "# PASSED"), ("nowhere", 2, "")):
+        summary.write_text("")
+        environment = os.environ | {"BASE": base, "GITHUB_STEP_SUMMARY": str(summary), "PYTHONPATH": ""}
+        environment["ARGS"] = "--no-timing --bench '^host.Imports'"
+        done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert summary.read_text().startswith(begins)
 
 
 def test_only_a_read_only_token_meets_the_code_of_a_pull_request():
