@@ -26,6 +26,7 @@ _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _ALIAS = re.compile(r"\{[\d, ]*\}: \(\d+, \{[\d, ]*\}(?:, [\w-]+)?\)")
 _WIDE = re.compile(r"\b(?:f64|s64|u64|c128)\[")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_LEFT_OUT = "constant({...})"  # XLA leaves the values of a table out of an optimised program's text
 _LAYOUT = re.compile(r"\{[\d,:A-Z()]*\}")
 
 
@@ -46,7 +47,8 @@ class Program:
     Attributes:
         identity: hash of everything that decides what it does; sides with equal identities run the same program.
         metrics: its numbers, compared by the rules of gate.toml.
-        timed_is_program: whether the suite says that the timed work is this program and nothing else.
+        timed_is_program: whether the suite says that the timed work is this program and nothing else, and its text
+            is whole: equal identities then mean equal work.
         instructions: those of the optimised program.
     """
 
@@ -87,7 +89,8 @@ def read_program(reply: Mapping[str, Any], root: Path) -> Program | None:
     if {"argument_bytes", "output_bytes", "temp_bytes", "alias_bytes"} <= metrics.keys():
         total = metrics["argument_bytes"] + metrics["output_bytes"] + metrics["temp_bytes"]
         metrics["peak_bytes"] = total - metrics["alias_bytes"]
-    return Program(identity, metrics, bool(reply.get("timed_is_program")), instructions)
+    is_whole = "lowered" in texts or _LEFT_OUT not in texts["optimised"]
+    return Program(identity, metrics, bool(reply.get("timed_is_program")) and is_whole, instructions)
 
 
 def normalise_stablehlo(text: str) -> str:

@@ -114,6 +114,17 @@ def test_flags_and_versions_are_part_of_the_identity(tmp_path):
     assert one != read_program(reply | {"context": {"jax": "2", "XLA_FLAGS": ""}}, tmp_path)
 
 
+def test_a_table_whose_values_the_text_leaves_out_may_have_changed(tmp_path):
+    (tmp_path / "a.lowered").write_text("module @jit_f {}")
+    (tmp_path / "a.optimised").write_text(HLO)
+    (tmp_path / "b.optimised").write_text(HLO.replace("ROOT", "%table = f32[100]{0} constant({...})\n  ROOT", 1))
+    for names, known in ((["a.optimised"], True), (["b.optimised"], False), (["a.lowered", "b.optimised"], True)):
+        texts = {name.partition(".")[2]: str(tmp_path / name) for name in names}
+        program = read_program(texts | {"timed_is_program": True}, tmp_path)
+        assert program is not None
+        assert program.timed_is_program is known
+
+
 def test_a_benchmark_that_offers_nothing_has_no_program(tmp_path):
     assert read_program({"seconds": 1.0}, tmp_path) is None
 

@@ -267,6 +267,15 @@ def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
+def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
+    offer = "    def program(self, cache):\n        return 'module @jit_{}' if smallsum.REPEATS == 1 else None\n\n"
+    repository.replace("benchmarks/basics.py", "    def time_cached", offer + "    def time_cached")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
+    run = repository.gate("--base", "main", "--bench", CACHED, "--no-timing")
+    assert run.code == 3, run.out
+    assert run.rows[CACHED]["reasons"] == ["on head: it offers a program on the base, and none here"]
+
+
 def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repository):
     (repository.root / "gate.toml").unlink()
     repository.replace("smallsum/__init__.py", "** 2", "** 2.5")
