@@ -119,15 +119,18 @@ class TrainingConfig(BaseModel):
         total = getattr(learner, "default_total_steps", _DEFAULT_TOTAL_STEPS)
         steps = _whole(self.steps_per_env or math.ceil(total / num_envs), unit)
         agent = getattr(learner, "controller", learner)
-        hyperparameters = _options(agent, without={"env", *_SHARED_WITH_AGENT})
+        chosen = {name: value for name, value in self.agent_options.items() if name not in _SHARED_WITH_AGENT}
         shared = {name: getattr(learner, name) for name in _SHARED_WITH_AGENT if hasattr(learner, name)}
         filled = shared | {
             "num_envs": num_envs,
             "steps_per_env": steps,
             "eval_frequency": min(steps, _whole(self.eval_frequency or steps, unit)),
             "scan_chunk_size": min(steps, _whole(self.scan_chunk_size or _default_chunk(num_envs), unit)),
-            "env_options": _options(env, without={"default_params"}) | _options(env.default_params, without=set()),
-            "agent_options": hyperparameters,
+            # What was chosen comes first: an adapter may keep it where no field of the environment shows it.
+            "env_options": self.env_options
+            | _options(env, without={"default_params"})
+            | _options(env.default_params, without=set()),
+            "agent_options": chosen | _options(agent, without={"env", *_SHARED_WITH_AGENT}),
         }
         return self.model_copy(update=filled)
 
@@ -165,14 +168,34 @@ def make_config(
     fields = {"env": env, "agent": agent, "num_envs": num_envs, "steps_per_env": steps_per_env}
     fields |= {"scan_chunk_size": scan_chunk_size}
     for table in ("env_options", "agent_options"):
-        fields[table] = dict(overrides.pop(table, {}))
+        options = overrides.pop(table, {})
+        if not isinstance(options, Mapping):
+            raise InvalidArgumentError(f"{table} must be a table of names and values, but got {options!r}.")
+        fields[table] = dict(options)
     for name in list(overrides):
         table, dot, option = name.partition(".")
         if dot and table in ("env", "agent"):
             fields[f"{table}_options"][option] = overrides.pop(name)
-    config = _checked(TrainingConfig, fields | overrides)
+    config = _checked(TrainingConfig, {name: _plain(name, value) for name, value in (fields | overrides).items()})
     config.resolve()  # a mistake is said here, not when the training starts
     return config
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return the value as a file holds it: NumPy's and JAX's scalars as Python's numbers, tuples as lists.
+
+    Raises:
+        InvalidArgumentError: an array of any other shape.
+    """
+    if isinstance(value, Mapping):
+        return {key: _plain(f"{name.removesuffix('_options')}.{key}", each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(name, each) for each in value]
+    if not hasattr(value, "item"):
+        return value
+    if value.shape:
+        raise InvalidArgumentError(f"{name} must be a number or a list, but got an array of shape {value.shape}.")
+    return value.item()
 
 
 def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
@@ -208,9 +231,11 @@ def _options(thing: Any, without: set[str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in without and isinstance(value, plain)}
 
 
-def _with_tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_tuples(value: Any) -> Any:
     """Undo what a file does to a tuple: the fields of environments and agents are hashable."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    if isinstance(value, Mapping):
+        return {name: _with_tuples(each) for name, each in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:

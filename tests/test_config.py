@@ -1,11 +1,17 @@
 """What create_config takes and refuses, and that a configuration survives a file."""
 
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad import create_config
+from myriad import create_config, register_env
 from myriad.config import TrainingConfig
+from myriad.envs import ENVIRONMENTS
+from myriad.envs.cartpole import CartPole
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 
@@ -55,6 +61,40 @@ def test_dotted_names_reach_the_agent_and_the_environment():
 
 
 @pytest.mark.parametrize(
+    "number", [np.float32, np.float64, np.asarray, jnp.float32], ids=lambda number: number.__name__
+)
+def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
+    options = {"env.gravity": number(3.5), "env.max_steps": np.int64(7), "agent.learning_rate": number(0.25)}
+    config = create_config("cartpole", "ppo", np.int32(4), **options, **{"agent.hidden_sizes": (np.int64(8), 8)})
+    assert config.num_envs == 4
+    resolved = TrainingConfig.from_toml(config.resolve().to_toml())
+    assert resolved == config.resolve()
+    env = resolved.make_env()
+    learner = resolved.make_learner(env)
+    assert (env.default_params.gravity, env.default_params.max_steps) == (3.5, 7)
+    assert (learner.learning_rate, learner.hidden_sizes) == (0.25, (8, 8))
+
+
+def test_what_no_field_of_an_adapter_shows_is_kept():
+    config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
+    env = TrainingConfig.from_toml(config.resolve().to_toml()).make_env()
+    assert env.observation_space(env.default_params).shape[0] == 8
+
+
+def test_lists_within_lists_reach_an_environment_as_tuples(monkeypatch):
+    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
+
+    @register_env("maze-cartpole")
+    @dataclasses.dataclass(frozen=True)
+    class Maze(CartPole):
+        walls: tuple[tuple[int, ...], ...] = ()
+
+    walls = ((0, 1), (1, 0))
+    config = create_config("maze-cartpole", "random", **{"env.walls": walls})
+    assert TrainingConfig.from_toml(config.resolve().to_toml()).make_env() == Maze(walls=walls)
+
+
+@pytest.mark.parametrize(
     ("fields", "sentence"),
     [
         ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
@@ -78,6 +118,9 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
         ({"seed": "a"}, "seed: should be a valid integer, but got 'a'"),
         ({"agent.learning_rate": "fast"}, "learning_rate of ppo must be a number, but got 'fast'"),
         ({"agent.learning_rate": -1.0}, "learning_rate must be"),
+        ({"env.gravity": np.ones(3)}, r"env\.gravity must be a number or a list, but got an array of shape \(3,\)\.$"),
+        ({"env.max_steps": np.float32(0.5)}, "max_steps of cartpole-control must be an integer, but got 0.5"),
+        ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
         ({"agent": "pid", "env": "snake"}, "pid steers one quantity to its setpoint, but Snake has none"),
         ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many actions"),
     ],
