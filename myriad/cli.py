@@ -102,9 +102,10 @@ class Train:
         from myriad.api import resume, train_and_evaluate
 
         if self.resume is not None:
-            given = [name for name, value in self._given().items() if value] + list(self.options)
+            given = [*self._given(besides=("resume", "quiet")), *self.options]
             if given:
-                raise InvalidArgumentError(f"--resume goes on as the run began, so {', '.join(given)} can't be given.")
+                flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+                raise InvalidArgumentError(f"--resume goes on as the run began, so {flags} can't be given.")
             results = resume(self.resume, quiet=self.quiet)
         else:
             results = train_and_evaluate(self._config(), self.run_folder, quiet=self.quiet)
@@ -114,11 +115,10 @@ class Train:
         speed = f"trained at {timings.steps_per_s:,.0f} steps/s" if timings.train_s else "nothing was left to train"
         print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
 
-    def _given(self) -> dict[str, Any]:
-        own = ("config", "resume", "run_folder", "quiet", "options")
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in own}
-        unset: tuple[Any, ...] = (None, (), False)
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v not in unset}
+    def _given(self, besides: tuple[str, ...]) -> dict[str, Any]:
+        """Return the flags that were set, those in `besides` left out."""
+        flags = [f for f in dataclasses.fields(self) if f.name not in ("options", *besides)]
+        return {f.name: value for f in flags if (value := getattr(self, f.name)) != f.default}
 
     def _config(self) -> Any:
         from myriad.api import create_config
@@ -128,10 +128,11 @@ class Train:
         if self.config is not None:
             try:
                 text = self.config.read_text(encoding="utf-8")
-            except OSError as error:
-                raise InvalidArgumentError(f"config {self.config} can't be read: {error.strerror}.") from error
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise InvalidArgumentError(f"config {self.config} can't be read: {reason}.") from error
             fields = TrainingConfig.from_toml(text).model_dump()
-        fields |= self._given()
+        fields |= self._given(besides=("config", "run_folder", "quiet"))
         for name in ("env", "agent"):
             if name not in fields:
                 raise InvalidArgumentError(f"--{name} is missing; `myriad {name}s` lists the names.")

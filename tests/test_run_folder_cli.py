@@ -1,4 +1,4 @@
-"""From a shell: a run that is going on is left alone, and Tab completes the command line."""
+"""From a shell: flags reach the run or are refused, a run that is going on is left alone, and Tab completes."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from myriad import create_config
-from myriad.cli import main
+from myriad.cli import main, parse
 from myriad.tracking import RunFolder
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +50,37 @@ def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_ki
         process.kill()
     assert main(["train", "--resume", str(folder.path)]) == 0
     assert "after 128 steps" in capsys.readouterr().out
+
+
+def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
+    file = tmp_path / "config.toml"
+    file.write_text(create_config("cartpole", "random", seed=3, target_return=475.0).to_toml())
+    config = parse(["train", "--config", str(file), "--seed", "0", "--target-return", "0"])._config()
+    assert (config.seed, config.target_return) == (0, 0)
+    assert main(["train", "--config", str(file), "--num-envs", "0"]) == 2
+    assert capsys.readouterr().err == "num_envs: should be greater than or equal to 1, but got 0.\n"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--seed", "0"],
+        ["--config", "a.toml"],
+        ["--run-folder", "other"],
+        ["--log-to", "wandb"],
+        ["--agent.learning-rate", "1e-3"],
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_what_a_resumed_run_would_ignore_is_refused(flags, tmp_path, capsys):
+    assert main(["train", "--resume", str(tmp_path), *flags]) == 2
+    assert capsys.readouterr().err == f"--resume goes on as the run began, so {flags[0]} can't be given.\n"
+
+
+def test_a_configuration_that_is_not_text_is_refused_in_a_sentence(tmp_path, capsys):
+    (tmp_path / "config.toml").write_bytes(b"\xff")
+    assert main(["train", "--config", str(tmp_path / "config.toml")]) == 2
+    assert capsys.readouterr().err == f"config {tmp_path / 'config.toml'} can't be read: it is not UTF-8.\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
