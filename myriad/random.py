@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from myriad.errors import UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError
 
 _GOLDEN = np.uint32(0x9E3779B9)
 _SECOND = np.uint32(0x85EBCA6B)
@@ -128,9 +128,12 @@ def make_key(seed: int | jax.Array, prng: str = "mix2x32") -> jax.Array:
 
     Raises:
         UnknownNameError: `prng` names no implementation.
+        InvalidArgumentError: `seed` does not fit.
     """
     if prng not in PRNG_IMPLEMENTATIONS:
         raise UnknownNameError("random number generator", prng, PRNG_IMPLEMENTATIONS)
+    if isinstance(seed, int) and not -(2**63) <= seed < 2**63:
+        raise InvalidArgumentError(f"seed must fit in 64 bits, but got {seed!r}.")
     return jax.random.key(seed, impl=PRNG_IMPLEMENTATIONS[prng])
 
 

@@ -65,7 +65,7 @@ def record(
         print(record(env, myriad.make_agent("random", env), "snake.gif", num_steps=200))
     """
     path = Path(path)
-    _check(path, num_steps, seed, fps)
+    _check(path, num_steps, fps)
     if not callable(getattr(env, "render", None)):
         raise InvalidArgumentError(f"{type(env).__name__} has no method render(state), so there is nothing to record.")
     moments = []
@@ -161,7 +161,7 @@ def _ffmpeg() -> str:
         raise NotInstalledError(f"an MP4 needs ffmpeg, and imageio-ffmpeg came without one; re{remedy}") from error
 
 
-def _check(path: Path, num_steps: int, seed: int, fps: int) -> None:
+def _check(path: Path, num_steps: int, fps: int) -> None:
     if path.suffix.lower() not in _MAX_FPS:
         raise InvalidArgumentError(f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}.")
     if not path.parent.is_dir():
@@ -173,8 +173,6 @@ def _check(path: Path, num_steps: int, seed: int, fps: int) -> None:
         raise InvalidArgumentError(f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}.")
     if num_steps < 1:
         raise InvalidArgumentError(f"num_steps must be at least 1, but got {num_steps!r}.")
-    if not -(2**63) <= seed < 2**63:
-        raise InvalidArgumentError(f"seed must fit in 64 bits, but got {seed!r}.")
 
 
 def _check_picture(picture: Any) -> np.ndarray:

@@ -159,9 +159,9 @@ class Rollout:
             self._recorded_chunk, donate_argnums=0, static_argnums=2, out_shardings=(placement, None)
         )
 
-    def init(self, seed: int | jax.Array) -> RolloutState:
+    def init(self, seed: int | np.integer | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
-        key = make_key(seed) if isinstance(seed, int) else seed
+        key = make_key(seed) if isinstance(seed, int | np.integer) else seed
         own_params = jax.device_put(self._envs.params.own, self._replicated)
         return self._init(jax.device_put(key, self._replicated), own_params)
 
@@ -182,7 +182,13 @@ class Rollout:
         return self._record(state, self._trip_count(num_steps), final_obs)
 
     def run(self, state: RolloutState, num_steps: int) -> RolloutState:
-        """Run `num_steps` steps in as many chunks as they need. `state` is donated."""
+        """Run `num_steps` steps in as many chunks as they need. `state` is donated.
+
+        Raises:
+            InvalidArgumentError: `num_steps` is below 0.
+        """
+        if num_steps < 0:
+            raise InvalidArgumentError(f"num_steps must be at least 0, but got {num_steps}.")
         for _ in range(num_steps // self.scan_chunk_size):
             state = self.run_chunk(state)
         remainder = num_steps % self.scan_chunk_size
@@ -193,7 +199,11 @@ class Rollout:
         return jax.tree.map(self.layout.without_padding, state.lanes)
 
     def summary(self, state: RolloutState) -> RolloutSummary:
-        """Count the episodes that ended since `init`."""
+        """Count the episodes that ended since `init`.
+
+        Each environment adds up its returns in float32: the mean return is right while no sum is beyond 2**24, about
+        16.8 million. Steps and episodes of an environment are counted in 32 bits: `num_steps` begins anew after 2**32.
+        """
         lanes = jax.device_get(self.lanes(state))
         num_steps = int(state.step) * self.layout.num_envs
         num_episodes = int(lanes.num_episodes.sum(dtype=np.int64))

@@ -134,6 +134,17 @@ def test_more_steps_than_the_chunk_holds_are_refused():
         rollout.run_chunk(rollout.init(seed=0), num_steps=9)
 
 
+def test_steps_below_zero_are_refused():
+    rollout = make_rollout(4, 8)
+    with pytest.raises(InvalidArgumentError, match=r"^num_steps must be at least 0, but got -3\.$"):
+        rollout.run(rollout.init(seed=0), num_steps=-3)
+
+
+def test_an_integer_of_numpy_is_a_seed():
+    rollout = make_rollout(4, 8)
+    assert_same_bits(rollout.lanes(rollout.init(7)), rollout.lanes(rollout.init(np.int64(7))))
+
+
 def test_lanes_with_parameters_of_their_own_follow_them_for_every_layout():
     env = make_env("cartpole-control")
     gravity = np.linspace(1.0, 20.0, 100).astype(np.float32)

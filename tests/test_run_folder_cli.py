@@ -83,6 +83,12 @@ def test_a_configuration_that_is_not_text_is_refused_in_a_sentence(tmp_path, cap
     assert capsys.readouterr().err == f"config {tmp_path / 'config.toml'} can't be read: it is not UTF-8.\n"
 
 
+def test_a_seed_beyond_64_bits_is_refused_in_a_sentence(tmp_path, capsys):
+    folder = RunFolder.create(tmp_path / "run", create_config("cartpole", "pid").resolve().to_toml(), {})
+    assert main(["evaluate", str(folder.path), "--seed", "9" * 20]) == 2
+    assert capsys.readouterr().err == f"seed must fit in 64 bits, but got {'9' * 20}.\n"
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 def test_tab_completes_commands_and_options(tmp_path):
     script = tmp_path / "myriad"
