@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.figures import STYLES, measured
 from benchmarks.plots_by_side import compile_time, library_comparison, seconds_to_solve
 from benchmarks.plots_by_size import memory_scaling, scaling_efficiency, scan_chunk_sensitivity, throughput_scaling
-from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, TextRow, read_csv
+from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, TextRow, missing_columns, read_csv
 
 __all__ = ["PLOTS", "STYLES", "draw", "main", "newest", "plot_type"]
 
@@ -126,13 +126,13 @@ def draw(source: Path, folder: Path, plot_types: Sequence[str], env: str | None 
     """Draw the plots for which `source`, a CSV file or a folder of them, has rows; return the PNG and SVG of each.
 
     Args:
-        source: the rows.
+        source: the rows; of a folder, the files that have all columns of a table of results.
         folder: where the pictures go.
         plot_types: what to draw.
         env: the only environment to draw; by default all, CartPole or else the newest under the plain name.
 
     Raises:
-        InvalidArgumentError: there is nothing to draw, or no such type.
+        InvalidArgumentError: there is nothing to draw, no such type, or `source` is a file of another schema.
         NotInstalledError: matplotlib is absent.
     """
     from myriad.errors import InvalidArgumentError
@@ -140,7 +140,10 @@ def draw(source: Path, folder: Path, plot_types: Sequence[str], env: str | None 
     plot_types = [plot_type(name) for name in plot_types]
     if not source.exists():
         raise InvalidArgumentError(f"{source} does not exist; `make bench` measures the first results.")
-    files = [source] if source.is_file() else sorted(source.glob("*.csv"))
+    # Other tables lie in the folder of results, too: what the gate finds out about itself.
+    files = (
+        [source] if source.is_file() else [each for each in sorted(source.glob("*.csv")) if not missing_columns(each)]
+    )
     rows = [row for file in files for row in read_csv(file)]
     paths = []
     for plot in (PLOTS[name] for name in plot_types):

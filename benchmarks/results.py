@@ -199,12 +199,16 @@ def read_csv(path: Path) -> list[TextRow]:
     """
     from myriad.errors import InvalidArgumentError
 
+    if missing := missing_columns(path):
+        raise InvalidArgumentError(f"{path} is no table of results: it lacks the column {min(missing)!r}.")
     with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = set(COLUMNS) - set(reader.fieldnames or ())
-        if missing:
-            raise InvalidArgumentError(f"{path} is no table of results: it lacks the column {min(missing)!r}.")
-        return list(reader)
+        return list(csv.DictReader(file))
+
+
+def missing_columns(path: Path) -> set[str]:
+    """Return the columns that a CSV file lacks to be a table of results."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return set(COLUMNS) - set(csv.DictReader(file).fieldnames or ())
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

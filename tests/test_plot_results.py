@@ -124,7 +124,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
 def test_a_table_of_another_schema_is_named(tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InvalidArgumentError, match=r"other\.csv is no table of results: it lacks the column 'agent'\."):
-        draw(tmp_path, tmp_path, ["throughput"])
+        draw(tmp_path / "other.csv", tmp_path, ["throughput"])
+
+
+def test_a_table_of_another_schema_in_the_folder_is_left_out(tmp_path):
+    (tmp_path / "noise.csv").write_text("run,verdict\n1,ok\n")
+    (tmp_path / "empty.csv").write_text("")
+    write(tmp_path / "throughput.csv", [row(num_envs=n) for n in (100, 1_000)])
+    assert len(draw(tmp_path, tmp_path / "plots", ["throughput"])) == 2
 
 
 def test_failed_rows_are_not_drawn(tmp_path):
