@@ -18,6 +18,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.evaluation import Evaluation
 from myriad.learning import LearningLoop
 from myriad.random import fast_key, make_key
+from myriad.trackers import require_trackers
 from myriad.tracking import RunFolder
 from myriad.trainer import Trainer, TrainingResults, environment_record
 
@@ -76,10 +77,12 @@ def train_and_evaluate(
         quiet: show no progress, also on a terminal.
 
     Raises:
-        InvalidArgumentError: the folder holds a run already, is in use, or can't be written.
+        InvalidArgumentError: the folder holds a run already, is in use, or can't be written; or no such tracker.
+        NotInstalledError: the library of a tracker in `log_to` is absent.
         DivergedError: a NaN came up.
         KeyboardInterrupt: it was interrupted; `resume` goes on from where it was.
     """
+    require_trackers(config.log_to)
     folder = RunFolder.create(Path(run_folder or _new_name(config)), config.resolve().to_toml(), environment_record())
     with folder.held():
         return Trainer(config, folder, quiet=quiet).run()

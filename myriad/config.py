@@ -111,10 +111,15 @@ class TrainingConfig(BaseModel):
         """Return the configuration with every default filled in, and steps rounded up to whole updates.
 
         An agent learns in updates of `steps_per_update` steps; chunks and evaluations end where an update does.
+
+        Raises what `make_env` and `make_learner` do, and InvalidArgumentError where the agent can't learn from so many
+        environments.
         """
         env = self.make_env()
         learner = self.make_learner(env)
         num_envs = self.num_envs or learner.default_num_envs
+        if (require := getattr(learner, "require_num_envs", None)) is not None:
+            require(num_envs)
         unit = learner.steps_per_update
         total = getattr(learner, "default_total_steps", _DEFAULT_TOTAL_STEPS)
         steps = _whole(self.steps_per_env or math.ceil(total / num_envs), unit)

@@ -84,15 +84,14 @@ class Trainer:
             KeyboardInterrupt: the user interrupted it; a checkpoint was saved first.
         """
         start = time.perf_counter()
-        self._compile()
-        trackers = make_trackers(self.config.log_to, self.folder, self.config.model_dump(mode="json"))
-        state, done, rows = self._first_state()
-        try:
-            state, stopped = self._train(state, done, rows, trackers)
-        finally:
-            self._progress.close()
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._progress.close)
+            self._compile()
+            trackers = make_trackers(self.config.log_to, self.folder, self.config.model_dump(mode="json"))
             for tracker in trackers:
-                tracker.close()
+                opened.callback(tracker.close)
+            state, done, rows = self._first_state()
+            state, stopped = self._train(state, done, rows, trackers)
         steps = (int(state.num_updates) - done) * self.programs.steps_per_update
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),

@@ -120,6 +120,8 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
         ({"agent.learning_rate": -1.0}, "learning_rate must be"),
         ({"env.gravity": np.ones(3)}, r"env\.gravity must be a number or a list, but got an array of shape \(3,\)\.$"),
         ({"env.max_steps": np.float32(0.5)}, "max_steps of cartpole-control must be an integer, but got 0.5"),
+        ({"num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide the batch .* = 4, but is 8"),
+        ({"agent": "pqn", "num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide the batch .* = 4, but is 8"),
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
         ({"agent": "pid", "env": "snake"}, "pid steers one quantity to its setpoint, but Snake has none"),
         ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many actions"),

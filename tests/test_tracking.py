@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
-from myriad.trackers import make_trackers
+from myriad.trackers import TRACKERS, make_trackers
 from myriad.tracking import RunFolder, Table, replacing
 
 ROOT = Path(__file__).parents[1]
@@ -274,6 +274,29 @@ def test_an_unknown_or_missing_tracker_is_named(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(NotInstalledError, match=rf"log_to '{name}' needs .*: pip install "):
             make_trackers([name], folder, {})
+
+
+def test_a_tracker_that_cannot_start_closes_those_before_it(tmp_path, monkeypatch):
+    opened, closed = [], []
+
+    class Recorded:
+        def __init__(self, folder, config):
+            if opened:
+                raise InvalidArgumentError("a second one can't start")
+            opened.append(self)
+
+        @staticmethod
+        def library():
+            pass
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setitem(TRACKERS, "recorded", Recorded)
+    with pytest.raises(InvalidArgumentError, match="a second one can't start"):
+        make_trackers(["recorded", "recorded"], new_folder(tmp_path / "run"), {})
+    assert len(closed) == 1
+    assert closed == opened
 
 
 def read_events(path):

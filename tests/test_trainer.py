@@ -17,10 +17,13 @@ import pytest
 
 from myriad import create_config, evaluate, load_agent, make_env, make_train, resume, train_and_evaluate
 from myriad.agents import list_agents, make_learner
+from myriad.compiled import CompiledTraining
 from myriad.envs import list_envs
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, UnknownNameError
 from myriad.learning import LearningLoop, parallel_learner
 from myriad.program import count_compilations
+from myriad.trackers import TRACKERS
+from myriad.tracking import Progress
 
 ROOT = Path(__file__).parents[1]
 SMALL = {
@@ -88,6 +91,37 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
         train_and_evaluate(small_config("pid"), tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="holds no run to resume"):
         resume(tmp_path / "nowhere")
+
+
+def test_a_tracker_that_is_not_there_leaves_no_folder(tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+        train_and_evaluate(small_config("pid", log_to=["tensorbord"]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupt_before_the_first_update_closes_what_was_opened(tmp_path, monkeypatch):
+    closed = []
+
+    class Recorded:
+        def __init__(self, folder, config):
+            pass
+
+        @staticmethod
+        def library():
+            pass
+
+        def close(self):
+            closed.append("tracker")
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(TRACKERS, "recorded", Recorded)
+    monkeypatch.setattr(Progress, "close", lambda _: closed.append("progress"))
+    monkeypatch.setattr(CompiledTraining, "first_state", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_and_evaluate(small_config("pid", log_to=["recorded"]), tmp_path / "run")
+    assert closed == ["tracker", "progress"]
 
 
 def test_a_finished_run_resumes_to_itself(tmp_path):

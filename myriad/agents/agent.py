@@ -37,6 +37,7 @@ class Learner(Protocol[State]):
     """An agent that learns: a frozen dataclass whose fields are its hyperparameters.
 
     `default_num_envs` is how many environments it learns from where nobody says, `metric_names` what `update` reports.
+    A method `require_num_envs(num_envs)`, where there is one, raises where it can't learn from so many.
     """
 
     default_num_envs: ClassVar[int]

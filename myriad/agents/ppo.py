@@ -185,13 +185,13 @@ class PPO:
         rows = num_envs * self.rollout_steps // self.num_minibatches
         return max(n for n in range(1, num_devices + 1) if n == 1 or (rows % n == 0 and rows // n >= _LEAST_SHARE))
 
-    def init(self, key: jax.Array, num_envs: int) -> PPOState:
-        """Draw the networks' parameters.
-
-        Raises:
-            InvalidArgumentError: `num_minibatches` does not divide the batch.
-        """
+    def require_num_envs(self, num_envs: int) -> None:
+        """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
+
+    def init(self, key: jax.Array, num_envs: int) -> PPOState:
+        """Draw the networks' parameters; raises what `require_num_envs` does."""
+        self.require_num_envs(num_envs)
         size = self._obs_size
         actor, critic = (
             network.init(jax.random.fold_in(key, purpose), jnp.zeros((1, size), jnp.float32))

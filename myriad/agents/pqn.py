@@ -142,13 +142,13 @@ class PQN:
         """Steps of every environment in one update."""
         return self.rollout_steps
 
-    def init(self, key: jax.Array, num_envs: int) -> PQNState:
-        """Draw the network's parameters.
-
-        Raises:
-            InvalidArgumentError: `num_minibatches` does not divide the batch.
-        """
+    def require_num_envs(self, num_envs: int) -> None:
+        """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
+
+    def init(self, key: jax.Array, num_envs: int) -> PQNState:
+        """Draw the network's parameters; raises what `require_num_envs` does."""
+        self.require_num_envs(num_envs)
         params = self._network.init(key)
         return PQNState(
             params,
