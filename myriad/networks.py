@@ -31,7 +31,7 @@ class MLP(nn.Module):
         output_scale: the gain of the last layer's initial weights.
 
     Raises:
-        InvalidArgumentError: a width is below 1.
+        InvalidArgumentError: a width is not an integer of at least 1.
         UnknownNameError: no such activation.
 
     Example:
@@ -50,9 +50,10 @@ class MLP(nn.Module):
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
             raise UnknownNameError("activation", self.activation, ACTIVATIONS)
-        if min(*self.hidden_sizes, self.num_outputs, 1) < 1:
+        if not all(isinstance(size, int | np.integer) and size >= 1 for size in (*self.hidden_sizes, self.num_outputs)):
             raise InvalidArgumentError(
-                f"hidden_sizes and num_outputs must be at least 1, but got {self.hidden_sizes} and {self.num_outputs}."
+                "hidden_sizes and num_outputs must be integers of at least 1, but got "
+                f"{self.hidden_sizes} and {self.num_outputs}."
             )
         super().__post_init__()
 

@@ -236,12 +236,13 @@ def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
     [
         ("buffer_size", 0, "an integer of at least 1"),
         ("n_step", 2.0, "an integer of at least 1"),
-        ("huber_delta", 0.0, "above 0"),
-        ("target_decay", 1.5, "between 0 and 1"),
+        ("huber_delta", 0.0, "a number above 0"),
+        ("huber_delta", "off", "a number above 0"),
+        ("target_decay", 1.5, "a number between 0 and 1"),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(field, value, rule):
-    with pytest.raises(InvalidArgumentError, match=f"{field} must be {rule}, but got {value}"):
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be {rule}, but got {value!r}"):
         DQN.create(make_env("cartpole-control"), **{field: value})
 
 

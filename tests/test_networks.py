@@ -54,9 +54,9 @@ def test_no_hidden_layer_is_a_linear_map():
     np.testing.assert_allclose(network.apply(params, 2 * jnp.ones((1, 5))), 2 * network.apply(params, jnp.ones((1, 5))))
 
 
-@pytest.mark.parametrize("sizes", [(0,), (8, -1)])
-def test_a_width_below_one_is_refused(sizes):
-    with pytest.raises(InvalidArgumentError, match="at least 1"):
+@pytest.mark.parametrize("sizes", [(0,), (8, -1), ("a",), (8.0,)])
+def test_a_width_that_is_no_integer_of_at_least_one_is_refused(sizes):
+    with pytest.raises(InvalidArgumentError, match="must be integers of at least 1"):
         MLP(sizes, 2)
 
 

@@ -285,6 +285,8 @@ def test_an_unknown_field_is_answered_with_the_nearest():
         ("gamma", 1.1, "between 0 and 1"),
         ("learning_rate", float("nan"), "above 0"),
         ("max_grad_norm", 0, "above 0"),
+        ("value_clip", "off", "a number above 0, but got 'off'"),
+        ("value_clip", True, "a number above 0, but got True"),
         ("entropy_coef", -0.1, "at least 0"),
         ("activation", "tan", "did you mean 'tanh'"),
         ("hidden_sizes", (0,), "at least 1"),

@@ -281,14 +281,15 @@ class BucketBrigade:
     default_params: BucketBrigadeParams = None  # pyright: ignore[reportAssignmentType]  filled in below
 
     def __post_init__(self) -> None:
-        if self.num_houses < 3 or self.num_opponents < 0:
-            given = f"{self.num_houses} and {self.num_opponents}"
-            raise InvalidArgumentError(f"num_houses must be at least 3 and num_opponents at least 0, but got {given}.")
+        for name, least in (("num_houses", 3), ("num_opponents", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise InvalidArgumentError(f"{name} must be an integer of at least {least}, but got {value!r}.")
         if self.mode not in MODES:
             raise UnknownNameError("mode", self.mode, MODES)
         if self.scenario not in scenarios():
             raise UnknownNameError("scenario", self.scenario, scenarios())
-        if len(self.policies) != self.num_opponents:
+        if not isinstance(self.opponents, str | tuple | list) or len(self.policies) != self.num_opponents:
             raise InvalidArgumentError(
                 f"opponents must be one name or {self.num_opponents} names (num_opponents), but got {self.opponents!r}."
             )

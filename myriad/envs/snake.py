@@ -78,9 +78,12 @@ class Snake:
     default_params: SnakeParams = SnakeParams()
 
     def __post_init__(self) -> None:
-        if self.width < START_LENGTH or self.height < 1 or not START_LENGTH < self.height * self.width < 2**16:
+        height, width = self.height, self.width
+        whole = isinstance(height, int | np.integer) and isinstance(width, int | np.integer)
+        if not whole or width < START_LENGTH or height < 1 or not START_LENGTH < height * width < 2**16:
             raise InvalidArgumentError(
-                f"a board needs width >= 3, height >= 1 and 4 to 65,535 cells, but got {self.height} x {self.width}."
+                "a board needs integers, width >= 3, height >= 1, and 4 to 65,535 cells, but got height x width = "
+                f"{height!r} x {width!r}."
             )
 
     @property
