@@ -46,7 +46,8 @@ class TrainingConfig(BaseModel):
         agent_options: hyperparameters of the agent that differ from their defaults.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    # TOML has an infinity, and Python's JSON; pydantic would make None of it, and so the default.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, ser_json_inf_nan="constants")
 
     env: str
     agent: str

@@ -1,6 +1,7 @@
 """What create_config takes and refuses, and that a configuration survives a file."""
 
 import dataclasses
+import math
 
 import jax.numpy as jnp
 import numpy as np
@@ -73,6 +74,14 @@ def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
     learner = resolved.make_learner(env)
     assert (env.default_params.gravity, env.default_params.max_steps) == (3.5, 7)
     assert (learner.learning_rate, learner.hidden_sizes) == (0.25, (8, 8))
+
+
+def test_an_infinite_figure_survives_toml_and_json():
+    options = {"agent.max_grad_norm": math.inf, "env.x_threshold": math.inf}
+    resolved = create_config("cartpole", "dqn", **options).resolve()
+    assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
+    assert TrainingConfig.from_json(resolved.to_json()) == resolved
+    assert (resolved.agent_options["max_grad_norm"], resolved.env_options["x_threshold"]) == (math.inf, math.inf)
 
 
 def test_what_no_field_of_an_adapter_shows_is_kept():

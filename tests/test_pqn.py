@@ -12,7 +12,7 @@ from myriad import make_env
 from myriad.agents import make_learner, pqn
 from myriad.agents.minibatches import permutations
 from myriad.agents.pqn import PQN
-from myriad.agents.q_learning import QNetwork, epsilon_greedy
+from myriad.agents.q_learning import QNetwork, clip_by_norm, epsilon_greedy
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.evaluation import Evaluation
 from myriad.learning import LearningLoop
@@ -227,6 +227,13 @@ def test_other_environments_train_without_a_nan(name, overrides):
     learner = PQN.create(make_env(name, **overrides), rollout_steps=16)
     state = train(learner, 16, [3])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.agent))
+
+
+@pytest.mark.parametrize(("max_norm", "expected"), [(1.0, [0.6, 0.8]), (5.0, [3.0, 4.0]), (np.inf, [3.0, 4.0])])
+def test_a_gradient_keeps_to_its_norm_and_an_infinite_one_leaves_it(max_norm, expected):
+    clip = clip_by_norm(max_norm)
+    clipped, _ = clip.update(jnp.array([3.0, 4.0]), clip.init(jnp.zeros(2)))
+    np.testing.assert_allclose(clipped, expected, rtol=1e-6)
 
 
 class TwoActions:

@@ -88,7 +88,7 @@ class DQN:
         epsilon_end: probability of a random action after `exploration_steps`.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
-        max_grad_norm: the gradient's norm is clipped to it; None leaves it.
+        max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: widths of the hidden layers.
         activation: a name in `myriad.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
@@ -115,7 +115,7 @@ class DQN:
     epsilon_end: float = 0.1
     exploration_steps: int = 20_000
     optimizer_epsilon: float = 1.5e-4
-    max_grad_norm: float | None = 10.0
+    max_grad_norm: float = 10.0
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "relu"
     layer_norm: bool = False

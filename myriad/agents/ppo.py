@@ -121,7 +121,7 @@ class PPO:
         value_clip: how far a value may go from the old one, in scaled rewards; None leaves values free.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
-        max_grad_norm: the gradient's norm is clipped to it; None leaves it.
+        max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: of actor and critic alike.
         activation: a name in `myriad.networks.ACTIVATIONS`.
         normalize_observations: shift and scale them by running moments; a deviation below 0.5 counts as 0.5.
@@ -142,7 +142,7 @@ class PPO:
     value_clip: float | None = None
     entropy_coef: float = 0.01
     value_coef: float = 0.5
-    max_grad_norm: float | None = 0.5
+    max_grad_norm: float = 0.5
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     normalize_observations: bool = True
@@ -319,8 +319,6 @@ class PPO:
         return error
 
     def _clip(self, gradient: jax.Array) -> jax.Array:
-        if self.max_grad_norm is None:
-            return gradient
         # A product with itself is a vector loop, as a sum of squares in a fixed order is not.
         norm = jnp.sqrt(jnp.vdot(gradient, gradient))
         return gradient * jnp.minimum(1, self.max_grad_norm / (norm + 1e-6))

@@ -89,7 +89,7 @@ class PQN:
             first to `epsilon_end * (1 + epsilon_spread)` in the last; 0 makes them all alike.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients that RAdam divides by.
-        max_grad_norm: the gradient's norm is clipped to it; None leaves it.
+        max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: widths of the hidden layers.
         activation: a name in `myriad.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
@@ -110,7 +110,7 @@ class PQN:
     epsilon_spread: float = 1.0
     exploration_steps: int = 30_000
     optimizer_epsilon: float = 1.5e-4
-    max_grad_norm: float | None = 0.1
+    max_grad_norm: float = 0.1
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = True

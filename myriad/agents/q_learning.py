@@ -164,9 +164,9 @@ def annealed(rate: float, num_updates: jax.Array, anneal_updates: int | None) ->
     return rate if anneal_updates is None else linear(rate, 0.0, num_updates.astype(jnp.float32) / anneal_updates)
 
 
-def clip_by_norm(max_norm: float | None) -> optax.GradientTransformation:
+def clip_by_norm(max_norm: float) -> optax.GradientTransformation:
     """Scale a gradient vector `[P]` down to norm `max_norm`: optax's rule, with the norm as one vector product."""
-    if max_norm is None:
+    if math.isinf(max_norm):
         return optax.identity()
 
     def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
