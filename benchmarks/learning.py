@@ -6,7 +6,6 @@
 No speed is measured here: see throughput.py for that.
 """
 
-import argparse
 import statistics
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_line import Parser, count, guarded
+
+_SCRIPT = "benchmarks/learning.py"
 NUM_EPISODES = 128
 
 
@@ -117,15 +119,22 @@ def row(promise: Promise, runs: Sequence[Run]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line."""
-    summary = __doc__.split("\n")[0]
-    parser = argparse.ArgumentParser(prog="python benchmarks/learning.py", description=summary)
-    parser.add_argument("--agent", choices=sorted({p.agent for p in PROMISES}), help="only this agent's promises")
-    parser.add_argument("--seeds", type=int, help="trainings each (default: what was promised for)")
-    parser.add_argument("--output", type=Path, help="CSV file, a row per training")
-    options = parser.parse_args(argv)
-    import myriad
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
 
+
+def _run(argv: list[str]) -> bool:
+    import myriad
+    from myriad.tracking import explained
+
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--agent", choices=sorted({p.agent for p in PROMISES}), help="only this agent's promises")
+    parser.add_argument("--seeds", type=count, metavar="N", help="trainings each (default: what was promised for)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="CSV file, a row per training")
+    options = parser.parse_args(argv)
+    if options.output is not None:
+        with explained(options.output):  # before hours of training, not after
+            options.output.open("a").close()
     myriad.configure()
     print(
         "| environment | agent | environments | target | steps to it, median (most) | in time | final return | held |"
@@ -138,11 +147,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(row(promise, runs), flush=True)
         in_time, held = kept(promise, runs)
         all_runs += runs
+        if options.output is not None:
+            write(options.output, all_runs)
         succeeded &= in_time * promise.seeds >= promise.enough * len(runs)
         succeeded &= held * promise.seeds >= promise.enough_final * len(runs)
-    if options.output is not None:
-        write(options.output, all_runs)
-    return 0 if succeeded else 1
+    return succeeded
 
 
 def write(path: Path, runs: Sequence[Run]) -> None:

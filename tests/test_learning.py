@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import myriad
 from benchmarks import learning
 
 
@@ -22,6 +23,42 @@ def test_a_promise_counts_what_was_in_time_and_what_held():
 def test_rows_are_written(tmp_path: Path):
     learning.write(tmp_path / "runs.csv", [run(20_000, 500.0)])
     assert (tmp_path / "runs.csv").read_text().splitlines()[1] == "cartpole-control,ppo,16,0,20000,150000,500.0"
+
+
+class Trained:
+    """Stands in for the training; the second promise's is interrupted."""
+
+    def __init__(self, promise):
+        self.promise = promise
+
+    def train(self, seed):
+        if self.promise is not learning.PROMISES[0]:
+            raise KeyboardInterrupt
+        return run(20_000, 500.0)
+
+
+def test_what_was_trained_is_written_promise_by_promise(tmp_path, monkeypatch):
+    monkeypatch.setattr(myriad, "configure", lambda: None)
+    monkeypatch.setattr(learning, "Learning", Trained)
+    assert learning.main(["--seeds", "2", "--output", str(tmp_path / "runs.csv")]) == 130
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--seeds", "0"], "must be a whole number of at least 1, but got '0'"),
+        (["--seeds", "-1"], "must be a whole number of at least 1, but got '-1'"),
+        (["--agent", "pid"], "invalid choice: 'pid'"),
+        (["--output", "nowhere/runs.csv"], "nowhere/runs.csv can't be written: No such file or directory."),
+    ],
+)
+def test_a_wrong_flag_is_one_sentence_before_anything_trains(argv, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert learning.main(argv) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.slow
