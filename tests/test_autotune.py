@@ -235,6 +235,8 @@ def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
     limit = resident_bytes() + 200 * MIB
     config = suggest_config("cartpole-control", "random", memory_limit=limit, seconds=2)
     assert isinstance(config, TrainingConfig)
+    own = create_config("cartpole-control", "random").resolve()
+    assert 0 <= config.num_envs * config.steps_per_env - own.num_envs * own.steps_per_env < config.num_envs
     assert re.search(rf"^\s*{config.num_envs:,} environments: +[\d,]+ steps/s", capsys.readouterr().out, re.MULTILINE)
     tried = ProfileCache().read()["chunk_size_configs"].values()
     (entry,) = [e for e in tried if e["details"]["config"]["num_envs"] == config.num_envs]

@@ -1,6 +1,7 @@
 """The autotuner: the chunk size of the training that will run, timed on that training, remembered for this machine."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -170,8 +171,9 @@ def suggest_config(
 ) -> TrainingConfig:
     """Return the configuration that trains the most steps/s here, among powers of ten of environments that fit.
 
-    An on-policy agent's batch of an update is kept: more environments, shorter rollouts. What is learned per step still
-    changes with the number of environments, so this is a suggestion to try, never applied unasked.
+    An on-policy agent's batch of an update is kept: more environments, shorter rollouts. So are the steps of all
+    environments together. What is learned per step still changes with the number of environments, so this is a
+    suggestion to try, never applied unasked.
 
     Args:
         env: the environment's name.
@@ -203,11 +205,12 @@ def suggest_config(
         if best is None or result.steps_per_s > best.steps_per_s:
             best = result
     assert best is not None
-    return best.config
+    total, num_envs = (own.num_envs or 1) * (own.steps_per_env or 1), best.config.num_envs or 1
+    return best.config.model_copy(update={"steps_per_env": math.ceil(total / num_envs)}).resolve()
 
 
 def _sizes(own: TrainingConfig) -> list[TrainingConfig]:
-    """Return the agent's own size, then powers of ten above it, with the batch of an update kept."""
+    """Return the agent's own size, then powers of ten above it, with the batch of an update kept, long enough to time."""
     num_envs = own.num_envs or 1
     sizes = [num_envs, *(10**k for k in range(2, 8) if 10**k > num_envs)]
     if own.rollout_steps is None:
