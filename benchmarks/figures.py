@@ -30,7 +30,7 @@ STYLES = {
     "gymnasium-vector": {"color": "#882255", "marker": "<", "linestyle": "-."},
     "envpool": {"color": "#332288", "marker": "d", "linestyle": "--"},
     "pufferlib": {"color": "#999933", "marker": "h", "linestyle": "-."},
-    "brax": {"color": "#44AA99", "marker": "P", "linestyle": "-."},
+    "rejax": {"color": "#44AA99", "marker": "P", "linestyle": "-."},
 }
 UNKNOWN_STYLE = {"color": "#777777", "marker": "8", "linestyle": ":"}  # one not known yet
 LABELS = {

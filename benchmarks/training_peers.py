@@ -88,8 +88,6 @@ class MyriadTraining(Training):
 class RejaxTraining(Training):
     """rejax's whole training under `jit`, without its evaluations."""
 
-    module = "rejax"
-
     def __init__(self, workload: Workload, *, seed: int, twin: str):
         import jax
         import rejax  # type: ignore[import-not-found]

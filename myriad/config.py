@@ -122,8 +122,7 @@ class TrainingConfig(BaseModel):
         if (require := getattr(learner, "require_num_envs", None)) is not None:
             require(num_envs)
         unit = learner.steps_per_update
-        total = getattr(learner, "default_total_steps", _DEFAULT_TOTAL_STEPS)
-        steps = _whole(self.steps_per_env or math.ceil(total / num_envs), unit)
+        steps = _whole(self.steps_per_env or math.ceil(_DEFAULT_TOTAL_STEPS / num_envs), unit)
         agent = getattr(learner, "controller", learner)
         chosen = {name: value for name, value in self.agent_options.items() if name not in _SHARED_WITH_AGENT}
         shared = {name: getattr(learner, name) for name in _SHARED_WITH_AGENT if hasattr(learner, name)}

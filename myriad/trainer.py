@@ -131,9 +131,7 @@ class Trainer:
         saved, saved_at, score = done, time.monotonic(), None
         with _interrupt_noted() as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
-                boundary = min(
-                    self.programs.num_updates, (done // self.programs.eval_every + 1) * self.programs.eval_every
-                )
+                boundary = self.programs.next_boundary(done)
                 state, done = self._run_window(state, done, boundary, score, interrupted)
                 if done == boundary:
                     rows.append(self._row(state, done))

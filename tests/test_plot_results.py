@@ -239,7 +239,7 @@ def comparison_rows():
         for library, r in rates.items()
     ]
     absent = without_machine("comparison", "pufferlib", num_envs=1_000, status="not installed", reason="it needs C")
-    return [*rows, absent, made("comparison", library="brax", num_envs=1_000, status="refused", reason="no memory")]
+    return [*rows, absent, made("comparison", library="rejax", num_envs=1_000, status="refused", reason="no memory")]
 
 
 def training_rows():
@@ -386,7 +386,7 @@ def test_scan_chunk_draws_a_line_for_each_number_of_environments():
 def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
     one, thousand = figure_of("comparison").axes
     names = [label.get_text() for label in thousand.get_yticklabels()]
-    assert names == ["myriad", "gymnax", "envpool", "gymnasium", "brax", "pufferlib"]
+    assert names == ["myriad", "gymnax", "envpool", "gymnasium", "pufferlib", "rejax"]
     assert thousand.get_yticklabels()[0].get_fontweight() == "bold"
     assert {"60 M; ours is 100 times that", "refused: no memory", "not installed: it needs C"} <= set(
         words_of(thousand)

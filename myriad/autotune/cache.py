@@ -27,7 +27,7 @@ _ANSWER = {
 }  # fmt: skip
 # What neither speed nor memory depends on; the schedule's length is a constant in a program, but costs nothing.
 _IRRELEVANT = {
-    "seed", "steps_per_env", "scan_chunk_size", "auto_tune", "target_return", "checkpoint_every_s", "log_to",
+    "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
     "eval_max_steps",
 }  # fmt: skip
 
