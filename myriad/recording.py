@@ -48,7 +48,7 @@ def record(
     """Play one episode and write a picture of the state after each of its steps.
 
     Args:
-        env: the environment; one that has `render(state)`, as all of Myriad's have.
+        env: the environment; one that has `render(state)`, as Myriad's own but for `*-sysid` have.
         agent: the agent, as `make_agent` builds it.
         path: the file, `.gif` or `.mp4`; it appears, or replaces an older one, once it is complete.
         num_steps: steps after which to stop if the episode has not ended.

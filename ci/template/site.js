@@ -60,6 +60,7 @@ const Site = {
 // A page that was fresh when it was built may be read a year later.
 for (const time of document.querySelectorAll("time[data-measured]")) {
   const age = (Date.now() - Date.parse(time.dataset.measured)) / 86_400_000;
+  // A day without its hour: not before it is 31 days ago is all of it older than 30.
   if (age > 31 && !time.classList.contains("stale")) {
     time.classList.add("stale");
     time.insertAdjacentHTML("afterend", ' <span class="tag stale">stale</span>');

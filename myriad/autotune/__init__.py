@@ -210,7 +210,7 @@ def suggest_config(
 
 
 def _sizes(own: TrainingConfig) -> list[TrainingConfig]:
-    """Return the agent's own size, then powers of ten above it, with the batch of an update kept, long enough to time."""
+    """Return the agent's own size, then powers of ten above it, batch of an update kept, each long enough to time."""
     num_envs = own.num_envs or 1
     sizes = [num_envs, *(10**k for k in range(2, 8) if 10**k > num_envs)]
     if own.rollout_steps is None:
