@@ -140,11 +140,9 @@ def draw(source: Path, folder: Path, plot_types: Sequence[str], env: str | None 
     plot_types = [plot_type(name) for name in plot_types]
     if not source.exists():
         raise InvalidArgumentError(f"{source} does not exist; `make bench` measures the first results.")
+    files = [source] if source.is_file() else sorted(source.glob("*.csv"))
     # Other tables lie in the folder of results, too: what the gate finds out about itself.
-    files = (
-        [source] if source.is_file() else [each for each in sorted(source.glob("*.csv")) if not missing_columns(each)]
-    )
-    rows = [row for file in files for row in read_csv(file)]
+    rows = [row for file in files if file == source or not missing_columns(file) for row in read_csv(file)]
     paths = []
     for plot in (PLOTS[name] for name in plot_types):
         for name, of_env in _by_env(rows, plot, env):

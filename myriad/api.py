@@ -104,7 +104,7 @@ def evaluate(config: TrainingConfig, agent_state: Any, num_episodes: int = 128, 
     """Return the returns of whole greedy episodes of a trained agent, float32 `[num_episodes]`.
 
     Raises:
-        InvalidArgumentError: `num_episodes` is less than 1.
+        InvalidArgumentError: `num_episodes` is less than 1, or `seed` does not fit in 64 bits.
     """
     if num_episodes < 1:
         raise InvalidArgumentError(f"num_episodes must be at least 1, but got {num_episodes}.")
