@@ -62,7 +62,7 @@ def test_dotted_names_reach_the_agent_and_the_environment():
 
 
 @pytest.mark.parametrize(
-    "number", [np.float32, np.float64, np.asarray, jnp.float32], ids=lambda number: number.__name__
+    "number", [np.float32, np.float64, np.asarray, jnp.float32], ids=["float32", "float64", "array", "jax"]
 )
 def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
     options = {"env.gravity": number(3.5), "env.max_steps": np.int64(7), "agent.learning_rate": number(0.25)}
