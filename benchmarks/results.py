@@ -208,7 +208,7 @@ def read_csv(path: Path) -> list[TextRow]:
 def missing_columns(path: Path) -> set[str]:
     """Return the columns that a CSV file lacks to be a table of results."""
     with path.open(newline="", encoding="utf-8") as file:
-        return set(COLUMNS) - set(csv.DictReader(file).fieldnames or ())
+        return set[str](COLUMNS) - set(csv.DictReader(file).fieldnames or ())
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -119,7 +119,7 @@ MIX2X32 = define_prng_impl(
 PRNG_IMPLEMENTATIONS = {"mix2x32": MIX2X32, "threefry2x32": "threefry2x32", "rbg": "rbg"}
 
 
-def make_key(seed: int | jax.Array, prng: str = "mix2x32") -> jax.Array:
+def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.Array:
     """Make a typed random key, a scalar, from an integer seed.
 
     Args:
