@@ -365,6 +365,25 @@ def test_a_pair_shares_one_core_unless_its_benchmark_is_declared_to_use_more(rep
     assert min(free["base"], free["head"]) > 1
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_work_of_several_cores_is_timed_in_turn_and_unpinned(repository, tmp_path, monkeypatch):
+    repository.write(
+        "benchmarks/spread.py",
+        "import os\nimport pathlib\n\n\n"
+        "def time_spread():\n"
+        "    sum(number * number for number in range(300_000))\n"
+        "    with pathlib.Path(os.environ['SEEN']).open('a') as file:\n"
+        "        file.write(f'{len(os.sched_getaffinity(0))}\\n')\n",
+    )
+    repository.replace("gate.toml", "[timing]", "[[cores]]\nbenchmark = 'spread'\ncores = 2\n[timing]")
+    repository.commit()
+    repository.write("smallsum/unused.py", "")
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
+    row = repository.gate("--base", "main", "--bench", "time_spread").rows["spread.time_spread"]
+    assert (row["verdict"], row["shared"]) == ("not slower", False)
+    assert min(map(int, (tmp_path / "seen.txt").read_text().split())) > 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
