@@ -14,6 +14,7 @@ from ci.rules import Accepted, Rules
 CAUSES = {
     "host_callbacks": "the program now calls Python on the host",
     "second_call_compilations": "it compiles again on its second call",
+    "compilations": "its first call compiles more programs",
     "wide_instructions": "64-bit types crept into the program",
     "donated_buffers": "a buffer is no longer donated",
     "alias_bytes": "results are no longer written over arguments",

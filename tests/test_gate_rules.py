@@ -165,6 +165,14 @@ def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
     assert row.reasons == ["buffers are copied that were not: 1 -> 2 (2 times)"]
 
 
+@pytest.mark.parametrize(("head", "verdict"), [(1, "not slower"), (3, "not slower"), (4, "worse")])
+def test_a_first_call_that_compiles_more_programs_is_worse(head, verdict):
+    row = timed(*SAME)
+    for side, count in (("base", 1), ("head", head)):
+        row.replies[side] |= {"second_call_compilations": 0, "compilations": count, "compile_s": 1.0}
+    assert judged(row, read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))).verdict == verdict
+
+
 def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
     rules = Rules(metric=(MetricRule("instructions", "more", forgiven_if_faster=True),))
     more = {"base": {"instructions": 1.0}, "head": {"instructions": 2.0}}
