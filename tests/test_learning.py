@@ -55,6 +55,7 @@ def test_what_was_trained_is_written_promise_by_promise(tmp_path, monkeypatch):
 )
 def test_a_wrong_flag_is_one_sentence_before_anything_trains(argv, sentence, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(learning, "Learning", lambda promise: pytest.fail("it trained"))
     assert learning.main(argv) == 2
     said = capsys.readouterr().err
     assert sentence in said
