@@ -28,6 +28,9 @@ from ci.rules import Rules
 from ci.sides import Side, Sides
 
 _CROWDED = 1.25  # times the seconds alone: the sides push each other out of a cache, which is not what is asked
+_COMPARABLE = (
+    10  # times the other side's seconds: a collapse needs no cancelled noise, and would cost as many times more
+)
 
 
 @dataclass
@@ -169,7 +172,7 @@ class Session:
         timing = self.rules.timing
         # The slower side decides, so that a collapse costs no more time than it must.
         calls = min(each["calls"] for each in found)
-        least_s = min(each["seconds"] for each in found)
+        least_s, most_s = (pick(each["seconds"] for each in found) for pick in (min, max))
         enough = calls if any(each["fixed"] for each in found) else math.ceil(timing.shared_s / max(least_s, 1e-9))
         shared = (
             timing.shared_s > 0
@@ -177,6 +180,7 @@ class Session:
             and crew.cores["base"] != crew.cores["head"]
             and all(each["is_work"] for each in found)
             and least_s * enough >= timing.shared_s
+            and most_s <= _COMPARABLE * least_s
             and _wall_s(found, enough) <= row.benchmark.timeout_s / 2
         )
         calls = enough if shared else calls

@@ -92,6 +92,10 @@ def time_child():
     subprocess.run([sys.executable, "-S", "-c", "sum(n * n for n in range(1_000_000))"], check=True)
 
 
+def time_collapse():
+    sum(range(20_000 if REPEATS == 1 else 1_000_000))
+
+
 def time_neighbours():
     # Each that runs on the same core is in the way of the others, as if it took their cache.
     core, here = str(os.sched_getaffinity(0)), pathlib.Path(os.environ["CORES"])
@@ -122,6 +126,7 @@ def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
     assert {name: row["shared"] for name, row in run.rows.items()} == {
         "long.Prepared.time_work": True,
         "long.time_child": False,
+        "long.time_collapse": False,
         "long.time_neighbours": False,
         "long.time_thread": False,
         "long.time_wait": False,
