@@ -52,31 +52,6 @@ def can_count(event: tuple[int, int] = INSTRUCTIONS) -> bool:
     return counter is not None
 
 
-def scheduled() -> tuple[int, int]:
-    """Return the nanoseconds that this process's threads have run, and waited for a core; zeros where nobody tells."""
-    figures = [_schedstat(thread) for thread in _threads()]
-    return sum(worked for worked, _ in figures), sum(waited for _, waited in figures)
-
-
-def waited_s() -> float:
-    """Return the seconds for which this process's threads have waited for a core; 0 where nobody tells."""
-    return 1e-9 * scheduled()[1]
-
-
-def can_tell_waits() -> bool:
-    """Tell whether the kernel keeps figures of who waits for a core."""
-    return scheduled() != (0, 0)
-
-
-def _schedstat(thread: int) -> tuple[int, int]:
-    """Return a thread's nanoseconds at work and waiting; zeros where it has ended, or the kernel keeps no figures."""
-    try:
-        worked, waited, *_ = Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii").split()
-        return int(worked), int(waited)
-    except (OSError, ValueError):
-        return 0, 0
-
-
 def _threads() -> list[int]:
     try:
         return [int(folder.name) for folder in Path("/proc/self/task").iterdir()]

@@ -28,9 +28,11 @@ from ci.rules import Rules
 from ci.sides import Side, Sides
 
 _CROWDED = 1.25  # times the seconds alone: the sides push each other out of a cache, which is not what is asked
-_COMPARABLE = (
-    10  # times the other side's seconds: a collapse needs no cancelled noise, and would cost as many times more
+_FIXED = (
+    0.25  # of `shared_s`: what a sample must last where its author has fixed the calls; a few of the kernel's slices
 )
+_IN_TURN = 2  # times as long a pair: neighbours that the other side does not meet have to be averaged out
+_COMPARABLE = 10  # times the other side's seconds at most: a collapse is plain, and would take as many calls more
 
 
 @dataclass
@@ -56,6 +58,19 @@ class _Way:
     shared: bool
 
 
+@dataclass(frozen=True)
+class _Ways:
+    """How to sample a row: at once where it may share its core, and in turn where it may not or that costs too much."""
+
+    in_turn: _Way
+    shared: _Way | None = None
+
+    @property
+    def first(self) -> _Way:
+        """The one to try first."""
+        return self.shared or self.in_turn
+
+
 @dataclass
 class Session:
     """The paired timing of one run.
@@ -74,7 +89,7 @@ class Session:
     deadline: float
     rng: random.Random
     say: Say
-    ways: dict[str, _Way] = field(default_factory=dict)
+    ways: dict[str, _Ways] = field(default_factory=dict)
     launched: int = 0
 
     def run(self, rows: Sequence[Row]) -> None:
@@ -129,16 +144,16 @@ class Session:
 
     def _sample_alternately(self, row: Row, crew: Crew, core: int | None) -> list[tuple[float, float]]:
         """Return the seconds of a call on base and head, once per alternation."""
-        way, alone_s = self._make_ready(row, crew, core)
-        samples = self._samples(row, crew, core, way)
+        ways, alone_s = self._make_ready(row, crew, core)
+        samples = self._samples(row, crew, core, ways.first)
         seconds = _medians(samples)
-        if way.shared and any(seconds[name] > _CROWDED * alone_s[name] for name in seconds):
-            way = self._in_turn(way)
-            samples = self._samples(row, crew, core, way)
+        shared = ways.shared is not None and all(seconds[name] <= _CROWDED * alone_s[name] for name in seconds)
+        if ways.shared is not None and not shared:
+            samples = self._samples(row, crew, core, ways.in_turn)
             seconds = _medians(samples)
-        row.shared |= way.shared
+        row.shared |= shared
         # What a call takes is told, and held against budgets, of one that had its core for itself.
-        for name, taken in (alone_s if way.shared else seconds).items():
+        for name, taken in (alone_s if shared else seconds).items():
             row.seconds[name].append(taken)
         return samples
 
@@ -153,43 +168,43 @@ class Session:
             samples.append((taken["base"], taken["head"]))
         return samples
 
-    def _make_ready(self, row: Row, crew: Crew, core: int | None) -> tuple[_Way, dict[str, float]]:
+    def _make_ready(self, row: Row, crew: Crew, core: int | None) -> tuple[_Ways, dict[str, float]]:
         """Prepare a row on both sides at once, each on a core of its own.
 
         Return how to sample it, and the seconds of a call that did not share its core.
         """
         timing, order = self.rules.timing, self._order()
         if row.name in self.ways:
-            way = self.ways[row.name]
+            way = self.ways[row.name].first
             found = self._ask(order, row, crew, "prepare", calls=way.calls, shared=way.shared)
         else:
             found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
-            self.ways[row.name] = self._way(row, found, crew, core)
+            self.ways[row.name] = self._ways(row, found, crew, core)
         return self.ways[row.name], {side.name: each["seconds"] for side, each in zip(order, found, strict=True)}
 
-    def _way(self, row: Row, found: Sequence[dict[str, Any]], crew: Crew, core: int | None) -> _Way:
+    def _ways(self, row: Row, found: Sequence[dict[str, Any]], crew: Crew, core: int | None) -> _Ways:
         """Choose how to sample a row from what its calls were found to be on both sides."""
         timing = self.rules.timing
         # The slower side decides, so that a collapse costs no more time than it must.
         calls = min(each["calls"] for each in found)
+        num_turns = round(_IN_TURN * timing.pair_s / max(_wall_s(found, calls), 1e-6))
+        turns = max(timing.min_alternations, min(timing.max_alternations, num_turns))
+        in_turn = _Way(calls, turns, shared=False)
         least_s, most_s = (pick(each["seconds"] for each in found) for pick in (min, max))
-        enough = calls if any(each["fixed"] for each in found) else math.ceil(timing.shared_s / max(least_s, 1e-9))
-        shared = (
+        fixed = any(each["fixed"] for each in found)
+        enough = calls if fixed else math.ceil(timing.shared_s / max(least_s, 1e-9))
+        may_share = (
             timing.shared_s > 0
             and core is not None
             and crew.cores["base"] != crew.cores["head"]
             and all(each["is_work"] for each in found)
-            and least_s * enough >= timing.shared_s
+            and least_s * enough >= _FIXED * timing.shared_s
             and most_s <= _COMPARABLE * least_s
             and _wall_s(found, enough) <= row.benchmark.timeout_s / 2
         )
-        calls = enough if shared else calls
-        samples = max(1, min(timing.max_alternations, round(timing.pair_s / max(_wall_s(found, calls), 1e-6))))
-        way = _Way(calls, samples, shared)
-        return way if shared else self._in_turn(way)
-
-    def _in_turn(self, way: _Way) -> _Way:
-        return _Way(way.calls, max(self.rules.timing.min_alternations, way.samples), shared=False)
+        num_samples = round(timing.pair_s / max(_wall_s(found, enough), 1e-6))
+        shared = _Way(enough, max(1, min(timing.max_alternations, num_samples)), shared=True)
+        return _Ways(in_turn, shared if may_share else None)
 
     def _ask(
         self, together: Sequence[Side], row: Row, crew: Crew, do: str, **request: float | None

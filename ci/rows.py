@@ -37,8 +37,6 @@ CAUSES = {
     "track": "its tracked value got worse",
     "time": "it takes longer",
 }
-
-
 _ALIKE = 1.5  # times the other side's first calls: more is no exoneration
 
 

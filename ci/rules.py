@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ DEFAULT_FILE = Path(__file__).with_name("gate.toml")
 ACCEPTED_NAME = "accepted.toml"
 
 T = TypeVar("T")
+Pattern = TypeVar("Pattern", "Slowdown", "Cores", "MetricRule")
 Stop = Literal["stop", "warn"]
 
 
@@ -160,26 +162,27 @@ class Rules:
 
     def rule_of(self, metric: str, row: str) -> MetricRule:
         """Return the first rule that fits; a metric without one is shown only."""
-        fitting = (rule for rule in self.metric if rule.name == metric and re.search(rule.benchmark, row))
-        return next(fitting, MetricRule(metric, "never"))
+        return _fitting((rule for rule in self.metric if rule.name == metric), row) or MetricRule(metric, "never")
 
     def limits_of(self, row: str) -> Limits:
         """Return where slower and not slower begin for a benchmark, and how often to err."""
-        limits = self.verdict.limits
-        fitting = (each for each in self.slowdown if re.search(each.benchmark, row))
-        own = next(fitting, None)
-        return (
-            limits if own is None else dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio)
-        )
+        limits, own = self.verdict.limits, _fitting(self.slowdown, row)
+        return dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio) if own else limits
 
     def cores_of(self, row: str) -> int:
         """Return how many cores a benchmark is declared to use."""
-        return next((each.cores for each in self.cores if re.search(each.benchmark, row)), 1)
+        own = _fitting(self.cores, row)
+        return own.cores if own else 1
 
     def acceptance(self, row: str, metric: str) -> Accepted | None:
         """Return the unexpired entry that accepts this metric of this benchmark."""
         fitting = (each for each in self.accepted if (each.benchmark, each.metric) == (row, metric))
         return next((each for each in fitting if not each.is_expired), None)
+
+
+def _fitting(tables: Iterable[Pattern], row: str) -> Pattern | None:
+    """Return the first of these tables whose pattern of benchmarks fits a row."""
+    return next((each for each in tables if re.search(each.benchmark, row)), None)
 
 
 def today() -> date:
@@ -238,10 +241,10 @@ def read_accepted(file: Path) -> tuple[Accepted, ...]:
 
 def _load(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text())
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"there is no {file}; name the file of rules with --rules.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file.name} is no valid TOML: {error}.") from None
 
 

@@ -18,7 +18,6 @@ import shutil
 import sys
 import tempfile
 import time
-import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,11 @@ def _sibling(name: str) -> Any:
     return module
 
 
-calls, compiled, counters, listing = (_sibling(name) for name in ("calls", "compiled", "counters", "listing"))
+calls, compiled, counters, listing, own_time, sampling = (
+    _sibling(name) for name in ("calls", "compiled", "counters", "listing", "own_time", "sampling")
+)
 
-_ASLEEP = 0.1  # of its time at most: then a call does nothing but work
+_AGAIN = 2  # times it is looked at whether it does: a host that took the core away leaves the same trace as sleep
 Request = dict[str, Any]
 Reply = dict[str, Any]
 
@@ -61,25 +62,26 @@ class Side:
         """Run a benchmark for the first time: its value, or its program and whether a second call compiles."""
         first = compiled.Compilations()
         compiled.import_jax_for(self.suite)
-        worked, waited = counters.scheduled()
+        worked, waited = own_time.scheduled()
         with first.counted():
             benchmark = self._prepare(request)
             if benchmark is None:
                 return {"skipped": True}
             if benchmark.type != "time":
                 return self._value(benchmark)
-            _sample(benchmark, 1)
+            sampling.sample(benchmark, 1)
         # The sides are inspected on cores of their own: what a neighbour took away of one of them is no compile time.
-        worked, waited = (after - before for after, before in zip(counters.scheduled(), (worked, waited), strict=True))
+        worked, waited = (after - before for after, before in zip(own_time.scheduled(), (worked, waited), strict=True))
         share = worked / (worked + waited) if worked > 0 else 1.0
         reply: Reply = {"compile_s": first.seconds * share, "compilations": first.count}
         with (again := compiled.Compilations()).counted():
-            reply["seconds"] = _quickest(benchmark)
+            second_s = _own_s(benchmark)
+        reply["seconds"] = _quickest(benchmark, second_s)
         if "jax" in sys.modules:
             reply["second_call_compilations"] = again.count
         if counters.can_count():
             with (instructions := counters.Counter()).counted():
-                _sample(benchmark, 1)
+                sampling.sample(benchmark, 1)
             reply["cpu_instructions"] = instructions.count
         reply |= self._program(benchmark, request["row"])
         self.release(request)
@@ -90,13 +92,13 @@ class Side:
         benchmark = self._prepare(request)
         if benchmark is None:
             return {"skipped": True}
-        if type(benchmark).__name__ == "TimerawBenchmark":
+        if sampling.is_raw(benchmark):
             code = benchmark.func(*benchmark._build_params())  # noqa: SLF001 - the arguments that asv would pass
             statement, setup = code if isinstance(code, tuple) else (code, "")
             found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
         else:
-            _sample(benchmark, 1)
-            found = calls.counted(lambda: _sample(benchmark, 1), Path(request["root"]))
+            sampling.sample(benchmark, 1)
+            found = calls.counted(lambda: sampling.sample(benchmark, 1), Path(request["root"]))
         self.release(request)
         return {"calls": found}
 
@@ -145,14 +147,14 @@ class Side:
             return {"skipped": True}
         fixed = benchmark.number > 0  # the author's own number of calls
         target_s, calls = request["target_s"], max(1, int(benchmark.number))
-        _sample(benchmark, calls)
+        sampling.sample(benchmark, calls)
         while True:
             start, clock = time.perf_counter(), _own_clock(benchmark)
-            seconds = _sample(benchmark, calls, clock and clock.timer)
+            seconds = sampling.sample(benchmark, calls, clock)
             # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
             wall_s = time.perf_counter() - start
             if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
-                is_work = clock is not None and clock.is_work()
+                is_work = clock is not None and _is_work(benchmark, calls, clock)
                 return {"calls": calls, "fixed": fixed, "seconds": seconds, "wall_s": wall_s, "is_work": is_work}
             calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
@@ -161,13 +163,13 @@ class Side:
         benchmark = self._prepare(request)
         if benchmark is None:
             return {"skipped": True}
-        _sample(benchmark, max(1, int(benchmark.number)))
+        sampling.sample(benchmark, max(1, int(benchmark.number)))
         return self.sample(request)
 
     def sample(self, request: Request) -> Reply:
         """Time `calls` calls and return the seconds of one: on a shared core, without those of waiting for it."""
-        timer = _OwnTime().timer if request["shared"] else None
-        return {"seconds": _sample(self.ready[request["row"]], request["calls"], timer)}
+        clock = own_time.OwnTime() if request["shared"] else None
+        return {"seconds": sampling.sample(self.ready[request["row"]], request["calls"], clock)}
 
     def release(self, request: Request) -> Reply:
         """Tear a benchmark down and forget it."""
@@ -228,65 +230,34 @@ def _pin(core: int) -> None:
     os.sched_setaffinity(0, {core})
 
 
-def _sample(benchmark: Any, calls: int, timer: Callable[[], float] | None = None) -> float:
-    """Return the seconds of a call as asv itself would time them, teardown and setup between the calls included.
-
-    A `timer` takes the place of the benchmark's own for this sample.
-    """
-    benchmark.repeat, benchmark.number = 1, max(1, calls)
-    benchmark.warmup_time, benchmark.min_run_count = 0, 1
-    if timer is None:
-        return float(benchmark.do_run()["samples"][0])
-    own, benchmark.timer = benchmark.timer, timer
-    try:
-        return float(benchmark.do_run()["samples"][0])
-    finally:
-        benchmark.timer = own
-
-
-class _OwnTime:
-    """A clock that stands still while all of this process waits for a core that others hold; sleep it counts.
-
-    Attributes:
-        wall_s: seconds of the wall clock in what was timed.
-        asleep_s: those of them in which no thread worked or waited for a core.
-    """
-
-    def __init__(self) -> None:
-        self.wall_s, self.asleep_s, self._own_s = 0.0, 0.0, 0.0
-        self._start: tuple[float, float, float] | None = None
-
-    def timer(self) -> float:
-        """Return the seconds so far; asv's timers ask before and after what they time."""
-        if self._start is None:
-            waited_s = counters.waited_s()  # slow to read, so that it stays outside of what is timed
-            self._start = time.perf_counter(), time.process_time(), waited_s
-            return self._own_s
-        end = time.perf_counter(), time.process_time()
-        wall_s, worked_s = (after - before for after, before in zip(end, self._start, strict=False))
-        asleep_s = max(0.0, wall_s - worked_s - (counters.waited_s() - self._start[2]))
-        self.wall_s, self.asleep_s = self.wall_s + wall_s, self.asleep_s + asleep_s
-        self._own_s, self._start = self._own_s + worked_s + asleep_s, None
-        return self._own_s
-
-    def is_work(self) -> bool:
-        """Tell whether what was timed did nothing but work, as far as the kernel says who waits."""
-        return counters.can_tell_waits() and self.asleep_s <= _ASLEEP * self.wall_s
-
-
-def _own_clock(benchmark: Any) -> _OwnTime | None:
+def _own_clock(benchmark: Any) -> Any:
     """Return a clock in the place of the benchmark's own; None where that is not the wall's."""
-    return _OwnTime() if getattr(benchmark, "timer", None) is timeit.default_timer else None
+    return own_time.OwnTime() if sampling.has_the_walls_clock(benchmark) else None
 
 
-def _quickest(benchmark: Any) -> float:
-    """Return the seconds of the quickest of up to five calls: a first impression, within a tenth of a second or one."""
-    start, seconds = time.perf_counter(), math.inf
-    for _ in range(5):
-        clock = _own_clock(benchmark)
-        seconds = min(seconds, _sample(benchmark, 1, clock and clock.timer))
-        if time.perf_counter() - start > 0.1:
+def _is_work(benchmark: Any, calls: int, clock: Any) -> bool:
+    """Tell whether calls do nothing but work, by this clock of some, or of a few more where they are short."""
+    for _ in range(_AGAIN):
+        if clock.is_work() or clock.wall_s > 1:
             break
+        clock = own_time.OwnTime()
+        sampling.sample(benchmark, calls, clock)
+    return clock.is_work()
+
+
+def _own_s(benchmark: Any) -> float:
+    """Return the seconds of one call; on the wall's clock those of waiting for the core are left out."""
+    clock = _own_clock(benchmark)
+    return sampling.sample(benchmark, 1, clock)
+
+
+def _quickest(benchmark: Any, seconds: float) -> float:
+    """Return the seconds of the quickest of up to five more calls, within a tenth of a second, or these `seconds`."""
+    end = time.perf_counter() + 0.1
+    for _ in range(5):
+        if time.perf_counter() + seconds > end:
+            break
+        seconds = min(seconds, _own_s(benchmark))
     return seconds
 
 
