@@ -5,10 +5,10 @@ of a pair; inside it each is made ready on both sides, sampled in alternation an
 ready takes longer than sampling, so both sides do it at once, each on a core of its own.
 
 Neighbours of a virtual machine come and go within milliseconds to seconds, so that calls in turn meet different ones:
-measured side by side, a program of JAX scatters by 0.6 to 1.3% from pair to pair in turn, and a second of work by 4%.
-So calls that do nothing but work run on both sides at once: the kernel gives them the core in turn, in slices of
-milliseconds, and each is charged its own time; 0.5 to 0.7% is left, most of it a launch's own luck. What waits, runs
-elsewhere or is too short to share a core is called in turn, in an order drawn anew each time.
+measured side by side, a program of JAX scatters by 0.6 to 1.3% from pair to pair in turn, a second of work by 4%, an
+import by 12%. So calls that do nothing but work run on both sides at once: the kernel gives them the core in turn, in
+slices of milliseconds, and each is charged its own time; 0.2 to 0.8% is left, most of it a launch's own luck. What
+waits, runs elsewhere or is too short to share a core is called in turn, in an order drawn anew each time.
 """
 
 import math
@@ -64,11 +64,6 @@ class _Ways:
 
     in_turn: _Way
     shared: _Way | None = None
-
-    @property
-    def first(self) -> _Way:
-        """The one to try first."""
-        return self.shared or self.in_turn
 
 
 @dataclass
@@ -145,17 +140,18 @@ class Session:
     def _sample_alternately(self, row: Row, crew: Crew, core: int | None) -> list[tuple[float, float]]:
         """Return the seconds of a call on base and head, once per alternation."""
         ways, alone_s = self._make_ready(row, crew, core)
-        samples = self._samples(row, crew, core, ways.first)
-        seconds = _medians(samples)
-        shared = ways.shared is not None and all(seconds[name] <= _CROWDED * alone_s[name] for name in seconds)
-        if ways.shared is not None and not shared:
-            samples = self._samples(row, crew, core, ways.in_turn)
-            seconds = _medians(samples)
+        at_once = self._samples(row, crew, core, ways.shared) if ways.shared else []
+        in_turn = []
+        if not at_once or _are_crowded(at_once, alone_s):
+            in_turn = self._samples(row, crew, core, ways.in_turn)
+            alone_s = _medians(in_turn)
+        # Asked again where it seemed so: the one call alone that came before may have been a lucky one.
+        shared = bool(at_once) and not _are_crowded(at_once, alone_s)
         row.shared |= shared
         # What a call takes is told, and held against budgets, of one that had its core for itself.
-        for name, taken in (alone_s if shared else seconds).items():
+        for name, taken in alone_s.items():
             row.seconds[name].append(taken)
-        return samples
+        return at_once if shared else in_turn
 
     def _samples(self, row: Row, crew: Crew, core: int | None, way: _Way) -> list[tuple[float, float]]:
         samples = []
@@ -175,7 +171,7 @@ class Session:
         """
         timing, order = self.rules.timing, self._order()
         if row.name in self.ways:
-            way = self.ways[row.name].first
+            way = self.ways[row.name].shared or self.ways[row.name].in_turn
             found = self._ask(order, row, crew, "prepare", calls=way.calls, shared=way.shared)
         else:
             found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
@@ -237,6 +233,11 @@ def _is_open(row: Row) -> bool:
 def _wall_s(found: Sequence[dict[str, Any]], calls: int) -> float:
     """Return the seconds that so many calls take on both sides, with the set-up that asv repeats before each."""
     return sum(each["wall_s"] / each["calls"] * calls for each in found)
+
+
+def _are_crowded(samples: Sequence[tuple[float, float]], alone_s: dict[str, float]) -> bool:
+    """Tell whether calls of either side take much longer at once than alone."""
+    return any(taken > _CROWDED * alone_s[name] for name, taken in _medians(samples).items())
 
 
 def _medians(samples: Sequence[tuple[float, float]]) -> dict[str, float]:
