@@ -31,7 +31,6 @@ _CROWDED = 1.25  # times the seconds alone: the sides push each other out of a c
 _FIXED = (
     0.25  # of `shared_s`: what a sample must last where its author has fixed the calls; a few of the kernel's slices
 )
-_IN_TURN = 2  # times as long a pair: neighbours that the other side does not meet have to be averaged out
 _COMPARABLE = 10  # times the other side's seconds at most: a collapse is plain, and would take as many calls more
 
 
@@ -183,7 +182,7 @@ class Session:
         timing = self.rules.timing
         # The slower side decides, so that a collapse costs no more time than it must.
         calls = min(each["calls"] for each in found)
-        num_turns = round(_IN_TURN * timing.pair_s / max(_wall_s(found, calls), 1e-6))
+        num_turns = round(timing.pair_s / max(_wall_s(found, calls), 1e-6))
         turns = max(timing.min_alternations, min(timing.max_alternations, num_turns))
         in_turn = _Way(calls, turns, shared=False)
         least_s, most_s = (pick(each["seconds"] for each in found) for pick in (min, max))

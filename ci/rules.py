@@ -52,7 +52,7 @@ class Timing:
     """How long to time: the whole run, one pair of one benchmark, one sample."""
 
     budget_s: float = 300.0
-    pair_s: float = 0.5
+    pair_s: float = 1.0
     sample_s: float = 0.02
     min_alternations: int = 4
     max_alternations: int = 24
