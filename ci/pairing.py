@@ -28,9 +28,7 @@ from ci.rules import Rules
 from ci.sides import Side, Sides
 
 _CROWDED = 1.25  # times the seconds alone: the sides push each other out of a cache, which is not what is asked
-_FIXED = (
-    0.25  # of `shared_s`: what a sample must last where its author has fixed the calls; a few of the kernel's slices
-)
+_FIXED = 0.25  # of `shared_s`: the least sample where an author has fixed the calls; some slices of the kernel's
 _COMPARABLE = 10  # times the other side's seconds at most: a collapse is plain, and would take as many calls more
 
 
@@ -182,9 +180,7 @@ class Session:
         timing = self.rules.timing
         # The slower side decides, so that a collapse costs no more time than it must.
         calls = min(each["calls"] for each in found)
-        num_turns = round(timing.pair_s / max(_wall_s(found, calls), 1e-6))
-        turns = max(timing.min_alternations, min(timing.max_alternations, num_turns))
-        in_turn = _Way(calls, turns, shared=False)
+        in_turn = _Way(calls, self._alternations(found, calls, timing.min_alternations), shared=False)
         least_s, most_s = (pick(each["seconds"] for each in found) for pick in (min, max))
         fixed = any(each["fixed"] for each in found)
         enough = calls if fixed else math.ceil(timing.shared_s / max(least_s, 1e-9))
@@ -197,9 +193,13 @@ class Session:
             and most_s <= _COMPARABLE * least_s
             and _wall_s(found, enough) <= row.benchmark.timeout_s / 2
         )
-        num_samples = round(timing.pair_s / max(_wall_s(found, enough), 1e-6))
-        shared = _Way(enough, max(1, min(timing.max_alternations, num_samples)), shared=True)
+        shared = _Way(enough, self._alternations(found, enough, 1), shared=True)
         return _Ways(in_turn, shared if may_share else None)
+
+    def _alternations(self, found: Sequence[dict[str, Any]], calls: int, least: int) -> int:
+        """Return how many samples of so many calls a pair holds, at least `least`."""
+        timing = self.rules.timing
+        return max(least, min(timing.max_alternations, round(timing.pair_s / max(_wall_s(found, calls), 1e-6))))
 
     def _ask(
         self, together: Sequence[Side], row: Row, crew: Crew, do: str, **request: float | None

@@ -247,8 +247,7 @@ def _is_work(benchmark: Any, calls: int, clock: Any) -> bool:
 
 def _own_s(benchmark: Any) -> float:
     """Return the seconds of one call; on the wall's clock those of waiting for the core are left out."""
-    clock = _own_clock(benchmark)
-    return sampling.sample(benchmark, 1, clock)
+    return sampling.sample(benchmark, 1, _own_clock(benchmark))
 
 
 def _quickest(benchmark: Any, seconds: float) -> float:
