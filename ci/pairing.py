@@ -29,7 +29,7 @@ from ci.sides import Side, Sides
 
 _CROWDED = 1.25  # times the seconds alone: the sides push each other out of a cache, which is not what is asked
 _FIXED = 0.25  # of `shared_s`: the least sample where an author has fixed the calls; some slices of the kernel's
-_COMPARABLE = 10  # times the other side's seconds at most: a collapse is plain, and would take as many calls more
+_COMPARABLE = 10  # times the other side's seconds at most: a collapse is plain from one turn, and each takes so long
 
 
 @dataclass
@@ -47,12 +47,14 @@ class _Way:
     Attributes:
         calls: calls in one sample.
         samples: samples of each side.
-        shared: whether both sides are sampled at once.
+        at_once: whether both sides are sampled at once.
+        own_time: whether each is charged its own time alone, and not that of neighbours on its core.
     """
 
     calls: int
     samples: int
-    shared: bool
+    at_once: bool
+    own_time: bool
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,8 @@ class Session:
         for _ in range(way.samples):
             order = self._order()
             replies: list[dict[str, Any]] = []
-            for together in [order] if way.shared else [[side] for side in order]:
-                replies += self._ask(together, row, crew, "sample", calls=way.calls, core=core, shared=way.shared)
+            for together in [order] if way.at_once else [[side] for side in order]:
+                replies += self._ask(together, row, crew, "sample", calls=way.calls, core=core, own_time=way.own_time)
             taken = {side.name: reply["seconds"] for side, reply in zip(order, replies, strict=True)}
             samples.append((taken["base"], taken["head"]))
         return samples
@@ -169,7 +171,7 @@ class Session:
         timing, order = self.rules.timing, self._order()
         if row.name in self.ways:
             way = self.ways[row.name].shared or self.ways[row.name].in_turn
-            found = self._ask(order, row, crew, "prepare", calls=way.calls, shared=way.shared)
+            found = self._ask(order, row, crew, "prepare", calls=way.calls, own_time=way.own_time)
         else:
             found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
             self.ways[row.name] = self._ways(row, found, crew, core)
@@ -180,8 +182,9 @@ class Session:
         timing = self.rules.timing
         # The slower side decides, so that a collapse costs no more time than it must.
         calls = min(each["calls"] for each in found)
-        in_turn = _Way(calls, self._alternations(found, calls, timing.min_alternations), shared=False)
         least_s, most_s = (pick(each["seconds"] for each in found) for pick in (min, max))
+        comparable = most_s <= _COMPARABLE * least_s
+        turns = self._alternations(found, calls, timing.min_alternations if comparable else 1)
         fixed = any(each["fixed"] for each in found)
         enough = calls if fixed else math.ceil(timing.shared_s / max(least_s, 1e-9))
         may_share = (
@@ -190,10 +193,11 @@ class Session:
             and crew.cores["base"] != crew.cores["head"]
             and all(each["is_work"] for each in found)
             and least_s * enough >= _FIXED * timing.shared_s
-            and most_s <= _COMPARABLE * least_s
+            and comparable
             and _wall_s(found, enough) <= row.benchmark.timeout_s / 2
         )
-        shared = _Way(enough, self._alternations(found, enough, 1), shared=True)
+        in_turn = _Way(calls, turns, at_once=False, own_time=may_share)
+        shared = _Way(enough, self._alternations(found, enough, 1), at_once=True, own_time=True)
         return _Ways(in_turn, shared if may_share else None)
 
     def _alternations(self, found: Sequence[dict[str, Any]], calls: int, least: int) -> int:

@@ -167,8 +167,8 @@ class Side:
         return self.sample(request)
 
     def sample(self, request: Request) -> Reply:
-        """Time `calls` calls and return the seconds of one: on a shared core, without those of waiting for it."""
-        clock = own_time.OwnTime() if request["shared"] else None
+        """Time `calls` calls and return the seconds of one: in `own_time`, without those of waiting for the core."""
+        clock = own_time.OwnTime() if request["own_time"] else None
         return {"seconds": sampling.sample(self.ready[request["row"]], request["calls"], clock)}
 
     def release(self, request: Request) -> Reply:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from xml.etree import ElementTree as ET
 
 import pytest
