@@ -143,6 +143,28 @@ def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
     assert run.rows["long.time_wait"]["seconds"]["head"] == pytest.approx(0.05, rel=0.5)
 
 
+def test_a_collapse_takes_one_turn_a_pair(repository, tmp_path, monkeypatch):
+    repository.write(
+        "benchmarks/collapse.py",
+        "import os\nimport pathlib\n\nfrom smallsum import REPEATS\n\n\n"
+        "def time_collapse():\n"
+        "    if REPEATS > 1:\n"
+        "        with pathlib.Path(os.environ['SEEN']).open('a') as file:\n"
+        "            file.write(f'{os.getpid()}\\n')\n"
+        "    sum(range(10_000 * REPEATS**4))\n",
+    )
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
+    run = repository.gate("--base", "main", "--bench", "time_collapse")
+    row = run.rows["collapse.time_collapse"]
+    assert (run.code, row["verdict"], row["shared"]) == (1, "slower", False), run.out
+    calls = Counter((tmp_path / "seen.txt").read_text().split())
+    pairs = len(row["log_ratios"]) + len(row["confirming_log_ratios"])
+    # In each of them its worker warms it up, tries it alone and then takes the turn.
+    assert list(calls.values()).count(3) >= pairs - 1, calls
+
+
 def test_on_one_core_long_work_runs_in_turn(long):
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
