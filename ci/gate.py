@@ -21,10 +21,11 @@ from typing import Any
 from ci import machine
 from ci.acceptance import DEFAULT_OUTPUT, Parser, accept, add_suite_config
 from ci.budgets import check_budgets
+from ci.confirmation import confirm
 from ci.entry import guarded, replace_text, words_of
 from ci.errors import UsageError
 from ci.explanation import explain
-from ci.inspection import confirm, discover, inspect
+from ci.inspection import discover, inspect
 from ci.pairing import Session
 from ci.report import Result, markdown
 from ci.report_files import as_json, junit

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import itertools
 import re
-import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from ci.sides import Side, Sides
 
 Say = Callable[[str], None]
 Reply = dict[str, Any] | WorkerError
-_CONFIRMATIONS = 4
 
 
 class Crew:
@@ -185,7 +183,7 @@ def inspect(
         apart = stack.enter_context(Crew(sides, other, head_core=core))  # head has the idler one: budgets look at it
         pinned, free = (stack.enter_context(Crew(sides, place)) for place in (core, None))
         for row in rows:
-            asked = _sides_of(row, sides)
+            asked = sides_of(row, sides)
             tracks_seconds = _tracks_seconds(row, rules)
             row.put_off = tracks_seconds and (not clocks or sides.same_code)
             if row.put_off:
@@ -225,7 +223,8 @@ def note_strays(row: Row, crew: Crew) -> None:
             row.problems.setdefault(name, "it forked, and its child came back out of the benchmark")
 
 
-def _sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
+def sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
+    """Return the sides that have a benchmark, base first."""
     if row.benchmark.kind == "module" or row.state == "gone":
         return ()
     return (sides.head,) if row.state == "new" else (sides.base, sides.head)
@@ -234,12 +233,12 @@ def _sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
 def _inspect(row: Row, together: Sequence[Side], crew: Crew) -> None:
     """Have these sides run a benchmark for the first time, all at once."""
     if row.benchmark.kind == "peakmemory":
-        _inspect_afresh(row, {side: crew.cores[side.name] for side in together}, crew.sides)
+        inspect_afresh(row, {side: crew.cores[side.name] for side in together}, crew.sides)
     else:
         _take_replies(row, dict.fromkeys(together, crew))
 
 
-def _inspect_afresh(row: Row, cores: Mapping[Side, int | None], sides: Sides) -> None:
+def inspect_afresh(row: Row, cores: Mapping[Side, int | None], sides: Sides) -> None:
     """Have sides do so in new processes that find nothing compiled, each on its core.
 
     A peak is the whole process's, and the compiler's is part of it: a side that loads what the other one has just
@@ -276,35 +275,3 @@ def _check_origins(crew: Crew, rules: Rules) -> None:
         if side.name in crew.live:
             with contextlib.suppress(WorkerError):  # what broke a worker has cost a row already
                 check_origin(side, crew.ask(side, "origins", rules.timing.timeout_s)["modules"])
-
-
-def confirm(rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, say: Say) -> None:
-    """Measure suspect values of a clock or of the operating system again, in fresh processes that alternate."""
-    for row in rows:
-        for number, change in enumerate(row.changes):
-            if change.word == "worse" and rules.rule_of(change.metric, row.name).clock:
-                say(f"measuring {change.metric} of {row.name} again")
-                place = None if rules.cores_of(row.name) > 1 else core
-                row.changes[number] = _confirmed(row, change, sides, rules, place)
-
-
-def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int | None) -> Change:
-    """Measure again until a round is not worse; what is worse in every one of them is worse."""
-    rounds: list[Change] = []
-    for _ in range(_CONFIRMATIONS):
-        again = Row(row.benchmark)
-        for side in _sides_of(row, sides):  # one after the other: what is measured may be a time
-            _inspect_afresh(again, {side: core}, sides)
-        if not again.is_comparable:
-            row.problems |= again.problems
-            return change
-        rounds += [each for each in compare_metrics(again, rules) if each.metric == change.metric]
-        if not rounds or rounds[-1].word != "worse":  # a metric may also be countable no longer
-            break
-    if not rounds:
-        return dataclasses.replace(change, word="same")
-    bases, heads = [each.base for each in rounds], [each.head for each in rounds]
-    apart = min(heads) > max(bases) or max(heads) < min(bases)
-    is_worse = len(rounds) == _CONFIRMATIONS and apart and rounds[-1].word == "worse"
-    base, head = statistics.median(bases), statistics.median(heads)
-    return dataclasses.replace(change, base=base, head=head, word="worse" if is_worse else "same")

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from ci.changes import can_matter
+from ci.confirmation import confirm
 from ci.environments import build_environment
 from ci.errors import PreparationError, UsageError
 from ci.evidence import NOT_SLOWER, UNDECIDED
-from ci.inspection import Say, confirm, inspect
+from ci.inspection import Say, inspect
 from ci.pairing import Session
 from ci.rows import Benchmark, Row
 from ci.rules import Rules
