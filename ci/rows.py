@@ -129,16 +129,21 @@ class Row:
         """Whether both sides have it and nothing has gone wrong so far."""
         return self.state == "both" and not self.problems and not self.skipped
 
-    def is_same_program(self) -> bool:
-        """Whether the timed work is one program and both sides run the very same."""
+    def has_one_program(self) -> bool:
+        """Whether the timed work is a program, and both sides hold the very same."""
         base, head = self.programs.get("base"), self.programs.get("head")
         if base is None or head is None or not head.timed_is_program or base.identity != head.identity:
             return False
         # One that head compiles anew at each call is the same program, and yet not all that is timed.
         recompiled = [self.replies[side].get("second_call_compilations", 0) for side in ("base", "head")]
-        # One that runs twice, or is told to run for longer, is too: its first calls show it.
-        seconds = sorted(self.replies[side].get("seconds", 0.0) for side in ("base", "head"))
-        return recompiled[0] == recompiled[1] and seconds[1] <= _ALIKE * seconds[0]
+        return recompiled[0] == recompiled[1]
+
+    def is_same_program(self) -> bool:
+        """Whether the timed work is one program, and neither side's first calls show that it runs more of it."""
+        if not self.has_one_program():
+            return False
+        quicker, slower = sorted(self.replies[side].get("seconds", 0.0) for side in ("base", "head"))
+        return slower <= _ALIKE * quicker
 
     def median_s(self, side: str) -> float | None:
         """Seconds of one call, from the pairs where there were any."""

@@ -87,6 +87,16 @@ class Side:
         self.release(request)
         return reply
 
+    def meet(self, request: Request) -> Reply:
+        """Set a benchmark up that was inspected before, and time its first calls again."""
+        benchmark = self._prepare(request)
+        if benchmark is None:
+            return {"skipped": True}
+        sampling.sample(benchmark, 1)
+        reply: Reply = {"seconds": _quickest(benchmark, _own_s(benchmark))}
+        self.release(request)
+        return reply
+
     def watch(self, request: Request) -> Reply:
         """Count the functions that one call of a benchmark calls, or the modules that its statement imports."""
         benchmark = self._prepare(request)
@@ -273,7 +283,7 @@ def _answer(side: Side, request: Request) -> Reply:
     """Do what one request asks; whatever the benchmark's code raises becomes the reply."""
     methods: dict[str, Callable[[Request], Reply]] = {
         name: getattr(side, name)
-        for name in ("discover", "origins", "inspect", "watch", "calibrate", "prepare", "sample", "release")
+        for name in ("discover", "origins", "inspect", "meet", "watch", "calibrate", "prepare", "sample", "release")
     }
     me = os.getpid()
     side.enter_scratch()

@@ -290,14 +290,28 @@ def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(reposi
     assert repository.gate("--base", "main", "--bench", CACHED, "--budget", "0").code == 0
 
 
+ONE_PROGRAM = "    timed_is_program = True\n    def program(self, cache):\n        return 'module @jit_one'\n\n"
+
+
 def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
-    offer = "    timed_is_program = True\n    def program(self, cache):\n        return 'module @jit_{}'\n\n"
-    repository.replace("benchmarks/basics.py", "    def time_cached", offer.format("one") + "    def time_cached")
+    repository.replace("benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached")
     repository.write("smallsum/unused.py", "")
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (0, "same program")
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--no-exoneration")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
+
+
+@pytest.mark.parametrize(
+    ("slow_calls", "expected"), [(2, (0, "same program")), (1_000, (3, "undecided"))], ids=["burst", "always"]
+)
+def test_one_program_whose_first_calls_differ_is_asked_again(repository, slow_calls, expected):
+    repository.replace("benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached")
+    pauses = f"import itertools\nimport time\n\nPAUSES = iter([0.12] * {slow_calls})\n\n\n"
+    slow = "def total(values):\n    for pause in itertools.islice(PAUSES, 1):\n        time.sleep(pause)"
+    repository.replace("smallsum/__init__.py", "def total(values):", pauses + slow)
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
+    assert (run.code, run.verdicts()[CACHED]) == expected, run.out
 
 
 def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
