@@ -7,8 +7,8 @@ benchmark alone has lost its row.
 import contextlib
 import dataclasses
 import itertools
-import math
 import re
+import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -195,7 +195,7 @@ def inspect(
             crew = free if rules.cores_of(row.name) > 1 else pinned if tracks_seconds else apart
             for together in [asked] if crew is apart else ((side,) for side in asked):
                 _inspect(row, together, crew)
-            _meet_again(row, asked, crew)
+            _meet_again(row, sides, crew, say)
         crews = (apart, pinned, free)
         for crew in crews:
             _check_origins(crew, rules)
@@ -241,21 +241,23 @@ def _inspect(row: Row, together: Sequence[Side], crew: Crew) -> None:
         _take_replies(row, dict.fromkeys(together, crew))
 
 
-def _meet_again(row: Row, asked: Sequence[Side], crew: Crew) -> None:
-    """Time the first calls of one program again where they differ, in turn on one core.
+def _meet_again(row: Row, sides: Sides, crew: Crew, say: Say) -> None:
+    """Time the first calls of one program again where they differ: in turn and on one core, with its neighbours.
 
-    Each side had a core of its own before, and one of them a busy neighbour, as like as not.
+    What goes wrong here only costs the row its exoneration: its pairs tell whether anything is the matter.
     """
+    if sides.same_code or row.problems or row.is_same_program() or not row.has_one_program():
+        return
+    say(f"timing the first calls of {row.name} again")
+    taken: dict[str, list[float]] = {"base": [], "head": []}
     for _ in range(_MEETINGS):
-        if row.problems or row.is_same_program() or not row.has_one_program():
-            return
-        for side in asked:
+        for side in (sides.base, sides.head):
             reply = ask_together(row.benchmark, {side: crew}, "meet", core=crew.cores["head"])[side.name]
-            if isinstance(reply, WorkerError):
-                row.problems[side.name] = str(reply)
+            if isinstance(reply, WorkerError) or "seconds" not in reply:
                 return
-            seen = row.replies[side.name]
-            seen["seconds"] = min(seen["seconds"], reply.get("seconds", math.inf))  # none where it is skipped now
+            taken[side.name].append(reply["seconds"])
+    for name, seconds in taken.items():
+        row.replies[name]["seconds"] = statistics.median(seconds)
 
 
 def inspect_afresh(row: Row, cores: Mapping[Side, int | None], sides: Sides) -> None:

@@ -314,6 +314,15 @@ def test_one_program_whose_first_calls_differ_is_asked_again(repository, slow_ca
     assert (run.code, run.verdicts()[CACHED]) == expected, run.out
 
 
+def test_first_calls_that_fail_when_asked_again_cost_the_exoneration_alone(repository):
+    repository.replace("benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached")
+    tired = "import time\n\nPAUSES = iter([0.12] * 2)\n\n\ndef total(values):\n    time.sleep(next(PAUSES))"
+    repository.replace("smallsum/__init__.py", "def total(values):", tired)
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
+    assert (run.code, run.verdicts()[CACHED]) == (3, "undecided"), run.out
+    assert "timing the first calls of basics.Cached.time_cached again" in run.err
+
+
 def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
     offer = "    def program(self, cache):\n        return 'module @jit_{}' if smallsum.REPEATS == 1 else None\n\n"
     repository.replace("benchmarks/basics.py", "    def time_cached", offer + "    def time_cached")
