@@ -10,11 +10,12 @@ from ci.rows import Change, Row, compare_metrics
 from ci.rules import Rules
 from ci.sides import Sides
 
-# After so many rounds, a change is confirmed where at most so many of them are not worse, and so many pairs of a base
-# and a head stand in the wrong order (Mann & Whitney 1947): by chance once in 70 and in 76, together once in 36 at
-# most. The longer way is for a neighbour's burst, which must not hide in one round what the others show.
-_CONFIRMED = {4: (0, 0), 7: (1, 7)}
-_FORGIVEN = max(not_worse for not_worse, _ in _CONFIRMED.values())
+# Four rounds whose bases and heads stand wholly apart are enough: by chance once in 70. A neighbour's burst in one
+# round, or a slow minute that both sides share, must not hide what the others show; so seven rounds are weighed as
+# pairs by their signed ranks (Wilcoxon 1945), of which 2 at most may speak against it: by chance once in 42.
+_APART, _WEIGHED = 4, 7
+_FORGIVEN = 1
+_MOST_AGAINST = 2
 
 
 def confirm(rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, say: Say) -> None:
@@ -32,16 +33,25 @@ def settled(rounds: Sequence[Change]) -> Literal["worse", "same"] | None:
     not_worse = sum(each.word != "worse" for each in rounds)
     if not_worse > _FORGIVEN:
         return "same"
-    most = _CONFIRMED.get(len(rounds))
-    if most and not_worse <= most[0] and _misplaced(rounds) <= most[1]:
+    if len(rounds) == _APART and not not_worse and _are_apart(rounds):
         return "worse"
-    return "same" if len(rounds) >= max(_CONFIRMED) else None
+    if len(rounds) < _WEIGHED:
+        return None
+    return "worse" if _ranks_against(rounds) <= _MOST_AGAINST else "same"
 
 
-def _misplaced(rounds: Sequence[Change]) -> int:
-    """Count the pairs of any base and any head that stand in the rarer order, or in none."""
-    pairs = [(base.base, head.head) for base in rounds for head in rounds]
-    return min(sum(head <= base for base, head in pairs), sum(head >= base for base, head in pairs))
+def _are_apart(rounds: Sequence[Change]) -> bool:
+    bases, heads = [each.base for each in rounds], [each.head for each in rounds]
+    return min(heads) > max(bases) or max(heads) < min(bases)
+
+
+def _ranks_against(rounds: Sequence[Change]) -> int:
+    """Sum the ranks, by the size of their change, of the rounds that go the rarer way or none; ties rank highest."""
+    # Of the larger value: ranks as a ratio does, and is there for a zero too.
+    changes = [(each.head - each.base) / (max(abs(each.base), abs(each.head)) or 1.0) for each in rounds]
+    ranks = [sum(abs(other) <= abs(change) for other in changes) for change in changes]
+    ranked = list(zip(changes, ranks, strict=True))
+    return min(sum(rank for change, rank in ranked if sign * change <= 0) for sign in (1, -1))
 
 
 def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int | None) -> Change:
