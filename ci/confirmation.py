@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from ci.inspection import Say, inspect_afresh, sides_of
-from ci.rows import Change, Row, compare_metrics
+from ci.inspection import Say, inspect_afresh
+from ci.rows import SKIPPED_NOW, Change, Row, compare_metrics
 from ci.rules import Rules
 from ci.sides import Sides
 
@@ -59,11 +59,11 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
     while (word := settled(rounds)) is None:
         again = Row(row.benchmark)
         # One after the other, since what is measured may be a time; each as often the first as the other.
-        for side in sides_of(row, sides)[:: -1 if len(rounds) % 2 else 1]:
+        for side in (sides.base, sides.head)[:: -1 if len(rounds) % 2 else 1]:
             inspect_afresh(again, {side: core}, sides)
         if not again.is_comparable:
             row.problems |= again.problems
-            row.problems |= dict.fromkeys(again.skipped, "it asks to be skipped now, and did not before")
+            row.problems |= dict.fromkeys(again.skipped, SKIPPED_NOW)
             return change
         found = [each for each in compare_metrics(again, rules) if each.metric == change.metric]
         if not found:  # it may be countable no longer

@@ -185,7 +185,7 @@ def inspect(
         apart = stack.enter_context(Crew(sides, other, head_core=core))  # head has the idler one: budgets look at it
         pinned, free = (stack.enter_context(Crew(sides, place)) for place in (core, None))
         for row in rows:
-            asked = sides_of(row, sides)
+            asked = _sides_of(row, sides)
             tracks_seconds = _tracks_seconds(row, rules)
             row.put_off = tracks_seconds and (not clocks or sides.same_code)
             if row.put_off:
@@ -226,8 +226,7 @@ def note_strays(row: Row, crew: Crew) -> None:
             row.problems.setdefault(name, "it forked, and its child came back out of the benchmark")
 
 
-def sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
-    """Return the sides that have a benchmark, base first."""
+def _sides_of(row: Row, sides: Sides) -> tuple[Side, ...]:
     if row.benchmark.kind == "module" or row.state == "gone":
         return ()
     return (sides.head,) if row.state == "new" else (sides.base, sides.head)

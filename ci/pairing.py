@@ -23,7 +23,7 @@ from ci import machine
 from ci.channel import WorkerError
 from ci.evidence import Evidence, Plan
 from ci.inspection import Crew, Say, ask_together, note_strays
-from ci.rows import Row
+from ci.rows import SKIPPED_NOW, Row
 from ci.rules import Rules
 from ci.sides import Side, Sides
 
@@ -215,7 +215,7 @@ class Session:
                 broken.reasons[name] = str(reply)
                 broken.alive &= reply.alive
             elif reply.get("skipped"):
-                broken.reasons[name] = "it asks to be skipped now, and did not before"
+                broken.reasons[name] = SKIPPED_NOW
             else:
                 replies.append(reply)
         if broken.reasons:

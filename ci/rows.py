@@ -37,6 +37,7 @@ CAUSES = {
     "track": "its tracked value got worse",
     "time": "it takes longer",
 }
+SKIPPED_NOW = "it asks to be skipped now, and did not before"
 _ALIKE = 1.5  # times the other side's first calls: more is no exoneration
 
 
