@@ -33,10 +33,10 @@ test: .venv/dev.stamp
 	@$(RUN) pytest -n 2 $(ARGS)
 
 gate: .venv/bench.stamp
-	@$(RUN) ci.gate --base $(BASE) $(ARGS)
+	@$(RUN) perfgate --base $(BASE) $(ARGS)
 
 site: .venv/bench.stamp
-	@$(RUN) ci.publish $(ARGS)
+	@$(RUN) ci.site.build $(ARGS)
 
 lint: .venv/dev.stamp
 	@$(RUN) ruff check .
@@ -66,12 +66,12 @@ INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints
 
 .venv/bench.stamp: pyproject.toml constraints.txt $(VENV_PYTHON)
 	@echo 'Installing what the benchmarks need into .venv (once).'
-	@$(INSTALL) '.[bench]'
+	@$(INSTALL) '.[bench]' --editable ./ci/gate
 	@touch $@
 
 .venv/dev.stamp: pyproject.toml constraints.txt $(VENV_PYTHON)
 	@echo 'Installing what the tests need into .venv (once).'
-	@$(INSTALL) '.[dev]'
+	@$(INSTALL) '.[dev]' --editable ./ci/gate
 	@touch $@ .venv/bench.stamp
 
 # A moved or copied folder brings along a .venv whose editable install still points at the old place: start anew.

@@ -19,11 +19,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks import child
-from benchmarks.command_line import Parser, command_of, guarded, report
-from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
-from benchmarks.skipping import skip_unless_runnable
-from benchmarks.workloads import load, tier_from_environment
+from benchmarks.harness import child_process as child
+from benchmarks.harness import package
+from benchmarks.harness.command_line import Parser, command_of, guarded, report
+from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.workloads import load, tier_from_environment
 
 _SCRIPT = "benchmarks/autotune.py"
 _ENVS = ("cartpole-control", "gene-circuit-control", "snake", "cartpole-sysid")
@@ -97,7 +98,8 @@ def _tuner(workload: str, folder: Path | None = None) -> tuple[Any, Any, Any]:
     skip_unless_runnable(declared)
     try:
         from myriad.autotune import ProfileCache, autotune
-        from myriad.config import make_config
+
+        make_config = package.load("myriad.training.config").make_config
     except ImportError as missing:
         raise NotImplementedError(f"this commit has no autotuner: {missing}") from missing
     config = make_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
@@ -146,8 +148,9 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
     myriad.configure()
     from myriad.autotune import ProfileCache, autotune
     from myriad.autotune.search import CANDIDATES, Stretch
-    from myriad.compiled import CompiledTraining
-    from myriad.config import make_config
+
+    make_config = package.load("myriad.training.config").make_config
+    CompiledTraining = package.load("myriad.training.programs").CompiledTraining
 
     config = make_config(env, agent, num_envs, _STEPS_PER_ENV)
     with tempfile.TemporaryDirectory() as folder:

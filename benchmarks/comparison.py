@@ -14,13 +14,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks import training_peers
-from benchmarks.alternation import Budget, Contender, Outcome, ratios
-from benchmarks.command_line import Parser, command_of, count, guarded, progress, resolved_env
-from benchmarks.policies import NETWORKS, agent_of, num_multiplications
-from benchmarks.results import ResultsFile, markdown, spread, times
-from benchmarks.throughput import measure
-from benchmarks.workloads import (
+from benchmarks.harness.command_line import Parser, command_of, count, guarded, progress, resolved_env
+from benchmarks.harness.interleave import Budget, Contender, Outcome, ratios
+from benchmarks.harness.results import ResultsFile, markdown, spread, times
+from benchmarks.harness.workloads import (
     DEVICES,
     LIBRARIES,
     SIDES,
@@ -30,6 +27,9 @@ from benchmarks.workloads import (
     load,
     tier_from_environment,
 )
+from benchmarks.sides import training as training_peers
+from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
+from benchmarks.throughput import measure
 
 _SCRIPT = "benchmarks/comparison.py"
 OURS = "myriad"

@@ -18,12 +18,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.child import ChildError, Reply, run
-from benchmarks.command_line import Parser, command_of, count, guarded, readable, report, resolved_agent, resolved_env
-from benchmarks.programs import TIMEOUT_S, machine, program, request_of
-from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.skipping import skip_unless_runnable
-from benchmarks.workloads import Workload, load, tier_from_environment
+from benchmarks.harness import package
+from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.command_line import (
+    Parser,
+    command_of,
+    count,
+    guarded,
+    readable,
+    report,
+    resolved_agent,
+    resolved_env,
+)
+from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.workloads import Workload, load, tier_from_environment
 
 _SCRIPT = "benchmarks/compile.py"
 QUICK_LAUNCHES, FULL_LAUNCHES = 3, 6
@@ -64,7 +74,9 @@ def _compiled_in_child(**request: Any) -> Reply:
 
     import myriad
     from myriad import settings
-    from myriad.program import count_cache_hits, use_compilation_cache
+
+    count_cache_hits = package.load("myriad.xla").count_cache_hits
+    use_compilation_cache = package.load("myriad.xla").use_compilation_cache
 
     myriad.configure()
     jax.config.update("jax_compilation_cache_dir", None)  # a user's own would answer the cold launch

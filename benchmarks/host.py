@@ -5,8 +5,8 @@ The gate always times these: no program that is the same on both sides speaks fo
 
 from typing import Any
 
-from benchmarks.skipping import skip_unless_runnable
-from benchmarks.workloads import load
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.workloads import load
 
 
 class Imports:
@@ -22,7 +22,7 @@ class Imports:
 
     def timeraw_import_trainer(self) -> str:
         """Import all that a training needs before it compiles."""
-        return "import myriad.api, myriad.trainer"
+        return "import myriad.api"
 
 
 class Dispatch:

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command_line import Parser, count, guarded
+from benchmarks.harness import package
+from benchmarks.harness.command_line import Parser, count, guarded
 
 _SCRIPT = "benchmarks/learning.py"
 NUM_EPISODES = 128
@@ -62,9 +63,10 @@ class Learning:
         import jax
 
         from myriad import create_config
-        from myriad.compiled import with_schedule
-        from myriad.evaluation import Evaluation
-        from myriad.learning import LearningLoop
+
+        Evaluation = package.load("myriad.training.evaluation").Evaluation
+        LearningLoop = package.load("myriad.training.loop").LearningLoop
+        with_schedule = package.load("myriad.training.programs").with_schedule
 
         self.promise = promise
         config = create_config(promise.env, promise.agent).resolve()
@@ -125,7 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> bool:
     import myriad
-    from myriad.tracking import explained
+
+    explained = package.load("myriad.training.run_folder").explained
 
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument("--agent", choices=sorted({p.agent for p in PROMISES}), help="only this agent's promises")
@@ -156,7 +159,7 @@ def _run(argv: list[str]) -> bool:
 
 def write(path: Path, runs: Sequence[Run]) -> None:
     """Write a CSV file, atomically."""
-    from myriad.tracking import Table
+    Table = package.load("myriad.training.run_folder").Table
 
     Table([asdict(run) for run in runs]).to_csv(path)
 

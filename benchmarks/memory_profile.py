@@ -15,13 +15,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.child import ChildError, Reply, run
-from benchmarks.command_line import Parser, command_of, count, guarded, readable, report, resolved_agent, resolved_env
-from benchmarks.programs import TIMEOUT_S, machine, program, request_of
-from benchmarks.resident import peak_bytes
-from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.skipping import skip_unless_runnable
-from benchmarks.workloads import load, tier_from_environment
+from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.command_line import (
+    Parser,
+    command_of,
+    count,
+    guarded,
+    readable,
+    report,
+    resolved_agent,
+    resolved_env,
+)
+from benchmarks.harness.memory import peak_bytes
+from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.workloads import load, tier_from_environment
 
 _SCRIPT = "benchmarks/memory_profile.py"
 _CHUNK = 128

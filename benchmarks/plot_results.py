@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import STYLES, measured
-from benchmarks.plots_by_side import compile_time, library_comparison, seconds_to_solve
-from benchmarks.plots_by_size import memory_scaling, scaling_efficiency, scan_chunk_sensitivity, throughput_scaling
-from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, TextRow, missing_columns, read_csv
+from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, TextRow, missing_columns, read_csv
+from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
+from benchmarks.plots.scaling import memory_scaling, scaling_efficiency, scan_chunk_sensitivity, throughput_scaling
+from benchmarks.plots.style import STYLES, measured
 
 __all__ = ["PLOTS", "STYLES", "draw", "main", "newest", "plot_type"]
 

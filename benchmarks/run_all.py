@@ -26,11 +26,12 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from benchmarks import child, peers
-from benchmarks.command_line import SETTINGS, Parser, command_of, guarded
-from benchmarks.programs import machine
-from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown, write_whole
-from benchmarks.workloads import known, load
+from benchmarks.harness import child_process as child
+from benchmarks.harness import peers
+from benchmarks.harness.command_line import SETTINGS, Parser, command_of, guarded
+from benchmarks.harness.programs import machine
+from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown, write_whole
+from benchmarks.harness.workloads import known, load
 
 _SCRIPT = "benchmarks/run_all.py"
 _STATE = "run_all.json"

@@ -17,12 +17,21 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from benchmarks.child import ChildError, Reply, run
-from benchmarks.command_line import Parser, command_of, count, guarded, readable, report, resolved_agent, resolved_env
-from benchmarks.programs import TIMEOUT_S, machine, program, request_of
-from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
-from benchmarks.skipping import skip_unless_runnable
-from benchmarks.workloads import load, tier_from_environment
+from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.command_line import (
+    Parser,
+    command_of,
+    count,
+    guarded,
+    readable,
+    report,
+    resolved_agent,
+    resolved_env,
+)
+from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.workloads import load, tier_from_environment
 
 _SCRIPT = "benchmarks/scan_chunk.py"
 _QUICK_CHUNKS, _FULL_CHUNKS = (1, 16, 128, 1_024), tuple(2**power for power in range(11))

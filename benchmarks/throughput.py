@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from benchmarks.alternation import Budget, Contender, OnEvent, Outcome, alternate
-from benchmarks.bars import bars_table, check_bars
-from benchmarks.command_line import Parser, command_of, count, guarded, progress, resolved_env
-from benchmarks.laws import as_declared, hold_to_law
+from benchmarks.harness.command_line import Parser, command_of, count, guarded, progress, resolved_env
+from benchmarks.harness.interleave import Budget, Contender, OnEvent, Outcome, alternate
+from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, scaling_table
+from benchmarks.harness.sanity import as_declared, hold_to_law
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.targets import bars_table, check_bars
+from benchmarks.harness.workloads import DEVICES, Declaration, Workload, library_of, load, tier_from_environment
 from benchmarks.plot_results import draw
-from benchmarks.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, scaling_table
-from benchmarks.skipping import skip_unless_runnable
-from benchmarks.workloads import DEVICES, Declaration, Workload, library_of, load, tier_from_environment
 
 _SCRIPT = "benchmarks/throughput.py"
 QUICK = Budget(num_rounds=11, max_s=5.0)
@@ -69,8 +69,8 @@ class Gymnax:
         """Compile and warm up, once: asv calls this before every sample."""
         if self.prepared == workload:
             return
-        from benchmarks.scanned import ScannedSide
-        from benchmarks.sides import GymnaxBatch
+        from benchmarks.sides.__main__ import GymnaxBatch
+        from benchmarks.sides.jax_scan import ScannedSide
 
         declaration = load()
         declared = declaration.workloads["throughput"][workload]

@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from benchmarks import child
-from benchmarks.command_line import Parser, command_of, count, guarded, report
-from benchmarks.resident import peak_bytes
-from benchmarks.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.skipping import skip_unless_runnable
-from benchmarks.workloads import SuiteError, Training, load, tier_from_environment
+from benchmarks.harness import child_process as child
+from benchmarks.harness import package
+from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
+from benchmarks.harness.memory import peak_bytes
+from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.workloads import SuiteError, Training, load, tier_from_environment
 
 _SCRIPT = "benchmarks/training.py"
 _TIMEOUT_S = 600.0
@@ -46,7 +47,7 @@ class TrainingLoop:
         declared = load().trainings["training"][workload]
         skip_unless_runnable(declared)
         try:
-            from myriad.compiled import CompiledTraining
+            CompiledTraining = package.load("myriad.training.programs").CompiledTraining
         except ImportError as missing:
             raise NotImplementedError(f"this commit can't time a training: {missing}") from missing
         self.training = CompiledTraining(_config(declared, seed=0))

@@ -23,7 +23,7 @@ import optax
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import myriad
-from myriad.envs.adapters import to_gymnasium_vector
+from myriad.adapters import to_gymnasium_vector
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,10 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
     from myriad.agents import list_agents, make_agent
     from myriad.api import create_config, evaluate, load_agent, make_train, resume, train_and_evaluate
     from myriad.envs import list_envs, make_env, register_env
-    from myriad.envs.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
     from myriad.envs.checker import check_env
     from myriad.errors import MyriadError
     from myriad.hardware import configure
@@ -49,7 +49,7 @@ _HOMES = {
     "configure": "myriad.hardware",
     "create_config": "myriad.api",
     "evaluate": "myriad.api",
-    "from_gymnax": "myriad.envs.adapters",
+    "from_gymnax": "myriad.adapters",
     "list_agents": "myriad.agents",
     "list_envs": "myriad.envs",
     "load_agent": "myriad.api",
@@ -59,9 +59,9 @@ _HOMES = {
     "make_train": "myriad.api",
     "register_env": "myriad.envs",
     "resume": "myriad.api",
-    "to_gymnasium": "myriad.envs.adapters",
-    "to_gymnasium_vector": "myriad.envs.adapters",
-    "to_gymnax": "myriad.envs.adapters",
+    "to_gymnasium": "myriad.adapters",
+    "to_gymnasium_vector": "myriad.adapters",
+    "to_gymnax": "myriad.adapters",
     "train_and_evaluate": "myriad.api",
 }
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.autotune import autotune
-from myriad.checkpoint import Checkpoints
-from myriad.compiled import with_schedule
-from myriad.config import TrainingConfig, make_config
 from myriad.errors import InvalidArgumentError
-from myriad.evaluation import Evaluation
-from myriad.learning import LearningLoop
 from myriad.random import fast_key, make_key
-from myriad.trackers import require_trackers
-from myriad.tracking import RunFolder
-from myriad.trainer import Trainer, TrainingResults, environment_record
+from myriad.training.checkpoint import Checkpoints
+from myriad.training.config import TrainingConfig, make_config
+from myriad.training.evaluation import Evaluation
+from myriad.training.loop import LearningLoop
+from myriad.training.programs import with_schedule
+from myriad.training.run_folder import RunFolder
+from myriad.training.trackers import require_trackers
+from myriad.training.trainer import Trainer, TrainingResults, environment_record
 
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 

@@ -122,7 +122,7 @@ class Train:
 
     def _config(self) -> Any:
         from myriad.api import create_config
-        from myriad.config import TrainingConfig
+        from myriad.training.config import TrainingConfig
 
         fields: dict[str, Any] = {}
         if self.config is not None:
@@ -192,7 +192,7 @@ class Render:
         """Record the episode and say how it went."""
         from myriad.agents import make_agent
         from myriad.envs import make_env
-        from myriad.recording import record
+        from myriad.rendering.video import record
 
         if self.run_folder is not None:
             from myriad.api import load_agent
@@ -243,7 +243,7 @@ class Autotune:
     def run(self) -> None:
         """Tune, or do what was asked with the cache."""
         from myriad.autotune import ProfileCache, autotune
-        from myriad.config import make_config
+        from myriad.training.config import make_config
 
         cache = ProfileCache()
         if self.show or self.clear or self.export is not None:

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents import Agent
 from myriad.envs import Environment
-from myriad.envs.lanes import LaneEnvironment, Lanes, Transition
+from myriad.envs.vector import LaneEnvironment, Lanes, Transition
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import compiles_loops_whole
 from myriad.random import make_key

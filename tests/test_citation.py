@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from benchmarks.results import COLUMNS, new_row
+from benchmarks.harness.results import COLUMNS, new_row
 from myriad.cli import main
 
 MEASURED = {

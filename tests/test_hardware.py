@@ -219,7 +219,7 @@ def configured(arguments: str = "", **environment: str) -> SimpleNamespace:
     """Return what configure says in a fresh process, and what JAX and XLA then make of it."""
     script = f"""
 import jax.numpy as jnp
-from myriad.program import describe
+from myriad.xla import describe
 found = configure({arguments})
 body = lambda _, c: (jnp.sin(c[0]) + c[1], jnp.cos(c[1]) * c[0])
 loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).lower(jnp.ones(99)).compile()

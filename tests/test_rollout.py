@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from myriad import Rollout, make_agent, make_env, make_key
 from myriad.errors import InvalidArgumentError
-from myriad.program import count_compilations, describe
 from myriad.rollout import Layout
+from myriad.xla import count_compilations, describe
 
 NUM_STEPS = 96
 

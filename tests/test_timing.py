@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from myriad import timing
 from myriad.errors import InvalidArgumentError
-from myriad.program import count_compilations
+from myriad.xla import count_compilations
 
 ENOUGH = {"num_samples": 6, "min_sample_s": 0.001}
 finite = st.floats(1e-6, 1e6)

@@ -43,7 +43,7 @@ def tool(name):
 
 
 def test_zizmor_finds_no_weakness():
-    command = [tool("zizmor"), "--offline", "--no-progress", "--pedantic", ".github/workflows", "ci/action.yml"]
+    command = [tool("zizmor"), "--offline", "--no-progress", "--pedantic", ".github/workflows", "ci/gate/action.yml"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 import jax
 
-from myriad.envs.lanes import Lanes, Transition
+from myriad.envs.vector import Lanes, Transition
 
 State = TypeVar("State")
 

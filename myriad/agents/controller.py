@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from myriad.agents.agent import Agent, EnvStep, Learner
 from myriad.envs import Environment
-from myriad.envs.lanes import Lanes, where_lane
+from myriad.envs.vector import Lanes, where_lane
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete
 

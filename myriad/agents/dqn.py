@@ -15,11 +15,11 @@ import optax
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep
 from myriad.agents.hyperparameters import refuse_values
+from myriad.agents.networks import flatten
+from myriad.agents.normalization import RunningMoments, discounted_return
+from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
 from myriad.envs import Environment
-from myriad.envs.lanes import Lanes, Transition
-from myriad.networks import flatten
-from myriad.normalization import RunningMoments, discounted_return
-from myriad.replay import Experience, ReplayRing, ReplayState, Step, n_step
+from myriad.envs.vector import Lanes, Transition
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SAMPLE = range(2)
@@ -90,7 +90,7 @@ class DQN:
         optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: widths of the hidden layers.
-        activation: a name in `myriad.networks.ACTIVATIONS`.
+        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
         normalize_observations: shift and scale them by running moments.
         normalize_rewards: scale them by the running deviation of the discounted return.

@@ -26,11 +26,11 @@ from myriad.agents.minibatches import (
     share_of_rows,
     unpack,
 )
+from myriad.agents.networks import MLP, flatten
+from myriad.agents.normalization import RunningMoments, discounted_return
 from myriad.agents.policies import Policy, make_policy
 from myriad.envs import Environment
-from myriad.envs.lanes import Lanes
-from myriad.networks import MLP, flatten
-from myriad.normalization import RunningMoments, discounted_return
+from myriad.envs.vector import Lanes
 
 # One key per purpose: no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
@@ -123,7 +123,7 @@ class PPO:
         value_coef: weight of the squared error of values.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: of actor and critic alike.
-        activation: a name in `myriad.networks.ACTIVATIONS`.
+        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         normalize_observations: shift and scale them by running moments; a deviation below 0.5 counts as 0.5.
         normalize_rewards: scale them by the running deviation of the discounted return.
         normalize_advantages: shift and scale them within each minibatch.

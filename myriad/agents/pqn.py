@@ -16,10 +16,10 @@ from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep
 from myriad.agents.hyperparameters import refuse_values
 from myriad.agents.minibatches import mean_over_blocks, permutations, require_whole_minibatches
+from myriad.agents.networks import flatten
+from myriad.agents.normalization import RunningMoments, discounted_return
 from myriad.envs import Environment
-from myriad.envs.lanes import Lanes
-from myriad.networks import flatten
-from myriad.normalization import RunningMoments, discounted_return
+from myriad.envs.vector import Lanes
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
@@ -91,7 +91,7 @@ class PQN:
         optimizer_epsilon: added to the root mean square of gradients that RAdam divides by.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: widths of the hidden layers.
-        activation: a name in `myriad.networks.ACTIVATIONS`.
+        activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
         normalize_observations: shift and scale them by running moments.
         normalize_rewards: scale them by the running deviation of the discounted return.

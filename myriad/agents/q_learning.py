@@ -15,9 +15,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.minibatches import map_over_blocks
+from myriad.agents.networks import ACTIVATIONS, MLP, affine, sum_rows
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
-from myriad.networks import ACTIVATIONS, MLP, affine, sum_rows
 from myriad.spaces import Discrete
 
 _LAYER_NORM_EPSILON = 1e-6  # flax's

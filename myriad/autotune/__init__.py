@@ -10,7 +10,12 @@ import jax
 
 from myriad.autotune import cache as keys
 from myriad.autotune.cache import ProfileCache
-from myriad.autotune.memory import (
+from myriad.autotune.search import Candidate, Found, search
+from myriad.envs import ENVIRONMENTS
+from myriad.errors import InvalidArgumentError
+from myriad.hardware import Hardware, fingerprint
+from myriad.training.config import TrainingConfig, make_config
+from myriad.training.memory import (
     StateSize,
     available_bytes,
     most_bytes,
@@ -18,12 +23,7 @@ from myriad.autotune.memory import (
     state_size,
     stated_bytes_within,
 )
-from myriad.autotune.search import Candidate, Found, search
-from myriad.compiled import CompiledTraining
-from myriad.config import TrainingConfig, make_config
-from myriad.envs import ENVIRONMENTS
-from myriad.errors import InvalidArgumentError
-from myriad.hardware import Hardware, fingerprint
+from myriad.training.programs import CompiledTraining
 
 __all__ = [
     "AutotuneResult",

@@ -12,11 +12,11 @@ from typing import Any
 import jax
 
 from myriad import __version__, settings
-from myriad.compiled import compute_dtype
-from myriad.config import TrainingConfig
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import Hardware, package_versions
-from myriad.tracking import replacing
+from myriad.training.config import TrainingConfig
+from myriad.training.programs import compute_dtype
+from myriad.training.run_folder import replacing
 
 SCHEMA_VERSION = 1
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")

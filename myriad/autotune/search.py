@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from myriad.compiled import CompiledTraining
-from myriad.learning import TrainState
 from myriad.timing import median_interval
+from myriad.training.loop import TrainState
+from myriad.training.programs import CompiledTraining
 
 CANDIDATES = tuple(2**k for k in range(11))
 # A chunk is as good as the best if it is no more than this slower; the model must say half of it, to be sure.

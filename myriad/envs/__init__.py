@@ -1,6 +1,7 @@
 """Environments by name: `make_env` builds one, `list_envs` names them all."""
 
 import dataclasses
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -55,9 +56,8 @@ def make_env(name: str, **overrides: Any) -> Environment:
         3.7
     """
     if name.startswith("gymnax:"):
-        from myriad.envs.adapters import from_gymnax
-
-        return from_gymnax(name.removeprefix("gymnax:"), **overrides)
+        adapters = importlib.import_module("myriad.adapters")
+        return adapters.from_gymnax(name.removeprefix("gymnax:"), **overrides)
     kind: Any = ENVIRONMENTS.load(name)
     if not _is_environment_class(kind):
         raise InvalidArgumentError(f"environment {name!r} must be a dataclass with the field default_params.")

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.envs.environment import load_drawing
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete, MultiDiscrete
@@ -95,7 +96,7 @@ OBSERVED_FIGURES = tuple(field.name for field in dataclasses.fields(BucketBrigad
 @functools.cache
 def scenarios() -> dict[str, BucketBrigadeParams]:
     """Read the scenarios by name from the presets."""
-    text = importlib.resources.files("myriad.presets").joinpath("bucket_brigade.toml").read_text(encoding="utf-8")
+    text = importlib.resources.files("myriad.envs").joinpath("bucket_brigade.toml").read_text(encoding="utf-8")
     return {name: BucketBrigadeParams(**figures) for name, figures in tomllib.loads(text).items()}
 
 
@@ -367,9 +368,7 @@ class BucketBrigade:
 
     def render(self, state: BucketBrigadeState) -> np.ndarray:
         """Draw the houses and the agents: uint8 `[400, 600, 3]`, on the host."""
-        from myriad.envs.pictures.bucket_brigade import draw
-
-        return draw(self, state)
+        return load_drawing("bucket_brigade")(self, state)
 
 
 def _constant(value: int) -> jax.Array:

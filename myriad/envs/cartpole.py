@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.envs.environment import load_drawing
+from myriad.envs.trigonometry import sin_cos
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
-from myriad.trigonometry import sin_cos
 
 
 @jax.tree_util.register_dataclass
@@ -110,9 +111,7 @@ class CartPole:
 
     def render(self, state: CartPoleState) -> np.ndarray:
         """Draw the track, the cart, the pole and their limits: uint8 `[400, 600, 3]`, on the host."""
-        from myriad.envs.pictures.cartpole import draw
-
-        return draw(self, state)
+        return load_drawing("cartpole")(self, state)
 
 
 def _observe(state: CartPoleState) -> jax.Array:

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.environment import Environment
-from myriad.envs.lanes import where_lane
+from myriad.envs.vector import where_lane
 from myriad.errors import FaultyEnvironmentError, MyriadError
-from myriad.program import count_compilations
 from myriad.spaces import Space
+from myriad.xla import count_compilations
 
 _MEMBERS = ("default_params", "reset", "step", "observation_space", "action_space")
 _NUM_LANES, _NUM_STEPS = 64, 256

@@ -3,9 +3,12 @@
 In docstrings here `O` is the shape of an observation and `A` that of an action.
 """
 
+import importlib
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import jax
+import numpy as np
 
 from myriad.spaces import Space
 
@@ -45,3 +48,8 @@ class Environment(Protocol[State, Params]):
     def action_space(self, params: Params) -> Space:
         """Return the space of the actions that `step` accepts."""
         ...
+
+
+def load_drawing(name: str) -> Callable[[Any, Any], np.ndarray]:
+    """Return the `draw(env, state)` of `myriad.rendering.<name>`, imported only when a picture is asked for."""
+    return importlib.import_module(f"myriad.rendering.{name}").draw

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.envs.environment import load_drawing
+from myriad.envs.trigonometry import sin_cos
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
-from myriad.trigonometry import sin_cos
 
 Target = Literal["constant", "sine"]
 
@@ -224,9 +225,7 @@ class GeneCircuit:
 
     def render(self, state: GeneCircuitState) -> np.ndarray:
         """Draw the cell, its counts beside the target, and the day: uint8 `[400, 600, 3]`, on the host."""
-        from myriad.envs.pictures.gene_circuit import draw
-
-        return draw(self, state)
+        return load_drawing("gene_circuit")(self, state)
 
     def _observe(self, state: GeneCircuitState, params: GeneCircuitParams) -> jax.Array:
         targets = [self.target_at(state.time + ahead, params) for ahead in range(self.n_horizon + 1)]

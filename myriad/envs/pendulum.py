@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.envs.environment import load_drawing
+from myriad.envs.trigonometry import sin_cos
 from myriad.errors import InvalidArgumentError
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
-from myriad.trigonometry import sin_cos
 
 # A full turn in two parts: the first one's products with up to 2**15 turns are exact in float32.
 _TURN_HIGH, _TURN_LOW = np.float32(6.28125), np.float32(2 * math.pi - 6.28125)
@@ -114,9 +115,7 @@ class Pendulum:
 
     def render(self, state: PendulumState) -> np.ndarray:
         """Draw the rod, its goal and how it turns: uint8 `[400, 600, 3]`, on the host."""
-        from myriad.envs.pictures.pendulum import draw
-
-        return draw(self, state)
+        return load_drawing("pendulum")(self, state)
 
     def _torque(self, action: jax.Array, params: PendulumParams) -> jax.Array:
         if self.discrete_torques is None:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.envs.environment import load_drawing
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete
 
@@ -199,9 +200,7 @@ class Snake:
 
     def render(self, state: SnakeState) -> np.ndarray:
         """Draw the board: uint8 `[400, 600, 3]`, on the host."""
-        from myriad.envs.pictures.snake import draw
-
-        return draw(self, state)
+        return load_drawing("snake")(self, state)
 
     def _cell(self, cell: jax.Array) -> Cells:
         """Return the set of one cell; of none if `cell` is beyond the last word."""

@@ -1,0 +1,284 @@
+"""Agents beside the best that a fixed law or a scripted player reaches: do they beat it, and in how many trainings?
+
+    python benchmarks/baselines.py                            every contest, five trainings each
+    python benchmarks/baselines.py --env gene-circuit --seeds 2 --steps 500000
+
+The gene circuit's rivals are the best bang-bang and the best PID of a sweep, chosen on some episodes and scored on
+others; the games' are players that see what an agent sees. Agents have their shipped defaults.
+"""
+
+import argparse
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from benchmarks.harness import package
+from benchmarks.harness.command_line import Parser, count, guarded, resolved_env
+from benchmarks.harness.workloads import SuiteError
+
+_SCRIPT = "benchmarks/baselines.py"
+_CHOOSING_EPISODES, _EPISODES, _EVALUATION_SEED = 64, 1_024, 1_000_003
+_MAX_STEPS = 10_000  # of an episode, as in `myriad.evaluate`
+_OFFSETS, _BANDS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2), (0.0, 0.01, 0.03)
+_INTEGRALS, _DERIVATIVES, _LIMITS = (0.0, 0.002, 0.01, 0.05), (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0), (0.05, 0.2, 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """What a player reaches: the mean over episodes and half of its 95% interval."""
+
+    name: str
+    mean: float
+    half: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} +- {self.half:.2g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Contest:
+    """Agents against rivals in one environment.
+
+    Attributes:
+        env: the environment's name.
+        options: its own.
+        agents: those that are trained.
+        steps: of one training, all environments together.
+        unit: of a score.
+        scale: what a return is multiplied by to be one; negative where the lower is the better.
+        rivals: makes them for the environment.
+    """
+
+    env: str
+    options: dict[str, Any]
+    agents: tuple[str, ...]
+    steps: int
+    unit: str
+    scale: float
+    rivals: Callable[[Any], Iterator[tuple[str, Any]]]
+
+    @property
+    def name(self) -> str:
+        """The environment with its options."""
+        return " ".join([self.env, *(f"{value}" for value in self.options.values())])
+
+    def is_better(self, score: Score, than: Score) -> bool:
+        """Whether a score beats another one by more than both intervals."""
+        return math.copysign(1.0, self.scale) * (score.mean - than.mean) > score.half + than.half
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    import myriad
+
+    env = resolved_env(options.env) if options.env else None
+    contests = [contest for contest in _contests() if env in (None, contest.env)]
+    if not contests:
+        raise SuiteError(f"there is no contest in {env}; give {', '.join(sorted({each.env for each in _contests()}))}.")
+    myriad.configure()
+    lines = ["| contest | rivals | agent | trainings, each beside the best rival | better |", "|---|---|---|---|---|"]
+    print("\n".join(lines), flush=True)
+    for contest in contests:
+        for line in _held(contest, options.seeds, options.steps or contest.steps):
+            print(line, flush=True)
+    return True
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--env", help="only this environment's contests")
+    parser.add_argument("--seeds", type=count, default=5, help="trainings of each agent (default: 5)")
+    parser.add_argument("--steps", type=count, help="of one training (default: the contest's)")
+    return parser.parse_args(argv)
+
+
+def _contests() -> list[Contest]:
+    circuit = {"agents": ("ppo", "pqn"), "steps": 2_000_000, "unit": "molecules off", "scale": -1 / 288}
+    game = {"agents": ("ppo",), "unit": "return", "scale": 1.0}
+    return [
+        *(
+            Contest("gene-circuit-control", {"target": target}, rivals=_controllers, **circuit)
+            for target in ("constant", "sine")
+        ),
+        Contest("snake", {}, steps=20_000_000, rivals=_snake_players, **game),
+        Contest("bucket-brigade", {}, steps=5_000_000, rivals=_villagers, **game),
+    ]
+
+
+def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
+    """Score the rivals, train the agents, and yield a line for each."""
+    env = _config(contest, "random", 1).make_env()
+    scores = [_scored(contest, name, _returns(env, player)) for name, player in contest.rivals(env)]
+    best = max(scores, key=lambda score: math.copysign(1.0, contest.scale) * score.mean)
+    rivals = ", ".join(f"{score.name} {score}" for score in scores)
+    for agent in contest.agents:
+        trained = [_scored(contest, agent, returns) for returns in _trained(contest, agent, num_seeds, steps)]
+        num_better = sum(contest.is_better(score, best) for score in trained)
+        shown = ", ".join(map(str, trained))
+        yield f"| {contest.name}, {contest.unit} | {rivals} | {agent} | {shown} | {num_better} of {num_seeds} |"
+
+
+def _config(contest: Contest, agent: str, steps: int) -> Any:
+    """Describe a training of so many steps that is evaluated at its end alone."""
+    make_config = package.load("myriad.training.config").make_config
+
+    config = make_config(contest.env, agent, env_options=contest.options).resolve()
+    steps_per_env = -(-steps // (config.num_envs or 1))
+    return config.model_copy(update={"steps_per_env": steps_per_env, "eval_frequency": steps_per_env}).resolve()
+
+
+def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterator[Any]:
+    """Train one seed after the other in a program compiled once, and yield the returns of each in new episodes."""
+    import jax
+
+    from myriad import evaluate, make_key, make_train
+
+    config = _config(contest, agent, steps)
+    train = jax.jit(make_train(config))
+    for seed in range(num_seeds):
+        yield evaluate(config, train(make_key(seed))["agent_state"], _EPISODES, seed=_EVALUATION_SEED)
+
+
+def _returns(env: Any, player: Any) -> Any:
+    import jax
+
+    from myriad import make_key
+    from myriad.agents.controller import ControllerLearner
+
+    Evaluation = package.load("myriad.training.evaluation").Evaluation
+
+    evaluation = Evaluation(env, ControllerLearner(env, player), _EPISODES, max_steps=_MAX_STEPS)
+    return jax.jit(evaluation.returns)((), make_key(_EVALUATION_SEED))[0]
+
+
+def _scored(contest: Contest, name: str, returns: Any) -> Score:
+    import numpy as np
+
+    scores = np.asarray(returns, np.float64) * contest.scale
+    return Score(name, float(scores.mean()), 1.96 * float(scores.std(ddof=1)) / math.sqrt(len(scores)))
+
+
+# --- the gene circuit's rivals
+
+
+def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the best bang-bang and the best PID of a sweep; on or off, a PID's common factor changes nothing."""
+    from myriad.agents.bangbang import BangBang
+    from myriad.agents.pid import PID
+
+    bangbang, pid = BangBang.create(env), PID.create(env)
+    offsets = sorted({sign * offset for offset in _OFFSETS for sign in (-1, 1)})
+    yield _best("bang-bang", env, bangbang, {"offset": offsets, "hysteresis": _BANDS})
+    gains = {"integral": _INTEGRALS, "derivative": _DERIVATIVES, "limit": _LIMITS}
+    yield _best("PID", env, dataclasses.replace(pid, proportional=1.0), gains)
+
+
+def _best(name: str, env: Any, controller: Any, grid: dict[str, Sequence[float]]) -> tuple[str, Any]:
+    import jax
+    import jax.numpy as jnp
+
+    from myriad import make_key
+    from myriad.agents.controller import ControllerLearner
+
+    Evaluation = package.load("myriad.training.evaluation").Evaluation
+
+    axes = jnp.meshgrid(*map(jnp.asarray, grid.values()), indexing="ij")
+    settings = dict(zip(grid, (axis.ravel() for axis in axes), strict=True))
+
+    def mean_return(setting: dict[str, jax.Array]) -> jax.Array:
+        learner = ControllerLearner(env, dataclasses.replace(controller, **setting))
+        returns, _ = Evaluation(env, learner, _CHOOSING_EPISODES, max_steps=_MAX_STEPS).returns((), make_key(7))
+        return returns.mean()
+
+    best = int(jax.jit(jax.vmap(mean_return))(settings).argmax())
+    chosen = {key: float(values[best]) for key, values in settings.items()}
+    words = ", ".join(f"{key} {value:g}" for key, value in chosen.items())
+    return f"{name} ({words})", dataclasses.replace(controller, **chosen)
+
+
+# --- the games' players: what they see is what an agent sees
+
+
+@dataclasses.dataclass(frozen=True)
+class Player:
+    """A player without a memory: `choose(key, obs)` returns an action."""
+
+    choose: Callable[[Any, Any], Any]
+
+    def first_memory(self) -> tuple[()]:
+        """Return nothing."""
+        return ()
+
+    def control(self, memory: tuple[()], key: Any, obs: Any) -> tuple[Any, tuple[()]]:
+        """Choose."""
+        return self.choose(key, obs), memory
+
+
+def _snake_players(env: Any) -> Iterator[tuple[str, Any]]:
+    """Yield players that go to the food: one never hits a wall, the other not its own body either, while it can."""
+    import jax.numpy as jnp
+
+    moves = jnp.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
+
+    def chooser(*, looks: bool) -> Callable[[Any, Any], Any]:
+        def choose(key: Any, obs: Any) -> Any:
+            head, food = (_place(obs[..., channel]) for channel in (0, 2))
+            cells = head + moves
+            inside = ((cells >= 0) & (cells < jnp.array(obs.shape[:2]))).all(-1)
+            at = jnp.clip(cells, 0, jnp.array(obs.shape[:2]) - 1)
+            # The last cell of the tail, one move from being free, is free by then.
+            body = obs[at[:, 0], at[:, 1], 1] * (obs.shape[0] * obs.shape[1])
+            cost = jnp.abs(cells - food).sum(-1) + 1_000 * ~inside
+            # A turn by 180 degrees is ignored, so the neck is no choice even for the player that does not look.
+            neck = body > jnp.max(obs[..., 1]) * (obs.shape[0] * obs.shape[1]) - 1.5
+            return jnp.argmin(cost + 500 * neck + (100 * (body > 1.5) if looks else 0))
+
+        return choose
+
+    yield "greedy to the food", Player(chooser(looks=False))
+    yield "greedy, never into itself at once", Player(chooser(looks=True))
+
+
+def _place(channel: Any) -> Any:
+    """Return row and column of a channel's one."""
+    import jax.numpy as jnp
+
+    return jnp.stack(jnp.unravel_index(jnp.argmax(channel), channel.shape))
+
+
+def _villagers(env: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the scripts of the opponents, in the learner's place."""
+    import jax
+    import jax.numpy as jnp
+
+    from myriad.envs.bucket_brigade import POLICIES, BucketBrigadeState
+
+    num_houses, num_agents = env.num_houses, env.num_agents
+
+    def chooser(policy: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+        def choose(key: Any, obs: Any) -> Any:
+            seen = obs.astype(jnp.int32)
+            houses, signals, locations = jnp.split(
+                seen[: num_houses + 2 * num_agents], [num_houses, num_houses + num_agents]
+            )
+            idle = (jnp.zeros((), jnp.int32),) * num_agents
+            village = BucketBrigadeState(tuple(houses), (), tuple(locations), idle, tuple(signals), idle[0])
+            return jnp.stack(
+                [jnp.asarray(part, jnp.int32) for part in policy(list(jax.random.split(key, 3)), 0, village)]
+            )
+
+        return choose
+
+    for name, policy in POLICIES.items():
+        yield name, Player(chooser(policy))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

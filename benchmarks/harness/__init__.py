@@ -1,0 +1,1 @@
+"""What every suite stands on: the declared workloads, results, child processes and timing."""

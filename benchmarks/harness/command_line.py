@@ -1,0 +1,146 @@
+"""What the command lines of all suites share: flags that answer mistakes, exit codes, and the words at the end."""
+
+import argparse
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.interleave import OnEvent, Outcome
+from benchmarks.harness.results import ResultsFile, last_rate
+from benchmarks.harness.workloads import SuiteError
+
+# Environment variables that bear on what is measured.
+SETTINGS = (
+    "JAX_PLATFORM_NAME",
+    "JAX_PLATFORMS",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64",
+    "XLA_FLAGS",
+    "MYRIAD_TIER",
+)
+_SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
+
+
+class Parser(argparse.ArgumentParser):
+    """Flags of one command; a mistake in them is one sentence and exit code 2.
+
+    Args:
+        script: what the command is called, such as `benchmarks/throughput.py`.
+        document: the module's docstring, whose first line describes the command.
+    """
+
+    def __init__(self, script: str, document: str | None):
+        super().__init__(prog=f"python {script}", description=str(document).split("\n")[0], allow_abbrev=False)
+
+    def error(self, message: str) -> Any:
+        """Refuse what was given.
+
+        Raises:
+            SuiteError: always.
+        """
+        raise SuiteError(f"{message}; --help lists the flags.")
+
+    def add_output(self) -> None:
+        """Add `--output`, where the CSV goes."""
+        self.add_argument("--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)")
+
+    def add_env(self) -> None:
+        """Add `--env`, the environment."""
+        self.add_argument("--env", default="cartpole", help="environment, or package.module:Class (default: cartpole)")
+
+
+def count(text: str) -> int:
+    """Read a flag that is a whole number of at least 1."""
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
+    return value
+
+
+def resolved_env(env: str) -> str:
+    """Return the full name of an environment: `cartpole-control` for `cartpole`.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    from myriad.envs import ENVIRONMENTS
+
+    return env if ":" in env else ENVIRONMENTS.resolve(env)
+
+
+def resolved_agent(agent: str) -> str:
+    """Return the full name of an agent.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    from myriad.agents import AGENTS
+
+    return AGENTS.resolve(agent)
+
+
+def command_of(script: str, argv: Sequence[str]) -> str:
+    """Return what repeats a run, the environment variables that bear on it included."""
+    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)]
+    return " ".join([*settings, f"python {script}", shlex.join(argv)]).strip()
+
+
+def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int:
+    """Call `run(argv)` and return the exit code: 0 where it succeeded, 1 where not, 2 for bad input, 130 for Ctrl-C."""
+    from myriad.errors import MyriadError
+
+    try:
+        return 0 if run(sys.argv[1:] if argv is None else list(argv)) else 1
+    except (MyriadError, SuiteError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; what had been measured is saved", file=sys.stderr)
+        return 130
+
+
+def readable(num_bytes: int | None) -> str:
+    """Write a number of bytes in the unit that fits, or a dash where it is unknown: XLA states no code on a CPU."""
+    if not num_bytes:
+        return "-"
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes} B"
+
+
+def report(file: ResultsFile) -> bool:
+    """Say what failed, where the files are and what repeats the run; return whether all succeeded."""
+    for row in file.rows:
+        if row["status"] != "ok":
+            sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
+            where = ", ".join([row["suite"], f"{row['env']} with {row['agent']}", *sizes])
+            print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
+    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
+    return all(row["status"] == "ok" for row in file.rows)
+
+
+@contextlib.contextmanager
+def progress(num_alternations: int) -> Iterator[OnEvent]:
+    """Show live what is measured; say nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("starting", total=num_alternations)
+
+        def show(event: str, outcomes: Sequence[Outcome]) -> None:
+            workload = outcomes[0].contender.workload
+            size = f"{workload.num_envs:,} of {workload.env}"
+            rates = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
+            described = ", ".join([size, *rates, f"M steps/s ({event})"] if rates else [size, event])
+            progress.update(task, advance=event == "done", description=described)
+
+        yield show

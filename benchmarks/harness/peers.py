@@ -1,0 +1,110 @@
+"""Peers whose dependencies conflict with ours: each in a virtual environment of its own, `.peers/<name>` in the root.
+
+    python -m benchmarks.harness.peers                       which there are, and whether they are installed
+    python -m benchmarks.harness.peers install myriad-jax
+
+suite.toml declares them, [peers.<name>]; sides/peer_process.py is what runs there.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+from benchmarks.harness.workloads import Peer, SuiteError, known, load
+
+FOLDER = Path(__file__).resolve().parents[2] / ".peers"
+WORKER = Path(__file__).parents[1] / "sides" / "peer_process.py"
+# Written last, with what was installed: an installation that was cut short or is of other versions counts as none.
+_STAMP = "installed.txt"
+# Where the peer's process runs. `python -P` keeps the script's folder from its imports, and this one holds nothing.
+_EMPTY = "empty"
+
+
+def declared() -> dict[str, Peer]:
+    """Return the peers of suite.toml by name."""
+    return dict(load().peers)
+
+
+def is_installed(name: str) -> bool:
+    """Whether the environment of a peer holds what suite.toml asks for."""
+    stamp = FOLDER / name / _STAMP
+    return stamp.is_file() and stamp.read_text(encoding="utf-8") == _stamp_of(declared()[name])
+
+
+def how_to_install(name: str) -> str:
+    """Return the sentence for a peer that is not installed."""
+    return f"`python -m benchmarks.harness.peers install {name}` installs it into an environment of its own"
+
+
+def install(name: str) -> None:
+    """Make the environment of a peer anew, with uv where there is one, else with Python's own venv and pip.
+
+    Raises:
+        SuiteError: no such peer, or the installer failed.
+    """
+    peer, folder = declared()[known(name, declared(), "peer")], FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    python = str(folder / "bin" / "python")
+    if uv := _uv():
+        steps = [
+            [*uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
+            [*uv, "pip", "install", "--python", python, *peer.requirements],
+        ]
+    else:
+        steps = [[sys.executable, "-m", "venv", str(folder)], [python, "-m", "pip", "install", *peer.requirements]]
+    for step in steps:
+        if subprocess.run(step, check=False).returncode:
+            raise SuiteError(f"{name} could not be installed: `{' '.join(step)}` failed.")
+    (folder / _EMPTY).mkdir()
+    (folder / _STAMP).write_text(_stamp_of(peer), encoding="utf-8")
+
+
+def enter(name: str) -> NoReturn:
+    """Turn this process into the peer's side: its Python, its packages, nothing of ours on the way to an import."""
+    folder = FOLDER / name
+    environ = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    python = str(folder / "bin" / "python")
+    os.chdir(folder / _EMPTY)
+    os.execve(python, [python, "-P", str(WORKER), name], environ)  # noqa: S606  (needs no shell)
+
+
+def _uv() -> list[str] | None:
+    """Return uv: the one on PATH, else the one beside this Python, as `make` installs it."""
+    if path := shutil.which("uv"):
+        return [path]
+    return [sys.executable, "-m", "uv"] if find_spec("uv") else None
+
+
+def _stamp_of(peer: Peer) -> str:
+    return "\n".join(peer.requirements) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; what goes wrong is one sentence and exit code 2."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness.peers", description=__doc__.split("\n")[0])
+    parser.add_argument("action", nargs="?", choices=["list", "install"], default="list")
+    parser.add_argument("names", nargs="*", metavar="PEER", help="what to install")
+    options = parser.parse_args(argv)
+    if options.action == "install" and not options.names:
+        print(f"install needs the name of a peer: {', '.join(declared())}.", file=sys.stderr)
+        return 2
+    try:
+        for name in options.names:
+            install(name)
+        for name, peer in declared().items():
+            state = "installed" if is_installed(name) else f"not installed: {how_to_install(name)}"
+            print(f"{name} ({', '.join(peer.requirements)}): {state}")
+    except SuiteError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

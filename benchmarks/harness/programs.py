@@ -1,0 +1,135 @@
+"""What compile.py, memory_profile.py and scan_chunk.py look at: a fixed policy's rollout, or an agent's training.
+
+Both compile ahead of time, tell what the compiler states of them, and then run so many steps.
+"""
+
+import time
+from typing import Any
+
+from benchmarks.harness import package
+from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.results import machine_columns
+from benchmarks.harness.workloads import SuiteError, Workload
+
+TIMEOUT_S = 900.0  # of a child that compiles or runs one of them
+# Long enough that no schedule ends while a training is timed.
+_STEPS_PER_ENV = 1_000_000
+
+
+class RolloutProgram:
+    """The rollout of a fixed policy, its chunk compiled ahead of time: nothing is allocated before `start`.
+
+    Attributes:
+        compile_s: seconds that tracing and compiling the chunk took.
+        reports: what the compiler states of the programs, the chunk's first.
+        stated_bytes: the most that they hold at once, on all devices together, as the compiler states it.
+    """
+
+    def __init__(self, env: Any, agent: Any, num_envs: int, scan_chunk_size: int):
+        import jax
+
+        from myriad import Rollout
+
+        describe = package.load("myriad.xla").describe
+
+        self._rollout, self.scan_chunk_size = Rollout(env, agent, num_envs, scan_chunk_size), scan_chunk_size
+        first = jax.jit(self._rollout.init, static_argnums=0).lower(0).compile()
+        state = jax.tree.map(_described, first.out_info, first.output_shardings)
+        start = time.perf_counter()
+        chunk = self._rollout.compile(state)
+        self.compile_s = time.perf_counter() - start
+        self.num_devices = self._rollout.layout.num_devices
+        self.reports = describe(chunk), describe(first)
+        self.stated_bytes = self.num_devices * max(report.peak_bytes for report in self.reports)
+
+    def start(self) -> None:
+        """Reset every environment."""
+        self._state = self._rollout.init(seed=0)
+
+    def run(self, num_steps: int) -> None:
+        """Run so many steps of every environment; return when the device is done."""
+        from myriad import timing
+
+        self._state = timing.block_until_ready(self._rollout.run(self._state, num_steps))
+
+
+class TrainingProgram:
+    """The training of an agent that learns, with the attributes of a `RolloutProgram`; all its programs count.
+
+    A chunk holds whole updates: `scan_chunk_size` is what was asked for, rounded up to them.
+    """
+
+    def __init__(self, env: str, agent: str, num_envs: int, scan_chunk_size: int):
+        from myriad import create_config
+
+        program_bytes = package.load("myriad.training.memory").program_bytes
+        CompiledTraining = package.load("myriad.training.programs").CompiledTraining
+        describe = package.load("myriad.xla").describe
+
+        training = CompiledTraining(create_config(env, agent, num_envs, _STEPS_PER_ENV, scan_chunk_size))
+        training.compile()
+        self._training, self._unit = training, training.steps_per_update // num_envs
+        self.scan_chunk_size, self.compile_s = training.chunk * self._unit, training.compile_s
+        self.num_devices = training.loop.num_devices
+        self.reports = tuple(describe(each) for each in (training.run, training.init, training.evaluate))
+        self.stated_bytes = program_bytes(training)
+
+    def start(self) -> None:
+        """Make the state before the first update."""
+        self._state = self._training.first_state()
+
+    def run(self, num_steps: int) -> None:
+        """Run whole updates of at least so many steps of every environment; return when the device is done."""
+        import numpy as np
+
+        from myriad import timing
+
+        end = -(-num_steps // self._unit)
+        for done in range(0, end, self._training.chunk):
+            num_updates = np.int32(min(self._training.chunk, end - done))
+            self._state, _ = self._training.run(self._state, num_updates, np.bool_(done == 0))
+        timing.block_until_ready(self._state)
+
+
+def program(env: str, agent: str, num_envs: int, scan_chunk_size: int) -> RolloutProgram | TrainingProgram:
+    """Compile what a user of the agent would run, without running it."""
+    import myriad
+
+    myriad.configure()
+    made = myriad.make_env(env)
+    policy = myriad.make_agent(agent, made)
+    if hasattr(policy, "update"):
+        return TrainingProgram(env, agent, num_envs, scan_chunk_size)
+    return RolloutProgram(made, policy, num_envs, scan_chunk_size)
+
+
+def request_of(workload: Workload) -> dict[str, Any]:
+    """Return the arguments of `program`, as a child takes them."""
+    return {name: getattr(workload, name) for name in ("env", "agent", "num_envs", "scan_chunk_size")}
+
+
+def _described(leaf: Any, sharding: Any) -> Any:
+    import jax
+
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def machine() -> Reply:
+    """Ask a child for this machine's `columns` of a row and its `available_bytes`; rows of failures need them too.
+
+    Raises:
+        SuiteError: there is no such device.
+    """
+    try:
+        return run("benchmarks.harness.programs:_machine_of_child", {}, timeout_s=TIMEOUT_S)
+    except ChildError as error:
+        raise SuiteError(str(error)) from error
+
+
+def _machine_of_child() -> Reply:
+    import myriad
+    from myriad import hardware
+
+    myriad.configure()
+    columns = machine_columns()
+    return {"columns": columns, "available_bytes": hardware.fingerprint().memory_available_bytes}

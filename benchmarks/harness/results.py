@@ -1,0 +1,264 @@
+"""The tidy table that every suite writes and every plot reads: a row per library and workload, one schema for all."""
+
+import csv
+import functools
+import io
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.interleave import ROOT, Outcome, ratios
+
+COLUMNS = (
+    "suite", "library", "library_version", "env", "agent", "num_envs", "scan_chunk_size", "num_steps",
+    "device", "device_name", "cores", "memory_total_bytes",
+    "steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s",
+    "argument_bytes", "temp_bytes", "peak_bytes",
+    "status", "reason", "package_version", "commit", "jax_version", "python_version", "timestamp",
+)  # fmt: skip
+
+CSV_FOLDER = ROOT / "results" / "csv"
+LEAST_SAMPLES = 6  # the fewest that have a 95% interval of their median
+PLOTS_FOLDER = ROOT / "results" / "plots"
+
+Row = dict[str, Any]
+TextRow = dict[str, str]  # a row as a CSV gives it back
+
+
+def machine_columns() -> Row:
+    """Return the columns that name this process's machine, versions and library; starts JAX's backend."""
+    import myriad
+    from myriad import hardware
+
+    machine, versions = hardware.fingerprint(), hardware.package_versions()
+    return {
+        "library": "myriad",
+        "library_version": myriad.__version__,
+        "device": machine.device_kind,
+        "device_name": machine.device_name,
+        "cores": machine.cores,
+        "memory_total_bytes": _or_empty(machine.memory_total_bytes),
+        "package_version": myriad.__version__,
+        "jax_version": versions.get("jax", ""),
+    }
+
+
+def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
+    """Return a row of the tidy table, its commit and Python filled in.
+
+    Raises:
+        TypeError: there is no such column.
+    """
+    if strange := columns.keys() - set(COLUMNS):
+        raise TypeError(f"no column is called {min(strange)!r}")
+    known = {"commit": commit(), "python_version": platform.python_version(), "status": "ok", "timestamp": timestamp}
+    return dict.fromkeys(COLUMNS, "") | known | {"suite": suite} | columns
+
+
+def spread(values: Sequence[float], name: str) -> Row:
+    """Return the columns of a measured value: its median, and the ends of its 95% interval where there are enough."""
+    from myriad.timing import median_interval
+
+    low, high = median_interval(values) if len(values) >= LEAST_SAMPLES else (min(values), max(values))
+    return {name: statistics.median(values), f"{name}_low": low, f"{name}_high": high, "samples": len(values)}
+
+
+def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
+    """Return the tidy row of one outcome: all columns, those that don't apply empty.
+
+    Rates are environment steps per second: the median over the calls, and the ends of its 95% interval.
+    """
+    contender, hello = outcome.contender, outcome.hello
+    workload, hardware, versions = contender.workload, hello.get("hardware", {}), hello.get("versions", {})
+    row = new_row(suite, timestamp) | {
+        "library": contender.side,
+        "library_version": hello.get("library_version", ""),
+        "env": workload.env,
+        "agent": workload.agent,
+        "num_envs": workload.num_envs,
+        "scan_chunk_size": workload.scan_chunk_size,
+        "num_steps": outcome.prepared.get("num_steps", ""),
+        "device": hardware.get("device_kind", ""),
+        "device_name": hardware.get("device_name", ""),
+        "cores": hardware.get("cores", ""),
+        "memory_total_bytes": hardware.get("memory_total_bytes", ""),
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "package_version": versions.get("myriad", ""),
+        "jax_version": versions.get("jax", ""),
+    }
+    return row | (_measured(outcome) if outcome.status == "ok" else {})
+
+
+def _measured(outcome: Outcome) -> Row:
+    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
+    found = outcome.prepared | outcome.stats
+    return spread(rates, "steps_per_s") | {
+        "run_s": statistics.median(seconds for seconds in outcome.seconds if seconds is not None),
+        "compile_s": _or_empty(found["compile_s"]),
+        "argument_bytes": _or_empty(found["argument_bytes"]),
+        "temp_bytes": _or_empty(found["temp_bytes"]),
+        "peak_bytes": found["peak_bytes"],
+    }
+
+
+def _or_empty(value: float | None) -> float | str:
+    return "" if value is None else value
+
+
+@functools.cache
+def commit() -> str:
+    """Return the commit of the checkout, with `-dirty` where files differ from it, or nothing outside a repository."""
+    command = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+class ResultsFile:
+    """The CSV of one invocation and, beside it, its command and raw samples; whole on the disk after every `add`.
+
+    Args:
+        suite: the first word of the file's name.
+        output: a file that ends in .csv, or a folder; None takes results/csv.
+        command: what reproduces the numbers.
+
+    Raises:
+        InvalidArgumentError: there can be no such folder.
+    """
+
+    def __init__(self, suite: str, output: Path | None, command: str):
+        from myriad.errors import InvalidArgumentError
+
+        self._suite, self._output, self.command = suite, output or CSV_FOLDER, command
+        folder = self._output.parent if self._output.suffix == ".csv" else self._output
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidArgumentError(f"{folder} can't be made to hold the results: {error.strerror}.") from error
+        self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        commit()  # as the run begins: what is edited meanwhile is not what is measured
+        self.rows: list[Row] = []
+        self._samples: list[dict[str, Any]] = []
+
+    @functools.cached_property
+    def path(self) -> Path:
+        """Where the CSV is; its name says the device that the first alternation found."""
+        if self._output.suffix == ".csv":
+            return self._output
+        devices = [row["device"] for row in self.rows if row["device"]]
+        return self._output / f"{self._suite}_{devices[0] if devices else 'unknown'}_{self.timestamp}.csv"
+
+    @property
+    def samples_path(self) -> Path:
+        """Where the command and the raw samples are."""
+        return self.path.with_name(f"{self.path.stem}_samples.json")
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Append what one alternation measured and write both files."""
+        self.add_rows(
+            [
+                row_of(outcome, "trajectory" if outcome.contender.record else self._suite, self.timestamp)
+                for outcome in outcomes
+            ],
+            {outcome.contender.label: asdict(outcome) for outcome in outcomes},
+        )
+
+    def add_rows(self, rows: Sequence[Row], samples: Any) -> None:
+        """Append rows and the raw samples behind them, as JSON can write them, and write both files."""
+        self.rows += rows
+        self._samples.append(samples)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_whole(self.path, text.getvalue())
+        write_whole(self.samples_path, json.dumps({"command": self.command, "alternations": self._samples}, indent=1))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write `text` so that a reader finds the old file or the new one, never a part of it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8", newline="")
+    part.replace(path)
+
+
+def read_csv(path: Path) -> list[TextRow]:
+    """Return the rows of a CSV file, every value as the text that it holds.
+
+    Raises:
+        InvalidArgumentError: the file has another schema.
+    """
+    from myriad.errors import InvalidArgumentError
+
+    if missing := missing_columns(path):
+        raise InvalidArgumentError(f"{path} is no table of results: it lacks the column {min(missing)!r}.")
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def missing_columns(path: Path) -> set[str]:
+    """Return the columns that a CSV file lacks to be a table of results."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return set[str](COLUMNS) - set(csv.DictReader(file).fieldnames or ())
+
+
+def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table that reads the same on a terminal and in a Markdown file."""
+    lines = [headers, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    text = [
+        "| " + " | ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    return "\n".join([text[0], "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", *text[1:]])
+
+
+def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
+    """Return a line per workload: the steps/s of each side, how many times the peer's, and what compiling took."""
+    sides = [outcome.contender.side for outcome in max(groups, key=len)]
+    headers = ["environments", "scan chunk", *(f"{side}, M steps/s" for side in sides)]
+    headers += ["times as fast (95% interval)"] * (len(sides) > 1) + ["compiling, s"]
+    rows = []
+    for group in groups:
+        workload = group[0].contender.workload
+        cells = [f"{workload.num_envs:,}", f"{workload.scan_chunk_size:,}", *map(_rate, group)]
+        cells += [times(*group)] if len(group) > 1 else []
+        compile_s = [outcome.prepared.get("compile_s") for outcome in group]
+        rows.append([*cells, " / ".join("-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s)])
+    return markdown(headers, rows)
+
+
+def times(of: Outcome, to: Outcome) -> str:
+    """Write how many times the steps/s of `to` those of `of` are: the median over the rounds, and its interval."""
+    from myriad.timing import median_interval
+
+    found = ratios(of, to)
+    if of.status != "ok" or to.status != "ok":
+        return "-"
+    low, high = median_interval(found)
+    digits = 1 if statistics.median(found) < 10 else 0
+    return f"{statistics.median(found):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def last_rate(outcome: Outcome) -> str:
+    """Write the million steps/s of the last call, or nothing before the first."""
+    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
+    return _millions(rates[-1]) if rates else ""
+
+
+def _rate(outcome: Outcome) -> str:
+    rates = [rate for rate in outcome.steps_per_s() if rate is not None]
+    star = "*" if outcome.reason else ""
+    return _millions(statistics.median(rates)) + star if rates and outcome.status == "ok" else outcome.status
+
+
+def _millions(rate: float) -> str:
+    return f"{rate / 1e6:,.{1 if rate >= 1e7 else 3}f}"

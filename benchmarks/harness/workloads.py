@@ -1,0 +1,295 @@
+"""Read suite.toml, the one declaration of what is measured, and answer its mistakes.
+
+Called by the asv classes, the command lines and the plots. Standard library only, so that the suites import on every
+commit.
+"""
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
+SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile")
+TRAINING_SUITES = ("training", "autotune")  # their tables declare whole trainings
+TIERS = ("quick", "full")
+DEVICES = ("cpu", "gpu")
+# One library in three ways of stepping many environments is three here: their rows are.
+_GYMNASIUM = ("gymnasium", "gymnasium-vector", "gymnasium-sync", "gymnasium-async")
+LIBRARIES = ("myriad", "gymnax", "numpy", "myriad-jax", "jumanji", *_GYMNASIUM, "envpool", "pufferlib", "rejax")
+# What benchmarks/sides/__main__.py can run: a library, or one in a process whose XLA has more or fewer options.
+SIDES = (*LIBRARIES, "myriad-plain", "gymnax-configured", "myriad-jax-configured", "jumanji-configured")
+# The tables of the file that are no suites, and what stands for one that is left out.
+_NOT_SUITES: Mapping[str, Any] = {"laws": {}, "bars": [], "twins": {}, "peers": {}}
+
+T = TypeVar("T")
+D = TypeVar("D", "Workload", "Training")
+
+
+class SuiteError(ValueError):
+    """suite.toml, or a request for what it declares, has a mistake."""
+
+
+# A kind of value: what it is called in an error, and the test that says whether a value from the file is one.
+_Kind = tuple[str, Callable[[Any], bool]]
+_TEXT: _Kind = ("a text", lambda value: isinstance(value, str))
+_FLAG: _Kind = ("true or false", lambda value: isinstance(value, bool))
+_COUNT: _Kind = ("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
+_NUMBER: _Kind = ("a number above 0", lambda value: type(value) in (int, float) and value > 0)
+_REAL: _Kind = ("a number", lambda value: type(value) in (int, float))
+_TEXTS: _Kind = ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value))
+_ENV: _Kind = (
+    "the name of an environment or package.module:Class",
+    lambda value: isinstance(value, str) and re.fullmatch(r"[\w.-]+|[\w.]+:\w+", value) is not None,
+)
+
+
+def _one_of(allowed: tuple[str, ...]) -> _Kind:
+    return f"one of {', '.join(allowed)}", lambda value: value in allowed
+
+
+def _some_of(allowed: tuple[str, ...]) -> _Kind:
+    return (
+        f"a list that may hold {', '.join(allowed)}",
+        lambda v: isinstance(v, list) and all(item in allowed for item in v),
+    )
+
+
+def _texts_of(allowed: tuple[str, ...]) -> _Kind:
+    return (
+        f"a table of texts whose keys may be {', '.join(allowed)}",
+        lambda v: isinstance(v, dict) and all(key in allowed and isinstance(v[key], str) for key in v),
+    )
+
+
+def _key(kind: _Kind, **default: Any) -> Any:
+    """Declare a field that is read from the file under its own name."""
+    return field(metadata={"kind": kind}, **default)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What one benchmark steps, and where it is measured."""
+
+    suite: str
+    name: str
+    env: str = _key(_ENV)
+    agent: str = _key(_TEXT)
+    num_envs: int = _key(_COUNT)
+    scan_chunk_size: int = _key(_COUNT)
+    tiers: tuple[str, ...] = _key(_some_of(TIERS))
+    devices: tuple[str, ...] = _key(_some_of(DEVICES))
+    num_steps: int | None = _key(_COUNT, default=None)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A whole training with the agent's own defaults where a key is left out; `num_steps` counts all environments'."""
+
+    suite: str
+    name: str
+    env: str = _key(_ENV)
+    agent: str = _key(_TEXT)
+    tiers: tuple[str, ...] = _key(_some_of(TIERS))
+    devices: tuple[str, ...] = _key(_some_of(DEVICES))
+    num_envs: int | None = _key(_COUNT, default=None)
+    num_steps: int | None = _key(_COUNT, default=None)
+    target_return: float | None = _key(_REAL, default=None)
+
+
+@dataclass(frozen=True)
+class Law:
+    """What the episodes of an environment must show under a policy: their mean length, in steps, or their mean return.
+
+    `waived` names libraries whose environment is known to be another one, and says in words how.
+    """
+
+    env: str
+    agent: str = _key(_TEXT)
+    tolerance: float = _key(_NUMBER)
+    num_episodes: int = _key(_COUNT)
+    mean_episode_length: float | None = _key(_NUMBER, default=None)
+    mean_episode_return: float | None = _key(_REAL, default=None)
+    waived: Mapping[str, str] = _key(_texts_of(LIBRARIES), default_factory=dict)
+
+    @property
+    def statistic(self) -> str:
+        """The key of a side's stats that the law is about."""
+        return "mean_episode_length" if self.mean_episode_return is None else "mean_episode_return"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The least that Myriad's steps/s must be, in times those of another side or workload.
+
+    Without `at_least` the ratio is only reported; `at_least_plain` is what Myriad must reach without `configure()`.
+    """
+
+    workload: str = _key(_TEXT)
+    of: str = _key(_one_of(SIDES))
+    at_least: float | None = _key(_NUMBER, default=None)
+    at_least_plain: float | None = _key(_NUMBER, default=None)
+    than: str | None = _key(_TEXT, default=None)
+    record: bool = _key(_FLAG, default=False)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library in a virtual environment of its own, and what pip installs there."""
+
+    name: str
+    requirements: tuple[str, ...] = _key(_TEXTS)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """All that suite.toml holds."""
+
+    workloads: Mapping[str, Mapping[str, Workload]]
+    laws: Mapping[str, Law]
+    bars: tuple[Bar, ...]
+    trainings: Mapping[str, Mapping[str, Training]] = field(default_factory=dict)
+    twins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+
+    def select(self, suite: str, tier: str) -> dict[str, Workload]:
+        """Return the workloads of `suite` that belong to `tier`, by name."""
+        known(suite, self.workloads, "suite")
+        return _of_tier(self.workloads[suite], tier)
+
+    def select_trainings(self, suite: str, tier: str) -> dict[str, Training]:
+        """Return the trainings of `suite` that belong to `tier`, by name."""
+        known(suite, self.trainings, "suite")
+        return _of_tier(self.trainings[suite], tier)
+
+    def law_of(self, workload: Workload) -> Law | None:
+        """Return the law that a run of `workload` must obey, if one is declared."""
+        law = self.laws.get(workload.env)
+        return law if law is not None and law.agent == workload.agent else None
+
+    def twin_of(self, side: str, workload: Workload) -> str:
+        """Return what the library of a side calls the workload's environment, or nothing where it has none."""
+        return self.twins.get(library_of(side), {}).get(workload.env, "")
+
+    def bars_of(self, env: str) -> tuple[Bar, ...]:
+        """Return the bars about an environment.
+
+        Raises:
+            SuiteError: there are none.
+        """
+        declared = self.workloads["throughput"]
+        bars = tuple(bar for bar in self.bars if declared[bar.workload].env == env)
+        if not bars:
+            about = sorted({declared[bar.workload].env for bar in self.bars})
+            raise SuiteError(f"no bar is about {env}; there are bars about {', '.join(about) or 'nothing'}.")
+        return bars
+
+
+def _of_tier(declared: Mapping[str, D], tier: str) -> dict[str, D]:
+    known(tier, TIERS, "tier")
+    return {name: item for name, item in declared.items() if tier in item.tiers}
+
+
+def load(path: Path = SUITE_FILE) -> Declaration:
+    """Read and check the declaration.
+
+    Raises:
+        SuiteError: in one sentence, with the key and what is allowed.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{path.name} is not valid TOML: {error}.") from error
+    laws, bars, twins, peers = (tables.pop(key, empty) for key, empty in _NOT_SUITES.items())
+    if not isinstance(bars, list):
+        raise SuiteError("bars must be an array of tables, [[bars]].")
+    for suite in tables:
+        known(suite, (*SUITES, *TRAINING_SUITES), "suite")
+    declaration = Declaration(
+        workloads={suite: _declared(Workload, suite, tables.get(suite, {})) for suite in SUITES},
+        trainings={suite: _declared(Training, suite, tables.get(suite, {})) for suite in TRAINING_SUITES},
+        laws={env: _read(Law, table, f"laws.{env}", env=env) for env, table in _tables(laws, "laws")},
+        bars=tuple(_read(Bar, table, f"bars[{index}]") for index, table in enumerate(bars)),
+        twins={
+            known(library, LIBRARIES, "library of twins"): _names(library, table) for library, table in twins.items()
+        },
+        peers={
+            known(name, LIBRARIES, "peer"): _read(Peer, table, f"peers.{name}", name=name)
+            for name, table in _tables(peers, "peers")
+        },
+    )
+    _check(declaration)
+    return declaration
+
+
+def _check(declaration: Declaration) -> None:
+    """Answer the mistakes that no single key shows."""
+    for law in declaration.laws.values():
+        if (law.mean_episode_length is None) == (law.mean_episode_return is None):
+            raise SuiteError(f"laws.{law.env} must give either mean_episode_length or mean_episode_return.")
+    for bar in declaration.bars:
+        for name in filter(None, (bar.workload, bar.than)):
+            known(name, declaration.workloads.get("throughput", {}), "workload of a bar")
+        if bar.at_least_plain and (bar.of == "myriad" or bar.than or bar.record):
+            raise SuiteError(
+                f"the bar on {bar.workload} can't have at_least_plain beside of = 'myriad', than or record."
+            )
+
+
+def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the tier that MYRIAD_TIER names, `quick` where it names none."""
+    return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
+
+
+def library_of(side: str) -> str:
+    """Return the library behind a side: `gymnax` for `gymnax-configured`."""
+    return side.removesuffix("-plain").removesuffix("-configured")
+
+
+def known(name: str, allowed: Iterable[str], kind: str) -> str:
+    """Return `name` if it is allowed, else raise a SuiteError with the closest name that is."""
+    allowed = tuple(allowed)
+    if name in allowed:
+        return name
+    close = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise SuiteError(f"{kind} {name!r} is unknown; {hint}allowed: {', '.join(allowed) or 'none'}.")
+
+
+def _tables(value: Any, where: str) -> Iterable[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise SuiteError(f"{where} must be a table of tables, [{where}.<name>], but got {value!r}.")
+    return value.items()
+
+
+def _names(library: str, table: Any) -> dict[str, str]:
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+        raise SuiteError(f"twins.{library} must be a table of environments and their names there, but got {table!r}.")
+    return table
+
+
+def _declared(cls: type[T], suite: str, tables: Any) -> dict[str, T]:
+    return {
+        name: _read(cls, table, f"{suite}.{name}", suite=suite, name=name) for name, table in _tables(tables, suite)
+    }
+
+
+def _read(cls: type[T], table: Any, where: str, **given: str) -> T:
+    """Build `cls` from a TOML table whose keys are the fields that were declared with `_key`."""
+    if not isinstance(table, dict):
+        raise SuiteError(f"{where} must be a table, but got {table!r}.")
+    keys = {item.name: item for item in dataclasses.fields(cls) if "kind" in item.metadata}  # type: ignore[arg-type]
+    for name, value in table.items():
+        expected, fits = keys[known(name, keys, f"{where}: key")].metadata["kind"]
+        if not fits(value):
+            raise SuiteError(f"{where}.{name} must be {expected}, but got {value!r}.")
+    for name, item in keys.items():
+        if name not in table and item.default is item.default_factory is MISSING:
+            raise SuiteError(f"{where} lacks the key {name!r}, {item.metadata['kind'][0]}.")
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+    return cls(**given, **values)

@@ -1,0 +1,1 @@
+"""The figures that `plot_results.py` draws."""

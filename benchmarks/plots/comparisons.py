@@ -1,0 +1,240 @@
+"""Figures that set names beside each other: libraries, agents that learn, programs that compile.
+
+Each takes the rows of one machine and returns a figure whose title is the finding, computed from them. A name is a line
+from top to bottom; what is measured lies along the x axis.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from benchmarks.harness.results import TextRow
+from benchmarks.harness.workloads import library_of
+from benchmarks.plots.style import (
+    GREY,
+    by_key,
+    calls_of,
+    caption,
+    decade_axis,
+    environments,
+    interval,
+    label_of,
+    legend_below_title,
+    measured,
+    median_of,
+    number,
+    numbers,
+    page,
+    short_number,
+    short_times,
+    span,
+    style_of,
+)  # fmt: skip
+
+# Neither is a library's colour; light and dark tell them apart in grey.
+_COLD, _CACHED = "#555555", "#BBBBBB"
+
+
+def library_comparison(rows: Sequence[TextRow]) -> Any:
+    """Return a figure of the steps/s of every library, a panel per number of environments, the fastest on top."""
+    panels = {key: own for key, own in by_key(rows, "num_envs", "agent").items() if measured(own)}
+    panels = dict(sorted(panels.items(), key=lambda panel: (float(panel[0][0]), panel[0][1])))
+    lines = [len(own) for own in panels.values()]
+    figure, axes = page(
+        comparison_finding(rows), caption(rows, _compared(rows)), 2.2 + sum(0.29 * count + 0.45 for count in lines),
+        (len(panels), 1), width=9, sharex=True, height_ratios=lines,
+    )  # fmt: skip
+    ends = [end for row in measured(rows) for end in interval(row)]
+    for panel, ((num_envs, agent), own) in zip(axes[:, 0], panels.items(), strict=True):
+        _standings(panel, own)
+        panel.set_title(f"{environments(num_envs)}, {agent} actions", fontsize=10, loc="left")
+        decade_axis(panel, ends, along="x")
+    low, high = axes[0, 0].get_xlim()
+    axes[0, 0].set_xlim(low, high * (high / low) ** 0.2)  # room for the words right of the fastest dot
+    axes[-1, 0].set_xlabel("environment steps per second")
+    return figure
+
+
+def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
+    """Draw one panel: a dot with its interval for each library, the ones without a figure in grey below."""
+    ranked = sorted(measured(rows), key=lambda row: -number(row, "steps_per_s"))
+    absent = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: row["library"])
+    names = [_name(row["library"]) + ("*" if row["reason"] else "") for row in ranked]
+    names += [_name(row["library"]) for row in absent]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    for place, row in enumerate(ranked):
+        _dot(axes, place, row, _times_ours(row, rows))
+    for place, (row, text) in enumerate(zip(absent, axes.get_yticklabels()[len(ranked) :], strict=True), len(ranked)):
+        text.set_color("#888888")
+        reason = textwrap.shorten(f"{row['status']}: {row['reason']}".rstrip(": "), 100, placeholder=" ...")
+        axes.annotate(reason, (0.01, place), xycoords=("axes fraction", "data"), fontsize=8, color=GREY, va="center")
+
+
+def _name(library: str) -> str:
+    """Return the bare name of a library, as a star says how it differs, or the label of a way to run it."""
+    return library if library == library_of(library) else label_of(library)
+
+
+def _dot(axes: Any, place: int, row: TextRow, ratio: float | None) -> None:
+    middle, low, high = interval(row)
+    ours, look = row["library"] == "myriad", style_of(row["library"])
+    axes.errorbar([middle], [place], xerr=[[middle - low], [high - middle]], capsize=3, linestyle="",
+                  markersize=9 if ours else 5, color=look["color"], marker=look["marker"])  # fmt: skip
+    words = short_number(middle) + (f"; ours is {short_times(ratio)} times that" if ratio is not None else "")
+    axes.annotate(words, (high, place), xytext=(9, 0), textcoords="offset points", fontsize=8, va="center",
+                  fontweight="bold" if ours else "normal")  # fmt: skip
+    if ours:
+        axes.axhspan(place - 0.5, place + 0.5, color=look["color"], alpha=0.1, linewidth=0)
+        axes.get_yticklabels()[place].set_fontweight("bold")
+
+
+def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
+    """Return how many times the row's steps/s ours of the same run, workload and size are; None where there is none."""
+    same = ("timestamp", "num_envs", "agent")
+    ours = [
+        each for each in measured(rows) if each["library"] == "myriad" and all(each[key] == row[key] for key in same)
+    ]
+    if row["library"] == "myriad" or not ours:
+        return None
+    return number(ours[0], "steps_per_s") / number(row, "steps_per_s")
+
+
+def _compared(rows: Sequence[TextRow]) -> str:
+    """Say what is compared, and in what a starred library differs."""
+    notes = {library_of(row["library"]): row["reason"] for row in measured(rows) if row["reason"]}
+    stars = [f"* {name}: {textwrap.shorten(note, 110, placeholder=' ...')}" for name, note in notes.items()]
+    calls = f"Auto-reset; median and 95% interval of {calls_of(rows)} calls."
+    return "\n".join([f"{calls} Each library in its own process, called in turn; ratios are of the medians.", *stars])
+
+
+def comparison_finding(rows: Sequence[TextRow]) -> str:
+    """Say how many times the fastest other library's steps/s ours are over the sizes; where we are slower, first."""
+    rivals = [(row, ratio) for row in measured(rows) if library_of(row["library"]) != "myriad"
+              and (ratio := _times_ours(row, rows)) is not None]  # fmt: skip
+    env = measured(rows)[0]["env"]
+    if not rivals:
+        best = max(measured(rows), key=lambda row: number(row, "steps_per_s"))
+        return f"{env}: {_name(best['library'])} reaches {short_number(number(best, 'steps_per_s'))} steps per second"
+    closest: dict[tuple[str, str], tuple[TextRow, float]] = {}
+    for row, ratio in sorted(rivals, key=lambda rival: -rival[1]):
+        closest[row["num_envs"], row["agent"]] = row, ratio  # the least ratio comes last
+    slower = [f"{short_times(ratio)} times {_name(row['library'])} at {environments(row['num_envs'])}"
+              for row, ratio in closest.values() if ratio < 1]  # fmt: skip
+    ahead = sorted((ratio for _, ratio in closest.values() if ratio >= 1))
+    names = {_name(row["library"]) for row, _ in closest.values()}
+    rival = names.pop() if len(names) == 1 else "the fastest other library"
+    if not slower:
+        return f"Myriad steps {env} {span([short_times(ratio) for ratio in ahead])} times as fast as {rival}"
+    elsewhere = f"; elsewhere {span([short_times(ratio) for ratio in ahead])} times {rival}" if ahead else ""
+    return f"Myriad is slower on {env}: {', '.join(slower)}{elsewhere}"
+
+
+def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
+    """Return a figure of the seconds to the target return: a dot per seed, a bar to the median, compiling shaded."""
+    groups = by_key(rows, "env", "library", "agent")
+    shown = (
+        "From the start of the process to an evaluation at the target return: a dot is a seed, the bar ends at the "
+        "median, its hatched part is the median time to compile. Seeds that missed the target are counted, not drawn."
+    )
+    figure, ((axes,),) = page(solve_finding(rows), caption(rows, shown), 2 + 0.55 * len(groups))
+    for place, ((_, library, _), own) in enumerate(groups.items()):
+        done, color = measured(own), style_of(library)["color"]
+        if not done:
+            axes.annotate(" no seed reached the target", (0, place), fontsize=8, color=GREY, va="center")
+            continue
+        middle, compile_s = median_of(done, "run_s"), median_of(done, "compile_s")
+        axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
+        axes.barh(place, compile_s, height=0.6, color="none", edgecolor=color, hatch="////", linewidth=0)
+        axes.plot([middle] * 2, [place - 0.3, place + 0.3], color=color, linewidth=3)
+        seconds = numbers(done, "run_s")
+        axes.plot(seconds, _spread_out(place, len(seconds)), linestyle="", color=color, marker="o", markersize=5,
+                  markeredgecolor="white", gid="seeds")  # fmt: skip
+        words = f"{middle:.3g} s, {compile_s:.2g} s of it compiling"
+        axes.annotate(words, (max(seconds), place), xytext=(8, 0), textcoords="offset points", fontsize=8, va="center")
+    names = [f"{label_of(library)} {agent}\n{env}\n{len(measured(own))} of {len(own)} seeds"
+             for (env, library, agent), own in groups.items()]  # fmt: skip
+    _name_lines(axes, names)
+    axes.set(xlim=(0, 1.45 * max(numbers(measured(rows), "run_s"))), xlabel="seconds to the target return")
+    return figure
+
+
+def _spread_out(place: int, count: int) -> list[float]:
+    """Return heights within a bar, one per seed, so that equal seconds stay two dots."""
+    return [place + 0.36 * ((seed + 0.5) / count - 0.5) for seed in range(count)]
+
+
+def _name_lines(axes: Any, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+
+
+def solve_finding(rows: Sequence[TextRow]) -> str:
+    """Say how long each environment's quickest agent takes, and the slowest seed of it; name who missed a target."""
+    parts = []
+    for (env,), own in by_key(measured(rows), "env").items():
+        groups = by_key(own, "library", "agent")
+        (library, agent), best = min(groups.items(), key=lambda group: median_of(group[1], "run_s"))
+        seconds = numbers(best, "run_s")
+        spread = f" ({min(seconds):.3g} to {max(seconds):.3g} s)" if len(seconds) > 1 else ""
+        parts.append(f"{label_of(library)} {agent} solves {env} in {median(seconds):.3g} s{spread}")
+    missed = len(rows) - len(measured(rows))
+    text = "; ".join(parts) + (f"; {missed} of {len(rows)} trainings missed the target" if missed else "")
+    return text[0].upper() + text[1:]
+
+
+def compile_time(rows: Sequence[TextRow]) -> Any:
+    """Return a figure of the seconds to compile, cold and from the cache, for each environment and agent."""
+    rows = measured(rows)
+    programs = by_key(rows, "env", "agent", "library", "num_envs")
+    shown = f"Every launch in a process of its own; a bar is the median of {calls_of(rows)} launches."
+    figure, ((axes,),) = page(compile_finding(rows), caption(rows, shown), 2.1 + 0.5 * len(programs))
+    looks = (("compile", -0.2, _COLD, "cold"), ("compile_cached", 0.2, _CACHED, "from the persistent cache"))
+    for suite, shift, color, label in looks:
+        of_suite = [row for row in rows if row["suite"] == suite]
+        points = [
+            (place + shift, [row for row in own if row in of_suite]) for place, own in enumerate(programs.values())
+        ]
+        drawn = [(height, own) for height, own in points if own]
+        if not drawn:
+            continue
+        middles = [median_of(own, "compile_s") for _, own in drawn]
+        axes.barh([height for height, _ in drawn], middles, height=0.38, color=color, label=label)
+        for (height, own), middle in zip(drawn, middles, strict=True):
+            seconds = numbers(own, "compile_s")
+            if len(seconds) > 1:
+                axes.plot(seconds, [height] * len(seconds), ".", color="#000000", markersize=5)
+            axes.annotate(f"{middle:.2g} s", (max(seconds), height), xytext=(4, 0), textcoords="offset points",
+                          fontsize=8, va="center")  # fmt: skip
+    _name_lines(axes, [_program(*key) for key in programs])
+    axes.set(xlim=(0, 1.12 * max(numbers(rows, "compile_s"))), xlabel="seconds to trace and compile")
+    legend_below_title(figure, axes, columns=2)
+    return figure
+
+
+def _program(env: str, agent: str, library: str, num_envs: str) -> str:
+    whose = "" if library == "myriad" else f"{label_of(library)}, "
+    size = f", {environments(num_envs)}" if num_envs else ""
+    return f"{env}\n{whose}{agent}{size}"
+
+
+def compile_finding(rows: Sequence[TextRow]) -> str:
+    """Say how long the programs compile, and how much of it the cache takes away."""
+    cold, cached = (
+        {key: median_of(own, "compile_s") for key, own in by_key(
+            [row for row in measured(rows) if row["suite"] == suite], "env", "agent", "library", "num_envs").items()}
+        for suite in ("compile", "compile_cached")
+    )  # fmt: skip
+    ratios = sorted(cold[key] / cached[key] for key in cold.keys() & cached.keys())
+    seconds = span([f"{value:.2g}" for value in sorted((cold or cached).values())])
+    if not cold:
+        return f"From the persistent cache a program is ready in {seconds} s"
+    if not ratios:
+        return f"A program compiles in {seconds} s"
+    many = span([short_times(ratio) for ratio in ratios])
+    verdict = f"the persistent cache makes that {many} times as fast"
+    return f"A program compiles in {seconds} s; {verdict}"

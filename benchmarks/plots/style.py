@@ -1,0 +1,234 @@
+"""What every plot shares: the look of each library, the page with its title and caption, axes, numbers in few letters.
+
+`plots_by_size.py` and `plots_by_side.py` draw on these pages. Figures are made without pyplot and its global state.
+"""
+
+import math
+import statistics
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.harness.results import TextRow
+from benchmarks.harness.workloads import library_of
+
+# A library keeps its look for ever. Okabe and Ito's colours, then Tol's muted ones, all told apart under every colour
+# blindness; marker and dashes tell them apart in grey.
+STYLES = {
+    "myriad": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
+    "gymnax": {"color": "#D55E00", "marker": "s", "linestyle": "--"},
+    "myriad-plain": {"color": "#56B4E9", "marker": "^", "linestyle": "-."},
+    "gymnax-configured": {"color": "#E69F00", "marker": "D", "linestyle": ":"},
+    "myriad-jax": {"color": "#009E73", "marker": "v", "linestyle": "--"},
+    "myriad-jax-configured": {"color": "#009E73", "marker": "<", "linestyle": ":"},
+    "jumanji": {"color": "#CC79A7", "marker": "P", "linestyle": "--"},
+    "jumanji-configured": {"color": "#CC79A7", "marker": "p", "linestyle": ":"},
+    "numpy": {"color": "#000000", "marker": "X", "linestyle": ":"},
+    "gymnasium": {"color": "#882255", "marker": "*", "linestyle": "--"},
+    "gymnasium-sync": {"color": "#882255", "marker": ">", "linestyle": "-."},
+    "gymnasium-async": {"color": "#882255", "marker": "*", "linestyle": ":"},
+    "gymnasium-vector": {"color": "#882255", "marker": "<", "linestyle": "-."},
+    "envpool": {"color": "#332288", "marker": "d", "linestyle": "--"},
+    "pufferlib": {"color": "#999933", "marker": "h", "linestyle": "-."},
+    "rejax": {"color": "#44AA99", "marker": "P", "linestyle": "-."},
+}
+UNKNOWN_STYLE = {"color": "#777777", "marker": "8", "linestyle": ":"}  # one not known yet
+LABELS = {
+    "myriad-plain": "myriad without configure()",
+    "gymnax-configured": "gymnax with our XLA options",
+    "myriad-jax": "myriad-jax (other kinetics)",
+    "myriad-jax-configured": "myriad-jax with our XLA options",
+    "jumanji": "jumanji (other rules)",
+    "jumanji-configured": "jumanji with our XLA options",
+}
+GREY = "#666666"
+_TITLE: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 12, "fontweight": "bold"}
+_LETTERS_PER_INCH = {"title": 9.8, "caption": 15.5}  # at the sizes below, with room for wide letters
+
+
+def style_of(library: str) -> dict[str, str]:
+    """Return the colour, marker and dashes of a library."""
+    return STYLES.get(library, UNKNOWN_STYLE)
+
+
+def label_of(library: str) -> str:
+    """Return what a legend calls a library."""
+    return LABELS.get(library, library)
+
+
+def libraries_in(rows: Sequence[TextRow]) -> list[str]:
+    """Return the libraries of the rows, ours first and the unknown ones last."""
+    found = {row["library"] for row in rows}
+    return [name for name in STYLES if name in found] + sorted(found - STYLES.keys())
+
+
+def page(title: str, below: str, height: float, grid: tuple[int, int] = (1, 1), width: float = 8, **kwargs: Any) -> Any:
+    """Return a figure and its axes, [rows, columns], the finding above them and the caption below."""
+    from myriad.errors import NotInstalledError
+
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError as error:
+        raise NotInstalledError("plots need matplotlib; `pip install 'myriad[bench]'` installs it.") from error
+    figure = Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+    figure.suptitle(_wrapped(title, width, "title"), **_TITLE)
+    figure.supxlabel(_wrapped(below, width, "caption"), x=0.01, ha="left", fontsize=8, color="#444444")
+    axes = figure.subplots(*grid, squeeze=False, **kwargs)
+    for each in axes.flat:
+        each.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
+        each.spines[["top", "right"]].set_visible(False)
+        each.set_axisbelow(True)
+    return figure, axes
+
+
+def legend_below_title(figure: Any, axes: Any, columns: int) -> None:
+    """Put one legend for all panels under the title, and make room there for it."""
+    labels = axes.get_legend_handles_labels()
+    title = figure.get_suptitle()
+    title_inches = 0.1 + 0.2 * (title.count("\n") + 1)  # the layout's margin, and lines of 12 points
+    figure.suptitle(title + "\n" * -(-len(labels[1]) // columns), **_TITLE)
+    top = 1 - title_inches / figure.get_figheight()
+    figure.legend(*labels, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, frameon=False, fontsize=9)
+
+
+def _wrapped(text: str, width: float, kind: str) -> str:
+    letters = int(width * _LETTERS_PER_INCH[kind])
+    lines = [textwrap.wrap(line, letters, break_on_hyphens=False) for line in text.split("\n")]
+    if kind == "title":  # no word alone: as narrow as as many lines allow
+        widths = range(max(map(len, text.split())), letters)
+        lines = [next((found for w in widths if len(found := textwrap.wrap(text, w)) == len(lines[0])), lines[0])]
+    return "\n".join(part for line in lines for part in line)
+
+
+def caption(rows: Sequence[TextRow], shown: str) -> str:
+    """Say what a reader needs to judge a figure: machine, versions, commit, what is shown, when it was measured."""
+    rows = [row for row in rows if row["status"] == "ok"]
+    first = next((row for row in rows if library_of(row["library"]) == "myriad"), rows[0])
+    memory = f", {int(float(first['memory_total_bytes'])) / 2**30:.0f} GiB" if first["memory_total_bytes"] else ""
+    jax = first["jax_version"]
+    versions = {_version(row, jax): None for library in libraries_in(rows) for row in rows if row["library"] == library}
+    commits = sorted({_commit(row["commit"]) for row in rows})
+    days = sorted({f"{row['timestamp'][:4]}-{row['timestamp'][4:6]}-{row['timestamp'][6:8]}" for row in rows})
+    machine = f"{first['device_name']}, {first['cores']} cores{memory}."
+    made_by = f"{', '.join(versions)}, jax {jax}, commit {', '.join(commits)}."
+    return f"{machine} {made_by}\n{shown}\nMeasured {' to '.join(dict.fromkeys((days[0], days[-1])))}."
+
+
+def _version(row: TextRow, jax: str) -> str:
+    own = f" (on jax {row['jax_version']})" if row["jax_version"] not in ("", jax) else ""
+    return f"{library_of(row['library'])} {row['library_version']}{own}".strip()
+
+
+def _commit(name: str) -> str:
+    return (name[:10] or "unknown") + (" with changes" if name.endswith("-dirty") else "")
+
+
+def calls_of(rows: Sequence[TextRow]) -> str:
+    """Write how many calls stand behind each figure: `11`, or `6 to 15`."""
+    counts = sorted(int(float(row["samples"])) for row in rows if row["status"] == "ok" and row["samples"])
+    return span([f"{count}" for count in counts] or ["1"])
+
+
+def span(ordered: Sequence[str]) -> str:
+    """Write the first and the last of some texts: `2 to 9`, or `2` where they are the same."""
+    return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
+
+
+def short_number(value: float) -> str:
+    """Write a number as the axes do: 100, 10 k, 2.5 M, 1 G."""
+    for size, letter in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= 0.9995 * size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def short_bytes(value: float) -> str:
+    """Write a size: 100 B, 2.5 MB."""
+    text = short_number(value)
+    return f"{text}B" if " " in text else f"{text} B"
+
+
+def short_times(ratio: float) -> str:
+    """Write a ratio: 0.52, 2.4, 126."""
+    return f"{ratio:.2g}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+def whole(value: float) -> str:
+    """Write a whole number in full: 1,024."""
+    return f"{value:,.0f}"
+
+
+def environments(count: float | str) -> str:
+    """Write a number of environments: `1 environment`, `10 k environments`."""
+    return f"{short_number(float(count))} environment{'' if float(count) == 1 else 's'}"
+
+
+def number(row: TextRow, column: str) -> float:
+    """Return a column as a number, NaN where it is empty."""
+    return float(row[column]) if row[column] else math.nan
+
+
+def numbers(rows: Sequence[TextRow], column: str) -> list[float]:
+    """Return a column as numbers, NaN where it is empty."""
+    return [number(row, column) for row in rows]
+
+
+def interval(row: TextRow) -> tuple[float, float, float]:
+    """Return the steps/s and the ends of their interval; without one, thrice the steps/s."""
+    middle = number(row, "steps_per_s")
+    low, high = (number(row, f"steps_per_s_{end}") for end in ("low", "high"))
+    return middle, middle if math.isnan(low) else low, middle if math.isnan(high) else high
+
+
+def rate_line(axes: Any, xs: Sequence[float], rows: Sequence[TextRow], scales: Sequence[float], **style: Any) -> None:
+    """Draw the steps/s of the rows, each times its scale, with the intervals as bars and as a band."""
+    found = [tuple(scale * end for end in interval(row)) for row, scale in zip(rows, scales, strict=True)]
+    middle, low, high = ([each[place] for each in found] for place in range(3))
+    axes.fill_between(xs, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    errors = [[m - lo for m, lo, _ in found], [hi - m for m, _, hi in found]]
+    axes.errorbar(xs, middle, yerr=errors, capsize=3, markersize=6, **style)
+
+
+def size_axis(axes: Any, sizes: Sequence[float], label: str, *, every_tick: bool = False) -> None:
+    """Make the x axis logarithmic and its ticks short, with air around the sizes; `every_tick`: a tick at each size."""
+    sizes = [size for size in sizes if size > 0]  # a row of a failure may name none
+    axes.set(xscale="log", xlabel=label, xlim=(min(sizes) / 1.6, max(sizes) * 1.6))
+    axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
+    axes.xaxis.set_minor_formatter("")
+    if every_tick:
+        axes.set_xticks(sorted(set(sizes)), [whole(size) for size in sorted(set(sizes))], fontsize=9)
+        axes.minorticks_off()
+
+
+def decade_axis(axes: Any, values: Sequence[float], write: Any = short_number, along: str = "y") -> None:
+    """Make an axis logarithmic between powers of ten, so that a slope never comes from a cut axis."""
+    known = [value for value in values if value > 0]  # neither NaN nor 0
+    axis = axes.yaxis if along == "y" else axes.xaxis
+    axes.set(**{f"{along}scale": "log", f"{along}lim": decades(known or [1.0])})
+    axis.set_major_formatter(lambda value, _: write(value))
+    axis.set_minor_formatter("")
+
+
+def decades(values: Sequence[float]) -> tuple[float, float]:
+    """Return the powers of ten that enclose the values."""
+    return 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values) * 1.05))
+
+
+def by_key(rows: Sequence[TextRow], *columns: str) -> dict[tuple[str, ...], list[TextRow]]:
+    """Return the rows grouped by the values of some columns, in the order in which these first come."""
+    groups: dict[tuple[str, ...], list[TextRow]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return groups
+
+
+def median_of(rows: Sequence[TextRow], column: str) -> float:
+    """Return the median of a column over the rows that have it, NaN where none has."""
+    found = [number(row, column) for row in rows if row[column]]
+    return statistics.median(found) if found else math.nan
+
+
+def measured(rows: Sequence[TextRow]) -> list[TextRow]:
+    """Return the rows whose measurement succeeded."""
+    return [row for row in rows if row["status"] == "ok"]

@@ -1,0 +1,1 @@
+"""The libraries that are measured beside each other, each in a process of its own."""

@@ -1,0 +1,129 @@
+"""A JAX library as its users run it: a jitted scan over a batched step, with keys split anew at every step.
+
+The loop and the counting are the same for every peer, so that none has a better or a worse one. No Myriad in here:
+peers run it in a Python of their own.
+"""
+
+from typing import Any, Protocol
+
+from benchmarks.harness.workloads import Workload
+from benchmarks.sides.network_policy import NetworkPolicy, is_network
+from benchmarks.sides.server import Totals
+
+
+class Batch(Protocol):
+    """One library's functions over all environments at once: each takes one key per environment."""
+
+    num_actions: int | None
+    """How many there are to choose from, None where an action is no choice among a few."""
+
+    def reset(self, keys: Any) -> tuple[Any, Any]:
+        """Return the first observations and states."""
+        ...
+
+    def sample(self, keys: Any) -> Any:
+        """Draw the actions of the random policy."""
+
+    def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Return obs, state, reward, terminated and truncated, with the environments that ended reset."""
+        ...
+
+
+class ScannedSide:
+    """Step a batch under the random policy, or a network's, in chunks of one compiled scan each."""
+
+    num_devices = 1
+    compiles = True
+    max_steps: int | None = None
+
+    def __init__(self, batch: Batch, workload: Workload, *, record: bool, seed: int, returns: bool):
+        import jax
+        import jax.numpy as jnp
+
+        self.batch, self.record = batch, record
+        self.num_envs, self.chunk = workload.num_envs, workload.scan_chunk_size
+        key, reset_key = jax.random.split(jax.random.key(seed))
+        obs, state = jax.jit(batch.reset)(jax.random.split(reset_key, self.num_envs))
+        obs = _vectors(obs)
+        self.policy = _network_of(workload.agent, obs, batch.num_actions)
+        # The returns of the running episodes and the sums of those that ended.
+        returned = (jnp.zeros(self.num_envs), jnp.zeros(self.num_envs)) if returns else None
+        # Observations are carried only where the policy reads them, as in Myriad.
+        obs = None if self.policy is None else obs
+        self.carry = key, (obs, state), jnp.zeros(self.num_envs, jnp.int32), returned
+        self._chunk_of = jax.jit(self._scan, static_argnums=1, donate_argnums=0)
+
+    def program(self) -> Any:
+        return self._chunk_of.lower(self.carry, self.chunk).compile()
+
+    def run(self, num_steps: int) -> None:
+        import jax
+
+        trajectory = None
+        for start in range(0, num_steps, self.chunk):
+            self.carry, trajectory = self._chunk_of(self.carry, min(self.chunk, num_steps - start))
+        jax.block_until_ready((self.carry, trajectory))
+
+    def totals(self) -> Totals:
+        import numpy as np
+
+        *_, num_episodes, returned = self.carry
+        return_sum = None if returned is None else float(np.asarray(returned[1]).sum(dtype=np.float64))
+        return Totals(int(np.asarray(num_episodes).sum(dtype=np.int64)), return_sum)
+
+    def _scan(self, carry: Any, num_steps: int) -> Any:
+        import jax
+
+        return jax.lax.scan(self._step, carry, length=num_steps)
+
+    def _step(self, carry: Any, _: None) -> Any:
+        import jax
+
+        key, (obs, state), num_episodes, returned = carry
+        key, action_key, step_key = jax.random.split(key, 3)
+        action = self._act(jax.random.split(action_key, self.num_envs), obs)
+        keys = jax.random.split(step_key, self.num_envs)
+        next_obs, state, reward, terminated, truncated = self.batch.step(keys, state, action)
+        done = terminated | truncated
+        transition = (next_obs, action, reward, terminated, truncated) if self.record else None
+        if returned is not None:
+            returned = _add_returns(returned, reward, done)
+        obs = None if self.policy is None else _vectors(next_obs)
+        return (key, (obs, state), num_episodes + done, returned), transition
+
+    def _act(self, keys: Any, obs: Any) -> Any:
+        import jax
+
+        return self.batch.sample(keys) if self.policy is None else jax.vmap(self.policy.act)(keys, obs)
+
+
+def _vectors(obs: Any) -> Any:
+    """Return observations `[N, O]` where a library has `O` arrays `[N]`; leave others as they are."""
+    import jax
+    import jax.numpy as jnp
+
+    leaves = jax.tree.leaves(obs)
+    return jnp.stack(leaves, axis=-1) if all(leaf.ndim == 1 for leaf in leaves) else obs
+
+
+def _network_of(agent: str, obs: Any, num_actions: int | None) -> NetworkPolicy | None:
+    """Return the network of a workload's agent, or None for the random one.
+
+    Raises:
+        NotImplementedError: neither is the agent, or the environment has no observations or actions for a network.
+    """
+    if agent == "random":
+        return None
+    if not is_network(agent):
+        raise NotImplementedError(f"beside a peer the agent {agent!r} is not measured")
+    if num_actions is None or getattr(obs, "ndim", 0) != 2:
+        raise NotImplementedError("the networks measured here choose among a few actions from a vector of numbers")
+    return NetworkPolicy(agent, obs.shape[1], num_actions)
+
+
+def _add_returns(returned: tuple[Any, Any], reward: Any, done: Any) -> tuple[Any, Any]:
+    import jax.numpy as jnp
+
+    running, ended = returned
+    running = running + reward
+    return jnp.where(done, 0.0, running), ended + jnp.where(done, running, 0.0)

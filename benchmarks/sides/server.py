@@ -1,0 +1,197 @@
+"""What every side does, whatever its library: compile, warm up, run timed calls, count the episodes that ended.
+
+The parent, harness/interleave.py, drives a side by lines of JSON: the side says hello once its libraries are
+imported, then answers `prepare`, `call` (one timed call, blocked until ready) and `stats` until stdin ends.
+Whatever the libraries print goes to stderr; only replies reach stdout. Standard library only: peers run this in a
+Python that lacks Myriad.
+"""
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, TextIO
+
+from benchmarks.harness.memory import peak_bytes
+from benchmarks.harness.parent import end_with_parent
+from benchmarks.harness.workloads import Workload
+
+# After so many steps a random policy's episodes have staggered ages: the expected number of episodes that end in a
+# window is then the window's length over the mean length, without the surplus of short episodes after a common start.
+BURN_IN_STEPS = 100
+
+Reply = dict[str, Any]
+
+
+class Totals(NamedTuple):
+    """What happened in all environments together so far.
+
+    Attributes:
+        num_episodes: those that ended.
+        return_sum: of their returns, None where the side does not keep it.
+        num_idle_steps: those that reset an environment instead of moving it: in no episode's length, but in the rate.
+    """
+
+    num_episodes: int
+    return_sum: float | None
+    num_idle_steps: int = 0
+
+
+class Side(Protocol):
+    """A library that steps all environments of one workload under its policy, with auto-reset.
+
+    `max_steps`: the most steps of every environment in a call that keeps the other sides waiting no longer than it
+    should, None for a library that is fast enough for any workload.
+    """
+
+    num_devices: int
+    compiles: bool
+    max_steps: int | None
+
+    def program(self) -> Any:
+        """Return JAX's compiled program of one chunk, or None where none is offered."""
+
+    def run(self, num_steps: int) -> None:
+        """Step every environment `num_steps` times; return when the device is done."""
+
+    def totals(self) -> Totals:
+        """Count the episodes that ended so far."""
+        ...
+
+
+class MakeSide(Protocol):
+    """What builds a side: the workload, then what the parent's request says of it."""
+
+    def __call__(self, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool) -> Side:
+        """Build the side.
+
+        Args:
+            workload: what is stepped.
+            record: whether every step is written to a trajectory.
+            seed: of the environments and the policy.
+            twin: what the library calls the environment; empty where it has none.
+            returns: whether the returns of episodes must be kept, as a law of returns needs.
+        """
+        ...
+
+
+class Session:
+    """One prepared workload: compiled, warmed up, and what the parent's requests act on."""
+
+    def __init__(self, side: Side, workload: Workload, min_call_s: float):
+        self.side, self.workload = side, workload
+        longest = side.max_steps or sys.maxsize
+        chunk = min(workload.scan_chunk_size, longest)
+        first_s, next_s = _run_s(side, chunk), _run_s(side, chunk)
+        # Of a library that compiles nothing, the difference of two calls would be noise.
+        self.compile_s = max(first_s - next_s, 0.0) if side.compiles else None
+        self.argument_bytes, self.temp_bytes = _program_bytes(side)
+        for _ in range(2 * chunk, BURN_IN_STEPS, chunk):
+            side.run(chunk)
+        if workload.num_steps:
+            self.num_steps = min(workload.num_steps, longest)
+            side.run(self.num_steps)  # compiles what a remainder may need
+        else:
+            self.num_steps = _calibrated(side, chunk, next_s, min_call_s)
+        self.num_calls, self.before = 0, side.totals()
+
+    def prepared(self) -> Reply:
+        """Say what the preparation found."""
+        return {
+            "num_steps": self.num_steps,
+            "compile_s": self.compile_s,
+            "argument_bytes": self.argument_bytes,
+            "temp_bytes": self.temp_bytes,
+        }
+
+    def call(self) -> Reply:
+        """Run one timed call."""
+        self.num_calls += 1
+        return {"seconds": _run_s(self.side, self.num_steps)}
+
+    def stats(self) -> Reply:
+        """Count the episodes that ended since the preparation; all that ran since is timed calls."""
+        totals, before = self.side.totals(), self.before
+        num_episodes = totals.num_episodes - before.num_episodes
+        num_steps = self.num_calls * self.num_steps * self.workload.num_envs
+        num_steps -= totals.num_idle_steps - before.num_idle_steps
+        returns = None
+        if totals.return_sum is not None and before.return_sum is not None:
+            returns = totals.return_sum - before.return_sum
+        return {
+            "num_episodes": num_episodes,
+            "mean_episode_length": num_steps / num_episodes if num_episodes else None,
+            "mean_episode_return": None if returns is None or not num_episodes else returns / num_episodes,
+            "peak_bytes": peak_bytes(),
+        }
+
+
+def serve(hello: Callable[[], Reply], make_side: MakeSide, refusals: tuple[type[Exception], ...] = ()) -> None:
+    """Answer the requests on stdin. `refusals` are the errors that mean a refusal, `NotImplementedError` beside them.
+
+    Any other death than those named here is read from stderr by the parent.
+    """
+    end_with_parent()
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        for reply in _replies_to(sys.stdin, hello, make_side):
+            print(json.dumps(reply), file=replies, flush=True)
+    except (*refusals, NotImplementedError) as error:
+        _tell(replies, "refused", error)
+    except ImportError as error:
+        _tell(replies, "not installed", error)
+    except (RuntimeError, MemoryError) as error:  # what JAX raises, out of memory included
+        _tell(replies, "failed", error)
+
+
+def _replies_to(requests: Iterable[str], hello: Callable[[], Reply], make_side: MakeSide) -> Iterator[Reply]:
+    """Yield the hello, then one reply to every request; `prepare` comes before the others."""
+    said = hello()
+    yield said
+    session: Any = None
+    for line in requests:
+        request = json.loads(line)
+        match request["do"]:
+            case "prepare":
+                workload = Workload(**request["workload"])
+                if said["hardware"]["device_kind"] not in workload.devices:
+                    raise NotImplementedError(f"{workload.name} is declared for {', '.join(workload.devices)} alone")
+                session = Session(make_side(workload, **request["of_side"]), workload, request["min_call_s"])
+                yield session.prepared()
+            case "call":
+                yield session.call()
+            case "stats":
+                yield session.stats()
+
+
+def _run_s(side: Side, num_steps: int) -> float:
+    start = time.perf_counter()
+    side.run(num_steps)
+    return time.perf_counter() - start
+
+
+def _calibrated(side: Side, chunk: int, chunk_s: float, min_call_s: float) -> int:
+    """Return the steps of a call of whole chunks that lasts `min_call_s`, where one chunk lasted `chunk_s` seconds."""
+    num_chunks, seconds = 1, chunk_s
+    while seconds < min_call_s:
+        num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
+        seconds = min(_run_s(side, num_chunks * chunk) for _ in range(2))  # what disturbs a call only ever prolongs it
+    return num_chunks * chunk
+
+
+def _program_bytes(side: Side) -> tuple[int | None, int | None]:
+    """Return the bytes of arguments and temporary buffers of a chunk, on all its devices together."""
+    compiled = side.program()
+    if compiled is None:
+        return None, None
+    memory = compiled.memory_analysis()
+    return memory.argument_size_in_bytes * side.num_devices, memory.temp_size_in_bytes * side.num_devices
+
+
+def _tell(replies: TextIO, status: str, error: BaseException) -> None:
+    kind = type(error).__name__
+    reason = (str(error).strip() or kind).splitlines()[0]  # XLA appends its stack
+    print(json.dumps({"status": status, "reason": reason, "error": kind}), file=replies, flush=True)

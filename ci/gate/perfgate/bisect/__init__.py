@@ -1,0 +1,171 @@
+"""Which commit made a benchmark slower, or worse in another metric? For any repository with an asv suite.
+
+    perfgate find 'throughput.Chunk.time_chunk(1000)' v1.2 main
+    perfgate find memory.track_size v1.2 main --metric track
+
+The line of first parents from GOOD to BAD is halved until two neighbours remain, and these are compared once more.
+Commits that touch only pages or the suite are passed over; a program that was met before is not timed again.
+
+Exit codes: 0 found, 2 wrong usage, 3 could not tell.
+"""
+
+import argparse
+import contextlib
+import difflib
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from perfgate import machine
+from perfgate.accept import Parser, add_suite_config
+from perfgate.bisect.visits import Commit, Comparer, Visits, commits_between
+from perfgate.config import find_rules, read_rules
+from perfgate.errors import UsageError
+from perfgate.measure.inspection import discover
+from perfgate.process.entry import guarded
+from perfgate.report.markdown import measured
+from perfgate.source.asv_config import read_config
+from perfgate.source.sides import commit_of, git
+from perfgate.verdict import Benchmark, Row, describe_change, numbers_of
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(lambda: find(_parse(sys.argv[1:] if argv is None else argv)), "stopped; nothing was found")
+
+
+def find(options: argparse.Namespace) -> int:
+    """Search, print what is visited and what was found, and return the exit code."""
+    file = options.suite_config
+    if not file.is_file():
+        raise UsageError(f"there is no {file}; name the suite's asv.conf.json with --suite-config.")
+    root = Path(git("rev-parse", "--show-toplevel", cwd=file.resolve().parent))
+    good, bad = commit_of(options.good, root), commit_of(options.bad, root)
+    config = read_config(file.resolve(), root)
+    commits = commits_between(good, bad, config.folder / config.benchmark_dir, root)
+    with contextlib.ExitStack() as stack:
+        comparer = _prepare(Visits(file, bad, stack), commits, options)
+        search = Search(comparer, [each for each in commits if each.matters])
+        print(f"{len(commits) - 1} commits after {commits[0]}; {len(search.commits) - 1} can matter")
+        return search.run()
+
+
+def _prepare(visits: Visits, commits: Sequence[Commit], options: argparse.Namespace) -> Comparer:
+    sides = visits.pair(commits[0].hash, visits.bad)
+    rules = read_rules(*find_rules(sides.head.root / sides.config.folder))
+    rows = discover(sides, rules, "")
+    found = {row.name: row.benchmark for row in rows if row.benchmark.kind != "module" and row.state != "gone"}
+    if options.benchmark not in found:
+        raise UsageError(f"BAD's suite has no benchmark {options.benchmark!r}; {_closest(options.benchmark, found)}")
+    benchmark: Benchmark = found[options.benchmark]
+    metric = options.metric or benchmark.metric
+    return Comparer(visits, benchmark, metric, rules, machine.pick_core(), _say)
+
+
+def _closest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return f"the closest is {close[0]!r}." if close else "it has none at all."
+
+
+@dataclass
+class Search:
+    """Halves a line of commits, the first known as good and the last as bad, until two neighbours remain."""
+
+    comparer: Comparer
+    commits: list[Commit]
+    untold: dict[int, str] = field(default_factory=dict)
+
+    def run(self) -> int:
+        """Search and print; return the exit code."""
+        last = len(self.commits) - 1
+        if last == 0:
+            return _could_not_tell("no commit in between touches more than pages and the suite.")
+        worse, row = self._visit(last)
+        self._check_metric(row)
+        if not worse:
+            why = (
+                self.untold.get(last)
+                or f"BAD is not worse than GOOD in {self.comparer.metric} {self._figure(row)}".strip()
+            )
+            return _could_not_tell(f"{why}.")
+        low, high = self._halve(0, last)
+        if high - low > 1:
+            those = ", ".join(each.hash[:12] for each in self.commits[low + 1 : high + 1])
+            return _could_not_tell(f"it is one of {those}; those before the last could not be compared.")
+        return self._conclude(low, high, row if (low, high) == (0, last) else None)
+
+    def _halve(self, low: int, high: int) -> tuple[int, int]:
+        while between := [index for index in range(low + 1, high) if index not in self.untold]:
+            middle = between[len(between) // 2]
+            worse, _ = self._visit(middle)
+            if worse is not None:
+                low, high = (low, middle) if worse else (middle, high)
+        return low, high
+
+    def _visit(self, index: int) -> tuple[bool | None, Row]:
+        """Compare a commit with GOOD and print why, and what came of it."""
+        commit = self.commits[index]
+        worse, words, row = self.comparer.compare(self.commits[0].hash, commit.hash)
+        print(f"visited {commit}: {words} {self._figure(row)}".rstrip(), flush=True)
+        if worse is None:
+            self.untold[index] = words
+        return worse, row
+
+    def _check_metric(self, row: Row) -> None:
+        known = [*(["time"] if row.benchmark.is_timed else []), *numbers_of(row, "head")]
+        if "head" in row.replies and self.comparer.metric not in known:
+            name = self.comparer.metric
+            raise UsageError(f"{row.name} has no metric {name!r}; {_closest(name, known)}")
+
+    def _conclude(self, low: int, high: int, row: Row | None) -> int:
+        """Compare two neighbours, unless they have been, and name the later one."""
+        before, guilty = self.commits[low], self.commits[high]
+        if row is None:
+            worse, words, row = self.comparer.compare(before.hash, guilty.hash, reuse=False)
+            if not worse:
+                reason = f"{guilty} is worse than GOOD, but not surely worse than {before}: {words} {self._figure(row)}"
+                return _could_not_tell(f"{reason.rstrip()}; it may have grown in several small steps.")
+        print(f"\nfound {guilty}\n{self.comparer.metric}: {self._figure(row)}, against {before}")
+        print(f"show it: {self._command(before, guilty)}")
+        return 0
+
+    def _figure(self, row: Row) -> str:
+        """Return the ratio with its interval, or both values."""
+        if self.comparer.metric == "time":
+            return measured(row) if row.evidence else ""
+        return next((describe_change(each) for each in row.changes if each.metric == self.comparer.metric), "")
+
+    def _command(self, before: Commit, guilty: Commit) -> str:
+        """Return what repeats it: the gate on the two neighbours, or, where their suite isn't BAD's, a short search."""
+        visits, name = self.comparer.visits, self.comparer.benchmark.row
+        config = [] if visits.config_file == Path("asv.conf.json") else ["--suite-config", str(visits.config_file)]
+        base, head = before.hash[:12], guilty.hash[:12]
+        if visits.has_same_suite(guilty.hash):
+            words = ["perfgate", "--base", base, "--head", head, *config, "--bench", f"^{re.escape(name)}$"]
+        else:
+            words = ["perfgate", "find", name, base, visits.bad[:12], *config, "--metric", self.comparer.metric]
+        return shlex.join(words)
+
+
+def _could_not_tell(reason: str) -> int:
+    print(f"COULD NOT TELL: {reason}")
+    return 3
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(prog="perfgate find", description="Which commit made a benchmark slower?", allow_abbrev=False)
+    parser.add_argument("benchmark", metavar="BENCHMARK", help="as the gate's report writes it, parameters included")
+    parser.add_argument("good", metavar="GOOD", help="a commit before the slowdown")
+    parser.add_argument("bad", metavar="BAD", help="a commit after it; its suite is run at every commit")
+    add_suite_config(parser)
+    parser.add_argument("--metric", metavar="NAME", help="one of the report's, such as temp_bytes (default: its value)")
+    return parser.parse_args(argv)
+
+
+def _say(text: str) -> None:
+    """Tell a waiting person what goes on; what was visited and found goes to stdout."""
+    print(text, file=sys.stderr, flush=True)

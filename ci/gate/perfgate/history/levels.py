@@ -1,0 +1,205 @@
+"""The change points of main's history: slow drifts and steps that no single pull request showed.
+
+    perfgate history [--results results/asv] [--json]
+
+A change of machine, of versions or of the benchmark itself is a marker, never a regression: levels are compared only
+between points that share all three. Every figure of asv's is better when lower, so a ratio above 1 is a slowdown.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from perfgate.history.asv_results import Archive, Benchmark, Point, Setup, read_archive
+from perfgate.stats.change_points import MIN_SEGMENT, Ratio, change_points, ratio_between
+
+MIN_EFFECT = 1.01  # a level that differs by less is the same level: shared machines drift that much by themselves
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Points of one setup on one level."""
+
+    points: Sequence[Point]
+    middle: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """A level that changed: `ratio` is the level after over the level before, `point` the first after."""
+
+    benchmark: Benchmark
+    previous: Point
+    point: Point
+    ratio: Ratio
+
+    @property
+    def word(self) -> str:
+        """What became of the benchmark, in its unit's words."""
+        words = {"seconds": ("slower", "faster"), "bytes": ("larger", "smaller")}
+        return words.get(self.benchmark.unit, ("higher", "lower"))[self.ratio.middle < 1]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What one setup measured, in levels."""
+
+    setup: Setup
+    segments: Sequence[Segment]
+
+
+@dataclass(frozen=True)
+class BenchmarkHistory:
+    """A benchmark over main's commits: a stretch per setup, the changes inside them, and what stands open now.
+
+    `open` is a benchmark's newest level against the best one of its stretch, where that is a slowdown: what several
+    small steps add up to counts whole. `cut_off` is what stood open when machine or versions last changed: whether it
+    still does, nobody can tell.
+    """
+
+    benchmark: Benchmark
+    points: Sequence[Point]
+    stretches: Sequence[Stretch]
+    changes: Sequence[Change]
+    open: Sequence[Change]
+    cut_off: Sequence[Change]
+
+    @property
+    def scatter(self) -> float:
+        """How far a measurement lies from its level, as a share of it: the standard deviation, by way of the median."""
+        levels = [segment for stretch in self.stretches for segment in stretch.segments if segment.middle]
+        away = [abs(point.value / level.middle - 1) for level in levels for point in level.points]
+        return 1.4826 * _median(away) if away else 0.0
+
+
+def history_of(benchmark: Benchmark, points: Sequence[Point]) -> BenchmarkHistory:
+    """Find the levels of one benchmark; `points` are in the order of the commits."""
+    of_setup: dict[Setup, list[Point]] = {}
+    for point in points:
+        of_setup.setdefault(point.setup, []).append(point)
+    stretches = [Stretch(setup, _segments(those)) for setup, those in of_setup.items()]
+    changes = [_change(benchmark, *pair) for stretch in stretches for pair in itertools.pairwise(stretch.segments)]
+    # The setups of the newest points say how main is now; the one before them, what it may have brought along.
+    current = {point.setup for point in points[-2 * MIN_SEGMENT :]}
+    before = next((point.setup for point in reversed(points) if point.setup not in current), None)
+    still_open = [change for stretch in stretches if stretch.setup in current for change in _open(benchmark, stretch)]
+    cut_off = [change for stretch in stretches if stretch.setup == before for change in _open(benchmark, stretch)]
+    return BenchmarkHistory(benchmark, points, stretches, changes, still_open, cut_off)
+
+
+def histories(archive: Archive) -> list[BenchmarkHistory]:
+    """Return the history of every benchmark, by name."""
+    return [history_of(archive.benchmarks[name], archive.points[name]) for name in sorted(archive.points)]
+
+
+def _segments(points: Sequence[Point]) -> list[Segment]:
+    values = [point.value for point in points]
+    bounds = [0, *change_points(values), len(values)]
+    while len(bounds) > 2:
+        effects = [_effect(values[a:b], values[b:c]) for a, b, c in zip(bounds, bounds[1:], bounds[2:], strict=False)]
+        least = min(range(len(effects)), key=effects.__getitem__)
+        if effects[least] >= math.log(MIN_EFFECT):
+            break
+        del bounds[least + 1]
+    return [Segment(points[a:b], _median(values[a:b])) for a, b in itertools.pairwise(bounds)]
+
+
+def _effect(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the absolute logarithm of the ratio, or 0 where its interval holds 1."""
+    if min(before) <= 0 or min(after) <= 0:  # a track_ benchmark may count to zero: there is no ratio
+        return 0.0
+    ratio = ratio_between(before, after)
+    return 0.0 if ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
+
+
+def _change(benchmark: Benchmark, before: Segment, after: Segment) -> Change:
+    ratio = ratio_between([point.value for point in before.points], [point.value for point in after.points])
+    return Change(benchmark, before.points[-1], after.points[0], ratio)
+
+
+def _open(benchmark: Benchmark, stretch: Stretch) -> list[Change]:
+    *earlier, last = stretch.segments
+    if not earlier:
+        return []
+    best = min(range(len(earlier)), key=lambda place: earlier[place].middle)
+    whole = _change(benchmark, earlier[best], last)
+    if whole.ratio.low < MIN_EFFECT:
+        return []
+    first_worse = stretch.segments[best + 1].points[0]
+    return [Change(benchmark, earlier[best].points[-1], first_worse, whole.ratio)]
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def worst_first(changes: Sequence[Change]) -> list[Change]:
+    """Sort by the size of the change, slowdowns before wins of the same size."""
+    return sorted(changes, key=lambda change: (-abs(math.log(change.ratio.middle)), -change.ratio.middle))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the change points; what is found decides no exit code."""
+    parser = argparse.ArgumentParser(prog="perfgate history", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "--results", type=Path, default=Path("results/asv"), help="asv's results (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args(argv)
+    archive = read_archive(options.results)
+    found = histories(archive)
+    by_name = {history.benchmark.name: history for history in found}
+    changes = worst_first([change for history in found for change in history.changes])
+    rows = [_row(change, by_name[change.benchmark.name]) for change in changes]
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    elif not archive.commits:
+        print(f"not measured yet: {options.results} holds no results of asv's; `asv run` makes the first.")
+    else:
+        print(f"{len(found)} benchmarks, {len(archive.commits)} commits, {len(changes)} change points")
+        print(_table(rows))
+    for name in archive.unreadable:
+        print(f"{name} can't be read and was left out", file=sys.stderr)
+    return 0
+
+
+def _belongs_to(change: Change, standing: Sequence[Change]) -> bool:
+    """Tell whether a change for the worse is part of a slowdown that stands."""
+    return change.ratio.middle > 1 and any(
+        change.point.setup == whole.point.setup and change.point.date_s >= whole.point.date_s for whole in standing
+    )
+
+
+def _row(change: Change, history: BenchmarkHistory) -> dict[str, Any]:
+    return {
+        "benchmark": change.benchmark.name,
+        "commit": change.point.commit,
+        "previous_commit": change.previous.commit,
+        "ratio": round(change.ratio.middle, 4),
+        "low": round(change.ratio.low, 4),
+        "high": round(change.ratio.high, 4),
+        "change": change.word,
+        "since": datetime.fromtimestamp(change.point.date_s, UTC).date().isoformat(),
+        "machine": change.point.setup.machine,
+        "versions": change.point.setup.versions,
+        "open": _belongs_to(change, history.open),
+        "cut_off": _belongs_to(change, history.cut_off),
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [("benchmark", "commit", "since", "ratio (95% interval)", "", "machine")]
+    for row in rows:
+        ratio = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+        state = ", still" if row["open"] else ", until the setup changed" if row["cut_off"] else ""
+        lines.append((row["benchmark"], row["commit"][:10], row["since"], ratio, row["change"] + state, row["machine"]))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)

@@ -1,0 +1,129 @@
+"""Keep asv's results on a branch of their own: small files, added and never changed.
+
+    perfgate store fetch    what the branch has, into results/asv
+    perfgate store push     what is new in results/asv, onto the branch
+
+A result that the branch has stays as it is. What asv writes anew each time, the lists of benchmarks and the facts about
+machines, follows the newest run. STORE_TOKEN in the environment authorises against a remote of https.
+"""
+
+import argparse
+import base64
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perfgate.errors import UsageError
+from perfgate.source.sides import git
+
+BRANCH = "benchmark-results"
+_REWRITTEN = ("benchmarks.json", "machine.json")
+_MAX_BYTES = 2_000_000
+_ATTEMPTS = 3
+_IDENTITY = ("-c", "user.name=benchmarks", "-c", "user.email=benchmarks@localhost")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; a mistake gives one sentence and exit code 2."""
+    parser = argparse.ArgumentParser(prog="perfgate store", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("do", choices=["fetch", "push"])
+    parser.add_argument("--results", type=Path, default=Path("results/asv"), help="asv's folder (default: %(default)s)")
+    parser.add_argument("--remote", default="origin", help="a remote's name or address (default: %(default)s)")
+    parser.add_argument("--branch", default=BRANCH, help="default: %(default)s")
+    options = parser.parse_args(argv)
+    try:
+        remote = _address(options.remote)
+        _authorise(remote)
+        print((fetch if options.do == "fetch" else push)(options.results, remote, options.branch))
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _address(remote: str) -> str:
+    names = git("remote", cwd=Path()).split() if Path(".git").exists() else []
+    return git("remote", "get-url", remote, cwd=Path()) if remote in names else remote
+
+
+def _authorise(remote: str) -> None:
+    """Hand the token to git through its environment: an argument could be read by every process."""
+    token = os.environ.pop("STORE_TOKEN", None)
+    if token and remote.startswith("https://"):
+        word = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        os.environ |= {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": f"http.{remote}.extraheader",
+            "GIT_CONFIG_VALUE_0": f"AUTHORIZATION: basic {word}",
+        }
+
+
+def fetch(results: Path, remote: str, branch: str) -> str:
+    """Copy what the branch has into `results`; what is there already stays."""
+    with tempfile.TemporaryDirectory(prefix="store-") as name:
+        stored = _checked_out(remote, branch, Path(name) / "branch")
+        count = sum(_add(stored, results, file) for file in _files(stored))
+    return f"{count} files came from {branch}"
+
+
+def push(results: Path, remote: str, branch: str) -> str:
+    """Commit what is new in `results` onto the branch, again where another run was quicker."""
+    _check(results)
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(UsageError):
+            return _push_once(results, remote, branch)
+    return _push_once(results, remote, branch)
+
+
+def _push_once(results: Path, remote: str, branch: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="store-") as name:
+        stored = _checked_out(remote, branch, Path(name) / "branch")
+        count = sum(_add(results, stored, file) for file in _files(results))
+        if not count:
+            return f"{branch} has everything already"
+        git("add", "--all", cwd=stored)
+        git(*_IDENTITY, "commit", "--quiet", "--message", f"Add {count} files of results", cwd=stored)
+        git("push", "--quiet", remote, f"HEAD:refs/heads/{branch}", cwd=stored)
+    return f"{count} files went to {branch}"
+
+
+def _check(results: Path) -> None:
+    if not results.is_dir():
+        raise UsageError(f"there is no {results}; `asv run` makes it, and --results names another folder.")
+    for file in _files(results):
+        size = (results / file).stat().st_size
+        if size > _MAX_BYTES:
+            raise UsageError(f"{file} has {size:,} bytes; the branch takes files of at most {_MAX_BYTES:,}.")
+
+
+def _checked_out(remote: str, branch: str, place: Path) -> Path:
+    """Return a folder with the branch's newest commit, or with an empty history where there is no such branch yet."""
+    place.mkdir()
+    git("init", "--quiet", "--initial-branch", branch, cwd=place)
+    if git("ls-remote", "--heads", remote, f"refs/heads/{branch}", cwd=place):
+        git("fetch", "--quiet", "--depth", "1", remote, f"refs/heads/{branch}", cwd=place)
+        git("reset", "--quiet", "--hard", "FETCH_HEAD", cwd=place)
+    return place
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the JSON files that asv writes, relative to `folder`."""
+    for file in sorted(folder.rglob("*.json")):
+        name = file.relative_to(folder)
+        if ".git" not in name.parts and file.is_file() and not file.is_symlink():
+            yield name
+
+
+def _add(source: Path, target: Path, file: Path) -> bool:
+    """Copy one file unless it is there; return whether something changed."""
+    new = target / file
+    same = new.is_file() and (file.name not in _REWRITTEN or new.read_bytes() == (source / file).read_bytes())
+    if same:
+        return False
+    new.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / file, new)
+    return True

@@ -1,0 +1,122 @@
+"""The machine that the gate runs on, and what it can't control there, said plainly."""
+
+import os
+import platform
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.worker.counters import can_count
+
+_WATCHING_S = 0.5
+
+
+def pick_core() -> int | None:
+    """Return the core to pin pairs to, None where that can't be: the idlest, of equal ones the last.
+
+    The first core serves most interrupts.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    before = _idle_ticks()
+    time.sleep(_WATCHING_S)
+    after = _idle_ticks()
+    return max(os.sched_getaffinity(0), key=lambda core: (after.get(core, 0) - before.get(core, 0), core))
+
+
+def other_core(core: int | None) -> int | None:
+    """Return another core, of the same socket where there is one; itself where it is alone, None where none is."""
+    if core is None:
+        return None
+    return max(os.sched_getaffinity(0) - {core}, key=lambda each: (_socket(each) == _socket(core), each), default=core)
+
+
+def _socket(core: int) -> str:
+    file = Path(f"/sys/devices/system/cpu/cpu{core}/topology/physical_package_id")
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def _idle_ticks() -> dict[int, int]:
+    """Return each core's idle time so far, in ticks of the kernel; empty where it can't be read."""
+    try:
+        lines = Path("/proc/stat").read_text().splitlines()
+    except OSError:
+        return {}
+    words = [line.split() for line in lines if re.match(r"cpu\d", line)]
+    return {int(each[0].removeprefix("cpu")): int(each[4]) for each in words}
+
+
+def describe() -> dict[str, str]:
+    """Return the facts that a reader compares machines by."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": str(os.cpu_count() or "unknown"),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The machine's load at one moment."""
+
+    load: float | None
+    steal: int
+    ticks: int
+
+
+def observe() -> Conditions:
+    """Read the load and the time that the hypervisor gave to others."""
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        load = None
+    try:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    except (OSError, IndexError, ValueError):
+        ticks = []
+    return Conditions(load, ticks[7] if len(ticks) > 7 else 0, sum(ticks[:8]))
+
+
+def uncontrolled(before: Conditions, after: Conditions, core: int | None) -> list[str]:
+    """Return sentences about what may have disturbed the timing."""
+    notes = []
+    if core is None:
+        notes.append("Processes can't be pinned here; two workers on different cores are much noisier.")
+    governors = _governors()
+    if governors - {"performance"}:
+        notes.append(f"The clock's governor is {', '.join(sorted(governors))}: speed follows temperature and load.")
+    elif not governors:
+        notes.append("The clock's governor can't be read, as usual on virtual machines.")
+    if not can_count():
+        notes.append("The processor's instructions can't be counted here.")
+    # The gate itself has not begun by then.
+    if before.load is not None and before.load > 0.5:
+        notes.append(f"Something else kept {before.load:.1f} cores busy when the run began.")
+    stolen = (after.steal - before.steal) / max(1, after.ticks - before.ticks)
+    if stolen > 0.005:
+        notes.append(f"The hypervisor gave {stolen:.1%} of the time to other machines.")
+    return notes
+
+
+def _governors() -> set[str]:
+    files = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    found = set()
+    for file in files:
+        try:
+            found.add(file.read_text().strip())
+        except OSError:
+            continue
+    return found
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

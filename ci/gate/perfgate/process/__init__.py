@@ -1,0 +1,1 @@
+"""Worker processes, and how a command begins and ends."""

@@ -1,0 +1,146 @@
+"""Post the gate's report below a pull request, in one comment that is edited from run to run. Standard library only.
+
+    perfgate comment --report report/gate.md
+
+Runs in a workflow that the end of another one starts, with a token that may write. The report was made by the pull
+request's own code: it is text of a stranger. Which pull request is meant, GitHub alone says.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+MARKER = "<!-- performance gate -->"
+_AUTHOR = "github-actions[bot]"
+_MAX_CHARS = 60_000  # GitHub takes 65,536
+_MAX_PAGES = 30
+_BREAK = "\u200b"  # takes no room, and ends what GitHub would make a link of
+
+
+class CommentError(Exception):
+    """The comment can't be posted; the message is one sentence."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; what goes wrong gives one sentence and exit code 1."""
+    parser = argparse.ArgumentParser(prog="perfgate comment", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--report", type=Path, required=True, metavar="FILE", help="the gate's gate.md")
+    options = parser.parse_args(argv)
+    try:
+        print(post(options.report, Api.from_environment(), _event()))
+    except CommentError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+@dataclass(frozen=True)
+class Api:
+    """GitHub's API for one repository."""
+
+    url: str
+    repository: str
+    token: str
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read what a workflow's step is given."""
+        try:
+            return cls(*(os.environ[name] for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")))
+        except KeyError as missing:
+            raise CommentError(f"{missing.args[0]} is not set; this runs as a step of a workflow.") from None
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Send one request and return the answer.
+
+        Raises:
+            CommentError: the answer is no success, or none came.
+        """
+        request = urllib.request.Request(  # noqa: S310 - the address is GitHub's own environment's
+            f"{self.url}/repos/{self.repository}/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={"Authorization": f"Bearer {self.token}", "Accept": "application/vnd.github+json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+                return json.load(answer)
+        except (urllib.error.URLError, TimeoutError, ValueError) as error:
+            raise CommentError(f"{method} {path.partition('?')[0]} failed: {error}") from None
+
+
+def _event() -> dict[str, Any]:
+    try:
+        return json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text())["workflow_run"]
+    except (KeyError, OSError, ValueError):
+        raise CommentError(
+            "GITHUB_EVENT_PATH holds no workflow_run event; this runs as a step of its workflow."
+        ) from None
+
+
+def post(report: Path, api: Api, run: dict[str, Any]) -> str:
+    """Write the one comment of the run's pull request and say what was done."""
+    number = pull_request_of(run, api)
+    if number is None:
+        return "no open pull request is at this commit any more; nothing to do"
+    body = compose(read_report(report), str(run["html_url"]))
+    found = _own_comment(number, api)
+    if found is None:
+        api.ask("POST", f"issues/{number}/comments", {"body": body})
+        return f"commented on pull request {number}"
+    api.ask("PATCH", f"issues/comments/{found}", {"body": body})
+    return f"edited the comment on pull request {number}"
+
+
+def pull_request_of(run: dict[str, Any], api: Api) -> int | None:
+    """Return the open pull request whose newest commit was measured: the event itself lists none of forks."""
+    if run["head_repository"] is None:  # the fork is gone, and its pull request with it
+        return None
+    head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
+    query = urllib.parse.urlencode({"state": "open", "head": head, "per_page": 100})
+    found = api.ask("GET", f"pulls?{query}")
+    return next((int(each["number"]) for each in found if each["head"]["sha"] == run["head_sha"]), None)
+
+
+def _own_comment(number: int, api: Api) -> int | None:
+    for page in range(1, _MAX_PAGES + 1):
+        comments = api.ask("GET", f"issues/{number}/comments?per_page=100&page={page}")
+        for each in comments:
+            if each["user"]["login"] == _AUTHOR and each["body"].startswith(MARKER):
+                return int(each["id"])
+        if len(comments) < 100:
+            break
+    return None
+
+
+def read_report(file: Path) -> str:
+    """Read a stranger's file, as much of it as fits; nothing where there is none."""
+    if file.is_symlink() or not file.is_file():
+        return ""
+    with file.open("rb") as opened:
+        return opened.read(4 * _MAX_CHARS).decode(errors="replace")
+
+
+def compose(report: str, run_url: str) -> str:
+    """Return the comment: the marker, where the report comes from, and the report made harmless."""
+    text = harmless(report) or "The gate made no report."
+    if len(text) > _MAX_CHARS:
+        text = text[:_MAX_CHARS].rpartition("\n")[0] + "\n\n(cut here; the run has all of it)"
+    return f"{MARKER}\n[What this run says]({run_url})\n\n{text}\n"
+
+
+def harmless(text: str) -> str:
+    """Take everything from Markdown that calls people, loads pictures, links, closes issues or is HTML."""
+    text = "".join(each for each in text if each == "\n" or each.isprintable())
+    text = text.replace("&", "&amp;").replace("<", "&lt;")  # an entity would become what is looked for below
+    text = re.sub(r"(@|\](?=[(:])|(?i:[a-z]:(?=//)|\bwww(?=\.)|\bGH-(?=\d))|#(?=\d))", rf"\1{_BREAK}", text)
+    return text.strip()

@@ -1,0 +1,190 @@
+"""What a run found, and the Markdown that tells a person: the verdict first, then what is wrong, then short tables."""
+
+import math
+import re
+import shlex
+from collections import Counter
+from dataclasses import dataclass, field
+
+from perfgate.budgets import UNKNOWN, BudgetResult
+from perfgate.config import Rules
+from perfgate.hlo import difference
+from perfgate.verdict import Outcome, Row, describe_change, number
+
+EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything one run found.
+
+    Attributes:
+        base: the merge base's commit.
+        head: head's commit, or the working tree.
+        reproduce: the command that repeats a row, without its --bench.
+        environments: one or two, and why.
+        machine: facts about it.
+        notes: what it could not control.
+        timing: whether anything was timed.
+        pairs: how many pairs were launched.
+        elapsed_s: seconds of the whole run.
+        seed: of every order that was drawn.
+    """
+
+    rows: list[Row]
+    budgets: list[BudgetResult]
+    rules: Rules
+    base: str
+    head: str
+    reproduce: list[str]
+    environments: str
+    machine: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    timing: bool = True
+    pairs: int = 0
+    elapsed_s: float = 0.0
+    seed: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a regression, 3 where something could not be measured or told, 0 only where all is known and well."""
+        outcomes = {row.outcome for row in self.rows}
+        if Outcome.FAILED in outcomes or self.count_budgets("missed"):
+            return 1
+        unknown = {Outcome.UNMEASURED, Outcome.UNDECIDED} & outcomes or self.count_budgets(*UNKNOWN)
+        measured = outcomes - {Outcome.NEUTRAL} or any(row.verdict == "not timed" for row in self.rows)
+        return 3 if unknown or not measured else 0
+
+    def count_budgets(self, *words: str) -> int:
+        """Return how many budgets were found to be one of these."""
+        return sum(word in words for _, _, _, word in self.budgets)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        count = Counter(row.outcome for row in self.rows)
+        missed, unknown = self.count_budgets("missed"), self.count_budgets(*UNKNOWN)
+        parts = [f"{count[Outcome.FAILED]} regressed"] if count[Outcome.FAILED] else []
+        parts += [f"{missed} budget{_plural(missed)} missed"] if missed else []
+        parts += [f"{count[Outcome.UNMEASURED]} could not be measured"] if count[Outcome.UNMEASURED] else []
+        parts += [f"{count[Outcome.UNDECIDED]} undecided"] if count[Outcome.UNDECIDED] else []
+        parts += [f"{unknown} budget{_plural(unknown)} could not be checked"] if unknown else []
+        found = ", ".join(parts) or ("no regression found" if self.exit_code == 0 else "nothing was measured")
+        num_rows = len(self.rows)
+        return f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
+
+
+def _plural(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def markdown(result: Result) -> str:
+    """Return the report for a person: the verdict, then what is wrong, then everything else in short tables."""
+    parts = [f"# {result.headline}", f"Base `{result.base[:12]}` (merge base), head `{result.head[:32]}`."]
+    for title, outcomes in (
+        ("What got worse", {Outcome.FAILED}),
+        ("What could not be told", {Outcome.UNMEASURED, Outcome.UNDECIDED}),
+        ("Let pass with a warning", {Outcome.WARNED}),
+    ):
+        rows = [row for row in result.rows if row.outcome in outcomes]
+        if rows:
+            parts += [f"## {title}", *(_section(row, result) for row in rows)]
+    parts += [*_budgets(result), *_suspicious(result), *_expired(result), *_table(result), *_conditions(result)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(row: Row, result: Result) -> str:
+    lines = [f"### `{row.name}`", "", f"**{row.verdict}** {measured(row)}".rstrip()]
+    lines += ["", *(f"- {reason}" for reason in row.reasons)] if row.reasons else []
+    if row.outcome is Outcome.FAILED:
+        lines += _program_difference(row)
+    return "\n".join([*lines, "", "```sh", command(row, result), "```"])
+
+
+def command(row: Row, result: Result) -> str:
+    """Return the command that repeats one row on a laptop."""
+    pattern = re.escape(row.name).replace("'", ".").replace("\\-", "-")  # readable inside the shell's quotes
+    return shlex.join([*result.reproduce, "--bench", f"^{pattern}$"])
+
+
+def _program_difference(row: Row) -> list[str]:
+    if row.programs.keys() != {"base", "head"}:
+        return []
+    changed = [each for each in row.changes if each.base != each.head]
+    if not changed:
+        return []
+    lines = ["", "| program | base -> head |", "|---|---|"]
+    lines += [f"| {each.metric} | {describe_change(each)} |" for each in changed]
+    found = difference(row.programs["base"], row.programs["head"])
+    for word, kinds in (("gained", found.gained), ("lost", found.lost)):
+        if kinds:
+            shown = ", ".join(f"{count} {kind}" for kind, count in list(kinds.items())[:6])
+            lines.append(f"| {word} | {shown} |")
+    return lines
+
+
+def measured(row: Row) -> str:
+    """Return ratio and interval, or the value's change."""
+    if row.evidence is not None and row.evidence.num_pairs > 1:
+        ratio, low, high = row.evidence.ratio()
+        return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
+    values = [change for change in row.changes if change.metric == row.benchmark.metric]
+    return describe_change(values[0]) if values else ""
+
+
+def _finds(row: Row) -> str:
+    """Return the smallest slowdown that this row's noise would have let the gate find."""
+    if row.evidence is None or row.evidence.num_pairs < 2 or math.isnan(row.evidence.sd):
+        return ""
+    return f"{row.evidence.plan.smallest_detectable(row.evidence.sd):.3f}"
+
+
+def _table(result: Result) -> list[str]:
+    lines = ["| benchmark | verdict | head / base | finds |", "|---|---|---|---|"]
+    for row in sorted(result.rows, key=lambda row: (-row.outcome, row.name)):
+        name = row.name.replace("|", "\\|")
+        lines.append(f"| `{name}` | {row.verdict} | {measured(row)} | {_finds(row)} |")
+    explained = (
+        "`finds`: the smallest ratio that the full number of pairs would have found here, 19 times in 20. "
+        "Intervals hold at whichever look the test stopped, 96 times in 100."
+    )
+    return ["## All benchmarks", "\n".join(lines), *([explained] if result.timing else [])]
+
+
+def _budgets(result: Result) -> list[str]:
+    if not result.budgets:
+        return []
+    lines = ["| budget | head | |", "|---|---|---|"]
+    for budget, name, figure, word in result.budgets:
+        limits = [f"at least {number(budget.floor)}" if budget.floor is not None else ""]
+        limits.append(f"at most {number(budget.ceiling)}" if budget.ceiling is not None else "")
+        shown = "-" if figure is None else number(figure)
+        lines.append(f"| `{name}` {budget.metric} {' '.join(filter(None, limits))} {budget.unit} | {shown} | {word} |")
+    return ["## Budgets", "\n".join(lines)]
+
+
+def _suspicious(result: Result) -> list[str]:
+    found = [(row.name, reason) for row in result.rows for reason in row.reasons if reason.startswith("suspicious")]
+    return ["## Suspicious", "\n".join(f"- `{name}`: {reason}" for name, reason in found)] if found else []
+
+
+def _expired(result: Result) -> list[str]:
+    expired = [entry for entry in result.rules.accepted if entry.is_expired]
+    lines = [f"- `{each.benchmark}` {each.metric}, expired on {each.expires}: {each.reason}" for each in expired]
+    return ["## Accepted once, no longer counted", "\n".join(lines)] if expired else []
+
+
+def _conditions(result: Result) -> list[str]:
+    lines = [f"- {note}" for note in result.notes]
+    machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
+    lines += [f"- Machine: {machine}.", f"- Environments: {result.environments}."]
+    if result.timing:
+        limits = result.rules.verdict.limits
+        lines.append(
+            f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed {result.seed}; the "
+            f"timing of a run without a slowdown fails at most {limits.false_alarms:.1%} of the time; a slowdown of "
+            f"{limits.pass_ratio:g} is taken for none at most {2 * limits.miss_beta:.0%} of the time."
+        )
+    else:
+        lines.append(f"- Timing was switched off: only what needs no clock was compared, in {result.elapsed_s:.0f} s.")
+    return ["## What this run stands on", "\n".join(lines)]

@@ -1,0 +1,1 @@
+"""Both commits as checkouts, with the environment that each runs in."""

@@ -1,0 +1,1 @@
+"""Statistics alone: no process, no file."""

@@ -1,0 +1,122 @@
+"""A repository for the gate's tests: the fixture project under git, in a folder of its own, and the gate run on it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parent / "fixtures" / "asv_project"
+ROOT = Path(__file__).resolve().parents[3]
+FAKE_UV = """#!/bin/sh
+''''exec "{python}" "$0" "$@"  # a shell's line, and for Python a text: a path may hold a space '''
+import pathlib, sys
+place = pathlib.Path(sys.argv[-1] if sys.argv[1] == "venv" else sys.argv[sys.argv.index("--python") + 1])
+log = pathlib.Path(__file__).with_name("log.txt")
+log.write_text((log.read_text() if log.exists() else "") + " ".join(sys.argv[1:]) + "\\n")
+if sys.argv[1] == "venv":
+    (place / "bin").mkdir(parents=True)
+else:
+    package = sys.argv[sys.argv.index("asv_runner") - 1]
+    place.write_text(f"#!/bin/sh\\nexport PYTHONPATH={{package}}\\nexec \\"{python}\\" \\"$@\\"\\n")
+    place.chmod(0o755)
+"""
+# Tests run on loaded machines: wide margins, few pairs, short samples. What is planted is far outside them.
+RULES = """
+[verdict]
+fail_ratio = 1.3
+pass_ratio = 2.2
+looks = [3, 4, 6, 9]
+confirm_looks = [2, 3, 5]
+suspect_alpha = 0.2
+confirm_alpha = 0.2
+miss_beta = 0.2
+[timing]
+pair_s = 0.1
+sample_s = 0.005
+max_alternations = 6
+shared_s = 0.02
+"""
+
+
+@dataclass
+class Repository:
+    """The fixture project as a git repository."""
+
+    root: Path
+
+    def write(self, name, text):
+        """Write a file of the working tree."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def replace(self, name, old, new):
+        """Change a file of the working tree."""
+        text = (self.root / name).read_text()
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def git(self, *arguments):
+        """Run git there."""
+        identity = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.root, env=os.environ | identity, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    def commit(self, message="change"):
+        """Commit everything and return the hash."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", message)
+        return self.git("rev-parse", "HEAD")
+
+    def gate(self, *arguments, timeout=120):
+        """Run the gate as a user does, from the repository's root."""
+        temporary = self.root.parent / "temporary"
+        temporary.mkdir(exist_ok=True)
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+        command = [sys.executable, "-m", "perfgate", *arguments]
+        done = subprocess.run(
+            command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        report = self.root / ".asv" / "gate" / "gate.json"
+        return Run(done.returncode, done.stdout, done.stderr, report, temporary)
+
+
+@dataclass
+class Run:
+    """What one run of the gate left behind."""
+
+    code: int
+    out: str
+    err: str
+    report: Path
+    temporary: Path
+
+    @property
+    def rows(self):
+        """The report's rows by name."""
+        return {row["name"]: row for row in json.loads(self.report.read_text())["rows"]}
+
+    def verdicts(self):
+        """The verdict of each row."""
+        return {name: row["verdict"] for name, row in self.rows.items()}
+
+
+def make_repository(folder, rules=RULES):
+    """Commit a copy of the fixture project."""
+    shutil.copytree(PROJECT, folder / "project")
+    repository = Repository(folder / "project")
+    repository.write(".gitignore", ".asv/\n__pycache__/\n")
+    repository.write("gate.toml", rules + _metric_rules())
+    repository.git("init", "--quiet", "--initial-branch", "main")
+    repository.commit("start")
+    return repository
+
+
+def _metric_rules():
+    text = (ROOT / "ci" / "gate.toml").read_text()
+    return "\n" + text[text.index("[[metric]]") : text.index("[[budget]]")]

@@ -1,0 +1,245 @@
+"""`python -m perfgate.bisect` on a real repository: what it visits, what it names, and when it can't tell."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from gate_repository import FAKE_UV, ROOT, make_repository
+
+CACHED, TRACKED = "basics.Cached.time_cached", "basics.track_mean"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path)
+
+
+def find(repository, *arguments):
+    """Run the command as a user does; nothing may be left behind."""
+    temporary = repository.root.parent / "temporary"
+    temporary.mkdir(exist_ok=True)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "perfgate.bisect", *arguments]
+    done = subprocess.run(
+        command, cwd=repository.root, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert not list(temporary.iterdir())
+    assert len(repository.git("worktree", "list").splitlines()) == 1
+    return done
+
+
+def commit_line(repository, guilty, change):
+    """Make eight commits: two of pages, and `change` as the one numbered `guilty`; the others are harmless."""
+    made = []
+    for number in range(1, 9):
+        if number == guilty:
+            change()
+        elif number in (2, 6):
+            repository.write("docs/page.md", f"page {number}\n")
+        else:
+            repository.write("smallsum/notes.py", f"NUMBER = {number}\n")
+        made.append(repository.commit(f"change {number}"))
+    return made
+
+
+def visited(done):
+    return {line.split()[1] for line in done.stdout.splitlines() if line.startswith("visited")}
+
+
+def offer_program(repository, text):
+    """Let the timed class offer a program that follows from the package alone."""
+    offer = f"    timed_is_program = True\n\n    def program(self, cache):\n        return {text}\n\n"
+    repository.replace("benchmarks/basics.py", "    def time_cached", offer + "    def time_cached")
+
+
+def test_seconds_that_a_suite_tracks_are_measured_for_each_commit(repository):
+    repository.write("smallsum/waiting.py", "SECONDS = 1\n")
+    repository.write(
+        "benchmarks/waits.py", "from smallsum import waiting\n\n\ndef track_wait_s():\n    return waiting.SECONDS\n"
+    )
+    good = repository.commit("start")
+    repository.write("smallsum/waiting.py", "SECONDS = 3\n")
+    bad = repository.commit("slow")
+    done = find(repository, "waits.track_wait_s", good, bad)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 -> 3" in done.stdout
+
+
+def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
+    start = repository.git("rev-parse", "HEAD")
+    plant = lambda: repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")  # noqa: E731
+    made = commit_line(repository, 5, plant)
+    done = find(repository, TRACKED, start, "main")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found {made[4][:12]} change 5" in done.stdout
+    assert "track: 3,284 -> 6,567 units (2 times), against" in done.stdout
+    assert f"show it: perfgate --base {made[3][:12]} --head {made[4][:12]}" in done.stdout
+    assert "8 commits after" in done.stdout
+    assert "6 can matter" in done.stdout
+    assert not visited(done) & {made[1][:12], made[5][:12]}
+
+
+def shown(repository, done):
+    """Run the command that was printed."""
+    line = next(line for line in done.stdout.splitlines() if line.startswith("show it: python "))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *shlex.split(line)[3:]]
+    return subprocess.run(
+        command, cwd=repository.root, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+def test_the_printed_command_shows_the_regression(repository):
+    plant = lambda: repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")  # noqa: E731
+    made = commit_line(repository, 1, plant)
+    done = find(repository, TRACKED, f"{made[0]}~1", made[2])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert shown(repository, done).returncode == 1
+
+
+@pytest.mark.slow
+def test_a_slowdown_is_found_by_timing(repository):
+    start = repository.git("rev-parse", "HEAD")
+    made = commit_line(repository, 4, lambda: repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12"))
+    done = find(repository, CACHED, start, "main")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found {made[3][:12]} change 4" in done.stdout
+    assert "slower; timed, for its program is not known" in done.stdout
+
+
+@pytest.mark.slow
+def test_equal_programs_are_not_timed(repository):
+    repository.write("smallsum/text.py", "TEXT = 'module @jit_one'\n")
+    offer_program(repository, "__import__('smallsum.text', fromlist=['TEXT']).TEXT")
+    start = repository.commit("offer")
+
+    def plant():
+        repository.write("smallsum/text.py", "TEXT = 'module @jit_two {slow}'\n")
+        repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12")
+
+    made = commit_line(repository, 5, plant)
+    done = find(repository, CACHED, start, "main")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found {made[4][:12]} change 5" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("visited")]
+    assert sum("timed, for its program differs" in line for line in lines) == 1  # BAD alone
+    assert all("same program" in line for line in lines[1:])
+
+
+def test_a_benchmark_younger_than_the_slowdown_is_asked_of_every_commit(repository):
+    start = repository.git("rev-parse", "HEAD")
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    guilty = repository.commit("double")
+    repository.write(
+        "benchmarks/young.py", "import smallsum\n\n\ndef track_sum():\n    return smallsum.table(9).sum()\n"
+    )
+    repository.commit("a new benchmark")
+    done = find(repository, "young.track_sum", start, "main")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found {guilty[:12]} double" in done.stdout
+    again = shown(repository, done)
+    assert (again.returncode, f"found {guilty[:12]} double" in again.stdout) == (0, True)
+
+
+def test_commits_that_cannot_be_measured_leave_several_under_suspicion(repository):
+    start = repository.git("rev-parse", "HEAD")
+    repository.replace("smallsum/__init__.py", "return np.arange", "return broken(np.arange")
+    broken = repository.commit("break it")
+    repository.replace("smallsum/__init__.py", "return broken(np.arange", "return 2 * np.arange")
+    repaired = repository.commit("repair it")
+    done = find(repository, TRACKED, start, "main")
+    assert done.returncode == 3
+    assert f"it is one of {broken[:12]}, {repaired[:12]}" in done.stdout
+
+
+def test_commits_that_do_not_differ_cannot_be_told_apart(repository):
+    start = repository.git("rev-parse", "HEAD")
+    repository.write("docs/page.md", "a page\n")
+    page = repository.commit("a page")
+    done = find(repository, TRACKED, start, page)
+    assert (done.returncode, "no commit in between" in done.stdout) == (3, True)
+    repository.write("smallsum/notes.py", "")
+    repository.commit("harmless")
+    done = find(repository, TRACKED, start, "main")
+    assert done.returncode == 3
+    assert "BAD is not worse than GOOD in track" in done.stdout
+
+
+def test_a_merge_is_named_as_a_whole(repository):
+    start = repository.git("rev-parse", "HEAD")
+    repository.git("switch", "--quiet", "--create", "topic")
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.commit("double, on a branch")
+    repository.git("switch", "--quiet", "main")
+    repository.write("smallsum/notes.py", "")
+    repository.commit("harmless")
+    repository.git("merge", "--quiet", "--no-ff", "--message", "merge topic", "topic")
+    merge = repository.git("rev-parse", "HEAD")
+    repository.write("smallsum/notes.py", "NUMBER = 1\n")
+    repository.commit("harmless again")
+    done = find(repository, TRACKED, start, "main")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found {merge[:12]} merge topic" in done.stdout
+
+
+def test_commits_whose_dependencies_differ_are_both_built(repository, tmp_path, monkeypatch):
+    tool = tmp_path / "tools" / "uv"
+    tool.parent.mkdir()
+    tool.write_text(FAKE_UV.format(python=sys.executable))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
+    start = repository.git("rev-parse", "HEAD")
+    repository.replace("pyproject.toml", '"numpy"', '"numpy>=1"')
+    repository.commit("raise the bound")
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    guilty = repository.commit("double")
+    repository.write("smallsum/notes.py", "")
+    repository.commit("harmless")
+    done = find(repository, TRACKED, start, "main")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found {guilty[:12]} double" in done.stdout
+    made = [line for line in tool.with_name("log.txt").read_text().splitlines() if line.startswith("venv")]
+    assert any(line.endswith("env-base") for line in made)
+    assert any(line.endswith("/env") for line in made)
+
+
+def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
+    start = repository.git("rev-parse", "HEAD")
+    commit_line(repository, 4, lambda: repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12"))
+    temporary = repository.root.parent / "temporary"
+    temporary.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "perfgate.bisect", CACHED, start, "main"]
+    with subprocess.Popen(
+        command, cwd=repository.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        next(line for line in process.stderr if line.startswith("pair 1"))
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "stopped; nothing was found"
+    assert not list(temporary.iterdir())
+    assert len(repository.git("worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([TRACKED, "nowhere", "main"], "'nowhere' names no commit"),
+        ([TRACKED, "main", "main~1"], "is no ancestor of BAD"),
+        ([TRACKED, "main", "main"], "are the same commit"),
+        (["basics.track_meen", "main~1", "main"], "the closest is 'basics.track_mean'"),
+        ([TRACKED, "main~1", "main", "--metric", "trak"], "the closest is 'track'"),
+        ([TRACKED, "main~1", "main", "--suite-config", "absent.json"], "there is no absent.json"),
+        ([TRACKED], "--help lists the flags"),
+    ],
+)
+def test_wrong_usage_gets_one_sentence_and_exit_code_2(repository, arguments, expected):
+    repository.write("smallsum/notes.py", "")
+    repository.commit("harmless")
+    done = find(repository, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert expected in done.stderr.splitlines()[-1]

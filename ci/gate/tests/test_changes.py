@@ -1,0 +1,85 @@
+"""Which changes leave the code the same: pages, tests and comments do, templates, links and imported tests don't."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from perfgate.source.changes import is_same_code
+
+SUITE = Path("benchmarks")
+FILES = {
+    "pkg/__init__.py": "def twice(x):\n    return 2 * x\n",
+    "pkg/template.md": "# {title}\n",
+    "benchmarks/suite.py": "import pkg\n",
+    "tests/test_pkg.py": "import pkg\n",
+    "README.md": "# Package\n",
+}
+
+
+@pytest.fixture
+def sides(tmp_path):
+    for name, text in FILES.items():
+        path = tmp_path / "base" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "base" / "data").symlink_to("pkg")
+    shutil.copytree(tmp_path / "base", tmp_path / "head", symlinks=True)
+    return tmp_path / "base", tmp_path / "head"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "same"),
+    [
+        ("README.md", "# Another\n", True),
+        ("docs/new.rst", "New\n", True),
+        ("tests/test_pkg.py", "import pkg, os\n", True),
+        ("benchmarks/suite.py", "import os\n", True),
+        ("pkg/__init__.py", "# Doubles.\ndef twice(x):\n\n    return (2 * x)\n", True),
+        ("pkg/__init__.py", "def twice(x):\n    return x + x\n", False),
+        ("pkg/__init__.py", "def twice(x:\n", False),
+        ("pkg/template.md", "# {title}!\n", False),
+        ("pkg/new.py", "", False),
+        ("setup.cfg", "[metadata]\n", False),
+    ],
+)
+def test_what_differs_decides(sides, name, text, same):
+    base, head = sides
+    assert is_same_code(base, head, SUITE)
+    (head / name).parent.mkdir(exist_ok=True)
+    (head / name).write_text(text)
+    assert is_same_code(base, head, SUITE) is same
+    assert is_same_code(head, base, SUITE) is same
+
+
+def test_a_link_that_points_elsewhere_differs(sides):
+    base, head = sides
+    (head / "data").unlink()
+    (head / "data").symlink_to("tests")
+    assert not is_same_code(base, head, SUITE)
+
+
+def test_tests_that_the_suite_imports_are_code(sides):
+    base, head = sides
+    (head / "tests" / "test_pkg.py").write_text("import os\n")
+    assert is_same_code(base, head, SUITE)
+    (head / "benchmarks" / "suite.py").write_text("from tests.test_pkg import pkg\n")
+    assert not is_same_code(base, head, SUITE)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "same"),
+    [
+        ("benchmarks/suite.py", "import os, tests.test_pkg\n", False),
+        ("benchmarks/suite.py", "FILE = 'tests/data.json'\n", False),
+        ("benchmarks/suite.py", "# The tests say why.\nimport numpy.testing\n", True),
+        ("pkg/__init__.py", "from tests import test_pkg\n", False),
+        ("pkg/__init__.py", "FOLDER = 'tests'\n", True),
+    ],
+)
+def test_tests_are_code_where_the_suite_names_or_anything_imports_them(sides, file, text, same):
+    base, head = sides
+    for side in sides:
+        (side / file).write_text(text)
+    (head / "tests" / "test_pkg.py").write_text("import os\n")
+    assert is_same_code(base, head, SUITE) is same

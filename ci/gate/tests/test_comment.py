@@ -1,0 +1,182 @@
+"""The comment below a pull request, against a local server that plays the few endpoints of GitHub's API."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from perfgate.report.comment import MARKER, compose, harmless
+
+ROOT = Path(__file__).resolve().parents[3]
+OURS, STRANGER = "github-actions[bot]", "stranger"
+RUN = {
+    "head_sha": "a" * 40,
+    "head_branch": "topic",
+    "head_repository": {"owner": {"login": "forker"}},
+    "html_url": "https://github.com/o/r/actions/runs/1",
+}
+
+
+class Github(BaseHTTPRequestHandler):
+    """Pull requests and comments of one repository; what is asked is noted in `server.asked`."""
+
+    def do_GET(self):
+        self.note()
+        address = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(address.query).items()}
+        if address.path == "/repos/o/r/pulls":
+            pulls = [pull for pull in self.server.pulls if (query["head"], query["state"]) == ("forker:topic", "open")]
+            return self.reply(200, pulls)
+        if re.fullmatch(r"/repos/o/r/issues/7/comments", address.path):
+            start, count = (int(query["page"]) - 1) * int(query["per_page"]), int(query["per_page"])
+            return self.reply(200, self.server.comments[start : start + count])
+        return self.reply(404, {"message": "Not Found"})
+
+    def do_POST(self):
+        body = self.note()["body"]
+        comment = {"id": 1000 + len(self.server.comments), "user": {"login": OURS}, "body": body}
+        self.server.comments.append(comment)
+        self.reply(201, comment)
+
+    def do_PATCH(self):
+        body = self.note()["body"]
+        number = int(self.path.rpartition("/")[2])
+        comment = next(each for each in self.server.comments if each["id"] == number)
+        comment["body"] = body
+        self.reply(200, comment)
+
+    def note(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
+        return json.loads(self.rfile.read(length)) if length else {}
+
+    def reply(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def github():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Github)
+    server.asked, server.comments = [], []
+    server.pulls = [{"number": 6, "head": {"sha": "b" * 40}}, {"number": 7, "head": {"sha": "a" * 40}}]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def comment(github, tmp_path, report="# PASSED: no regression found\n", **changes):
+    """Run the command as the workflow's step does."""
+    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": RUN}))
+    file = tmp_path / "gate.md"
+    if report is not None:
+        file.write_text(report)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}",
+        "GITHUB_REPOSITORY": "o/r",
+        "GITHUB_TOKEN": "secret",
+        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+    }
+    command = [sys.executable, "-m", "perfgate.report.comment", "--report", str(file)]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment | changes, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_one_comment_is_made_and_then_edited(github, tmp_path):
+    github.comments = [{"id": number, "user": {"login": STRANGER}, "body": "hm"} for number in range(150)]
+    first = comment(github, tmp_path)
+    assert (first.returncode, first.stdout) == (0, "commented on pull request 7\n"), first.stderr
+    second = comment(github, tmp_path, "# FAILED: 1 regressed\n")
+    assert (second.returncode, second.stdout) == (0, "edited the comment on pull request 7\n"), second.stderr
+    ours = [each["body"] for each in github.comments if each["user"]["login"] == OURS]
+    assert len(ours) == 1
+    assert ours[0].startswith(MARKER)
+    assert "# FAILED: 1 regressed" in ours[0]
+    assert RUN["html_url"] in ours[0]
+    assert {each[2] for each in github.asked} == {"Bearer secret"}
+
+
+def test_a_stranger_who_copies_the_marker_is_not_edited(github, tmp_path):
+    github.comments = [{"id": 1, "user": {"login": STRANGER}, "body": f"{MARKER}\nmine"}]
+    assert comment(github, tmp_path).returncode == 0
+    assert github.comments[0]["body"] == f"{MARKER}\nmine"
+    assert len(github.comments) == 2
+
+
+def test_a_pull_request_that_has_moved_on_gets_no_comment(github, tmp_path):
+    github.pulls = [{"number": 7, "head": {"sha": "c" * 40}}]
+    done = comment(github, tmp_path)
+    assert (done.returncode, github.comments) == (0, [])
+    assert "nothing to do" in done.stdout
+
+
+def test_a_run_without_a_report_says_so(github, tmp_path):
+    assert comment(github, tmp_path, report=None).returncode == 0
+    assert "The gate made no report." in github.comments[0]["body"]
+
+
+def test_a_report_that_is_a_link_is_not_followed(github, tmp_path):
+    (tmp_path / "gate.md").symlink_to(tmp_path / "event.json")
+    assert comment(github, tmp_path, report=None).returncode == 0
+    assert "head_sha" not in github.comments[0]["body"]
+
+
+def test_a_report_of_any_size_fits(github, tmp_path):
+    assert comment(github, tmp_path, "a line of a report\n" * 1_000_000).returncode == 0
+    assert len(github.comments[0]["body"]) < 65_536
+    assert "cut here" in github.comments[0]["body"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@somebody",
+        "&#64;somebody",
+        "<img src=x>",
+        "<!-- x -->",
+        "![x](http://evil.example/x.png)",
+        "[x](javascript:alert)",
+        "[x]: http://evil.example",
+        "https://evil.example",
+        "www.evil.example",
+        "fixes #12",
+        "o/r#12",
+        "GH-12",
+        "a\u202eb\x1b[0m",
+    ],
+)
+def test_nothing_in_a_report_calls_links_or_loads(text):
+    made = harmless(text)
+    assert not re.search(r"@\w|&#|<|\]\(|\]:|://|www\.|#\d|GH-\d|[\x00-\x09\x0b-\x1f\u202a-\u202e]", made)
+    assert len(compose(text, "url")) < 200
+
+
+def test_a_plain_report_reads_as_it_was():
+    report = "# FAILED: 1 regressed; 3 benchmarks in all\n\n| a | `b.c(10)` | 1.2 (1.1 to 1.3) |\n|---|---|---|"
+    assert harmless(report) == report
+
+
+def test_what_the_api_refuses_is_one_sentence(github, tmp_path):
+    done = comment(github, tmp_path, GITHUB_REPOSITORY="o/other")
+    assert (done.returncode, done.stderr) == (1, "GET pulls failed: HTTP Error 404: Not Found\n")
+    done = comment(github, tmp_path, GITHUB_EVENT_PATH=str(tmp_path / "absent.json"))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1

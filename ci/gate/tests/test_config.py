@@ -1,0 +1,288 @@
+"""gate.toml and accepted.toml: what they may say, what they refuse, and the verdicts and budgets that follow."""
+
+import re
+from datetime import date
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import benchmarks
+from perfgate.accept import write_accepted
+from perfgate.budgets import check_budgets
+from perfgate.config import DEFAULT_FILE, Accepted, Budget, MetricRule, Rules, find_rules, read_rules
+from perfgate.errors import UsageError
+from perfgate.hlo import Program
+from perfgate.measure.inspection import _benchmarks
+from perfgate.report.files import junit
+from perfgate.report.markdown import Result, markdown
+from perfgate.stats.evidence import Evidence, Limits, Plan
+from perfgate.verdict import Benchmark, Outcome, Row, compare_metrics, judge
+from perfgate.worker import listing
+
+ROW = "suite.Chunk.time_chunk('small')"
+
+
+def read(folder, text):
+    (folder / "gate.toml").write_text(text)
+    return read_rules(folder / "gate.toml", folder / "accepted.toml")
+
+
+def timed(*log_ratios, base=None, head=None):
+    """Return a row that was timed, with these metrics of its program."""
+    row = Row(Benchmark(ROW, "suite.Chunk.time_chunk", 0, "time", 60.0))
+    row.evidence = Evidence(Plan.make(Limits(), 4))
+    for value in log_ratios:
+        row.evidence.add(value)
+    row.programs = {"base": Program("1", base or {}), "head": Program("2", head or {})}
+    row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": 0.2}}
+    return row
+
+
+def judged(row, rules, *, timing=True):
+    row.changes = compare_metrics(row, rules)
+    judge(row, rules, timing=timing)
+    return row
+
+
+SAME = (0.0, 0.001, -0.001, 0.0)
+FASTER = (-0.3, -0.301, -0.299) * 3
+SLOWER = ((0.3, 0.301, 0.299, 0.3) * 4)[:13]  # nine to suspect it and four to confirm it
+
+
+def test_our_own_rules_are_valid_and_say_what_the_defaults_are():
+    rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
+    assert rules.verdict == Rules().verdict
+    assert rules.timing == Rules().timing
+    assert rules.verdict.limits.false_alarms == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
+        ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio must lie between 1 and its pass_ratio, 1.03"),
+        ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be float"),
+        ("[verdict]\nundecided = 'ignore'", "must be one of stop, warn"),
+        ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
+        ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
+        ("[[metric]]\nname = 'x'\nworse = 'more'\nbenchmark = '('", "is no regular expression"),
+        ("metric = 3", "must be a list of tables"),
+        ("verdict = 3", "verdict must be a table, but got 3"),
+        ("[verdict]\nlooks = ['4']", "must be a rising list"),
+        ("[[metric]]\nname = 'time'\nworse = 'more'", "say [[slowdown]] in the place of [[metric]]"),
+        ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown 1.fail_ratio must lie between"),
+        ("verdict", "is no valid TOML"),
+    ],
+)
+def test_a_mistake_in_the_rules_gets_one_sentence(tmp_path, text, expected):
+    with pytest.raises(UsageError, match=r"gate\.toml") as caught:
+        read(tmp_path, text)
+    assert expected in str(caught.value)
+
+
+def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
+    entry = Accepted(ROW, "time", 1.1, 'needed for "exact" sums \N{SNOWMAN}', date(2999, 1, 31))
+    for _ in range(2):
+        write_accepted(tmp_path / "accepted.toml", entry)
+    assert read(tmp_path, "").accepted == (entry, entry)
+
+
+@pytest.mark.parametrize("expires", ["2030-01-31T00:00:00", "'2030-01-31'", "1"])
+def test_an_entry_expires_on_a_day(tmp_path, expires):
+    (tmp_path / "accepted.toml").write_text(
+        f"[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\nexpires = {expires}\n"
+    )
+    with pytest.raises(UsageError, match=r"accepted\.toml: accepted 1\.expires must be date"):
+        read(tmp_path, "")
+
+
+def test_the_rules_of_the_repository_come_before_ours(tmp_path):
+    assert find_rules(tmp_path) == (DEFAULT_FILE, tmp_path / "accepted.toml")
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "ci" / "gate.toml").touch()
+    assert find_rules(tmp_path) == (tmp_path / "ci" / "gate.toml", tmp_path / "ci" / "accepted.toml")
+
+
+@pytest.mark.parametrize(
+    ("worse", "head", "expected"),
+    [
+        ("more", 110, "same"),
+        ("more", 111, "worse"),
+        ("more", 89, "better"),
+        ("less", 111, "better"),
+        ("less", 89, "worse"),
+        ("either", 89, "worse"),
+        ("never", 1000, "same"),
+    ],
+)
+def test_a_metric_is_compared_in_its_direction_and_within_its_tolerance(worse, head, expected):
+    assert MetricRule("m", worse, tolerance=0.1).compare(100, head) == expected
+    assert MetricRule("m", worse, at_least=10).compare(100, head) == expected
+
+
+def test_the_first_rule_that_fits_counts(tmp_path):
+    rules = read(
+        tmp_path,
+        "[[metric]]\nname='m'\nworse='less'\nbenchmark='^suite'\n[[metric]]\nname='m'\nworse='more'\n[[cores]]\nbenchmark='x'\ncores=2",
+    )
+    assert [rules.rule_of("m", name).worse for name in (ROW, "other")] == ["less", "more"]
+    assert rules.rule_of("unknown", ROW).worse == "never"
+    assert (rules.cores_of("x"), rules.cores_of(ROW)) == (2, 1)
+
+
+def test_benchmarks_may_have_limits_of_their_own(tmp_path):
+    rules = read(tmp_path, "[[slowdown]]\nbenchmark = 'noisy'\nfail_ratio = 1.1\npass_ratio = 1.3")
+    own, usual = rules.limits_of("suite.time_noisy"), rules.limits_of(ROW)
+    assert (own.fail_ratio, own.pass_ratio, own.looks) == (1.1, 1.3, usual.looks)
+    assert usual == rules.verdict.limits
+
+
+def test_metrics_of_which_a_file_says_nothing_are_compared_as_ours_are(tmp_path):
+    assert read(tmp_path, "[timing]\nbudget_s = 600").rule_of("track", ROW).worse == "more"
+    assert read(tmp_path, "metric = []").rule_of("track", ROW).worse == "never"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdict", "outcome"),
+    [
+        (SAME, "not slower", Outcome.PASSED),
+        (FASTER, "faster", Outcome.PASSED),
+        (SLOWER, "slower", Outcome.FAILED),
+        (SLOWER[:4], "undecided", Outcome.UNDECIDED),
+        ((), "undecided", Outcome.UNDECIDED),
+    ],
+)
+def test_timing_gives_each_verdict(pairs, verdict, outcome):
+    row = judged(timed(*pairs), Rules())
+    assert (row.verdict, row.outcome) == (verdict, outcome)
+
+
+def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
+    rules = Rules(metric=(MetricRule("copies", "more"),))
+    row = judged(timed(*SAME, base={"copies": 1.0}, head={"copies": 2.0}), rules)
+    assert (row.verdict, row.outcome) == ("worse", Outcome.FAILED)
+    assert row.reasons == ["buffers are copied that were not: 1 -> 2 (2 times)"]
+
+
+@pytest.mark.parametrize(("head", "verdict"), [(1, "not slower"), (3, "not slower"), (4, "worse")])
+def test_a_first_call_that_compiles_more_programs_is_worse(head, verdict):
+    row = timed(*SAME)
+    for side, count in (("base", 1), ("head", head)):
+        row.replies[side] |= {"second_call_compilations": 0, "compilations": count, "compile_s": 1.0}
+    assert judged(row, read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))).verdict == verdict
+
+
+def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
+    rules = Rules(metric=(MetricRule("instructions", "more", forgiven_if_faster=True),))
+    more = {"base": {"instructions": 1.0}, "head": {"instructions": 2.0}}
+    assert judged(timed(*FASTER, **more), rules).verdict == "faster"
+    assert judged(timed(*SAME, **more), rules).verdict == "worse"
+    assert judged(timed(**more), rules, timing=False).verdict == "worse"
+
+
+def test_the_same_program_is_exonerated_unless_head_compiles_it_anew():
+    row = timed()
+    row.programs = {side: Program("1", {}, timed_is_program=True) for side in ("base", "head")}
+    row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": 0.1}}
+    assert row.is_same_program()
+    row.replies["head"]["second_call_compilations"] = 1
+    assert not row.is_same_program()
+
+
+def test_the_same_program_that_runs_for_longer_is_timed():
+    row = timed()
+    row.programs = {side: Program("1", {}, timed_is_program=True) for side in ("base", "head")}
+    for head_s, same in ((0.14, True), (0.2, False), (0.05, False)):
+        row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": head_s}}
+        assert row.is_same_program() is same
+
+
+def test_a_hundredfold_win_passes_but_is_called_suspicious():
+    row = judged(timed(*(-5.0, -5.001, -4.999) * 3), Rules())
+    assert row.verdict == "faster"
+    assert row.reasons[0].startswith("suspicious: 148 times")
+
+
+def test_acceptance_ends_with_its_ratio_and_its_day():
+    def verdict(ratio, day):
+        return judged(timed(*SLOWER), Rules(accepted=(Accepted(ROW, "time", ratio, "why", day),))).verdict
+
+    assert verdict(1.4, date(2999, 1, 1)) == "slower, accepted"
+    assert verdict(1.1, date(2999, 1, 1)) == "slower"
+    assert verdict(1.4, date(2020, 1, 1)) == "slower"
+
+
+@pytest.mark.parametrize(
+    ("worse", "ratio", "base", "head", "accepted"),
+    [
+        ("more", 2.0, 1.0, 2.0, True),
+        ("more", 2.0, 1.0, 3.0, False),
+        ("more", 2.0, 0.0, 2.0, True),  # of nothing there is no ratio: it is head's value
+        ("more", 2.0, 0.0, 3.0, False),
+        ("less", 0.5, 2.0, 1.0, True),
+        ("less", 0.5, 2.0, 0.0, False),
+    ],
+)
+def test_a_metric_is_accepted_as_far_as_the_entry_says(worse, ratio, base, head, accepted):
+    rules = Rules(
+        metric=(MetricRule("copies", worse),), accepted=(Accepted(ROW, "copies", ratio, "why", date(2999, 1, 1)),)
+    )
+    row = judged(timed(*SAME, base={"copies": base}, head={"copies": head}), rules)
+    assert (row.outcome is Outcome.WARNED) is accepted
+    assert (row.outcome is Outcome.FAILED) is not accepted
+
+
+def test_a_report_counts_budgets_as_what_they_are():
+    kept, missed = Budget("Chunk", "seconds", "s", ceiling=1.0), Budget("Chunk", "seconds", "s", ceiling=0.1)
+    unknown = Budget("nothing", "seconds", "s", ceiling=1.0)
+    accepted = Accepted(ROW, "budget seconds", 1.0, "why", date(2999, 1, 1))
+    for budgets, entries, code, headline, counts in (
+        ((kept,), (), 0, "PASSED: no regression found", (2, 0, 0)),
+        ((missed, kept), (), 1, "FAILED: 1 budget missed", (3, 1, 0)),
+        ((missed,), (accepted,), 0, "PASSED: no regression found", (2, 0, 0)),
+        ((unknown,), (), 3, "COULD NOT TELL: 1 budget could not be checked", (2, 0, 1)),
+    ):
+        rules = Rules(budget=budgets, accepted=entries)
+        row = judged(timed(*SAME), rules)
+        result = Result([row], check_budgets([row], rules), rules, "a" * 40, "b" * 40, [], "one")
+        assert (result.exit_code, result.headline) == (code, f"{headline}; 1 benchmark in all")
+        suite = ET.fromstring(junit(result))  # noqa: S314 - our own text
+        assert tuple(int(suite.get(name)) for name in ("tests", "failures", "errors")) == counts
+        assert (len(suite.findall(".//failure")), len(suite.findall(".//error"))) == counts[1:]
+        assert all(word in markdown(result) for word in {each[3] for each in result.budgets})
+
+
+def test_our_own_budgets_name_benchmarks_that_there_are():
+    suite = Path(benchmarks.__file__).parent
+    names = [each.row for each in _benchmarks(listing.suite(suite)["benchmarks"], 60.0)]
+    budgets = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml")).budget
+    assert len(budgets) == 3
+    for budget in budgets:
+        assert [name for name in names if re.search(budget.benchmark, name)], budget
+        assert budget.over in {"", *names}
+
+
+def test_budgets_are_kept_missed_or_not_measured():
+    fast, slow = timed(), timed()
+    slow.benchmark = Benchmark("peer", "peer", None, "time", 60.0)
+    slow.seconds["head"] = [1.0, 1.2, 1.1]
+    found = check_budgets(
+        [fast, slow],
+        Rules(
+            budget=(
+                Budget("Chunk", "seconds", "s", ceiling=0.3),
+                Budget("Chunk", "rate", "steps/s", floor=1000, work=100),
+                Budget("Chunk", "ratio", "times", floor=5, over="peer"),
+                Budget("Chunk", "temp_bytes", "bytes", ceiling=10),
+                Budget("nothing", "seconds", "s", ceiling=10),
+            )
+        ),
+    )
+    assert [(figure and round(figure, 3), word) for _, _, figure, word in found] == [
+        (0.2, "kept"),
+        (500.0, "missed"),
+        (5.5, "kept"),
+        (None, "not measured"),
+        (None, "no such benchmark"),
+    ]

@@ -1,0 +1,266 @@
+"""The gate's statistics: Student's quantiles, and how often its decisions err, by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from perfgate.stats.evidence import (
+    NOT_SLOWER,
+    SLOWER,
+    UNDECIDED,
+    Evidence,
+    Limits,
+    Plan,
+    noise,
+    replay,
+    t_quantile,
+    trimmed_mean,
+)
+
+NUM_ROWS = 20
+NUM_SUITES = 2_000
+
+
+def simulate(ratio, seed=0, alternations=12):
+    """Draw whole suites under the noise that was measured: pairs differ by 0.8-2.1%, calls inside one by 2.3-3.5%."""
+    rng = np.random.default_rng(seed)
+    between = rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1))
+    within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * math.sqrt(math.pi / 2 / alternations)  # of a median
+    sd = np.hypot(between, within)
+
+    def draw(num_pairs):
+        return math.log(ratio) + sd * rng.standard_normal((NUM_SUITES, NUM_ROWS, num_pairs))
+
+    plan = Plan.make(Limits(), NUM_ROWS)
+    return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
+
+
+def simulate_luck(ratio, share=0.07, seed=1):
+    """Draw suites in which one worker in so many is half as slow again in every call, of base or of head."""
+    rng = np.random.default_rng(seed)
+
+    def draw(num_pairs):
+        shape = (NUM_SUITES, NUM_ROWS, num_pairs)
+        unlucky = rng.random(shape) < share
+        luck = np.where(unlucky, math.log(1.5) * rng.choice([-1.0, 1.0], shape), 0.0)
+        return math.log(ratio) + luck + 0.015 * rng.standard_normal(shape)
+
+    plan = Plan.make(Limits(), NUM_ROWS)
+    return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
+
+
+@pytest.mark.parametrize(
+    ("upper_tail", "df", "expected"),
+    [  # printed tables, and R's qt for the small tails
+        (0.025, 1, 12.7062),
+        (0.025, 2, 4.30265),
+        (0.025, 3, 3.18245),
+        (0.05, 9, 1.83311),
+        (0.005, 23, 2.80734),
+        (0.0005, 10, 4.58689),
+        (0.0001, 8, 6.44200),
+    ],
+)
+def test_t_quantiles_agree_with_the_tables(upper_tail, df, expected):
+    assert t_quantile(upper_tail, df) == pytest.approx(expected, rel=2e-5)
+
+
+def test_quantiles_rise_as_the_tail_shrinks_and_fall_towards_the_normal():
+    assert [t_quantile(p, 7) for p in (0.1, 0.01, 1e-4, 1e-6)] == sorted(
+        t_quantile(p, 7) for p in (0.1, 0.01, 1e-4, 1e-6)
+    )
+    assert t_quantile(0.025, 2000) == pytest.approx(1.961, abs=1e-3)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.005])
+def test_a_whole_suite_without_a_slowdown_seldom_fails(ratio):
+    verdicts, _ = simulate(ratio)
+    assert (verdicts == SLOWER).any(axis=1).mean() <= 0.005
+
+
+def test_where_nothing_changed_a_row_passes_after_few_pairs():
+    verdicts, pairs = simulate(1.0)
+    assert (verdicts == NOT_SLOWER).mean() > 0.99
+    assert pairs.mean() < 11
+
+
+def test_five_percent_are_found_nearly_always():
+    verdicts, _ = simulate(1.05)
+    assert (verdicts == SLOWER).mean() >= 0.98
+
+
+def test_three_percent_are_found_mostly_and_hardly_ever_taken_for_none():
+    verdicts, _ = simulate(1.03)
+    assert (verdicts == SLOWER).mean() >= 0.90
+    assert (verdicts == NOT_SLOWER).mean() <= 0.05
+
+
+def test_a_large_slowdown_takes_as_many_pairs_as_its_signs_need():
+    _, pairs = simulate(2.0)
+    assert pairs.mean() < 9 + 4 + 0.01
+
+
+def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
+    assert (simulate_luck(1.0)[0] == SLOWER).any(axis=1).mean() <= 0.005
+    assert (simulate_luck(1.0)[0] == NOT_SLOWER).mean() > 0.99
+    assert (simulate_luck(1.05)[0] == SLOWER).mean() >= 0.98
+    assert (simulate_luck(1.03)[0] == NOT_SLOWER).mean() <= 0.05
+
+
+@pytest.mark.parametrize("luck", [(-0.05, 0.0, 0.0, 0.05), (-0.05, 0.05), (-0.025, 0.025)])
+def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
+    """Where half of all workers are slower and little else scatters, a few pairs of a kind seem sure to a t-test."""
+    rng = np.random.default_rng(2)
+    plan = Plan.make(Limits(), NUM_ROWS)
+
+    def draw(num_pairs):
+        shape = (NUM_SUITES, NUM_ROWS, num_pairs)
+        return rng.choice(luck, shape) + 0.003 * rng.standard_normal(shape)
+
+    verdicts, _ = replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
+    assert (verdicts == SLOWER).any(axis=1).mean() <= 0.01
+
+
+def test_the_last_look_can_always_fail():
+    plan = Plan.make(Limits(looks=(2, 3), confirm_looks=(2,)), 1_000)
+    assert all(math.isfinite(test.fail_t[-1]) for test in (plan.suspect, plan.confirm))
+
+
+@pytest.mark.parametrize("num_pairs", [4, 6, 9, 13, 24, 48])
+def test_the_trimmed_mean_errs_as_often_as_it_says(num_pairs):
+    rng = np.random.default_rng(num_pairs)
+    mean, error = trimmed_mean(rng.standard_normal((200_000, num_pairs)))
+    degrees = num_pairs - 2 * (max(0, num_pairs - 3) // 5) - 1
+    assert (mean / error > t_quantile(0.01, degrees)).mean() == pytest.approx(0.01, rel=0.4)
+
+
+def test_the_trimmed_mean_leaves_out_a_fifth_at_either_end():
+    pairs = np.array([3.0, -1e6, 1.0, 2.0, 4.0, 5.0, 1e6, 6.0])
+    mean, error = trimmed_mean(pairs)
+    moved = np.array([1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 6.0])
+    assert mean == pytest.approx(3.5)
+    assert error == pytest.approx(math.sqrt(((moved - 3.5) ** 2).sum() / (6 * 5)))
+    assert noise(pairs) == pytest.approx(error * math.sqrt(8))
+    assert trimmed_mean(np.array([0.0, 0.0, 0.0, 1e6]))[0] == 2.5e5
+
+
+def test_the_replay_decides_as_the_live_evidence_does():
+    rng = np.random.default_rng(3)
+    plan = Plan.make(Limits(), 5)
+    first = 0.02 + 0.015 * rng.standard_normal((40, plan.suspect.looks[-1]))
+    fresh = 0.02 + 0.015 * rng.standard_normal((40, plan.confirm.looks[-1]))
+    verdicts, pairs = replay(plan, first, fresh)
+    for row, (early, late) in enumerate(zip(first, fresh, strict=True)):
+        evidence, queues = Evidence(plan), (iter(early), iter(late))
+        while not evidence.done:
+            evidence.add(next(queues[evidence.suspected]))
+        assert (evidence.verdict, evidence.num_pairs) == (verdicts[row], pairs[row])
+    assert {UNDECIDED, NOT_SLOWER, SLOWER} >= set(verdicts)
+
+
+def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
+    """Return the verdicts of rows whose time was spent after so many pairs."""
+    rng = np.random.default_rng(num_pairs)
+    plan, verdicts = Plan.make(Limits(), NUM_ROWS), []
+    for _ in range(num_rows):
+        evidence = Evidence(plan)
+        while not evidence.done and evidence.num_pairs < num_pairs:
+            evidence.add(float(math.log(ratio) + sd * rng.standard_normal()))
+        evidence.end()
+        verdicts.append(evidence.verdict)
+    return np.array(verdicts)
+
+
+def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
+    plan = Plan.make(Limits(), 4)
+    evidence = Evidence(plan)
+    for value in (0.015, -0.015, 0.015, -0.015, 0.015, -0.015, 0.01, -0.01, 0.01, -0.01, 0.0):
+        evidence.add(value)
+    assert not evidence.done
+    evidence.end()
+    assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
+    assert evidence.ratio()[2] < Limits().pass_ratio
+
+
+@pytest.mark.parametrize("num_pairs", [4, 5, 8, 9, 11])
+def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
+    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Limits().miss_beta
+
+
+def test_the_last_look_spends_what_is_left():
+    assert (_ended(1.0, 9) == NOT_SLOWER).mean() > 0.99
+
+
+def test_a_suspicion_at_the_end_stays_one():
+    evidence = Evidence(Plan.make(Limits(), 1))
+    for value in (0.02, 0.06) * 6:
+        evidence.add(value)
+    assert not evidence.suspected
+    evidence.end()
+    assert (evidence.suspected, evidence.verdict, evidence.done) == (True, UNDECIDED, False)
+    for value in (0.30, 0.30, 0.31, 0.30, 0.30):
+        evidence.add(value)
+    assert evidence.verdict == SLOWER
+
+
+@pytest.mark.parametrize("num_pairs", [0, 3, 4])
+def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
+    evidence = Evidence(Plan.make(Limits(), 4))
+    for number in range(num_pairs):
+        evidence.add(0.05 * (-1) ** number)
+    evidence.end()
+    assert (evidence.verdict, evidence.done) == (UNDECIDED, False)
+
+
+def test_more_rows_ask_for_more_evidence():
+    few, many = Plan.make(Limits(), 2), Plan.make(Limits(), 50)
+    assert all(a <= b for a, b in zip(few.suspect.fail_t, many.suspect.fail_t, strict=True))
+    assert few.suspect.fail_t[-1] < many.suspect.fail_t[-1]
+    assert few.suspect.pass_t == many.suspect.pass_t
+
+
+def test_the_interval_agrees_with_the_verdict():
+    evidence = Evidence(Plan.make(Limits(), 4))
+    rng = np.random.default_rng(5)
+    while not evidence.done:
+        evidence.add(float(0.001 + 0.008 * rng.standard_normal()))
+    ratio, low, high = evidence.ratio()
+    assert evidence.verdict == NOT_SLOWER
+    assert low < ratio < high < Limits().pass_ratio
+
+
+def test_a_sure_win_is_called_faster():
+    evidence = Evidence(Plan.make(Limits(), 4))
+    for _ in range(2):
+        for value in (-0.30, -0.31, -0.29, -0.30):
+            evidence.add(value)
+        assert not evidence.is_faster()  # signs can't show it yet: the row stays open
+    evidence.add(-0.3)
+    assert evidence.verdict == NOT_SLOWER
+    assert evidence.is_faster()
+
+
+def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
+    evidence = Evidence(Plan.make(Limits(), 4))
+    for value in (-0.30, -0.30, 0.001, -0.30, -0.30, -0.30, -0.30, 0.001, -0.30):
+        evidence.add(value)
+    assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
+    assert not evidence.is_faster()
+
+
+def test_four_equal_pairs_are_no_proof_of_a_tiny_slowdown():
+    evidence = Evidence(Plan.make(Limits(), 20))
+    for _ in range(4):
+        evidence.add(math.log(1.006))
+    assert not evidence.suspected
+
+
+def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
+    plan, sd = Plan.make(Limits(), NUM_ROWS), 0.015
+    rng = np.random.default_rng(9)
+    ratio = plan.smallest_detectable(noise(sd * rng.standard_normal(100_000)))
+    last = math.log(ratio) + sd * rng.standard_normal((20_000, plan.suspect.looks[-1]))
+    assert (plan.suspect.bounds(last, len(plan.suspect.looks) - 1)[2] > plan.suspect.fail_log).mean() == pytest.approx(
+        0.95, abs=0.02
+    )

@@ -1,0 +1,132 @@
+"""Why a row takes longer: functions that are called more often, packages that are imported, instructions executed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfgate import machine
+from perfgate.hlo import Program, count_operations
+from perfgate.measure.explanation import explain
+from perfgate.stats.evidence import SLOWER, Evidence, Limits, Plan
+from perfgate.verdict import Benchmark, Change, Row
+from perfgate.worker import counters
+from perfgate.worker.calls import counted, imported
+from perfgate.worker.counters import Counter, can_count
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _leaf(number):
+    return abs(number)
+
+
+def _caller():
+    return [_leaf(number) for number in (1, -2, 3)]
+
+
+def test_functions_are_counted_in_the_order_of_their_first_calls():
+    calls = counted(_caller, ROOT)
+    here = "ci/gate/tests/test_explanation.py"
+    assert calls[f"{here}:_caller"] == 1
+    assert calls[f"{here}:_leaf"] == 3
+    assert calls["builtins.abs"] == 3
+    assert list(calls).index(f"{here}:_caller") < list(calls).index(f"{here}:_leaf")
+
+
+def test_what_watched_before_watches_on_and_an_error_is_the_benchmarks_own():
+    events = []
+    sys.setprofile(lambda *event: events.append(event))
+    try:
+        with pytest.raises(ZeroDivisionError):
+            counted(lambda: 1 / 0, ROOT)
+        _leaf(1)
+    finally:
+        sys.setprofile(None)
+    assert any(event == "call" and frame.f_code is _leaf.__code__ for frame, event, _ in events)
+
+
+def test_a_librarys_function_is_named_without_the_place_where_it_is_installed():
+    names = [name for name in counted(lambda: np.zeros(3).sum(), ROOT) if "/" in name and "_sum" in name]
+    assert names == ["numpy/_core/_methods.py:_sum"]
+
+
+def test_modules_that_a_statement_imports_are_counted_by_package():
+    without, with_json = imported("pass", "", {}), imported("  import json", "", {"PYTHONHASHSEED": "0"})
+    assert "import json" not in without
+    assert with_json["import json"] >= 3
+
+
+def test_what_the_machine_cannot_count_is_none_and_what_it_can_grows_with_the_work():
+    def count(event, size):
+        with (counter := Counter(event)).counted():
+            sum(range(size))
+        return counter.count
+
+    if not sys.platform.startswith("linux") or not can_count(counters.TASK_CLOCK):
+        assert count(counters.TASK_CLOCK, 10) is None
+        return
+    assert count(counters.TASK_CLOCK, 3_000_000) > count(counters.TASK_CLOCK, 3_000) > 0
+    few, many = count(counters.INSTRUCTIONS, 3_000), count(counters.INSTRUCTIONS, 3_000_000)
+    assert (few, many) == (None, None) if not can_count() else many > 100 * few
+    assert count((0, 1 << 40), 10) is None  # an event that no machine has
+
+
+def test_a_child_process_counts_too():
+    if not can_count(counters.TASK_CLOCK):
+        pytest.skip("nothing can be counted here")
+    with (counter := Counter(counters.TASK_CLOCK)).counted():
+        subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
+    assert counter.count > 10_000_000
+
+
+def test_known_trips_of_loops_are_added_up():
+    loop = '%w = (s32[]) while(%t), body=%b, backend_config={"known_trip_count":{"n":"64"},"x":1}\n'
+    assert count_operations(loop + loop.replace("%w", "%v").replace('"64"', '"8"'))["loop_trips"] == 72
+
+
+def _slower_row(*programs, changes=()):
+    row = Row(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
+    row.evidence = Evidence(Plan.make(Limits(), 1), verdict=SLOWER, done=True)
+    row.programs = dict(zip(("base", "head"), programs, strict=False))
+    row.changes = list(changes)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            [Change("loop_trips", 64, 80, "same")],
+            "its program changed; its loops run more often: 64 -> 80 (1.25 times)",
+        ),
+        ([Change("fusions", 64, 80, "worse")], "it takes longer, and its program changed"),
+        ([Change("fusions", 80, 64, "same")], "in a way that its counts don't show"),
+        ([], "in a way that its counts don't show"),
+        ([Change("donated_buffers", 1, 2, "better")], "in a way that its counts don't show"),
+        ([Change("compile_s", 1.02, 1.03, "same")], "in a way that its counts don't show"),
+    ],
+)
+def test_a_changed_program_says_what_grew(changes, reason):
+    row = _slower_row(Program("a", {}), Program("b", {}), changes=changes)
+    explain([row], None, None, pytest.fail)
+    (said,) = row.reasons
+    assert said.endswith(reason)
+
+
+def test_the_other_core_is_another_one_where_there_is_one(monkeypatch):
+    assert machine.other_core(None) is None
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
+    assert machine.other_core(5) == 5
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 5}, raising=False)
+    assert machine.other_core(5) == 2
+
+
+def test_rows_that_are_not_slower_get_no_reason():
+    row = _slower_row(Program("a", {}), Program("b", {}))
+    row.evidence.verdict = 0
+    explain([row, Row(row.benchmark)], None, None, pytest.fail)
+    assert row.reasons == []

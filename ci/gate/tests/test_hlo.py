@@ -1,0 +1,137 @@
+"""Programs as texts: what a rename leaves alone, what counts as what, and whose lines added instructions are."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from perfgate.hlo import (
+    Program,
+    count_operations,
+    difference,
+    normalise_hlo,
+    normalise_stablehlo,
+    read_instructions,
+    read_program,
+)
+
+HLO = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (2, {}) }
+
+FileNames
+1 "/repo/model.py"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=5 end_line=5 column=25 end_column=32}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+
+ENTRY %main (x.1: f32[3], y.1: s64[]) -> (f32[3], f64[]) {
+  %x.1 = f32[3]{0} parameter(0), metadata={op_name="x"}
+  %copy.1 = f32[3]{0} copy(%x.1), metadata={op_name="jit(step)/copy" stack_frame_id=1}
+  %wide = f64[2]{0} convert(%x.1), metadata={op_name="jit(f)/to f64[9]" source_file="/repo/old.py" source_line=7}
+  %call = () custom-call(%x.1), custom_call_target="xla_ffi_python_cpu_callback", api_version=API_VERSION_TYPED_FFI
+  ROOT %out = (f32[3]{0}, f64[2]{0}) tuple(%copy.1, %wide)
+}
+"""
+
+
+def lowered(name, argument, extra=""):
+    """Lower the same work under other names."""
+    source = f"""
+def {name}({argument}, other):
+    def {name}_body(carry, _):
+        return carry * 1.1 + other["a"].sum(){extra}, carry[0]
+    return jax.lax.scan({name}_body, jnp.sin({argument}), None, length=7)
+"""
+    namespace = {"jax": jax, "jnp": jnp}
+    exec(compile(source, f"{name}.py", "exec"), namespace)  # noqa: S102 - the names are what is varied
+    arguments = (jnp.zeros(100), {"a": jnp.ones(100)})
+    return jax.jit(namespace[name], donate_argnums=0).lower(*arguments)
+
+
+def program_of(stage):
+    return Program("", {}, instructions=tuple(read_instructions(stage.compile().as_text(), Path("/nowhere"))))
+
+
+def test_a_rename_leaves_both_texts_as_they_were():
+    one, other = lowered("step", "x"), lowered("renamed", "first_argument")
+    assert one.as_text() != other.as_text()
+    assert normalise_stablehlo(one.as_text()) == normalise_stablehlo(other.as_text())
+    assert normalise_hlo(one.compile().as_text()) == normalise_hlo(other.compile().as_text())
+
+
+@pytest.mark.parametrize("extra", [" + 1.0", " * 1.0000001", " - carry[1]"])
+def test_other_work_is_another_program(extra):
+    assert normalise_stablehlo(lowered("step", "x").as_text()) != normalise_stablehlo(
+        lowered("step", "x", extra).as_text()
+    )
+
+
+def test_the_target_of_a_custom_call_is_no_name():
+    text = "func.func @main() {{ stablehlo.custom_call @{}() }}"
+    assert normalise_stablehlo(text.format("sort")) != normalise_stablehlo(text.format("topk"))
+
+
+def test_locations_are_left_out():
+    body = "  %0 = stablehlo.add %a, %b : tensor<f32>"
+    text = f'module @jit_f {{\n{body} loc("jit(f)/add"("f.py":3:1))\n}} loc(#loc)\n#loc = loc(unknown)'
+    assert normalise_stablehlo(text) == f"module @s0 {{\n{body}\n}}"
+
+
+def test_operations_are_counted_by_kind():
+    assert count_operations(HLO) == {
+        "instructions": 5,
+        "fusions": 0,
+        "while_loops": 0,
+        "loop_trips": 0,
+        "copies": 1,
+        "custom_calls": 1,
+        "host_callbacks": 1,
+        "donated_buffers": 2,
+        "wide_instructions": 2,
+    }
+
+
+def test_source_lines_are_read_from_old_and_new_metadata():
+    lines = {each.opcode: each.line for each in read_instructions(HLO, Path("/repo"))}
+    assert lines == {"parameter": "", "copy": "model.py:5", "convert": "old.py:7", "custom-call": "", "tuple": ""}
+
+
+def test_the_difference_names_what_was_gained_and_whose_line_it_is():
+    found = difference(program_of(lowered("step", "x")), program_of(lowered("step", "x", " + jnp.cos(carry)")))
+    assert found.gained["cosine"] == 1
+    assert found.lines[0][0] == "step.py:4"
+    assert difference(program_of(lowered("step", "x")), program_of(lowered("step", "x"))).lines == ()
+
+
+def test_flags_and_versions_are_part_of_the_identity(tmp_path):
+    (tmp_path / "a.lowered").write_text("module @jit_f {}")
+    reply = {"lowered": str(tmp_path / "a.lowered"), "context": {"jax": "1", "XLA_FLAGS": ""}}
+    one = read_program(reply, tmp_path)
+    assert one == read_program(reply, tmp_path)
+    assert one != read_program(reply | {"context": {"jax": "2", "XLA_FLAGS": ""}}, tmp_path)
+
+
+def test_a_table_whose_values_the_text_leaves_out_may_have_changed(tmp_path):
+    (tmp_path / "a.lowered").write_text("module @jit_f {}")
+    (tmp_path / "a.optimised").write_text(HLO)
+    (tmp_path / "b.optimised").write_text(HLO.replace("ROOT", "%table = f32[100]{0} constant({...})\n  ROOT", 1))
+    for names, known in ((["a.optimised"], True), (["b.optimised"], False), (["a.lowered", "b.optimised"], True)):
+        texts = {name.partition(".")[2]: str(tmp_path / name) for name in names}
+        program = read_program(texts | {"timed_is_program": True}, tmp_path)
+        assert program is not None
+        assert program.timed_is_program is known
+
+
+def test_a_benchmark_that_offers_nothing_has_no_program(tmp_path):
+    assert read_program({"seconds": 1.0}, tmp_path) is None
+
+
+def test_peak_bytes_count_what_is_written_over_arguments_once(tmp_path):
+    (tmp_path / "a.optimised").write_text(HLO)
+    sizes = {"argument_bytes": 100, "output_bytes": 60, "temp_bytes": 7, "alias_bytes": 50}
+    program = read_program({"optimised": str(tmp_path / "a.optimised"), "executable": sizes}, tmp_path)
+    assert program is not None
+    assert program.metrics["peak_bytes"] == 117

@@ -1,0 +1,90 @@
+"""The clock of calls that share their core: what a process has had for itself."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from perfgate.worker.own_time import OwnTime, can_tell_waits, scheduled
+
+pytestmark = pytest.mark.skipif(not can_tell_waits(), reason="the kernel keeps no figures of who waits for a core")
+
+
+@pytest.fixture
+def rival():
+    """Another process that never leaves the core to which this one is pinned."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield
+    process.kill()
+    process.wait()
+    os.sched_setaffinity(0, cores)
+
+
+def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(rival):
+    clock, started, worked = OwnTime(), time.perf_counter(), time.process_time()
+    before = clock.timer()
+    while time.process_time() < worked + 0.2:
+        pass
+    time.sleep(0.1)
+    own_s = clock.timer() - before
+    assert 0.28 < own_s < 0.4
+    assert time.perf_counter() - started > own_s + 0.1
+
+
+def test_what_lies_between_two_spans_is_not_counted(rival):
+    clock = OwnTime()
+    clock.timer()
+    first = clock.timer()
+    time.sleep(0.05)
+    assert clock.timer() == first
+    assert clock.timer() - first < 0.04
+
+
+def test_work_counts_as_running_and_a_pause_as_neither():
+    start = scheduled()
+    sum(range(3_000_000))
+    worked = scheduled()
+    time.sleep(0.2)
+    slept = scheduled()
+    assert worked[0] - start[0] > 10_000_000
+    assert slept[0] - worked[0] < 50_000_000
+
+
+def test_threads_that_come_and_go_are_counted_while_they_live():
+    stop, before = threading.Event(), scheduled()[0]
+    thread = threading.Thread(target=_work_until, args=(stop,))
+    thread.start()
+    time.sleep(0.2)
+    assert scheduled()[0] - before > 50_000_000
+    stop.set()
+    thread.join()
+    scheduled()
+    assert len(_open_schedstats()) == len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_a_file_that_somebody_closed_is_opened_anew():
+    scheduled()
+    for file in _open_schedstats():
+        os.close(file)
+    scheduled()
+    assert scheduled()[0] > 0
+
+
+def _open_schedstats():
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # what lists them is among them
+            found += [int(link.name)] if link.readlink().name == "schedstat" else []
+    return found
+
+
+def _work_until(stop):
+    while not stop.is_set():
+        sum(range(1_000))

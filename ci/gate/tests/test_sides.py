@@ -1,0 +1,132 @@
+"""The two checkouts: how a suite is configured, what the working tree holds, who gets an environment of its own."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gate_repository import FAKE_UV, make_repository
+from perfgate.errors import PreparationError, UsageError
+from perfgate.source.asv_config import SuiteConfig, read_config
+from perfgate.source.environments import build_environment, why_built
+from perfgate.source.sides import WORKING_TREE, checked_out
+
+# What uv does, without a network: an "environment" is this interpreter with the package's folder on its path.
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path)
+
+
+@pytest.fixture
+def fake_uv(tmp_path, monkeypatch):
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / "uv").write_text(FAKE_UV.format(python=sys.executable))
+    (folder / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder / "log.txt"
+
+
+def test_a_configuration_may_hold_comments_and_trailing_commas(tmp_path):
+    file = tmp_path / "asv.conf.json"
+    file.write_text(
+        '{ // one\n "repo": "https://x.y/z", /* two */ "benchmark_dir": "b//c",\n'
+        ' "matrix": {"req": {"a": ["1",],},},\n}'
+    )
+    config = read_config(file, tmp_path)
+    assert config.benchmark_dir == Path("b//c")
+    assert config.matrix == {"req": {"a": ["1"]}}
+    assert config.timeout_s == 60
+
+
+def test_a_broken_configuration_gets_one_sentence(tmp_path):
+    (tmp_path / "asv.conf.json").write_text("{")
+    with pytest.raises(UsageError, match=r"asv.conf.json is no valid configuration"):
+        read_config(tmp_path / "asv.conf.json", tmp_path)
+
+
+def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repository):
+    repository.write("new.txt", "new")
+    repository.write(".asv/ignored.txt", "old")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 5")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert (sides.head.root / "new.txt").is_file()
+        assert not (sides.head.root / ".asv").exists()
+        assert "REPEATS = 5" in (sides.head.root / "smallsum/__init__.py").read_text()
+        assert "REPEATS = 1" in (sides.base.root / "smallsum/__init__.py").read_text()
+        assert not (sides.base.root / "new.txt").exists()
+        folder = sides.folder
+    assert not folder.exists()
+
+
+def test_commits_without_a_common_ancestor_are_refused(repository):
+    repository.git("switch", "--quiet", "--orphan", "other")
+    repository.write("asv.conf.json", "{}")
+    repository.commit()
+    context = checked_out(repository.root / "asv.conf.json", "main", "other")
+    with pytest.raises(UsageError, match="no common ancestor"):
+        context.__enter__()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        ("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2", ""),
+        ("pyproject.toml", 'version = "0.1"', 'version = "0.2"', ""),
+        ("pyproject.toml", '["numpy"]', '["numpy", "scipy"]', "pyproject.toml's dependencies differs"),
+        ("asv.conf.json", '"version": 1,', '"version": 1, "matrix": {"numpy": ["2"]},', "asv's matrix differs"),
+        ("smallsum/fast.pyx", "", "", "the package is compiled"),
+        ("constraints.txt", "", "numpy<3", "constraints.txt differs"),
+    ],
+)
+def test_one_environment_serves_both_sides_while_dependencies_are_equal(tmp_path, file, old, new, expected):
+    base, head = (make_repository(tmp_path / name) for name in ("base", "head"))
+    if old:
+        head.replace(file, old, new)
+    else:
+        head.write(file, new)
+    config = read_config(head.root / "asv.conf.json", head.root)
+    assert why_built(base.root, head.root, config, Path("asv.conf.json")) == expected
+
+
+def test_two_environments_are_built_where_dependencies_differ(repository, fake_uv):
+    repository.replace("pyproject.toml", '["numpy"]', '["numpy>=1"]')
+    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
+    assert run.code == 0, run.err
+    assert "one for each side: pyproject.toml's dependencies differs" in run.out
+    commands = fake_uv.read_text().splitlines()
+    assert len(commands) == 4
+    assert "base asv_runner pympler" in commands[1]
+    assert "head asv_runner pympler" in commands[3]
+
+
+def test_an_environment_that_cannot_be_built_says_so(tmp_path, fake_uv):
+    fake_uv.with_name("uv").write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
+    with pytest.raises(PreparationError, match="could not be built: no network"):
+        build_environment(tmp_path / "env", tmp_path, SuiteConfig(Path(), Path("b")))
+
+
+def test_versions_are_held_to_constraints_and_asvs_extras_are_installed(tmp_path, fake_uv):
+    file = tmp_path / "asv.conf.json"
+    file.write_text('{"install_command": ["python -m pip install {wheel_file}[fast,plots]"]}')
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "constraints.txt").write_text("numpy<3\n")
+    config = read_config(file, tmp_path)
+    assert config.extras == ("fast", "plots")
+    build_environment(tmp_path / "env", tmp_path / "package", config)
+    command = fake_uv.read_text().splitlines()[1]
+    assert f"--constraint {tmp_path}/package/constraints.txt {tmp_path}/package[fast,plots] asv_runner" in command
+
+
+def test_a_broken_pyproject_gets_one_sentence(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("[project")
+    with pytest.raises(PreparationError, match=r"pyproject.toml is no valid TOML"):
+        why_built(tmp_path, tmp_path, SuiteConfig(Path(), Path("b")), Path("asv.conf.json"))
+
+
+def test_the_matrix_gives_its_first_versions(tmp_path, fake_uv):
+    config = SuiteConfig(Path(), Path("b"), matrix={"req": {"numpy": ["2.1", "2.0"], "six": [""], "old": [None]}})
+    build_environment(tmp_path / "env", tmp_path, config)
+    assert fake_uv.read_text().splitlines()[1].endswith("asv_runner pympler numpy==2.1 six")

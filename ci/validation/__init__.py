@@ -1,0 +1,1 @@
+"""The gate held to known changes: its self-test, planted slowdowns and mutants."""

@@ -1,0 +1,111 @@
+"""The gate held to changes that people really commit: `python -m ci.validation.mutants`, 20 minutes on 2 cores.
+
+ci/validation/mutants.toml holds them. A harmful one must fail with its cause named; a harmless one must pass. Each row
+of the table is kept as soon as it is there, so that a run that was stopped goes on where it was.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.validation.selftest import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+MUTANTS = Path(__file__).with_name("mutants.toml")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change, and what the gate must say of it; see mutants.toml."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    bench: str
+    cause: str
+    timing: bool = False
+
+    def apply(self, root: Path) -> None:
+        """Change the file.
+
+        Raises:
+            ValueError: it no longer holds what is to be changed.
+        """
+        path = root / self.file
+        text = path.read_text(encoding="utf-8")
+        if self.old not in text:
+            raise ValueError(f"{self.file} no longer holds what {self.name!r} changes: {self.old!r}.")
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+def mutants() -> list[Mutant]:
+    """Read them all."""
+    return [Mutant(name, **table) for name, table in tomllib.loads(MUTANTS.read_text(encoding="utf-8")).items()]
+
+
+def judge(mutant: Mutant, root: Path) -> dict[str, object]:
+    """Run the gate on a clean copy of the repository with the change in it; return the row of the table."""
+    subprocess.run(["git", "checkout", "--quiet", "."], cwd=root, check=True)
+    mutant.apply(root)
+    command = [sys.executable, "-m", "perfgate", "--base", "HEAD", "--bench", mutant.bench]
+    command += [] if mutant.timing else ["--no-timing"]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    start = time.monotonic()
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    report = json.loads((root / ".asv" / "gate" / "gate.json").read_text()) if done.returncode in (0, 1, 3) else {}
+    wanted = 1 if mutant.cause else 0
+    named = bool(mutant.cause) and re.search(mutant.cause, done.stdout) is not None
+    return {
+        "mutant": mutant.name,
+        "wanted": wanted,
+        "exit_code": done.returncode,
+        "cause_named": named,
+        "verdicts": "; ".join(sorted({row["verdict"] for row in report.get("rows", [])})),
+        "seconds": round(time.monotonic() - start, 1),
+        "kept": done.returncode == wanted and (named or not mutant.cause),
+        "commit": report.get("base", "")[:12],
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; 1 where the gate did not say what it must."""
+    parser = argparse.ArgumentParser(prog="python -m ci.validation.mutants", description=str(__doc__).split("\n")[0])
+    parser.add_argument("names", nargs="*", help="only these (default: all)")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "csv" / "mutants.csv")
+    options = parser.parse_args(argv)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    table = Table(options.output)
+    known = {row["mutant"] for row in table.rows()}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        root = Path(folder) / "myriad"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root)], check=True)
+        for mutant in mutants():
+            if mutant.name in known or (options.names and mutant.name not in options.names):
+                continue
+            row = judge(mutant, root)
+            table.add([row])
+            print("kept  " if row["kept"] else "MISSED", *list(row.values())[:-2], flush=True)
+    rows = table.rows()
+    harmful = [row for row in rows if row["wanted"] == "1"]
+    found = sum(row["exit_code"] == "1" for row in harmful)
+    named = sum(row["kept"] == "True" for row in harmful)
+    passed = sum(row["kept"] == "True" for row in rows if row["wanted"] == "0")
+    print(
+        f"{found} of {len(harmful)} harmful changes fail, {named} with their cause; "
+        f"{passed} of {len(rows) - len(harmful)} harmless ones pass"
+    )
+    return 0 if all(row["kept"] == "True" for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

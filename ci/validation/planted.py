@@ -1,0 +1,155 @@
+"""A small project whose benchmarks take as much longer as is asked for: the self-test plants slowdowns.
+
+What is added is more of the same work, never a sleep: a sleeping process gives its core away, a slower one does not.
+"""
+
+import dataclasses
+import math
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+WORK = '''"""Work in units; each function does so many."""
+
+import numpy as np
+
+TABLE = {number: number for number in range(8192)}
+BLOCK = bytearray(1 << 18)
+VALUES = np.arange(1, 20_001, dtype=np.float64)
+
+
+def arithmetic(units):
+    value = 1.0
+    for _ in range(units):
+        value = value * 1.0000001 + 1e-9
+    return value
+
+
+def lookups(units):
+    total = 0
+    for number in range(units):
+        total += TABLE[number & 8191]
+    return total
+
+
+def copies(units):
+    for _ in range(units):
+        block = bytes(BLOCK)
+    return block
+
+
+def sums(units):
+    total = 0.0
+    for _ in range(units):
+        total += float(np.sqrt(VALUES).sum())
+    return total
+
+
+def mixture(units):
+    results = []
+    for _ in range(units):
+        results.append(arithmetic(2_000) + lookups(2_000) + sums(2))
+    return results
+'''
+_CONFIG = '{"version": 1, "project": "planted", "repo": ".", "benchmark_dir": "benchmarks"}\n'
+# Benchmarks, what each does and how many seconds it lasts.
+BENCHMARKS = {
+    "arithmetic_1ms": ("arithmetic", 0.001),
+    "lookups_10ms": ("lookups", 0.01),
+    "copies_30ms": ("copies", 0.03),
+    "sums_100ms": ("sums", 0.1),
+    "mixture_1s": ("mixture", 1.0),  # a loop over two floats would draw its luck with addresses once in a second
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Project:
+    """The project as a git repository with one commit."""
+
+    root: Path
+    units: dict[str, int]
+
+    def plant(self, ratio: float) -> str:
+        """Commit a head that does `ratio` times the work, beside the first commit, and return its hash."""
+        self.git("checkout", "--quiet", "--detach", "start")
+        more = {name: math.ceil(units * ratio) for name, units in self.units.items()}
+        _write_units(self.root, more)
+        return self.commit(f"{ratio:g} times the work")
+
+    def measured(self, ratio: float, num_rounds: int = 21) -> float:
+        """Return by how much the time of the shortest benchmark really grows: the median over alternated calls."""
+        name = min(self.units, key=lambda each: BENCHMARKS[each][1])
+        work = getattr(_work(), BENCHMARKS[name][0])
+        units = self.units[name]
+        ratios = [_seconds(work, math.ceil(units * ratio)) / _seconds(work, units) for _ in range(num_rounds)]
+        return statistics.median(ratios)
+
+    def commit(self, message: str) -> str:
+        """Commit everything and return the hash."""
+        self.git("add", "--all")
+        identity = ["-c", "user.name=selftest", "-c", "user.email=selftest@localhost", "-c", "commit.gpgsign=false"]
+        self.git(*identity, "commit", "--quiet", "--allow-empty", "--message", message)
+        return self.git("rev-parse", "HEAD")
+
+    def git(self, *arguments: str) -> str:
+        """Run git there and return what it prints."""
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def make_project(root: Path, shares: float = 1.0) -> Project:
+    """Make the project in the empty folder `root`, its work measured on this machine.
+
+    Args:
+        root: where.
+        shares: how long the benchmarks last, in parts of what their names say; tests make it small.
+    """
+    work = _work()
+    units = {name: _units_of(getattr(work, kind), seconds * shares) for name, (kind, seconds) in BENCHMARKS.items()}
+    (root / "planted").mkdir(parents=True)
+    (root / "benchmarks").mkdir()
+    (root / "planted" / "work.py").write_text(WORK)
+    (root / "benchmarks" / "__init__.py").write_text("")
+    (root / "benchmarks" / "work.py").write_text(_suite())
+    (root / "asv.conf.json").write_text(_CONFIG)
+    _write_units(root, units)
+    project = Project(root, units)
+    project.git("init", "--quiet", "--initial-branch", "start")
+    project.commit("start")
+    return project
+
+
+def _suite() -> str:
+    methods = [
+        f"def time_{name}():\n    work.{kind}(UNITS[{name!r}])\n\n\ntime_{name}.timeout = 60\n"
+        for name, (kind, _) in BENCHMARKS.items()
+    ]
+    return "from planted import UNITS, work\n\n\n" + "\n\n".join(methods)
+
+
+def _write_units(root: Path, units: dict[str, int]) -> None:
+    (root / "planted" / "__init__.py").write_text(f'"""How much work is done."""\n\nUNITS = {units!r}\n')
+
+
+def _work() -> Any:
+    module = ModuleType("planted_work")
+    exec(WORK, module.__dict__)  # noqa: S102 - our own text, the one that the project gets
+    return module
+
+
+def _units_of(work: Callable[[int], Any], seconds: float) -> int:
+    """Return how many units last so long, at least 100: a hundredth more of them is a hundredth more time."""
+    units = 100
+    while (taken := min(_seconds(work, units) for _ in range(3))) < min(seconds, 0.02):
+        units *= 2
+    return max(100, round(units * seconds / taken))
+
+
+def _seconds(work: Callable[[int], Any], units: int) -> float:
+    start = time.perf_counter()
+    work(units)
+    return time.perf_counter() - start

@@ -1,0 +1,190 @@
+"""How often does the gate cry wolf on this machine, and how small a slowdown does it find?
+
+    python -m ci.validation.selftest                                  everything that is still missing
+    python -m ci.validation.selftest --runs 100 --bench cartpole      the gate against itself, on these benchmarks
+    python -m ci.validation.selftest --runs 0 --pairs 80 --live 10    planted slowdowns alone
+
+Tables of what was measured, a row per run or pair, each kept as soon as it is there; a second call goes on where the
+first was stopped:
+
+    selftest_itself.csv         a tree against itself, same programs timed too; in every second run a core is busy
+    selftest_itself_pairs.csv   the log ratio of every pair of those runs
+    selftest_pairs.csv          the same of slowdowns that are planted in a project of five benchmarks
+    selftest_live.csv           what the gate said of those slowdowns, run as anybody runs it
+
+From them it makes, prints and keeps `noise_*.csv`: the false alarms, each benchmark's noise with the smallest slowdown
+that the full number of pairs finds, and what the gate's own decisions make of 1,000 draws of the planted pairs.
+"""
+
+import argparse
+import csv
+import io
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ci.validation.planted import BENCHMARKS, make_project
+from ci.validation.selftest_runs import AgainstItself, Planted, Row
+from ci.validation.selftest_tables import Summary, false_alarms, found, lived, scatter
+from perfgate import machine
+from perfgate.accept import Parser, add_suite_config
+from perfgate.config import Rules, find_rules, read_rules
+from perfgate.errors import UsageError
+from perfgate.process.entry import guarded, replace_text
+from perfgate.source.asv_config import read_config
+from perfgate.source.sides import git
+
+PLANTED = (1.10, 1.05, 1.03)
+_TABLES = ("itself", "itself_pairs", "pairs", "live")
+_BATCH = 20  # pairs in one run of the gate: what is lost where it is stopped
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV that grows by whole rows."""
+
+    path: Path
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return what is there."""
+        if not self.path.is_file():
+            return []
+        with self.path.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def add(self, new: Sequence[Row]) -> None:
+        """Append rows; a reader finds all of them or none."""
+        self.write([*self.rows(), *new])
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Put these rows in the place of what is there, all at once."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        replace_text(self.path, text.getvalue())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(lambda: run(_parse(sys.argv[1:] if argv is None else argv)), "stopped; what was measured is kept")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="python -m ci.validation.selftest", description=(__doc__ or "").split("\n")[0], allow_abbrev=False
+    )
+    add_suite_config(parser)
+    parser.add_argument("--runs", type=_count, default=100, help="of the tree against itself (default: 100)")
+    parser.add_argument("--bench", default="", metavar="REGEX", help="benchmarks of those runs (default: all)")
+    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="of one such run (default: 60)")
+    parser.add_argument("--pairs", type=_count, default=80, help="recorded for each planted slowdown (default: 80)")
+    parser.add_argument("--live", type=_count, default=10, help="whole runs on each planted slowdown (default: 10)")
+    parser.add_argument("--output", type=Path, default=Path("results/csv"), metavar="DIR", help="default: results/csv")
+    return parser.parse_args(argv)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, but got {text!r}")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure what is missing, keep and print what all of it says; 1 where a tree against itself was called slower."""
+    options.output.mkdir(parents=True, exist_ok=True)
+    rules = _rules(options.suite_config)
+    _run_against_itself(options)
+    _plant(rules, options)
+    itself, itself_pairs, pairs, live = (_here(_table(options, name)) for name in _TABLES)
+    alike = _alike(itself, options)
+    runs = {row["timestamp"] for row in alike}
+    alike_pairs = [pair for pair in itself_pairs if pair["timestamp"] in runs]
+    summaries = (
+        false_alarms(alike),
+        scatter(alike_pairs, rules),
+        found(pairs, rules, PLANTED),
+        lived(live, PLANTED),
+    )
+    for summary in summaries:
+        _keep(summary, options.output)
+    print("\n\n".join(summary.markdown() for summary in summaries if summary.rows))
+    return 1 if any(row["exit_code"] == "1" for row in alike) else 0
+
+
+def _keep(summary: Summary, folder: Path) -> None:
+    if summary.rows:
+        Table(folder / f"{summary.name}.csv").write(summary.rows)
+
+
+def _table(options: argparse.Namespace, name: str) -> Table:
+    return Table(options.output / f"selftest_{name}.csv")
+
+
+def _here(table: Table) -> list[dict[str, str]]:
+    """Return the rows that were measured on such a machine as this."""
+    return [row for row in table.rows() if row["cpu"] == machine.describe()["cpu"]]
+
+
+def _alike(itself: Sequence[dict[str, str]], options: argparse.Namespace) -> list[dict[str, str]]:
+    """Return the runs against itself that were asked for as these are: other benchmarks err otherwise."""
+    asked = {"bench": options.bench, "budget_s": str(options.budget)}
+    return [row for row in itself if all(row[name] == value for name, value in asked.items())]
+
+
+def _rules(config_file: Path) -> Rules:
+    """Read the rules that the gate itself would take.
+
+    Raises:
+        UsageError: there is no such suite, or its rules have a mistake.
+    """
+    if not config_file.is_file():
+        raise UsageError(f"there is no {config_file}; name the suite's asv.conf.json with --suite-config.")
+    root = Path(git("rev-parse", "--show-toplevel", cwd=config_file.resolve().parent))
+    return read_rules(*find_rules(root / read_config(config_file.resolve(), root).folder))
+
+
+def _run_against_itself(options: argparse.Namespace) -> None:
+    itself, pairs = (_table(options, name) for name in ("itself", "itself_pairs"))
+    gate = AgainstItself(options.suite_config.resolve(), options.bench, options.budget)
+    for number in range(len(_alike(_here(itself), options)), options.runs):
+        ended, its_pairs = gate.run(number)
+        if its_pairs:
+            pairs.add(its_pairs)
+        itself.add([ended])  # last: pairs without their run are of a run that was stopped, and not counted
+        _say(f"against itself: {number + 1} of {options.runs}")
+
+
+def _plant(rules: Rules, options: argparse.Namespace) -> None:
+    """Record the pairs that planted slowdowns lack, then run the gate on each as often as is missing."""
+    pairs, live = (_table(options, name) for name in ("pairs", "live"))
+    if not any(_missing(pairs, ratio, options.pairs) + _missing(live, ratio, options.live) for ratio in PLANTED):
+        return
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        project = make_project(Path(folder) / "project")
+        heads = [Planted(project, rules, ratio, project.plant(ratio)) for ratio in PLANTED]
+        for planted in heads:
+            while missing := _missing(pairs, planted.ratio, options.pairs):
+                pairs.add(planted.record(min(_BATCH, missing)))
+                _say(f"{planted.ratio:g} times: {_missing(pairs, planted.ratio, options.pairs)} pairs to go")
+        for planted in heads:
+            while missing := _missing(live, planted.ratio, options.live):
+                live.add(planted.live())
+                _say(f"{planted.ratio:g} times: {missing - 1} live runs to go")
+
+
+def _missing(table: Table, ratio: float, wanted: int) -> int:
+    """Return how many pairs, or live runs, of a planted slowdown a table still lacks."""
+    there = Counter(row["benchmark"] for row in _here(table) if float(row["planted"]) == ratio)
+    return max(0, wanted - min(there[f"work.time_{name}"] for name in BENCHMARKS))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What the rows of the self-test say, as small tables: false alarms, noise, what is found, the live runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ci.site.formatting import is_number
+from ci.validation.planted import BENCHMARKS
+from perfgate.config import Rules
+from perfgate.stats.evidence import NOT_SLOWER, SLOWER, Plan, noise, replay
+
+_DRAWS = 1_000
+Recorded = Sequence[dict[str, str]]
+Cells = dict[str, str | int]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One table: the file it is kept in, a sentence on it, and its rows, all with the same columns."""
+
+    name: str
+    title: str
+    rows: Sequence[Cells]
+
+    def markdown(self) -> str:
+        """Return the table below its sentence, or nothing where it has no rows."""
+        if not self.rows:
+            return ""
+        columns = list(self.rows[0])
+        lines = [columns, ["---:" if is_number(str(self.rows[0][column])) else "---" for column in columns]]
+        lines += [[str(cell) for cell in row.values()] for row in self.rows]
+        return self.title + "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def false_alarms(runs: Recorded) -> Summary:
+    """Return how the runs of a tree against itself ended."""
+    rows: list[Cells] = []
+    for core in ("idle", "busy"):
+        of_core = [run for run in runs if run["other_core"] == core]
+        codes = [run["exit_code"] for run in of_core]
+        counts = {f"exit {code}": codes.count(code) for code in "013"}
+        seconds = [float(run["seconds"]) for run in of_core]
+        if of_core:
+            rest = {"another": len(codes) - sum(counts.values()), "median s": f"{np.median(seconds):.0f}"}
+            rows.append({"other core": core, "runs": len(codes), **counts, **rest, "longest s": f"{max(seconds):.0f}"})
+    return Summary("noise_false_alarms", "A tree against itself", rows)
+
+
+def scatter(pairs: Recorded, rules: Rules) -> Summary:
+    """Return how much the pairs of a tree against itself scatter, and what that lets the gate find."""
+    names = sorted({pair["benchmark"] for pair in pairs})
+    plan = Plan.make(rules.verdict.limits, max(1, len(names)))
+    rows: list[Cells] = []
+    for name in names:
+        of_name = [pair for pair in pairs if pair["benchmark"] == name]
+        idle, busy = (_log_ratios(of_name, "other_core", core) for core in ("idle", "busy"))
+        every = np.concatenate([idle, busy])
+        noises = {f"noise, {word} (sd)": _percent(each) for word, each in (("idle", idle), ("busy", busy))}
+        found = f"{plan.smallest_detectable(noise(every)):.3f}" if len(every) > 1 else "-"
+        rows.append({"benchmark": name, "pairs": len(every), **noises, "smallest found": found})
+    return Summary("noise_by_benchmark", "Noise of the benchmarks, one pair of a tree against itself", rows)
+
+
+def found(pairs: Recorded, rules: Rules, planted: Sequence[float]) -> Summary:
+    """Return what the gate's decisions make of draws of the recorded pairs."""
+    plan = Plan.make(rules.verdict.limits, len(BENCHMARKS))
+    rows: list[Cells] = []
+    for ratio in planted:
+        of_ratio = [pair for pair in pairs if float(pair["planted"]) == ratio]
+        for name in dict.fromkeys(pair["benchmark"] for pair in of_ratio):
+            recorded = _log_ratios(of_ratio, "benchmark", name)
+            if len(recorded) > 1:
+                rows.append({"planted": f"{ratio:g}", "benchmark": name, **_replayed(recorded, plan)})
+    title = f"Planted slowdowns: the gate's decisions on {_DRAWS:,} draws of the recorded pairs"
+    return Summary("noise_planted", title, rows)
+
+
+def _replayed(recorded: NDArray[np.float64], plan: Plan) -> Cells:
+    draw = np.random.default_rng(0).integers
+    first, fresh = (
+        recorded[draw(len(recorded), size=(_DRAWS, test.looks[-1]))] for test in (plan.suspect, plan.confirm)
+    )
+    verdicts, _ = replay(plan, first, fresh)
+    slower, passed = (float(np.mean(verdicts == word)) for word in (SLOWER, NOT_SLOWER))
+    return {
+        "pairs": len(recorded),
+        "seen": f"{np.exp(np.median(recorded)):.3f}",
+        "noise (sd)": _percent(recorded),
+        "smallest found": f"{plan.smallest_detectable(noise(recorded)):.3f}",
+        "found": f"{slower:.1%}",
+        "undecided": f"{max(0.0, 1 - slower - passed):.1%}",
+        "called not slower": f"{passed:.1%}",
+    }
+
+
+def lived(runs: Recorded, planted: Sequence[float]) -> Summary:
+    """Return what the gate said in whole runs on planted slowdowns."""
+    rows: list[Cells] = []
+    for ratio in planted:
+        of_ratio = [run for run in runs if float(run["planted"]) == ratio]
+        for name in dict.fromkeys(run["benchmark"] for run in of_ratio):
+            said = [run["verdict"] for run in of_ratio if run["benchmark"] == name]
+            known = {word: said.count(word) for word in ("slower", "not slower")}
+            rest = {"undecided": len(said) - sum(known.values())}
+            rows.append({"planted": f"{ratio:g}", "benchmark": name, "runs": len(said), **known, **rest})
+    return Summary("noise_planted_live", "Planted slowdowns, live", rows)
+
+
+def _log_ratios(pairs: Recorded, column: str, value: str) -> NDArray[np.float64]:
+    return np.asarray([float(pair["log_ratio"]) for pair in pairs if pair[column] == value])
+
+
+def _percent(log_ratios: NDArray[np.float64]) -> str:
+    return f"{noise(log_ratios):.2%}" if len(log_ratios) > 1 else "-"

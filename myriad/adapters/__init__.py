@@ -1,0 +1,153 @@
+"""Myriad's environments in the shapes of gymnax and Gymnasium, and gymnax's environments in Myriad's.
+
+The four functions are the whole face. What subclasses the other libraries' classes lives in `gymnax_adapters.py` and
+`gymnasium_adapters.py`, imported on first use: neither library is needed before.
+"""
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from myriad.envs.environment import Environment
+from myriad.errors import NotInstalledError
+from myriad.spaces import Box
+
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnax.environments.environment import Environment as GymnaxEnvironment
+
+    from myriad.adapters.gymnax import FromGymnax
+
+_NO_BOUND = np.finfo(np.float32).max
+
+
+def to_gymnax(env: Environment) -> "GymnaxEnvironment":
+    """Return `env` as a gymnax environment, auto-reset and `info["final_observation"]` included.
+
+    Raises:
+        NotInstalledError: gymnax can't be imported.
+
+    Example:
+        >>> import jax
+        >>> from myriad import make_env
+        >>> env = to_gymnax(make_env("cartpole-control"))
+        >>> obs, state = env.reset(jax.random.key(0), env.default_params)
+        >>> len(env.step(jax.random.key(1), state, 1, env.default_params))
+        6
+    """
+    return _import("gymnax", "myriad.adapters.gymnax").AsGymnax(env)
+
+
+def from_gymnax(name_or_env: "str | GymnaxEnvironment", **overrides: Any) -> "FromGymnax":
+    """Return a gymnax environment as one of Myriad's, for the rollout to step, reset and time.
+
+    Args:
+        name_or_env: a name that `gymnax.registered_envs` holds, or a gymnax environment.
+        **overrides: fields of its parameters, or arguments of its class, that differ from the defaults.
+
+    Raises:
+        UnknownNameError: no such environment, parameter or argument.
+        InvalidArgumentError: its actions or observations are not one array each, or XLA can't compile it as configured.
+        NotInstalledError: gymnax can't be imported.
+
+    Example:
+        >>> from_gymnax("CartPole-v1", max_steps_in_episode=200).default_params.max_steps_in_episode
+        200
+    """
+    return _import("gymnax", "myriad.adapters.gymnax").adapt(name_or_env, **overrides)
+
+
+def to_gymnasium(
+    env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True
+) -> "gymnasium.Env[Any, Any]":
+    """Return `env` as a `gymnasium.Env`, stepped on JAX's default device and seen through NumPy.
+
+    Args:
+        env: the environment, as `make_env` builds it.
+        render_mode: None, or "rgb_array" where the environment can render.
+        normalize_actions: let bounded continuous actions run from -1 to 1, as Gymnasium's checker asks for, and scale
+            them to the environment's own units; False leaves them in those units.
+
+    Raises:
+        UnknownNameError: the environment has no such render mode.
+        InvalidArgumentError: a space has no counterpart in Gymnasium.
+        NotInstalledError: Gymnasium can't be imported.
+
+    Example:
+        >>> from myriad import make_env
+        >>> env = to_gymnasium(make_env("cartpole-control"))
+        >>> obs, info = env.reset(seed=0)
+        >>> obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        >>> reward
+        1.0
+    """
+    module = _import("gymnasium", "myriad.adapters.gymnasium")
+    return module.AsGymnasium(env, render_mode=render_mode, normalize_actions=normalize_actions)
+
+
+def to_gymnasium_vector(
+    env: Environment,
+    num_envs: int,
+    *,
+    autoreset_mode: str = "SameStep",
+    render_mode: str | None = None,
+    normalize_actions: bool = True,
+) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
+    """Return `num_envs` copies of `env` as a `gymnasium.vector.VectorEnv`: one compiled call per step.
+
+    Its results are those of `SyncVectorEnv` over `to_gymnasium(env)`, sub-environment by sub-environment.
+
+    Args:
+        env: the environment, as `make_env` builds it.
+        num_envs: copies that step together.
+        autoreset_mode: "SameStep" returns the first observation of the next episode from the step that ended one, and
+            the last one in `infos["final_obs"]`; "NextStep" (Gymnasium's default) and "Disabled" as Gymnasium has them.
+        render_mode: None, or "rgb_array" where the environment can render.
+        normalize_actions: as for `to_gymnasium`.
+
+    Raises:
+        UnknownNameError: no such autoreset or render mode.
+        InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no counterpart in Gymnasium.
+        NotInstalledError: Gymnasium can't be imported.
+
+    Example:
+        >>> from myriad import make_env
+        >>> envs = to_gymnasium_vector(make_env("cartpole-control"), num_envs=3)
+        >>> obs, infos = envs.reset(seed=0)
+        >>> obs.shape
+        (3, 4)
+    """
+    module = _import("gymnasium", "myriad.adapters.gymnasium_vector")
+    return module.AsGymnasiumVector(
+        env, num_envs, autoreset_mode=autoreset_mode, render_mode=render_mode, normalize_actions=normalize_actions
+    )
+
+
+def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of `box`, float32 of its shape; float32's largest figure, as gymnax has it, says no bound."""
+    low, high = (np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
+    return np.maximum(low, -_NO_BOUND), np.minimum(high, _NO_BOUND)
+
+
+def is_bounded(box: Box) -> bool:
+    """Return whether every dimension of `box` has two bounds."""
+    return bool(np.max(np.abs(finite_bounds(box)), initial=0) < _NO_BOUND)
+
+
+def infinite_bounds(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Undo `finite_bounds`."""
+    low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    return np.where(low <= -_NO_BOUND, -np.inf, low), np.where(high >= _NO_BOUND, np.inf, high)
+
+
+def _import(library: str, module: str) -> ModuleType:
+    try:
+        importlib.import_module(library)
+    except ImportError as error:
+        raise NotInstalledError(
+            f"this adapter needs {library}, which can't be imported ({error}); "
+            "`pip install 'myriad[bench]'` installs it."
+        ) from error
+    return importlib.import_module(module)

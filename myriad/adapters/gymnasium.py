@@ -1,0 +1,183 @@
+"""A Myriad environment as a `gymnasium.Env`, and what the vector environment shares with it: spaces, actions, lanes.
+
+`adapters.py` imports it on first use.
+"""
+
+import dataclasses
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+from myriad.adapters import finite_bounds, is_bounded
+from myriad.envs.environment import Environment
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import make_key
+from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+
+RENDER_FPS = 30
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """One running environment: its state, and the key that its next step or reset splits."""
+
+    key: jax.Array
+    env_state: Any
+
+
+def first_key(seed: Any) -> jax.Array:
+    """Return the key that follows from a uint32 seed."""
+    return make_key(seed)
+
+
+def reset_lane(env: Environment, key: jax.Array) -> tuple[Lane, jax.Array]:
+    """Start an episode; return it with its first observation."""
+    key, reset_key = jax.random.split(key)
+    obs, state = env.reset(reset_key, env.default_params)
+    return Lane(key, state), obs
+
+
+def step_lane(env: Environment, lane: Lane, action: jax.Array) -> tuple[Lane, tuple[Any, ...]]:
+    """Advance by one step; return obs, reward, terminated, truncated and info beside the lane."""
+    key, step_key = jax.random.split(lane.key)
+    obs, state, *results = env.step(step_key, lane.env_state, action, env.default_params)
+    return Lane(key, state), (obs, *results)
+
+
+class ActionAdapter:
+    """The actions of Gymnasium's users as the environment takes them.
+
+    Args:
+        space: the environment's action space.
+        normalize: let bounded continuous actions run from -1 to 1.
+    """
+
+    def __init__(self, space: Space, *, normalize: bool):
+        self.space = gymnasium_space(space)
+        self._shape, self._dtype = space.shape, space.dtype
+        self._num_choices = np.asarray(getattr(space, "nvec", getattr(space, "n", 0)))
+        self._is_choice = self._dtype.kind == "i"
+        self._centre, self._half_range = np.float32(0), np.float32(1)
+        if normalize and isinstance(space, Box) and is_bounded(space):
+            low, high = finite_bounds(space)
+            self._centre, self._half_range = (high + low) / 2, (high - low) / 2
+            self.space = gymnasium.spaces.Box(-1.0, 1.0, space.shape, np.float32)
+
+    def __call__(self, action: Any, batch: tuple[int, ...] = ()) -> np.ndarray:
+        """Return `action`, `[*batch, *A]`, in the environment's units and dtype.
+
+        Raises:
+            InvalidArgumentError: it is of another kind or shape, NaN, or no choice that there is. A number out of
+                bounds passes, as what it means is the environment's to say.
+        """
+        action, shape = np.asarray(action), batch + self._shape
+        if action.dtype.kind not in ("iu" if self._is_choice else "iuf") or action.shape != shape:
+            kind = "integers" if self._is_choice else "floats"
+            raise InvalidArgumentError(
+                f"action must be {kind} of shape {shape}, but got {action.dtype} of shape {action.shape}."
+            )
+        wrong = (action < 0) | (action >= self._num_choices) if self._is_choice else np.isnan(action)
+        if wrong.any():
+            raise InvalidArgumentError(f"action must be in {self.space}, but got {action[wrong].flat[0]}.")
+        return np.asarray(action if self._is_choice else action * self._half_range + self._centre, self._dtype)
+
+
+class AsGymnasium(gymnasium.Env[Any, Any]):
+    """One Myriad environment, stepped from the host; `reset(seed=)` fixes all that follows it."""
+
+    # Gymnasium reads the class's; the instance's says whether this environment can render.
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}  # noqa: RUF012  (their name)
+
+    def __init__(self, env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True):
+        self.env, self.render_mode = env, render_mode
+        self.metadata = {"render_modes": render_modes(env, render_mode), "render_fps": RENDER_FPS}
+        self.observation_space = gymnasium_space(env.observation_space(env.default_params))
+        self._adapt_action = ActionAdapter(env.action_space(env.default_params), normalize=normalize_actions)
+        self.action_space = self._adapt_action.space
+        self.spec = _spec(env, {"env": env, "normalize_actions": normalize_actions})
+        self._lane: Lane | None = None
+        self._reset = jax.jit(lambda key: reset_lane(env, key))
+        self._step = jax.jit(lambda lane, action: step_lane(env, lane, action))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; without a seed, with the randomness that follows the last one."""
+        super().reset(seed=seed)
+        if seed is None and self._lane is not None:
+            key = self._lane.key
+        else:
+            seed = int(self.np_random.integers(2**32)) if seed is None else seed
+            key = first_key(np.uint32(seed & 0xFFFFFFFF))
+        self._lane, obs = self._reset(key)
+        return as_observation(self.observation_space, obs), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Advance by `action`, an element of `action_space`.
+
+        Raises:
+            InvalidArgumentError: no episode has been started, or `action` is not such an element.
+        """
+        if self._lane is None:
+            raise InvalidArgumentError("step needs a running episode, but there is none yet; call reset first.")
+        self._lane, results = self._step(self._lane, self._adapt_action(action))
+        obs, reward, terminated, truncated, info = jax.device_get(results)
+        obs = as_observation(self.observation_space, obs)
+        return obs, float(reward), bool(terminated), bool(truncated), jax.tree.map(_as_scalar, info)
+
+    def render(self) -> Any:
+        """Return a picture of the state, uint8 `[H, W, 3]`, or None where no `render_mode` was asked for."""
+        if self.render_mode is None or self._lane is None:
+            gymnasium.logger.warn("render needs render_mode='rgb_array' and an episode that reset has started.")
+            return None
+        return getattr(self.env, "render")(self._lane.env_state)  # noqa: B009  (no member of the protocol)
+
+
+def render_modes(env: Environment, chosen: str | None) -> list[str]:
+    """Return the modes that `env` has.
+
+    Raises:
+        UnknownNameError: `chosen` is not among them.
+    """
+    modes = ["rgb_array"] if hasattr(env, "render") else []
+    if chosen is not None and chosen not in modes:
+        raise UnknownNameError(f"render mode of {type(env).__name__}", chosen, modes)
+    return modes
+
+
+def gymnasium_space(space: Space) -> gymnasium.Space:
+    """Convert a Myriad space. Every bound is finite and every interval has a width, as Gymnasium's checker asks."""
+    if isinstance(space, Discrete):
+        return gymnasium.spaces.Discrete(space.n)
+    if isinstance(space, MultiDiscrete):
+        return gymnasium.spaces.MultiDiscrete(list(space.nvec))
+    if isinstance(space, Box):
+        low, high = (np.array(bound) for bound in finite_bounds(space))
+        one_value = low == high
+        # A dimension of one value is given the two floats beside it.
+        low[one_value] = np.nextafter(low[one_value], np.float32(-np.inf))
+        high[one_value] = np.nextafter(high[one_value], np.float32(np.inf))
+        return gymnasium.spaces.Box(low, high, space.shape, np.float32)
+    raise InvalidArgumentError(f"{space!r} has no counterpart in Gymnasium; use Discrete, MultiDiscrete or Box.")
+
+
+def as_observation(space: gymnasium.Space, obs: Any) -> Any:
+    """Return `obs` as the element of `space` that users may write into: an array, or one of n as an integer."""
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return space.dtype.type(obs)
+    return np.array(obs, dtype=space.dtype)
+
+
+def _as_scalar(leaf: Any) -> Any:
+    """Return a number where `leaf` is one: Gymnasium's vector environments stack numbers and arrays differently."""
+    leaf = np.asarray(leaf)
+    if leaf.ndim:
+        return leaf.copy()
+    return bool(leaf) if leaf.dtype == bool else leaf[()]
+
+
+def _spec(env: Environment, arguments: dict[str, Any]) -> EnvSpec:
+    """Say how to build the adapter again: Gymnasium's checker and recorders do."""
+    return EnvSpec(f"myriad/{type(env).__name__}-v0", entry_point=f"{__name__}:AsGymnasium", kwargs=arguments)

@@ -1,0 +1,211 @@
+"""Many copies of a Myriad environment as one `gymnasium.vector.VectorEnv`; `adapters.py` imports it on first use."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from myriad.adapters.gymnasium import (
+    RENDER_FPS,
+    ActionAdapter,
+    Lane,
+    as_observation,
+    first_key,
+    gymnasium_space,
+    render_modes,
+    reset_lane,
+    step_lane,
+)
+from myriad.envs.environment import Environment
+from myriad.errors import InvalidArgumentError, UnknownNameError
+
+
+class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
+    """`N` environments behind one compiled step. Sub-environment `i` of `reset(seed=s)` is that of seed `s + i`."""
+
+    def __init__(
+        self,
+        env: Environment,
+        num_envs: int,
+        *,
+        autoreset_mode: str | AutoresetMode,
+        render_mode: str | None,
+        normalize_actions: bool,
+    ):
+        if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
+            raise InvalidArgumentError(f"num_envs must be an integer of at least 1, but got {num_envs!r}.")
+        self.env, self.num_envs, self.render_mode = env, int(num_envs), render_mode
+        self._mode = _autoreset_mode(autoreset_mode)
+        modes = render_modes(env, render_mode)
+        self.metadata = {"render_modes": modes, "render_fps": RENDER_FPS, "autoreset_mode": self._mode}
+        self.single_observation_space = gymnasium_space(env.observation_space(env.default_params))
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self._adapt_action = ActionAdapter(env.action_space(env.default_params), normalize=normalize_actions)
+        self.single_action_space = self._adapt_action.space
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._lanes: Lane | None = None
+        self._obs = np.zeros(0)
+        self._ended = np.zeros(self.num_envs, bool)
+        self._reset = jax.jit(jax.vmap(self._reset_one))
+        self._step = jax.jit(jax.vmap(self._step_one), donate_argnums=0)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start episodes.
+
+        Args:
+            seed: of the first sub-environment, each next one's being one greater; or one, or None, for each. Without a
+                seed the randomness follows that of the last episode.
+            options: `{"reset_mask": mask}`, boolean `[N]`, leaves the other sub-environments as they are.
+
+        Raises:
+            InvalidArgumentError: seeds or mask are not of `num_envs` elements, or nothing runs that could stay.
+        """
+        super().reset(seed=seed if isinstance(seed, int | np.integer) else None)
+        mask = self._reset_mask(options)
+        everything = bool(mask.all())
+        self._lanes, obs = self._reset(self._keys(seed), mask, None if everything else self._lanes)
+        obs = as_observation(self.observation_space, obs)
+        if not everything:
+            obs[~mask] = self._obs[~mask]
+        self._obs, self._ended = obs, self._ended & ~mask
+        return obs.copy(), {}
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Advance all sub-environments by `actions`, an element of `action_space`.
+
+        Raises:
+            InvalidArgumentError: no episode has been started, one that ended waits for `reset`, or `actions` is not
+                such an element.
+        """
+        if self._lanes is None:
+            raise InvalidArgumentError("step needs running episodes, but there are none yet; call reset first.")
+        if self._mode is AutoresetMode.DISABLED and self._ended.any():
+            ended = int(np.flatnonzero(self._ended)[0])
+            raise InvalidArgumentError(
+                f"sub-environment {ended} has ended and autoreset is disabled; "
+                "call reset with options={'reset_mask': terminated | truncated} first."
+            )
+        actions = self._adapt_action(actions, (self.num_envs,))
+        self._lanes, final_obs, results = self._step(self._lanes, actions, self._ended)
+        obs, reward, terminated, truncated, info = jax.device_get(results)
+        self._obs = as_observation(self.observation_space, obs)
+        done = terminated | truncated
+        infos = self._infos(info, final_obs, done)
+        self._ended = done
+        return self._obs.copy(), reward.astype(np.float64), terminated.copy(), truncated.copy(), infos
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return a picture of each sub-environment, or None where no `render_mode` was asked for."""
+        if self.render_mode is None or self._lanes is None:
+            gymnasium.logger.warn("render needs render_mode='rgb_array' and episodes that reset has started.")
+            return None
+        render, state = getattr(self.env, "render"), self._lanes.env_state  # noqa: B009  (no member of the protocol)
+        return tuple(render(jax.tree.map(lambda leaf, i=i: leaf[i], state)) for i in range(self.num_envs))
+
+    def _reset_one(self, key: jax.Array, chosen: jax.Array, kept: Lane | None) -> tuple[Lane, jax.Array]:
+        fresh, obs = reset_lane(self.env, key)
+        return (fresh if kept is None else _where(chosen, fresh, kept)), obs
+
+    def _step_one(self, lane: Lane, action: jax.Array, ended: jax.Array) -> tuple[Lane, jax.Array, tuple[Any, ...]]:
+        """Step one lane; return it, the observation that the step led to, and what the user sees."""
+        stepped, (final_obs, reward, terminated, truncated, info) = step_lane(self.env, lane, action)
+        if self._mode is AutoresetMode.DISABLED:
+            return stepped, final_obs, (final_obs, reward, terminated, truncated, info)
+        if self._mode is AutoresetMode.SAME_STEP:
+            renewed, key = terminated | truncated, stepped.key
+        else:
+            # The step after the last one only resets: it earns nothing and ends nothing.
+            renewed, key = ended, lane.key
+            reward, terminated, truncated = jnp.where(ended, 0, reward), terminated & ~ended, truncated & ~ended
+        fresh, first_obs = reset_lane(self.env, key)
+        obs = _where(renewed, first_obs, final_obs)
+        return _where(renewed, fresh, stepped), final_obs, (obs, reward, terminated, truncated, info)
+
+    def _infos(self, info: dict[str, Any], final_obs: jax.Array, done: np.ndarray) -> dict[str, Any]:
+        """Return the infos in Gymnasium's vector format; what a reset replaced is in `final_obs` and `final_info`."""
+        if self._mode is AutoresetMode.NEXT_STEP:
+            return _masked(info, ~self._ended)
+        if self._mode is AutoresetMode.DISABLED or not done.any():
+            return _masked(info, np.ones_like(done))
+        last = as_observation(self.observation_space, final_obs)
+        rows = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(done):
+            rows[i] = last[i].copy()
+        final = {
+            "final_obs": rows,
+            "_final_obs": done.copy(),
+            "final_info": _masked(info, done),
+            "_final_info": done.copy(),
+        }
+        return final | _masked(info, ~done)
+
+    def _keys(self, seed: int | Sequence[int | None] | None) -> jax.Array:
+        """Return the key of each sub-environment's next reset, `[N]`."""
+        if isinstance(seed, int | np.integer):
+            return _first_keys([int(seed) + i for i in range(self.num_envs)])
+        seeds = [None] * self.num_envs if seed is None else list(seed)
+        if len(seeds) != self.num_envs or any(value is not None and value < 0 for value in seeds):
+            raise InvalidArgumentError(
+                f"seed must hold {self.num_envs} integers of at least 0 or None, but got {seed!r}."
+            )
+        drawn = self.np_random.integers(2**32, size=self.num_envs) if self._lanes is None else np.zeros(self.num_envs)
+        given = np.array([value is not None for value in seeds])
+        keys = _first_keys([int(d) if s is None else int(s) for s, d in zip(seeds, drawn, strict=True)])
+        return keys if self._lanes is None else jnp.where(given, keys, self._lanes.key)
+
+    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
+        if options is None or "reset_mask" not in options:
+            return np.ones(self.num_envs, bool)
+        mask = np.asarray(options["reset_mask"])
+        if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
+            raise InvalidArgumentError(
+                f"reset_mask must be {self.num_envs} booleans of which one is True, but got {options['reset_mask']!r}."
+            )
+        if self._lanes is None and not mask.all():
+            raise InvalidArgumentError(
+                "reset_mask leaves sub-environments as they are, but none runs yet; reset all first."
+            )
+        return mask
+
+
+def _autoreset_mode(mode: str | AutoresetMode) -> AutoresetMode:
+    modes = {known.value: known for known in AutoresetMode}
+    name = mode.value if isinstance(mode, AutoresetMode) else mode
+    if name not in modes:
+        raise UnknownNameError("autoreset mode", mode, modes)
+    return modes[name]
+
+
+def _first_keys(seeds: list[int]) -> jax.Array:
+    return _first_key_of_each(np.array([seed & 0xFFFFFFFF for seed in seeds], np.uint32))
+
+
+_first_key_of_each = jax.jit(jax.vmap(first_key))
+
+
+def _where(chosen: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda new, old: jnp.where(chosen, new, old), new, old)
+
+
+def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
+    """Return `info`, leaves `[N, ...]`, as Gymnasium stacks it: zeros where `mask` is False, which `_key` tells."""
+    infos: dict[str, Any] = {}
+    if not mask.any():
+        return infos
+    for key, value in info.items():
+        if isinstance(value, dict):
+            infos[key] = _masked(value, mask)
+        else:
+            infos[key] = np.where(mask.reshape(mask.shape + (1,) * (value.ndim - 1)), value, np.zeros_like(value))
+        infos[f"_{key}"] = mask.copy()
+    return infos

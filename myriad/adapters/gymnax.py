@@ -1,0 +1,231 @@
+"""What subclasses or converts gymnax's classes, both ways; `adapters.py` imports it on first use."""
+
+import dataclasses
+import inspect
+import os
+from typing import Any
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from gymnax.environments import environment, spaces
+from jax.extend.core import ClosedJaxpr, Var
+
+from myriad.adapters import finite_bounds, infinite_bounds
+from myriad.envs.environment import Environment
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+
+# Between the largest of Myriad's environments, which gain from being compiled into one function, and the least of
+# gymnax's that compile for minutes, Acrobot.
+_MOST_OPERATIONS = 10**8
+# Over the steps of these, XLA aborts the process where it fuses several outputs (jaxlib 0.10.2): better refused.
+_MULTI_OUTPUT_FUSION, _ABORTED_BY_IT = "xla_cpu_use_multi_output_fusion", ("SpaceInvaders-MinAtar",)
+
+
+@struct.dataclass
+class AsGymnaxState(environment.EnvState):
+    """A Myriad state, and what gymnax asks a state for: steps since the reset, and how the last one ended."""
+
+    env_state: Any
+    terminated: jax.Array
+    truncated: jax.Array
+
+
+class AsGymnax(environment.Environment[AsGymnaxState, Any]):
+    """A Myriad environment as gymnax's; `step`, `reset` and auto-reset are gymnax's own."""
+
+    # Detached by default and kept by `with_transition_gradients()`, as for gymnax's differentiable environments.
+    _supports_transition_gradients = True
+
+    def __init__(self, env: Environment):
+        super().__init__()
+        self.env = env
+
+    @property
+    def default_params(self) -> Any:
+        return self.env.default_params
+
+    @property
+    def name(self) -> str:
+        return type(self.env).__name__
+
+    @property
+    def num_actions(self) -> int:
+        """Return the number of choices, or of components where the action is a vector."""
+        space = self.env.action_space(self.default_params)
+        return space.n if isinstance(space, Discrete) else space.shape[0]
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, AsGymnaxState]:
+        obs, env_state = self.env.reset(_typed(key), params)
+        no = jnp.zeros((), bool)
+        return obs, AsGymnaxState(jnp.zeros((), jnp.int32), env_state, terminated=no, truncated=no)  # pyright: ignore[reportArgumentType]
+
+    def step_env(
+        self, key: jax.Array, state: AsGymnaxState, action: Any, params: Any
+    ) -> tuple[jax.Array, AsGymnaxState, jax.Array, jax.Array, dict[Any, Any]]:
+        action = jnp.stack(action) if isinstance(action, tuple) else jnp.asarray(action)
+        obs, env_state, reward, terminated, truncated, info = self.env.step(
+            _typed(key), state.env_state, action, params
+        )
+        state = AsGymnaxState(state.time + 1, env_state, terminated, truncated)
+        obs, state = self._apply_transition_gradient_policy(obs, state)
+        return obs, state, reward, terminated, {"discount": self.discount(state, params), **info}
+
+    def is_terminated(self, state: AsGymnaxState, params: Any) -> jax.Array:
+        return state.terminated
+
+    def is_truncated(self, state: AsGymnaxState, params: Any) -> jax.Array:
+        return state.truncated
+
+    def action_space(self, params: Any = None) -> spaces.Space:
+        return gymnax_space(self.env.action_space(self.default_params if params is None else params))
+
+    def observation_space(self, params: Any) -> spaces.Space:
+        return gymnax_space(self.env.observation_space(params))
+
+
+# gymnax's parameters may hold arrays, which neither compare nor hash: an adapter equals itself alone.
+@dataclasses.dataclass(frozen=True, eq=False)
+class FromGymnax:
+    """A gymnax environment as Myriad's: its `reset_env` and `step_env`, since the rollout resets by itself.
+
+    Observations are cast to float32, or to int32 where they are one of n; every result is strongly typed, so that a
+    chunk compiles once. `out_of_line` keeps the chunk's loop out of XLA's option for small loops.
+    """
+
+    env: environment.Environment
+    default_params: Any
+    out_of_line: bool = dataclasses.field(default=False, metadata={"derived": True})
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+        obs, state = self.env.reset_env(key, params)
+        return self._observed(obs), _strongly_typed(state)
+
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        obs, state, reward, terminated, info = self.env.step_env(key, state, self._choice(action), params)
+        reward = jnp.asarray(reward, jnp.float32).reshape(())
+        if self.out_of_line:
+            # A sort is the cheapest operation that does so, and sorting equals changes nothing.
+            reward = jax.lax.sort(jnp.stack([reward, reward]))[0]
+        terminated, truncated = (
+            jnp.asarray(flag, bool).reshape(()) for flag in (terminated, self.env.is_truncated(state, params))
+        )
+        return self._observed(obs), _strongly_typed(state), reward, terminated, truncated, _strongly_typed(info)
+
+    def observation_space(self, params: Any) -> Space:
+        # Inside a trace, too: gymnax computes bounds with jax, and a space holds figures.
+        with jax.ensure_compile_time_eval():
+            return myriad_space(self.env.observation_space(params))
+
+    def action_space(self, params: Any) -> Space:
+        with jax.ensure_compile_time_eval():
+            return myriad_space(self.env.action_space(params))
+
+    def _observed(self, obs: Any) -> jax.Array:
+        return jnp.asarray(obs, self.observation_space(self.default_params).dtype)
+
+    def _choice(self, action: jax.Array) -> Any:
+        space = self.env.action_space(self.default_params)
+        if isinstance(space, spaces.Tuple):
+            return tuple(action[i] for i in range(space.num_spaces))
+        return jnp.asarray(action, space.dtype)
+
+
+def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromGymnax:
+    """Build what `myriad.adapters.from_gymnax` promises."""
+    env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
+    _require_compilable(env)
+    params = {field.name for field in dataclasses.fields(env.default_params)}
+    config = set(inspect.signature(type(env)).parameters) if isinstance(name_or_env, str) else set()
+    for field in overrides:
+        if field not in params | config:
+            raise UnknownNameError(f"field of gymnax's {env.name}", field, params | config)
+    if isinstance(name_or_env, str) and config & set(overrides):
+        env = _make(name_or_env, **{field: value for field, value in overrides.items() if field in config})
+    chosen = {field: value for field, value in overrides.items() if field in params}
+    adapted = FromGymnax(env, dataclasses.replace(env.default_params, **chosen))
+    adapted = dataclasses.replace(adapted, out_of_line=_num_operations(adapted) > _MOST_OPERATIONS)
+    # Spaces that have no counterpart are refused here, not in the middle of a trace.
+    for space_of in (adapted.observation_space, adapted.action_space):
+        space_of(adapted.default_params)
+    return adapted
+
+
+def gymnax_space(space: Space) -> spaces.Space:
+    """Convert a Myriad space; a vector of choices becomes gymnax's Tuple of them."""
+    if isinstance(space, Discrete):
+        return spaces.Discrete(space.n)
+    if isinstance(space, MultiDiscrete):
+        return spaces.Tuple([spaces.Discrete(n) for n in space.nvec])
+    if isinstance(space, Box):
+        low, high = finite_bounds(space)
+        return spaces.Box(jnp.asarray(low), jnp.asarray(high), space.shape, jnp.float32)
+    raise InvalidArgumentError(f"{space!r} has no counterpart in gymnax; use Discrete, MultiDiscrete or Box.")
+
+
+def myriad_space(space: spaces.Space) -> Space:
+    """Convert a gymnax space; a Tuple of choices becomes a vector of them."""
+    if isinstance(space, spaces.Discrete):
+        return Discrete(int(space.n))
+    if isinstance(space, spaces.Tuple) and all(isinstance(part, spaces.Discrete) for part in space.spaces):
+        return MultiDiscrete(tuple(int(part.n) for part in space.spaces if isinstance(part, spaces.Discrete)))
+    if isinstance(space, spaces.Box):
+        low, high = infinite_bounds(space.low, space.high)
+        return Box(low, high, tuple(int(size) for size in np.atleast_1d(space.shape)))
+    raise InvalidArgumentError(
+        f"gymnax's {space!r} has no counterpart in Myriad; wrap the environment so that it is one array."
+    )
+
+
+def _make(name: str, **config: Any) -> environment.Environment:
+    if name not in gymnax.registered_envs:
+        raise UnknownNameError("gymnax environment", name, gymnax.registered_envs)
+    return gymnax.make(name, **config)[0]
+
+
+def _require_compilable(env: environment.Environment) -> None:
+    is_set = _MULTI_OUTPUT_FUSION in os.environ.get("XLA_FLAGS", "")
+    if env.name in _ABORTED_BY_IT and is_set and jax.default_backend() == "cpu":
+        raise InvalidArgumentError(
+            f"gymnax's {env.name} would end the process: XLA aborts over its step under {_MULTI_OUTPUT_FUSION}, "
+            "which is set; start without it, by myriad.configure(xla_options=False)."
+        )
+
+
+def _num_operations(env: FromGymnax) -> float:
+    """Count the operations of a step written out as one expression, each use of a value with all that leads to it.
+
+    XLA's option for small loops (`xla_cpu_small_while_loop_byte_threshold`) writes steps out like that where arrays are
+    put together and taken apart: Acrobot's, 399 operations, become 7e9 and compile for seven minutes.
+    """
+    params, key = env.default_params, jax.random.key(0)
+    state = jax.eval_shape(env.reset, key, params)[1]
+    action = jax.eval_shape(env.action_space(params).sample, key)
+    program = jax.make_jaxpr(lambda key, state, action: env.step(key, state, action, params))(key, state, action)
+    return max(_operations_behind(program, [0.0] * len(program.jaxpr.invars)))
+
+
+def _operations_behind(program: ClosedJaxpr, behind_inputs: list[float]) -> list[float]:
+    behind: dict[Any, float] = dict(zip(program.jaxpr.invars, behind_inputs, strict=True))
+    for operation in program.jaxpr.eqns:
+        inputs = [behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in operation.invars]
+        outputs = [1.0 + sum(inputs)] * len(operation.outvars)
+        if operation.primitive.name == "jit":
+            outputs = _operations_behind(operation.params["jaxpr"], inputs)
+        behind.update(zip(operation.outvars, outputs, strict=True))
+    return [behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in program.jaxpr.outvars]
+
+
+def _typed(key: jax.Array) -> jax.Array:
+    """Return a typed key: gymnax's users may still hold the raw ones of `jax.random.PRNGKey`."""
+    return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
+
+
+def _strongly_typed(tree: Any) -> Any:
+    # A Python number in a first state is weakly typed, the next state is not: a loop would be compiled for each.
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree)

@@ -1,0 +1,168 @@
+"""The compiled training chunk: any number of a learner's updates in one call, with nothing on the host in between."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+
+from myriad.agents.agent import LEARNER_AXIS, Learner
+from myriad.envs import Environment
+from myriad.envs.vector import LaneEnvironment, Lanes, Transition
+from myriad.random import make_key
+
+# One key per purpose: no two draws share a stream.
+_AGENT, _ENVIRONMENTS, _UPDATE = range(3)
+_STEP, _RESET = range(2)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """Everything that a run needs to go on: its key, the updates done (uint32), the learner's state and the lanes.
+
+    `metric_sums` adds up each update's metrics since the window began, in the order of the updates; the episode
+    statistics of the lanes count from there, too.
+    """
+
+    key: jax.Array
+    num_updates: jax.Array
+    agent: Any
+    lanes: Lanes
+    metric_sums: dict[str, jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the host learns of a chunk: the window's sums so far, and which parts of the state hold a NaN.
+
+    Attributes:
+        metric_sums: each metric's sum over the window's updates, float32 scalars.
+        num_episodes: episodes that ended in the window, int32 scalar.
+        return_sum: the sum of their returns, float32 scalar.
+        is_nan: for each of `PARTS`, whether a NaN is in it, boolean `[3]`.
+    """
+
+    metric_sums: dict[str, jax.Array]
+    num_episodes: jax.Array
+    return_sum: jax.Array
+    is_nan: jax.Array
+
+
+PARTS = ("a metric", "the agent's state", "an environment's state")
+# A leaf beyond this size is a replay buffer: what it holds came through the lanes, which are looked at.
+_LARGE = 1 << 20
+# Below this size a copy costs nothing worth a loop of its own.
+_SMALL = 1 << 16
+
+
+class LearningLoop:
+    """`num_envs` copies of `env` and the learner, as two pure functions that a jit or a vmap may wrap.
+
+    Where a learner's gradient steps are large it may share them among devices (`parallel_learner`); each device then
+    holds the whole state and does all the rest, and `jitted` and `on_one_device` know where things lie.
+    """
+
+    def __init__(self, env: Environment, learner: Learner, num_envs: int, params: Any = None, *, num_devices: int = 1):
+        self.learner, self.num_envs, self.num_devices = learner, num_envs, num_devices
+        mesh = jax.make_mesh((num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices])
+        self._everywhere: Any = NamedSharding(mesh, PartitionSpec())
+        self.envs = LaneEnvironment(env, num_envs, params)
+
+    def init(self, key: jax.Array) -> TrainState:
+        """Reset every environment and draw the learner's first parameters."""
+        agent = self.learner.init(jax.random.fold_in(key, _AGENT), self.num_envs)
+        lane_keys = self._lane_keys(jax.random.fold_in(key, _ENVIRONMENTS))
+        lanes = self.envs.reset(lane_keys, self.envs.params.own)
+        zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
+        return TrainState(key, jnp.zeros((), jnp.uint32), agent, lanes, zeros)
+
+    def jitted(self) -> tuple[Any, Any]:
+        """Return `init`, of an int64 seed, and `run`, its state donated, as jitted functions."""
+
+        def init_from(seed: jax.Array) -> TrainState:
+            return self.init(make_key(seed))
+
+        if self.num_devices == 1:
+            return jax.jit(init_from), jax.jit(self.run, donate_argnums=0)
+        everywhere = self._everywhere
+        shared = jax.shard_map(
+            self.run, mesh=everywhere.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
+        )
+        return (
+            jax.jit(init_from, in_shardings=everywhere, out_shardings=everywhere),
+            jax.jit(shared, in_shardings=everywhere, out_shardings=everywhere, donate_argnums=0),
+        )
+
+    def everywhere(self, state: TrainState) -> TrainState:
+        """Put a state, from a checkpoint say, where `run` takes it."""
+        return state if self.num_devices == 1 else jax.device_put(state, self._everywhere)
+
+    def on_one_device(self, tree: Any) -> Any:
+        """Return a part of the state as the first device holds it."""
+        return tree if self.num_devices == 1 else jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
+    def run(self, state: TrainState, num_updates: jax.Array, begin: jax.Array) -> tuple[TrainState, Report]:
+        """Do some updates.
+
+        Args:
+            state: from `init` or `run`.
+            num_updates: how many, int32 scalar: an argument, so that a chunk's remainder is the same program.
+            begin: whether a new window of sums begins here, boolean scalar.
+        """
+        state = _begin_window(state, begin)
+
+        def body(_: jax.Array, state: TrainState) -> TrainState:
+            key = jax.random.fold_in(jax.random.fold_in(state.key, _UPDATE), state.num_updates)
+            agent, lanes, metrics = self._update(key, state.agent, state.lanes)
+            sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
+            return TrainState(state.key, state.num_updates + 1, agent, lanes, sums)
+
+        state = jax.lax.fori_loop(0, num_updates, body, state)
+        return state, _report(state)
+
+    def _update(self, key: jax.Array, agent: Any, lanes: Lanes) -> tuple[Any, Lanes, dict[str, jax.Array]]:
+        return self.learner.update(key, agent, lanes, self._step)
+
+    def _step(self, key: jax.Array, lanes: Lanes, action: jax.Array) -> tuple[Lanes, Transition]:
+        step_keys, reset_keys = (self._lane_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET))
+        return self.envs.step(lanes, action, step_keys, reset_keys)
+
+    def _lane_keys(self, key: jax.Array) -> jax.Array:
+        lane = jnp.arange(self.num_envs, dtype=jnp.uint32)
+        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, lane)
+
+
+def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
+    """Return the learner and the devices to share its gradient steps, as many as it finds worth it."""
+    share = getattr(learner, "shared_among", None)
+    num_devices = 1 if share is None else share(num_envs, jax.local_device_count())
+    return (learner, 1) if num_devices == 1 else (dataclasses.replace(learner, num_devices=num_devices), num_devices)
+
+
+def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
+    sums, num_episodes, return_sum = jax.tree.map(
+        lambda leaf: jnp.where(begin, jnp.zeros_like(leaf), leaf),
+        (state.metric_sums, state.lanes.num_episodes, state.lanes.return_sum),
+    )
+    lanes = dataclasses.replace(state.lanes, num_episodes=num_episodes, return_sum=return_sum)
+    return dataclasses.replace(state, metric_sums=sums, lanes=lanes)
+
+
+def _report(state: TrainState) -> Report:
+    parts = (state.metric_sums, state.agent, (state.lanes.env_state, state.lanes.obs))
+    is_nan = jnp.stack([_holds_nan(part) for part in parts])
+    lanes = state.lanes
+    return Report(state.metric_sums, lanes.num_episodes.sum(), lanes.return_sum.sum(), is_nan)
+
+
+def _holds_nan(tree: Any) -> jax.Array:
+    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating) and x.size < _LARGE]
+    small = [leaf.ravel() for leaf in floats if leaf.size < _SMALL]
+    if small:
+        # One plain loop for these, not fused with their joining: a loop each would be a tenth of what is to compile.
+        small = [jax.lax.optimization_barrier(jnp.concatenate(small))]
+    looked_at = small + [leaf for leaf in floats if leaf.size >= _SMALL]
+    return jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in looked_at])) if looked_at else jnp.zeros((), bool)

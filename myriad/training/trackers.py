@@ -1,0 +1,112 @@
+"""Where a run's rows also go on request: TensorBoard, Weights & Biases."""
+
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+from myriad.training.run_folder import Row, RunFolder, explained
+
+
+class Tracker(Protocol):
+    """A place beside the run's folder that a row of metrics also goes to."""
+
+    def log(self, row: Row, step: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoard:
+    """Event files in the run's folder, for `tensorboard --logdir`."""
+
+    def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
+        writers, self._event = self.library()
+        # Its SummaryWriter hands rows to a thread, which loses two minutes at a kill and dies on a full disk.
+        self._path = folder.path / "tensorboard"
+        with explained(self._path):
+            self._path.mkdir(exist_ok=True)
+            self._writer = writers.EventsWriter(str(self._path / "events"))
+
+    @staticmethod
+    def library() -> tuple[Any, Any]:
+        """Return the module of writers and the class of events."""
+        try:
+            events = importlib.import_module("tensorboardX.proto.event_pb2")
+            return importlib.import_module("tensorboardX.event_file_writer"), events.Event
+        except ImportError as error:
+            raise NotInstalledError("log_to 'tensorboard' needs tensorboardX: pip install tensorboardX") from error
+
+    def log(self, row: Row, step: int) -> None:
+        values = [{"tag": name, "simple_value": float(value)} for name, value in row.items()]
+        with explained(self._path):
+            self._writer.write_event(self._event(wall_time=time.time(), step=step, summary={"value": values}))
+            self._writer.flush()
+
+    def close(self) -> None:
+        with explained(self._path):
+            self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of Weights & Biases; `WANDB_MODE=offline` keeps it on this machine."""
+
+    def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
+        wandb = self.library()
+        # A resumed run goes on under the id that its folder's name ends with, `run-<time>-<id>`.
+        ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
+        given = {"project": os.environ.get("WANDB_PROJECT", "myriad"), "name": folder.path.name, "config": dict(config)}
+        try:
+            self._run = wandb.init(**given, dir=str(folder.path), id=ids[-1] if ids else None, resume="allow")
+        except wandb.errors.Error as error:
+            what = " ".join(str(error).split()).rstrip(".")
+            raise InvalidArgumentError(
+                f"log_to 'wandb' can't start: {what}; WANDB_MODE=offline keeps the run on this machine."
+            ) from error
+
+    @staticmethod
+    def library() -> Any:
+        """Return the module."""
+        try:
+            return importlib.import_module("wandb")
+        except ImportError as error:
+            raise NotInstalledError("log_to 'wandb' needs wandb: pip install wandb") from error
+
+    def log(self, row: Row, step: int) -> None:
+        self._run.log(dict(row), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+def make_trackers(names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]) -> list[Tracker]:
+    """Build the trackers called `names`; where one can't be built, those before it are closed.
+
+    Raises what `require_trackers` does, and InvalidArgumentError where one can't start.
+    """
+    require_trackers(names)
+    trackers: list[Tracker] = []
+    with contextlib.ExitStack() as opened:
+        for name in names:
+            trackers.append(TRACKERS[name](folder, config))
+            opened.callback(trackers[-1].close)
+        opened.pop_all()
+    return trackers
+
+
+def require_trackers(names: Sequence[str]) -> None:
+    """Raise unless every tracker can be had: asked before there is a run's folder, which a mistake would leave behind.
+
+    Raises:
+        UnknownNameError: no such tracker.
+        NotInstalledError: its library is absent.
+    """
+    for name in names:
+        if name not in TRACKERS:
+            raise UnknownNameError("tracker", name, TRACKERS)
+        TRACKERS[name].library()

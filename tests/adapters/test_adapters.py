@@ -1,0 +1,493 @@
+"""The adapters change shapes and names, never results: each is held to the environment it adapts, step for step."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env, data_equivalence
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
+from gymnax.environments import spaces as gymnax_spaces
+from gymnax.utils import load_mnist
+
+import myriad
+from myriad import Rollout, list_envs, make_agent, make_env, make_key
+from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
+from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+from myriad.spaces import Box, Discrete, MultiDiscrete
+from myriad.xla import count_compilations
+
+ROOT = Path(__file__).parents[2]
+# Short episodes, so that a test of a few steps sees them end; with an info, a continuous action, a termination.
+SHORT = {
+    "bucket-brigade": {"min_nights": 3},
+    "cartpole-control": {"max_steps": 7},
+    "pendulum-control": {"max_steps": 5},
+    "snake": {},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_download(monkeypatch):
+    """Give MNISTBandit a few random digits in place of the images that it would fetch."""
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 127, (32, 28, 28)).astype(np.int8), rng.integers(0, 10, 32).astype(np.uint8)
+    monkeypatch.setattr(load_mnist, "load_mnist", lambda: ((images, labels), None))
+
+
+def assert_trees_match(ours, theirs):
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-5, atol=1e-5)
+
+
+def aborts_xla(name: str) -> bool:
+    return name == "SpaceInvaders-MinAtar" and "multi_output_fusion" in os.environ.get("XLA_FLAGS", "")
+
+
+def refused_here_and_passes_without_options(name: str, test: str):
+    """Hold `name` to be refused under the options that conftest sets, and run `test` where they are not set."""
+    with pytest.raises(InvalidArgumentError, match=r"end the process.*configure\(xla_options=False\)"):
+        from_gymnax(name)
+    command = [sys.executable, "-m", "pytest", "--noconftest", "-q", "-p", "no:cacheprovider", f"{__file__}::{test}"]
+    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert "1 passed" in run.stdout, run.stdout
+
+
+# --- Gymnasium, one environment ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list_envs())
+def test_gymnasiums_checker_finds_nothing_to_warn_of(name):
+    check_env(to_gymnasium(make_env(name)))
+
+
+def test_gymnasiums_checker_finds_nothing_to_warn_of_in_a_gymnax_environment():
+    check_env(to_gymnasium(from_gymnax("Catch-bsuite")))
+    check_env(to_gymnasium(from_gymnax("FrozenLake-misc")))
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_gymnasium_results_are_the_environments_own(name):
+    env = make_env(name, **SHORT[name])
+    params, adapted = env.default_params, to_gymnasium(env, normalize_actions=False)
+    obs, info = adapted.reset(seed=5)
+    key, reset_key = jax.random.split(make_key(5))
+    expected_obs, state = jax.jit(env.reset)(reset_key, params)
+    np.testing.assert_allclose(obs, expected_obs, rtol=1e-6)
+    assert info == {}
+    adapted.action_space.seed(0)
+    step = jax.jit(env.step)
+    for _ in range(12):
+        action = adapted.action_space.sample()
+        key, step_key = jax.random.split(key)
+        in_own_dtype = np.asarray(action, env.action_space(params).dtype)
+        expected_obs, state, *expected = step(step_key, state, in_own_dtype, params)
+        obs, *results = adapted.step(action)
+        np.testing.assert_allclose(obs, expected_obs, rtol=1e-6, atol=1e-6)
+        assert_trees_match(results, jax.device_get(expected))
+        assert [type(result) for result in results] == [float, bool, bool, dict]
+
+
+def test_a_seed_fixes_the_episodes_that_follow_it():
+    env = to_gymnasium(make_env("cartpole-control"))
+    twice = []
+    for _ in range(2):
+        first, second = env.reset(seed=1)[0], env.reset()[0]
+        assert not np.array_equal(first, second)
+        twice.append((first, second))
+    np.testing.assert_array_equal(*twice)
+    assert not np.array_equal(env.reset(seed=2)[0], twice[0][0])
+
+
+def test_continuous_actions_run_from_minus_one_to_one_unless_asked_not_to():
+    env = make_env("pendulum-control")
+    scaled, plain = to_gymnasium(env), to_gymnasium(env, normalize_actions=False)
+    assert (scaled.action_space.low, scaled.action_space.high) == (-1, 1)
+    assert (plain.action_space.low, plain.action_space.high) == (-2, 2)
+    for adapted in (scaled, plain):
+        adapted.reset(seed=0)
+    for action in (-1.0, 0.25, 1.0):
+        ours, theirs = scaled.step(np.float32([action])), plain.step(np.float32([2 * action]))
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        assert ours[1] == theirs[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "action", "sentence"),
+    [
+        ("cartpole-control", 0.5, r"action must be integers of shape \(\), but got float64 of shape \(\)\."),
+        ("cartpole-control", [1], r"action must be integers of shape \(\), but got int64 of shape \(1,\)\."),
+        ("cartpole-control", 2, r"action must be in Discrete\(2\), but got 2\."),
+        ("cartpole-control", None, "but got object"),
+        ("bucket-brigade", [0, 2, 0], r"action must be in MultiDiscrete\(\[10  2  2\]\), but got 2\."),
+        ("pendulum-control", [np.nan], r"action must be in Box\(-1\.0, 1\.0, \(1,\), float32\), but got nan\."),
+        ("pendulum-control", 1.0, r"action must be floats of shape \(1,\), but got float64 of shape \(\)\."),
+    ],
+)
+def test_an_action_of_the_wrong_kind_is_refused_in_one_sentence(name, action, sentence):
+    env = to_gymnasium(make_env(name))
+    env.reset(seed=0)
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        env.step(action)
+
+
+def test_a_step_before_the_first_reset_is_refused():
+    env = make_env("cartpole-control")
+    with pytest.raises(InvalidArgumentError, match="call reset first"):
+        to_gymnasium(env).step(0)
+    with pytest.raises(InvalidArgumentError, match="call reset first"):
+        to_gymnasium_vector(env, 2).step([0, 0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """An environment that can render, whatever Myriad's own can."""
+
+    default_params: None = None
+
+    def reset(self, key, params):
+        state = jax.random.uniform(key)
+        return state[None], state
+
+    def step(self, key, state, action, params):
+        no = jnp.zeros((), bool)
+        return state[None], state, jnp.float32(0), no, no, {}
+
+    def render(self, state):
+        return np.full((4, 6, 3), int(255 * state), np.uint8)
+
+    def observation_space(self, params):
+        return Box(0.0, 1.0, (1,))
+
+    def action_space(self, params):
+        return Discrete(2)
+
+
+class Blind(Drawn):
+    render = property()
+
+
+def test_rendering_shows_the_state():
+    env = to_gymnasium(Drawn(), render_mode="rgb_array")
+    obs, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(env.render(), np.full((4, 6, 3), int(255 * obs[0]), np.uint8))
+    check_env(env)
+
+    envs = to_gymnasium_vector(Drawn(), 3, render_mode="rgb_array")
+    obs, _ = envs.reset(seed=0)
+    for frame, row in zip(envs.render(), obs, strict=True):
+        assert (frame == int(255 * row[0])).all()
+
+
+def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
+    env = to_gymnasium(Blind())
+    assert env.metadata["render_modes"] == []
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
+        assert env.render() is None
+    with pytest.raises(UnknownNameError, match="unknown render mode of Blind 'rgb_array'"):
+        to_gymnasium(Blind(), render_mode="rgb_array")
+    with pytest.raises(UnknownNameError, match="render mode of Drawn 'human'"):
+        to_gymnasium_vector(Drawn(), 2, render_mode="human")
+
+
+# --- Gymnasium, many environments -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("name", SHORT)
+def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mode):
+    env, num_envs = make_env(name, **SHORT[name]), 3
+    ours = to_gymnasium_vector(env, num_envs, autoreset_mode=mode.value)
+    theirs = SyncVectorEnv([lambda: to_gymnasium(env)] * num_envs, autoreset_mode=mode)
+    assert ours.metadata == theirs.metadata
+    for space in ("observation_space", "action_space", "single_observation_space", "single_action_space"):
+        assert getattr(ours, space) == getattr(theirs, space)
+
+    assert data_equivalence(ours.reset(seed=11), theirs.reset(seed=11))
+    ours.action_space.seed(0)
+    ends = 0
+    for _ in range(25):
+        actions = ours.action_space.sample()
+        result, expected = ours.step(actions), theirs.step(actions)
+        assert data_equivalence(result, expected), (result, expected)
+        assert result[0] in ours.observation_space
+        done = result[2] | result[3]
+        ends += done.sum()
+        if mode is AutoresetMode.DISABLED and done.any():
+            options = {"reset_mask": done}
+            assert data_equivalence(ours.reset(options=dict(options)), theirs.reset(options=dict(options)))
+    assert ends > 0
+
+
+def test_the_final_observation_is_that_of_the_ended_episode():
+    env = make_env("cartpole-control", max_steps=2)
+    envs, single = to_gymnasium_vector(env, 2), to_gymnasium(env)
+    envs.reset(seed=4)
+    single.reset(seed=4)
+    for action in (0, 1):
+        obs, _, _, truncated, infos = envs.step([action, action])
+        last = single.step(action)[0]
+    assert truncated.all()
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    np.testing.assert_allclose(infos["final_obs"][0], last, rtol=1e-6)
+    np.testing.assert_allclose(obs[0], single.reset()[0], rtol=1e-6)
+    np.testing.assert_array_equal(infos["_final_obs"], [True, True])
+
+
+def test_gymnasiums_own_wrapper_counts_the_episodes():
+    envs = RecordEpisodeStatistics(
+        to_gymnasium_vector(make_env("cartpole-control", max_steps=3), 2, autoreset_mode="NextStep")
+    )
+    envs.reset(seed=0)
+    for _ in range(11):
+        envs.step(np.array([0, 1]))
+    assert list(envs.length_queue) == [3] * 6
+    assert list(envs.return_queue) == [3.0] * 6
+
+
+def test_a_seed_for_each_and_a_mask_choose_what_is_reset():
+    envs = to_gymnasium_vector(make_env("cartpole-control"), 3)
+    first, _ = envs.reset(seed=[7, None, 9])
+    np.testing.assert_array_equal(first[[0, 2]], envs.reset(seed=7)[0][[0, 2]])
+    before, *_ = envs.step([0, 0, 0])
+    after, _ = envs.reset(seed=[7, 8, 9], options={"reset_mask": np.array([True, False, False])})
+    np.testing.assert_array_equal(after[0], first[0])
+    np.testing.assert_array_equal(after[1:], before[1:])
+
+
+def test_what_the_vector_environment_returns_belongs_to_the_caller():
+    envs = to_gymnasium_vector(make_env("cartpole-control"), 2)
+    obs, _ = envs.reset(seed=0)
+    kept = obs.copy()
+    obs[:] = 0
+    *_, terminated, truncated, _ = envs.step([0, 0])
+    terminated[:], truncated[:] = True, True
+    assert np.abs(envs.reset(seed=0)[0] - kept).max() == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda env: to_gymnasium_vector(env, 0), "num_envs must be an integer of at least 1, but got 0"),
+        (lambda env: to_gymnasium_vector(env, 2, autoreset_mode="same"), "did you mean 'SameStep'"),
+        (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
+        (lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}), "must be 2 booleans"),
+        (lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True, False]}), "none runs yet"),
+    ],
+)
+def test_a_wrong_argument_of_the_vector_environment_is_named(call, sentence):
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        call(make_env("cartpole-control"))
+
+
+def test_an_ended_episode_is_not_stepped_where_autoreset_is_disabled():
+    envs = to_gymnasium_vector(make_env("cartpole-control", max_steps=1), 2, autoreset_mode="Disabled")
+    envs.reset(seed=0)
+    envs.step([0, 0])
+    with pytest.raises(InvalidArgumentError, match="sub-environment 0 has ended and autoreset is disabled"):
+        envs.step([0, 0])
+
+
+def test_a_step_compiles_once():
+    envs = to_gymnasium_vector(make_env("cartpole-control"), 4)
+    envs.reset(seed=0)
+    envs.step([0, 0, 0, 0])
+    with count_compilations() as compilations:
+        for actions in ([0, 1, 0, 1], np.ones(4, np.int32), np.zeros(4, np.int64)):
+            envs.step(actions)
+    assert compilations.count == 0
+
+
+# --- gymnax, ours as theirs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_gymnax_steps_are_the_environments_own_and_reset_by_themselves(name):
+    env = make_env(name, **SHORT[name])
+    params, adapted, own_reset, own_step = env.default_params, to_gymnax(env), jax.jit(env.reset), jax.jit(env.step)
+    assert isinstance(adapted, gymnax.environments.environment.Environment)
+    key, reset_key = jax.random.split(jax.random.key(0))
+    obs, state = adapted.reset(reset_key, params)
+    assert_trees_match((obs, state.env_state), own_reset(reset_key, params))
+    ends = 0
+    for _ in range(15):
+        key, act_key, step_key = jax.random.split(key, 3)
+        action = adapted.action_space(params).sample(act_key)
+        own_key, own_reset_key = jax.random.split(step_key)
+        own_action = jnp.stack(action) if isinstance(action, tuple) else action
+        expected = own_step(own_key, state.env_state, own_action, params)
+        obs, state, reward, terminated, truncated, info = adapted.step(step_key, state, action, params)
+        assert_trees_match((info["final_observation"], reward, terminated, truncated), (expected[0], *expected[2:5]))
+        assert (info["terminated"], info["truncated"]) == (terminated, truncated)
+        assert info["discount"] == 1 - terminated
+        done = bool(terminated | truncated)
+        first = own_reset(own_reset_key, params)
+        assert_trees_match((obs, state.env_state), first if done else expected[:2])
+        assert int(state.time) == 0 or not done
+        ends += done
+    assert ends > 0 or name == "snake"
+
+
+def test_gymnax_spaces_hold_the_observations_and_the_actions():
+    adapted = to_gymnax(make_env("bucket-brigade"))
+    params = adapted.default_params
+    obs, state = adapted.reset(jax.random.key(0), params)
+    assert adapted.observation_space(params).contains(obs)
+    actions = adapted.action_space()
+    assert isinstance(actions, gymnax_spaces.Tuple)
+    assert [space.n for space in actions.spaces] == [10, 2, 2]
+    by_tuple = adapted.step(jax.random.key(1), state, (3, 1, 0), params)
+    by_array = adapted.step(jax.random.key(1), state, jnp.array([3, 1, 0]), params)
+    assert_trees_match(by_tuple, by_array)
+    assert (adapted.num_actions, adapted.name) == (3, "BucketBrigade")
+    assert (to_gymnax(make_env("snake")).num_actions, to_gymnax(make_env("pendulum")).num_actions) == (4, 1)
+
+
+def test_gymnax_users_may_keep_their_raw_keys():
+    adapted = to_gymnax(make_env("cartpole-control"))
+    raw, typed = jax.random.PRNGKey(3), jax.random.key(3)  # noqa: TID251  (what is tested)
+    assert_trees_match(adapted.reset(raw), adapted.reset(typed))
+
+
+def test_transition_gradients_are_gymnaxs_choice():
+    adapted = to_gymnax(make_env("pendulum-control"))
+    _, state = adapted.reset(jax.random.key(0))
+
+    def speed_after(env, torque):
+        return env.step_env(jax.random.key(1), state, torque, env.default_params)[0][2]
+
+    torque = jnp.array([0.5])
+    assert jax.grad(lambda torque: speed_after(adapted, torque))(torque) == 0
+    slope = jax.grad(lambda torque: speed_after(adapted.with_transition_gradients(), torque))(torque)
+    assert slope == pytest.approx(3 * 0.05)
+
+
+# --- gymnax, theirs as ours -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", gymnax.registered_envs)
+def test_every_gymnax_environment_rolls_out_and_compiles_once(name, request):
+    if aborts_xla(name):
+        refused_here_and_passes_without_options(name, request.node.name)
+        return
+    env = from_gymnax(name)
+    rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
+    state = rollout.run_chunk(rollout.init(0))
+    with count_compilations() as compilations:
+        state = rollout.run(state, num_steps=8)
+    assert compilations.count == 0
+    assert rollout.summary(state).num_steps == 16 * 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", gymnax.registered_envs)
+def test_a_step_of_a_gymnax_environment_is_gymnaxs_own(name, request):
+    if aborts_xla(name):
+        refused_here_and_passes_without_options(name, request.node.name)
+        return
+    theirs, params = gymnax.make(name)
+    ours = from_gymnax(name)
+    space, obs_space = ours.action_space(params), ours.observation_space(params)
+    key, reset_key = jax.random.split(jax.random.key(2))
+    obs, state = jax.jit(ours.reset)(reset_key, params)
+    first = theirs.reset(reset_key, params)
+    assert_trees_match((obs, state), first)
+    assert (obs.shape, obs.dtype) == (obs_space.shape, obs_space.dtype)
+    both = jax.jit(lambda *arguments: (ours.step(*arguments, params), theirs.step_env(*arguments, params)))
+    for _ in range(4):
+        key, act_key, step_key = jax.random.split(key, 3)
+        action = space.sample(act_key)
+        (obs, state, reward, terminated, truncated, info), expected = both(step_key, state, action)
+        assert_trees_match((obs, state, reward, terminated, info), expected)
+        assert bool(truncated) == bool(theirs.is_truncated(expected[1], params))
+        assert (reward.dtype, terminated.dtype, truncated.dtype) == (jnp.float32, bool, bool)
+        assert not any(leaf.weak_type for leaf in jax.tree.leaves((obs, state, reward, terminated, truncated)))
+        assert obs.dtype == obs_space.dtype
+
+
+def test_the_time_limit_of_a_gymnax_environment_truncates():
+    env = from_gymnax("MountainCar-v0", max_steps_in_episode=3)
+    rollout = Rollout(env, make_agent("random", env), num_envs=2, scan_chunk_size=6)
+    trajectory = rollout.record_chunk(rollout.init(0))[1]
+    assert trajectory.truncated[:, 0].tolist() == [False, False, True] * 2
+    assert not trajectory.terminated.any()
+
+
+def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_names():
+    env = from_gymnax("Catch-bsuite", rows=7, max_steps_in_episode=9)
+    assert env.observation_space(env.default_params).shape == (7, 5)
+    assert env.default_params.max_steps_in_episode == 9
+    with pytest.raises(UnknownNameError, match="did you mean 'Breakout-MinAtar'"):
+        from_gymnax("Breakout")
+    with pytest.raises(UnknownNameError, match="field of gymnax's Catch-bsuite 'row'; did you mean 'rows'"):
+        from_gymnax("Catch-bsuite", row=7)
+    built = gymnax.make("Catch-bsuite", rows=6)[0]
+    assert from_gymnax(built).env is built
+    with pytest.raises(UnknownNameError, match="rows"):
+        from_gymnax(built, rows=7)
+
+
+def test_no_bound_is_no_bound_in_either_library():
+    space = from_gymnax("CartPole-v1").observation_space(gymnax.make("CartPole-v1")[1])
+    assert np.isinf(space.high).tolist() == [False, True, False, True]
+    theirs = to_gymnax(make_env("cartpole-control")).observation_space(make_env("cartpole-control").default_params)
+    np.testing.assert_array_equal(theirs.high[1], jnp.finfo(jnp.float32).max)
+
+
+def test_a_step_that_xla_would_write_out_a_billion_times_keeps_out_of_that_option():
+    assert from_gymnax("Acrobot-v1").out_of_line
+    assert not from_gymnax("CartPole-v1").out_of_line
+
+
+def test_there_and_back_is_the_same_environment():
+    env = make_env("bucket-brigade")
+    back = from_gymnax(to_gymnax(env))
+    params, key = env.default_params, jax.random.key(0)
+    assert back.action_space(params) == MultiDiscrete((10, 2, 2)) == env.action_space(params)
+    obs, state = env.reset(key, params)
+    again_obs, again = back.reset(key, params)
+    np.testing.assert_array_equal(obs, again_obs)
+    action = jnp.array([2, 1, 1])
+    assert_trees_match(back.step(key, again, action, params)[2:5], env.step(key, state, action, params)[2:5])
+
+
+# --- without the libraries --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adapter", [to_gymnax, to_gymnasium, lambda env: to_gymnasium_vector(env, 2), from_gymnax])
+def test_a_missing_library_is_named_with_the_command_that_installs_it(adapter, monkeypatch):
+    for library in ("gymnax", "gymnasium"):
+        monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(NotInstalledError, match=r"needs gym(nax|nasium).*pip install 'myriad\[bench\]'"):
+        adapter("CartPole-v1" if adapter is from_gymnax else make_env("cartpole-control"))
+
+
+def test_importing_the_adapters_imports_neither_library():
+    script = "import sys, myriad, myriad.adapters; print({'gymnax', 'gymnasium', 'flax'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert run.stdout == "set()\n"
+    assert myriad.__name__ == "myriad"
+
+
+# --- the example ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["myriad", "gymnasium"])
+def test_the_example_trains_on_either_librarys_vector_environment(library):
+    script = ROOT / "examples" / "ppo_gymnasium_vector.py"
+    command = [sys.executable, script, "--library", library, "--total-timesteps", "4096", "--num-envs", "8"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert "mean return of the last" in run.stdout

@@ -1,0 +1,104 @@
+"""Bang-bang and PID: their laws on numbers, and how they hold what they are meant to hold."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import create_config, make_agent, make_env, make_key, train_and_evaluate
+from myriad.agents import make_learner
+from myriad.errors import InvalidArgumentError
+
+
+class Level:
+    """Stands in for an environment of one quantity: `obs` is the error itself."""
+
+    default_params = None
+
+    def __init__(self, space):
+        self.space = space
+
+    def action_space(self, params):
+        return self.space
+
+    def control_error(self, obs):
+        return obs[0]
+
+
+def outputs(agent, errors):
+    memory, actions = agent.first_memory(), []
+    for error in errors:
+        action, memory = agent.control(memory, make_key(0), jnp.asarray([error], jnp.float32))
+        actions.append(np.asarray(action).item())
+    return actions
+
+
+def test_bang_bang_switches_where_the_error_leaves_the_band():
+    from myriad.spaces import Discrete
+
+    env = Level(Discrete(2))
+    assert outputs(make_plain("bangbang", env), [0.1, -0.1, 0.1]) == [1, 0, 1]
+    banded = make_plain("bangbang", env, hysteresis=0.5)
+    assert outputs(banded, [0.4, 0.6, 0.1, -0.4, -0.6, 0.4]) == [0, 1, 1, 1, 0, 0]
+
+
+def make_plain(name, env, **fields):
+    from myriad.agents import AGENTS
+
+    return AGENTS.load(name).create(env, **fields)
+
+
+def test_pid_follows_its_law_in_numpy():
+    from myriad.spaces import Box
+
+    gains = {"proportional": 0.2, "integral": 0.05, "derivative": 0.3, "limit": 0.15}
+    errors = np.random.default_rng(0).uniform(-1, 1, 50).astype(np.float32)
+    total, last, expected = 0.0, None, []
+    for error in errors:
+        total = np.clip(total + 0.05 * error, -0.15, 0.15)
+        change = 0.0 if last is None else error - last
+        expected.append(3.0 * np.clip(0.2 * error + total + 0.3 * change, -1, 1))
+        last = error
+    got = outputs(make_plain("pid", Level(Box(-3.0, 3.0, (1,))), **gains), errors)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_an_output_spans_the_discrete_actions():
+    from myriad.spaces import Discrete
+
+    pid = make_plain("pid", Level(Discrete(5)), proportional=1.0, derivative=0.0)
+    assert outputs(pid, [-2.0, -0.5, 0.0, 0.5, 2.0]) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("env", "agent"), [("snake", "pid"), ("bucket-brigade", "bangbang")])
+def test_an_environment_without_a_setpoint_is_refused(env, agent):
+    with pytest.raises(InvalidArgumentError, match="has none"):
+        make_agent(agent, make_env(env))
+
+
+def test_pid_balances_the_pole_in_every_evaluation(tmp_path):
+    config = create_config("cartpole", "pid", steps_per_env=600, eval_frequency=300)
+    results = train_and_evaluate(config, tmp_path / "run")
+    assert [row["return"] for row in results.evaluations] == [500.0, 500.0]
+    assert results.training[-1]["return"] == 500.0
+
+
+def test_controllers_hold_the_gene_circuit_better_than_chance(tmp_path):
+    returns = {}
+    for agent in ("random", "bangbang", "pid"):
+        config = create_config("gene-circuit", agent, num_envs=32, steps_per_env=288, eval_frequency=288)
+        returns[agent] = train_and_evaluate(config, tmp_path / agent).evaluations[-1]["return"]
+    assert returns["random"] < 1.2 * returns["bangbang"]
+    assert returns["random"] < 1.2 * returns["pid"]
+
+
+def test_a_memory_starts_afresh_with_the_episode():
+    env = make_env("cartpole", max_steps=3)
+    learner = make_learner("pid", env)
+    state = learner.init(make_key(0), 4)
+    from myriad.training.loop import LearningLoop
+
+    loop = LearningLoop(env, learner, 4)
+    state = loop.init(make_key(0))
+    for expected in (1.0, 1.0, 0.0, 1.0):
+        state, _ = loop.run(state, jnp.int32(1), jnp.bool_(False))  # noqa: FBT003
+        np.testing.assert_array_equal(state.agent.started, expected)

@@ -1,0 +1,65 @@
+"""Networks: what comes out, what the first weights are, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad.agents.networks import MLP
+from myriad.errors import InvalidArgumentError, UnknownNameError
+
+
+def parameters(network, num_inputs=5):
+    return network.init(jax.random.key(0), jnp.zeros((1, num_inputs)))
+
+
+def test_an_mlp_is_products_biases_and_activations():
+    network = MLP((8, 6), 3)
+    params = jax.tree.map(lambda leaf: leaf + 0.1, parameters(network))
+    inputs = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    hidden = inputs
+    for layer in range(2):
+        dense = params["params"][f"Dense_{layer}"]
+        hidden = np.tanh(hidden @ dense["kernel"] + dense["bias"])
+    dense = params["params"]["Dense_2"]
+    np.testing.assert_allclose(network.apply(params, inputs), hidden @ dense["kernel"] + dense["bias"], atol=1e-5)
+
+
+def test_layer_norm_stands_between_product_and_activation():
+    network = MLP((16,), 2, activation="relu", layer_norm=True)
+    params = parameters(network)
+    inputs = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    hidden = inputs @ params["params"]["Dense_0"]["kernel"]
+    normal = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(hidden.var(-1, keepdims=True) + 1e-6)
+    expected = np.maximum(normal, 0) @ params["params"]["Dense_1"]["kernel"]
+    np.testing.assert_allclose(network.apply(params, inputs), expected, atol=1e-4)
+
+
+def test_the_first_weights_are_orthogonal_with_the_gain_asked_for():
+    params = parameters(MLP((64,), 3, output_scale=0.01))["params"]
+    first, last = params["Dense_0"]["kernel"], params["Dense_1"]["kernel"]
+    np.testing.assert_allclose(first @ first.T, 2 * np.eye(5), atol=1e-5)
+    np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(3), atol=1e-8)
+    assert not params["Dense_0"]["bias"].any()
+
+
+def test_no_parameter_is_weakly_typed():
+    leaves = jax.tree.leaves(parameters(MLP((8,), 2, layer_norm=True)))
+    assert all(leaf.dtype == jnp.float32 and not leaf.weak_type for leaf in leaves)
+
+
+def test_no_hidden_layer_is_a_linear_map():
+    network = MLP((), 2)
+    params = parameters(network)
+    np.testing.assert_allclose(network.apply(params, 2 * jnp.ones((1, 5))), 2 * network.apply(params, jnp.ones((1, 5))))
+
+
+@pytest.mark.parametrize("sizes", [(0,), (8, -1), ("a",), (8.0,)])
+def test_a_width_that_is_no_integer_of_at_least_one_is_refused(sizes):
+    with pytest.raises(InvalidArgumentError, match="must be integers of at least 1"):
+        MLP(sizes, 2)
+
+
+def test_an_unknown_activation_is_answered_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean 'tanh'"):
+        MLP((8,), 2, activation="tan")

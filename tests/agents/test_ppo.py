@@ -1,0 +1,302 @@
+"""PPO against independent NumPy references, the laws of every learner, and learning itself."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import make_env, make_key
+from myriad.agents import make_learner
+from myriad.agents.minibatches import BLOCK_ROWS, map_over_blocks, mean_over_blocks, pack, permutations, unpack
+from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_policy
+from myriad.agents.ppo import PPO, Batch, Trajectory, generalized_advantages
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.spaces import Box, Discrete, MultiDiscrete
+from myriad.training.evaluation import Evaluation
+from myriad.training.loop import LearningLoop
+
+SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
+ENVIRONMENTS = ["cartpole-control", "pendulum-control", "gene-circuit-control", "snake", "bucket-brigade"]
+BEGIN = jnp.array(True)  # noqa: FBT003  (an array's value, not a switch)
+
+
+def loop(env="cartpole-control", num_envs=4, **overrides):
+    made = make_env(env)
+    return LearningLoop(made, PPO.create(made, **{**SMALL, **overrides}), num_envs)
+
+
+def after(learning, num_updates, seed=0):
+    return jax.jit(learning.run)(jax.jit(learning.init)(make_key(seed)), jnp.int32(num_updates), BEGIN)[0]
+
+
+def assert_same(a, b):
+    is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
+    bits = lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf  # noqa: E731
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(bits(x), bits(y)), a, b)
+
+
+def random_batch(rng, size, num_obs, choice):
+    columns = rng.normal(size=(4, size)).astype(np.float32)
+    obs = rng.normal(size=(size, num_obs)).astype(np.float32)
+    return Batch(jnp.asarray(obs), jnp.asarray(choice), *(jnp.asarray(0.3 * column - 0.5) for column in columns))
+
+
+def test_advantages_are_the_sum_over_the_rest_of_each_episode():
+    rng, (T, N), gamma, lam = np.random.default_rng(0), (9, 3), 0.9, 0.8
+    reward, value, next_value = rng.normal(size=(3, T, N)).astype(np.float32)
+    terminated = rng.random((T, N)) < 0.2
+    done = terminated | (rng.random((T, N)) < 0.2)
+    expected = np.zeros((T, N))
+    for n in range(N):
+        for t in range(T):
+            weight = 1.0
+            for k in range(t, T):
+                expected[t, n] += weight * (
+                    reward[k, n] + gamma * (not terminated[k, n]) * next_value[k, n] - value[k, n]
+                )
+                weight *= gamma * lam
+                if done[k, n]:
+                    break
+    np.testing.assert_allclose(
+        generalized_advantages(*map(jnp.asarray, (reward, value, next_value, terminated, done)), gamma, lam),
+        expected,
+        atol=1e-5,
+    )
+
+
+def test_truncation_bootstraps_from_the_last_observation_and_termination_from_none():
+    learner = PPO.create(make_env("cartpole-control"), **SMALL, gamma=0.5, gae_lambda=0.0, normalize_rewards=False)
+    state = learner.init(make_key(0), 3)
+    T, N = 8, 3
+    obs, final_obs = jax.random.normal(jax.random.key(1), (2, T, N, 4))
+    truncated = np.zeros((T, N), bool)
+    truncated[2, 0] = truncated[5, 0] = truncated[7, 0] = truncated[4, 2] = True
+    terminated = np.zeros((T, N), bool)
+    terminated[3, 1] = True
+    trajectory = Trajectory(
+        obs, final_obs, jnp.zeros((T, N, 2)), jnp.zeros((T, N, 1)), jnp.ones((T, N)), jnp.ones((T, N)),
+        jnp.asarray(terminated), jnp.asarray(truncated),
+    )  # fmt: skip
+    last_obs = jnp.full((N, 4), 0.3)
+    value = np.asarray(learner._values(state.params, obs))
+    next_value = np.concatenate([value[1:], learner._values(state.params, last_obs)[None]])
+    next_value = np.where(truncated, learner._values(state.params, final_obs), np.where(terminated, 0, next_value))
+    batch = learner._batch(state, trajectory, last_obs)
+    np.testing.assert_allclose(batch.target.reshape(T, N), 1 + 0.5 * next_value, atol=1e-5)
+    np.testing.assert_allclose(batch.advantage.reshape(T, N), 1 + 0.5 * next_value - value, atol=1e-5)
+
+
+@pytest.mark.parametrize("value_clip", [None, 0.2])
+def test_the_loss_for_categorical_actions_is_equation_9(value_clip):
+    env, rng = make_env("bucket-brigade"), np.random.default_rng(0)
+    learner = PPO.create(env, **SMALL, value_clip=value_clip, entropy_coef=0.02, value_coef=0.7)
+    params = jax.tree.map(lambda leaf: leaf + 0.1, learner.init(make_key(0), 4).params)
+    nvec = learner.policy.nvec
+    choice = rng.integers(0, nvec, (6, 3)).astype(np.float32)
+    batch = random_batch(rng, 6, learner._obs_size, choice)
+    outputs = np.asarray(learner._outputs(params, batch.obs), np.float64)
+    log_prob = entropy = 0
+    for i, logits in enumerate(np.split(outputs, np.cumsum(nvec)[:-1], axis=-1)):
+        probs = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        log_prob = log_prob + np.log(probs[np.arange(6), choice[:, i].astype(int)])
+        entropy = entropy - (probs * np.log(probs)).sum(-1)
+    assert_loss(learner, params, batch, log_prob, entropy)
+
+
+def test_the_loss_for_continuous_actions_is_equation_9():
+    learner, rng = PPO.create(make_env("pendulum-control"), **SMALL, entropy_coef=0.02), np.random.default_rng(0)
+    params = jax.tree.map(lambda leaf: leaf + 0.1, learner.init(make_key(0), 4).params)
+    batch = random_batch(rng, 6, 3, rng.normal(size=(6, 1)).astype(np.float32))
+    mean = np.tanh(np.asarray(learner._outputs(params, batch.obs), np.float64))
+    std = np.exp(float(params["free"][0]))
+    deviation = (np.asarray(batch.choice) - mean) / std
+    log_prob = (-0.5 * deviation**2 - np.log(std) - 0.5 * np.log(2 * np.pi))[:, 0]
+    assert_loss(learner, params, batch, log_prob, 0.5 * np.log(2 * np.pi * np.e * std**2))
+
+
+def assert_loss(learner, params, batch, log_prob, entropy):
+    """Hold the loss to a plain one, given what the policy says in float64."""
+    ratio = np.exp(log_prob - np.asarray(batch.log_prob))
+    clipped = np.clip(ratio, 0.8, 1.2)
+    surrogate = np.minimum(ratio * batch.advantage, clipped * batch.advantage).mean()
+    value = np.asarray(learner._values(params, batch.obs))
+    error = (value - batch.target) ** 2
+    if learner.value_clip is not None:
+        near = batch.value + np.clip(value - batch.value, -learner.value_clip, learner.value_clip)
+        error = np.maximum(error, (near - batch.target) ** 2)
+    expected = -surrogate + learner.value_coef * error.mean() - learner.entropy_coef * np.mean(entropy)
+    loss, metrics = learner.loss(params, batch)
+    assert float(loss) == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
+    assert float(metrics[learner.metric_names.index("clip_fraction")]) == pytest.approx(np.mean(ratio != clipped))
+
+
+@pytest.mark.parametrize("max_grad_norm", [math.inf, 0.05])
+def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradient(max_grad_norm):
+    env = make_env("cartpole-control")
+    options = {"num_epochs": 1, "num_minibatches": 1, "anneal_updates": 4, "max_grad_norm": max_grad_norm}
+    learner = PPO.create(env, **{**SMALL, **options})
+    state = dataclasses.replace(learner.init(make_key(0), 4), num_updates=jnp.int32(1))
+    rng = np.random.default_rng(0)
+    batch = random_batch(rng, 32, 4, rng.integers(0, 2, (32, 1)).astype(np.float32))
+    params, _, _ = learner._learn(make_key(1), state, batch)
+    advantage = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
+    gradient = jax.grad(lambda p: learner.loss(p, dataclasses.replace(batch, advantage=advantage))[0])(state.params)
+    norm = math.sqrt(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
+    factor = min(1, max_grad_norm / norm)
+    # Adam's first step with both moments corrected for their start is g / (|g| + eps).
+    rate = 0.75 * learner.learning_rate
+    expected = jax.tree.map(lambda p, g: p - rate * factor * g / (abs(factor * g) + 1e-5), state.params, gradient)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), params, expected)
+
+
+def test_the_learning_rate_falls_to_zero_and_no_further():
+    learner = PPO.create(make_env("cartpole-control"), learning_rate=0.5, anneal_updates=4)
+    assert [float(learner._learning_rate(jnp.int32(n))) for n in (0, 1, 4, 9)] == [0.5, 0.375, 0, 0]
+    assert PPO.create(make_env("cartpole-control"), learning_rate=0.5)._learning_rate(jnp.int32(9)) == 0.5
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_permutations_hold_every_index_once(size):
+    drawn = np.asarray(permutations(make_key(0), 5, size))
+    np.testing.assert_array_equal(np.sort(drawn), np.tile(np.arange(size), (5, 1)))
+    assert size == 1 or not (drawn[0] == drawn[1]).all()
+
+
+def test_every_index_comes_first_equally_often():
+    counts = np.bincount(np.asarray(permutations(make_key(0), 8000, 8))[:, 0], minlength=8)
+    assert np.sum((counts - 1000) ** 2 / 1000) < 24.3  # chi-squared, 7 degrees of freedom, 0.1%
+
+
+def test_packing_is_undone_by_unpacking():
+    rng = np.random.default_rng(0)
+    batch = random_batch(rng, 6, 3, rng.normal(size=(6, 2)).astype(np.float32))
+    assert_same(unpack(pack(batch), batch), batch)
+
+
+@pytest.mark.parametrize("num_rows", [12, 2 * BLOCK_ROWS, 3 * 521])
+def test_blocks_change_nothing_but_the_memory(num_rows):
+    rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
+    np.testing.assert_allclose(mean_over_blocks(lambda block: block.mean(0), rows), rows.mean(0), atol=1e-6)
+    np.testing.assert_array_equal(map_over_blocks(lambda block: block[:, 0] * 2, rows), rows[:, 0] * 2)
+
+
+def test_categorical_draws_follow_their_probabilities():
+    policy = CategoricalPolicy((3, 2), scalar=False)
+    logits = jnp.tile(jnp.log(jnp.array([0.2, 0.5, 0.3, 0.9, 0.1])), (20_000, 1))
+    drawn = np.asarray(policy.action(policy.sample(make_key(0), logits, policy.initial_free())))
+    np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=3) / 20_000, [0.2, 0.5, 0.3], atol=0.012)
+    np.testing.assert_allclose(np.bincount(drawn[:, 1], minlength=2) / 20_000, [0.9, 0.1], atol=0.012)
+    np.testing.assert_array_equal(policy.action(policy.mode(logits))[0], [1, 0])
+
+
+def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
+    policy = GaussianPolicy(Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), log_std=-1.0)
+    mean = jnp.tile(jnp.array([0.5, 30.0]), (20_000, 1))
+    drawn = policy.sample(make_key(0), mean, policy.initial_free())
+    np.testing.assert_allclose(drawn.std(0), math.exp(-1), atol=0.01)
+    action = np.asarray(policy.action(drawn))
+    assert action[:, 0].max() == 4
+    assert action[:, 0].min() >= 0
+    np.testing.assert_allclose(policy.action(policy.mode(mean))[0], [2 + 2 * math.tanh(0.5), 30], rtol=1e-6)
+    far = policy.action(policy.mode(jnp.array([[1e3, 1e3]])))[0]
+    np.testing.assert_allclose(far, [4, 1e3])
+
+
+def test_a_policy_is_named_by_the_space():
+    assert make_policy(Discrete(3)).num_outputs == 3
+    assert make_policy(MultiDiscrete((3, 2))).num_choices == 2
+    assert make_policy(Box(-1.0, 1.0, (2, 3))).num_outputs == 6
+    with pytest.raises(InvalidArgumentError, match="Discrete, MultiDiscrete or Box"):
+        make_policy("a space of another kind")
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_it_updates_and_acts_in_every_environment(name):
+    learning = loop(name)
+    state = after(learning, 2)
+    assert all(np.isfinite(value) for value in state.metric_sums.values())
+    floats = [leaf for leaf in jax.tree.leaves(state.agent) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    assert all(np.isfinite(leaf).all() for leaf in floats)
+    space = learning.envs.env.action_space(learning.envs.env.default_params)
+    for greedy in (True, False):
+        action = learning.learner.act(state.agent, make_key(3), state.lanes.obs, greedy=greedy)
+        assert action.dtype == space.dtype
+        assert jax.vmap(space.contains)(action).all()
+
+
+def test_chunks_are_the_same_run_bit_for_bit_from_one_compilation():
+    learning = loop(num_minibatches=2)
+    init, run = jax.jit(learning.init), jax.jit(learning.run)
+    whole, _ = run(init(make_key(0)), jnp.int32(5), BEGIN)
+    for split in [(1, 4), (2, 2, 1)]:
+        state = init(make_key(0))
+        for num_updates in split:
+            state, _ = run(state, jnp.int32(num_updates), ~BEGIN)
+        assert_same(state.agent, whole.agent)
+        assert_same(state.lanes.env_state, whole.lanes.env_state)
+    assert run._cache_size() == 1
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(whole.agent))
+
+
+def test_seeds_side_by_side_learn_as_alone():
+    learning = loop(num_epochs=1, num_minibatches=1)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(make_key(7), jnp.arange(2))
+    run = lambda key: learning.run(learning.init(key), jnp.int32(2), BEGIN)[0].agent.params  # noqa: E731
+    both = jax.jit(jax.vmap(run))(keys)
+    alone = jax.jit(run)(keys[1])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-4), both, alone)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_moments_follow_the_rollouts_where_normalisation_is_on(normalize):
+    state = after(loop(normalize_observations=normalize, normalize_rewards=normalize), 3)
+    if not normalize:
+        assert state.agent.observations is None
+        assert state.agent.returns is None
+        return
+    assert float(state.agent.observations.count) == float(state.agent.returns.count) == 3 * 8 * 4
+    assert float(state.agent.returns.mean) > 1
+
+
+@pytest.mark.slow
+def test_it_learns_to_balance_the_pole():
+    env = make_env("cartpole-control")
+    learning = LearningLoop(env, PPO.create(env, anneal_updates=40), PPO.default_num_envs)
+    state = after(learning, 40, seed=1000)
+    returns, ended = jax.jit(Evaluation(env, learning.learner, 64, max_steps=500).returns)(state.agent, make_key(1))
+    assert ended.all()
+    assert float(jnp.mean(returns)) >= 475
+
+
+def test_an_unknown_field_is_answered_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="unknown field of ppo 'gama'; did you mean 'gamma'"):
+        make_learner("ppo", make_env("cartpole-control"), gama=0.9)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("rollout_steps", 0, "at least 1"),
+        ("num_epochs", 2.0, "integer"),
+        ("anneal_updates", 0, "at least 1"),
+        ("gamma", 1.1, "between 0 and 1"),
+        ("learning_rate", float("nan"), "above 0"),
+        ("max_grad_norm", 0, "above 0"),
+        ("value_clip", "off", "a number above 0, but got 'off'"),
+        ("value_clip", True, "a number above 0, but got True"),
+        ("entropy_coef", -0.1, "at least 0"),
+        ("activation", "tan", "did you mean 'tanh'"),
+        ("hidden_sizes", (0,), "at least 1"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_by_name(field, value, rule):
+    with pytest.raises(InvalidArgumentError, match=f"{field.split('_')[0]}.*{rule}"):
+        PPO.create(make_env("cartpole-control"), **{field: value})
+
+
+def test_minibatches_must_divide_the_batch():
+    with pytest.raises(InvalidArgumentError, match=r"num_minibatches must divide .* = 24, but is 5"):
+        PPO.create(make_env("cartpole-control"), rollout_steps=8, num_minibatches=5).init(make_key(0), 3)

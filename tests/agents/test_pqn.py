@@ -1,0 +1,276 @@
+"""PQN: its update against an independent one in NumPy, the laws of a learner, and learning that is real."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from myriad import make_env
+from myriad.agents import make_learner, pqn
+from myriad.agents.minibatches import permutations
+from myriad.agents.pqn import PQN
+from myriad.agents.q_learning import QNetwork, clip_by_norm, epsilon_greedy
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import make_key
+from myriad.spaces import MultiDiscrete
+from myriad.training.evaluation import Evaluation
+from myriad.training.loop import LearningLoop
+
+BEGIN = np.bool_(0)
+SMALL = {"rollout_steps": 8, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (8, 8)}
+
+
+def train(learner, num_envs, calls, seed=0):
+    """Run as many updates as `calls` add up to, in those calls of one compiled program."""
+    loop = LearningLoop(learner.env, learner, num_envs)
+    run = jax.jit(loop.run)
+    state = jax.jit(loop.init)(make_key(seed))
+    for num_updates in calls:
+        state, _ = run(state, np.int32(num_updates), BEGIN)
+    assert run._cache_size() == 1
+    return state
+
+
+def reference_returns(reward, next_value, terminated, done, gamma, td_lambda):
+    """Mix n-step returns by their definition, without the recursion: weights (1 - lambda) lambda**(n - 1)."""
+    num_steps, num_envs = reward.shape
+    targets = np.zeros(reward.shape)
+    for lane in range(num_envs):
+        for t in range(num_steps):
+            last = next((s for s in range(t, num_steps) if done[s, lane]), num_steps - 1)
+            total, returns = 0.0, []
+            for s in range(t, last + 1):
+                total += gamma ** (s - t) * reward[s, lane]
+                ahead = 0.0 if terminated[s, lane] else next_value[s, lane]
+                returns.append(total + gamma ** (s - t + 1) * ahead)
+            weights = [(1 - td_lambda) * td_lambda**n for n in range(len(returns) - 1)]
+            targets[t, lane] = np.dot([*weights, td_lambda ** (len(returns) - 1)], returns)
+    return targets
+
+
+@pytest.mark.parametrize("td_lambda", [0.0, 0.65, 1.0])
+def test_lambda_returns_are_mixtures_of_n_step_returns_cut_at_ends(td_lambda):
+    rng = np.random.default_rng(1)
+    reward, next_value = rng.normal(size=(2, 12, 40)).astype(np.float32)
+    ended = rng.random(reward.shape)
+    terminated, done = ended < 0.1, ended < 0.2
+    arguments = (reward, next_value, terminated, done)
+    targets = pqn.lambda_returns(*map(jnp.asarray, arguments), 0.97, td_lambda)
+    np.testing.assert_allclose(targets, reference_returns(*arguments, 0.97, td_lambda), rtol=1e-5, atol=1e-5)
+
+
+def apply(layers, obs):
+    """Apply two dense layers with layer norm and tanh, then a linear one, in float64."""
+    hidden = obs
+    for i in range(2):
+        hidden = hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
+        hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(hidden.var(-1, keepdims=True) + 1e-6)
+        hidden = np.tanh(hidden * layers[f"LayerNorm_{i}"]["scale"] + layers[f"LayerNorm_{i}"]["bias"])
+    return hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
+
+
+def to_numpy(tree):
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
+
+
+def randomised(network, key):
+    """Return parameters in which no layer is special: biases and scales differ from 0 and 1."""
+    params = network.init(key)
+    return params + 0.3 * jax.random.normal(jax.random.fold_in(key, 1), params.shape)
+
+
+def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
+    learner = PQN.create(make_env("cartpole-control"), hidden_sizes=(8, 8))
+    network, rng = learner._network, np.random.default_rng(2)
+    params = randomised(network, jax.random.key(3))
+    obs = rng.normal(size=(32, 4)).astype(np.float32)
+    action, target = rng.integers(0, 2, 32), rng.normal(size=32).astype(np.float32)
+
+    def loss(vector):
+        values = apply(to_numpy(network.unravel(vector)["params"]), obs.astype(np.float64))
+        return 0.5 * np.mean((values[np.arange(32), action] - target) ** 2)
+
+    gradient, metrics = jax.grad(learner.loss, has_aux=True)(params, obs, jnp.asarray(action), target)
+    np.testing.assert_allclose(metrics["loss"], loss(params), rtol=1e-5)
+
+    def plain(vector):
+        values = network.mlp.apply(network.unravel(vector), obs)
+        return 0.5 * jnp.mean(jnp.square(values[jnp.arange(32), action] - target))
+
+    np.testing.assert_allclose(gradient, jax.grad(plain)(params), rtol=1e-4, atol=1e-6)
+    direction = np.sign(rng.normal(size=params.shape)).astype(np.float32)
+    slope = (loss(params + 2**-9 * direction) - loss(params - 2**-9 * direction)) / 2**-8
+    np.testing.assert_allclose(np.dot(gradient, direction), slope, rtol=1e-2)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize(("layer_norm", "dueling"), [(True, False), (False, True)])
+def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_norm, dueling):
+    network = QNetwork(5, 3, (16, 8), activation, layer_norm, dueling)
+    params = randomised(network, jax.random.key(0))
+    obs = jax.random.normal(jax.random.key(1), (64, 5))
+    outputs = network.mlp.apply(network.unravel(params), obs)
+    if dueling:
+        outputs = outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(network.values(params, obs), outputs, rtol=1e-4, atol=1e-5)
+
+
+def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
+    learner = PQN.create(make_env("cartpole-control"), **SMALL, learning_rate=1e-2, anneal_updates=10)
+    loop = LearningLoop(learner.env, learner, 4)
+    start = loop.init(make_key(5))
+    key = make_key(6)
+    after, _, metrics = jax.jit(lambda: learner.update(key, start.agent, start.lanes, loop._step))()
+    _, _, trajectory = learner._collect(jax.random.fold_in(key, 0), start.agent, start.lanes, loop._step)
+
+    network, old = learner._network, start.agent.params
+    values = apply(to_numpy(network.unravel(old)["params"]), to_numpy(trajectory.final_obs))
+    scaled = np.asarray(trajectory.reward) / np.sqrt(np.var(to_numpy(trajectory.discounted_return)) + 1e-8)
+    done = np.asarray(trajectory.terminated | trajectory.truncated)
+    target = reference_returns(
+        np.clip(scaled, -10, 10), values.max(-1), np.asarray(trajectory.terminated), done, 0.995, 0.95
+    )
+    orders = np.asarray(permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
+    obs, action = trajectory.obs.reshape(32, 4), trajectory.action.reshape(32)
+    rule = optax.chain(optax.clip_by_global_norm(0.1), optax.radam(1e-2, eps=1.5e-4))
+    params, state, losses = old, rule.init(old), []
+    for order in orders:
+
+        def loss(params, order=order):
+            chosen = network.mlp.apply(network.unravel(params), obs[order])[jnp.arange(16), action[order]]
+            return 0.5 * jnp.mean((chosen - target.reshape(32)[order]) ** 2)
+
+        value, gradient = jax.value_and_grad(loss)(params)
+        step, state = rule.update(gradient, state)
+        params = params + step
+        losses.append(value)
+    np.testing.assert_allclose(after.params, params, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-4)
+    np.testing.assert_allclose(after.observations.mean, to_numpy(obs).mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_results_are_the_same_bits_however_updates_are_cut_into_calls():
+    learner = PQN.create(make_env("cartpole-control"), **SMALL)
+    states = [train(learner, 4, calls) for calls in ([6], [1, 5], [2, 2, 2], [3, 0, 3])]
+    for other in states[1:]:
+        jax.tree.map(np.testing.assert_array_equal, *(jax.tree.map(raw, s) for s in (states[0], other)))
+
+
+def raw(leaf):
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def test_a_state_holds_no_weak_types_and_keeps_its_own():
+    learner = PQN.create(make_env("cartpole-control"), **SMALL)
+    loop = LearningLoop(learner.env, learner, 4)
+    before = jax.eval_shape(loop.init, make_key(0))
+    after = jax.eval_shape(loop.run, before, np.int32(1), BEGIN)[0]
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), before) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after
+    )
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(after))
+
+
+def test_a_batch_of_seeds_learns_what_each_seed_does_alone():
+    learner = PQN.create(make_env("cartpole-control"), **SMALL)
+    loop = LearningLoop(learner.env, learner, 4)
+    keys = jnp.stack([make_key(seed) for seed in (0, 1)])
+    together = jax.jit(jax.vmap(lambda key: loop.run(loop.init(key), np.int32(3), BEGIN)[0].agent.params))(keys)
+    for seed in (0, 1):
+        np.testing.assert_allclose(together[seed], train(learner, 4, [3], seed).agent.params, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_epsilon_is_the_share_of_random_actions(epsilon):
+    values = jnp.tile(jnp.array([0.0, 2.0, 1.0]), (60_000, 1))
+    action = epsilon_greedy(jax.random.key(0), values, jnp.float32(epsilon))
+    shares = np.bincount(action, minlength=3) / len(action)
+    np.testing.assert_allclose(shares, [epsilon / 3, 1 - 2 * epsilon / 3, epsilon / 3], atol=0.01)
+
+
+@pytest.mark.parametrize(("spread", "ends"), [(0.0, [0.2, 0.2, 0.2]), (1.0, [0.0, 0.2, 0.4])])
+def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_value_in_each(spread, ends):
+    options = {**SMALL, "exploration_steps": 48, "epsilon_end": 0.2, "epsilon_spread": spread}
+    learner = PQN.create(make_env("cartpole-control"), **options)
+    state = learner.init(make_key(0), 3)
+    for num_updates, fraction in ((0, 0.0), (1, 0.5), (2, 1.0), (9, 1.0)):
+        epsilons = learner._epsilons(dataclasses.replace(state, num_updates=jnp.int32(num_updates)), 3)
+        np.testing.assert_allclose(epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7)
+
+
+def test_greedy_actions_leave_exploration_out():
+    learner = PQN.create(make_env("cartpole-control"))
+    state = learner.init(make_key(0), 16)
+    obs = jax.random.normal(jax.random.key(1), (500, 4))
+    first, second = (learner.act(state, make_key(seed), obs, greedy=True) for seed in (1, 2))
+    np.testing.assert_array_equal(first, second)
+    assert (learner.act(state, make_key(1), obs, greedy=False) != first).any()
+
+
+@pytest.mark.slow
+def test_cartpole_is_balanced_within_60_000_steps():
+    learner = PQN.create(make_env("cartpole-control"), anneal_updates=60)
+    state = train(learner, 16, [60], seed=1000)
+    returns, ended = Evaluation(learner.env, learner, 64, max_steps=500).returns(state.agent, make_key(1))
+    assert ended.all()
+    assert returns.mean() > 300
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [("pendulum-control", {"discrete_torques": 5}), ("gene-circuit-control", {}), ("snake", {})],
+)
+def test_other_environments_train_without_a_nan(name, overrides):
+    learner = PQN.create(make_env(name, **overrides), rollout_steps=16)
+    state = train(learner, 16, [3])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.agent))
+
+
+@pytest.mark.parametrize(("max_norm", "expected"), [(1.0, [0.6, 0.8]), (5.0, [3.0, 4.0]), (np.inf, [3.0, 4.0])])
+def test_a_gradient_keeps_to_its_norm_and_an_infinite_one_leaves_it(max_norm, expected):
+    clip = clip_by_norm(max_norm)
+    clipped, _ = clip.update(jnp.array([3.0, 4.0]), clip.init(jnp.zeros(2)))
+    np.testing.assert_allclose(clipped, expected, rtol=1e-6)
+
+
+class TwoActions:
+    """An environment of which only the spaces are asked."""
+
+    default_params = None
+
+    def action_space(self, params):
+        return MultiDiscrete((2, 3))
+
+
+def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
+    with pytest.raises(InvalidArgumentError, match=r"PQN learns .* those of Pendulum are a Box of shape \(1,\); ppo"):
+        PQN.create(make_env("pendulum-control"))
+    with pytest.raises(InvalidArgumentError, match=r"those of TwoActions are a MultiDiscrete of shape \(2,\); ppo"):
+        PQN.create(TwoActions())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("rollout_steps", 0, "an integer of at least 1"),
+        ("num_epochs", 1.5, "an integer of at least 1"),
+        ("anneal_updates", 0, "an integer of at least 1"),
+        ("learning_rate", 0.0, "a number above 0"),
+        ("gamma", 1.1, "a number between 0 and 1"),
+        ("epsilon_end", -0.1, "a number between 0 and 1"),
+    ],
+)
+def test_values_out_of_range_are_refused_by_name(field, value, rule):
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be {rule}, but got {value}"):
+        PQN.create(make_env("cartpole-control"), **{field: value})
+
+
+def test_unknown_fields_and_batches_that_do_not_divide_are_refused():
+    env = make_env("cartpole-control")
+    with pytest.raises(UnknownNameError, match="unknown field of pqn 'td_lamda'; did you mean 'td_lambda'"):
+        make_learner("pqn", env, td_lamda=0.9)
+    with pytest.raises(InvalidArgumentError, match=r"num_minibatches must divide the batch .* = 192, but is 7"):
+        PQN.create(env, num_minibatches=7).init(make_key(0), 3)

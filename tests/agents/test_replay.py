@@ -1,0 +1,141 @@
+"""The replay ring against a plain NumPy ring, and n-step returns against a loop over one lane."""
+
+import dataclasses
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad.agents.replay import ReplayRing, Step, n_step
+from myriad.errors import InvalidArgumentError
+
+
+class PlainRing:
+    """What the ring should hold: a list of rows, oldest dropped, or the block of lanes that is documented."""
+
+    def __init__(self, capacity, num_envs):
+        self.capacity, self.num_envs = capacity, num_envs
+        self.kept, self.lane = [], 0
+
+    def write(self, row):
+        if self.num_envs > self.capacity:
+            start = min(self.lane, self.num_envs - self.capacity)
+            self.kept = list(row[start : start + self.capacity])
+            self.lane = self.lane + self.capacity if self.lane + self.capacity < self.num_envs else 0
+        else:
+            self.kept = [*self.kept, *row][-(self.capacity // self.num_envs * self.num_envs) :]
+
+
+def write_rows(ring, num_rows):
+    """Write rows of distinct numbers, one call each as a trainer's loop does, and keep the plain ring beside it."""
+    plain, state = PlainRing(ring.capacity, ring.num_envs), ring.init({"x": jnp.zeros((ring.num_envs, 2))})
+    write = jax.jit(ring.write)
+    for i in range(num_rows):
+        row = np.arange(ring.num_envs, dtype=np.float32) + i * ring.num_envs
+        state = write(state, {"x": jnp.stack([row, -row], axis=1)})
+        plain.write(row)
+        yield state, plain
+
+
+@pytest.mark.parametrize(("capacity", "num_envs"), [(12, 4), (10, 4), (4, 4), (7, 1), (4, 10), (4, 8), (1, 3), (5, 6)])
+def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_envs):
+    ring = ReplayRing(capacity, num_envs)
+    for state, plain in write_rows(ring, 9):
+        size = int(ring.size(state))
+        held = np.asarray(state.columns["x"][:size])
+        assert sorted(held[:, 0]) == sorted(plain.kept)
+        np.testing.assert_array_equal(held[:, 1], -held[:, 0])
+
+
+def test_blocks_of_lanes_take_turns_where_there_are_more_lanes_than_slots():
+    ring = ReplayRing(4, 10)
+    first_lanes = [int(state.columns["x"][0, 0]) - 10 * i for i, (state, _) in enumerate(write_rows(ring, 5))]
+    assert first_lanes == [0, 4, 6, 0, 4]
+
+
+def test_samples_are_uniform_over_what_was_written_and_touch_nothing_else():
+    ring = ReplayRing(10, 4)
+    for rows, (state, plain) in enumerate(write_rows(ring, 3), start=1):
+        drawn = np.asarray(ring.sample(jax.random.key(rows), state, 40_000)["x"][:, 0])
+        values, counts = np.unique(drawn, return_counts=True)
+        assert sorted(values) == sorted(plain.kept)
+        expected = 40_000 / len(plain.kept)
+        assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
+
+
+def test_a_row_that_does_not_count_is_written_over():
+    ring = ReplayRing(8, 4)
+    state = ring.init(jnp.zeros(4))
+    state = ring.write(state, jnp.full(4, 7.0), counts=jnp.zeros((), bool))
+    assert int(ring.size(state)) == 0
+    state = ring.write(state, jnp.full(4, 1.0), counts=jnp.ones((), bool))
+    assert int(ring.size(state)) == 4
+    np.testing.assert_array_equal(state.columns[:4], 1)
+
+
+@pytest.mark.parametrize(("capacity", "num_envs"), [(1_000_000, 100), (1000, 10_000)])
+def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs):
+    ring = ReplayRing(capacity, num_envs)
+
+    def loop(state, num_steps):
+        def body(i, carry):
+            state, total = carry
+            state = ring.write(state, jnp.full((num_envs, 3), i, jnp.float32))
+            return state, total + ring.sample(jax.random.fold_in(jax.random.key(0), i), state, 32).sum()
+
+        return jax.lax.fori_loop(0, num_steps, body, (state, jnp.zeros(())))
+
+    state = ring.init(jnp.zeros((num_envs, 3)))
+    compiled = jax.jit(loop, donate_argnums=0).lower(state, jnp.int32(3)).compile()
+    column = rf"f32\[{capacity},3\]\S*"
+    touched = re.findall(rf"= {column} (\S+?)\(", compiled.as_text())
+    assert "copy" not in touched
+    assert "select" not in touched
+    # Updated in place: no second ring among the temporaries, only a row or two.
+    assert compiled.memory_analysis().temp_size_in_bytes < min(capacity, num_envs) * 12 * 4
+
+
+def lane_experience(steps, lane, gamma):
+    """Follow one lane by the definition of an n-step return."""
+    reward, discount, next_obs = 0.0, 1.0, None
+    for i in range(steps.reward.shape[0]):
+        reward += discount * steps.reward[i, lane]
+        discount *= gamma
+        next_obs = steps.final_obs[i, lane]
+        if steps.terminated[i, lane]:
+            return reward, 0.0, next_obs
+        if steps.truncated[i, lane]:
+            break
+    return reward, discount, next_obs
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 3, 5])
+def test_n_step_returns_stop_at_terminations_and_go_on_past_truncations(num_steps):
+    rng = np.random.default_rng(0)
+    shape = (num_steps, 400)
+    ended = rng.random(shape)
+    steps = Step(
+        obs=rng.normal(size=(*shape, 3)).astype(np.float32),
+        action=rng.integers(0, 4, shape).astype(np.int32),
+        reward=rng.normal(size=shape).astype(np.float32),
+        terminated=ended < 0.2,
+        truncated=(ended > 0.1) & (ended < 0.4),
+        final_obs=rng.normal(size=(*shape, 3)).astype(np.float32),
+    )
+    experience = n_step(jax.tree.map(jnp.asarray, steps), 0.9)
+    np.testing.assert_array_equal(experience.obs, steps.obs[0])
+    np.testing.assert_array_equal(experience.action, steps.action[0])
+    for lane in range(shape[1]):
+        reward, discount, next_obs = lane_experience(steps, lane, 0.9)
+        np.testing.assert_allclose(experience.reward[lane], reward, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(experience.discount[lane], discount, rtol=1e-6)
+        np.testing.assert_array_equal(experience.next_obs[lane], next_obs)
+
+
+@pytest.mark.parametrize("field", ["capacity", "num_envs"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_sizes_that_cannot_be_are_refused_by_name(field, value):
+    with pytest.raises(InvalidArgumentError, match=f"{field} must be an integer of at least 1, but got {value}"):
+        dataclasses.replace(ReplayRing(4, 4), **{field: value})

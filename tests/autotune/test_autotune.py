@@ -1,0 +1,377 @@
+"""The autotuner: an answer for the program that runs, with evidence, known the second time, and never too large."""
+
+import dataclasses
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import myriad.autotune as autotuner
+from benchmarks.autotune import Autotune
+from myriad import create_config
+from myriad.autotune import ProfileCache, autotune, suggest_config, suggest_scan_chunk_size
+from myriad.autotune.search import CANDIDATES, Found, Stretch, _against, _Model, search
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.hardware import fingerprint
+from myriad.training.config import TrainingConfig
+from myriad.training.memory import available_bytes, resident_bytes
+from myriad.training.programs import CompiledTraining
+from myriad.xla import count_compilations
+
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+ARGUMENTS = (64, "cartpole-control", "random")  # what the module's one tuning is of
+# A child, since a process's real peak is that of its whole life.
+PREDICT_AND_TRAIN = """
+import json, sys
+import jax
+from benchmarks.harness.memory import peak_resident_bytes
+from myriad import configure, create_config
+configure(cpu_devices=2)
+from myriad.training.memory import most_bytes, program_bytes, resident_bytes
+from myriad.training.programs import CompiledTraining
+
+agent, num_envs, buffer_size = json.loads(sys.argv[1])
+training = CompiledTraining(create_config("cartpole-control", agent, num_envs, 10_000, buffer_size=buffer_size))
+training.compile()
+predicted = resident_bytes() + most_bytes(program_bytes(training))
+learning = getattr(training.loop.learner, "learning_starts", 0) // training.steps_per_update + 4
+state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)
+on_one = training.loop.on_one_device(state)
+jax.block_until_ready((state, training.evaluate(on_one.agent, on_one.key, on_one.num_updates)))
+print(predicted, peak_resident_bytes())
+"""
+
+
+@pytest.fixture(autouse=True)
+def _away_from_the_users_caches(monkeypatch, tmp_path):
+    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """Return the answer, its cache's text and what compiled, of one tuning."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch, count_compilations() as compilations:
+        patch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+        patch.setenv("MYRIAD_HOME", str(home))
+        answer = suggest_scan_chunk_size(*ARGUMENTS, verbose=False)
+    return answer, (home / "autotune_profiles.json").read_text(), compilations.names
+
+
+@pytest.fixture
+def known(tuned, tmp_path):
+    """Copy the module's cache into this test's home, and return the answer in it."""
+    (tmp_path / "autotune_profiles.json").write_text(tuned[1])
+    return tuned[0]
+
+
+@pytest.fixture
+def no_compilation(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(CompiledTraining, "compile", refuse)
+
+
+def only_answer():
+    (entry,) = ProfileCache().read()["chunk_size_configs"].values()
+    return entry
+
+
+def test_the_answer_is_one_of_the_candidates_and_the_untuned_default_is_another(known):
+    default = create_config(ARGUMENTS[1], ARGUMENTS[2], 64, 10_000).resolve().scan_chunk_size
+    candidates = {int(chunk) for chunk in only_answer()["candidates"]}
+    assert type(known) is int
+    assert known in candidates
+    assert candidates == {*CANDIDATES, default}
+
+
+def test_every_candidate_runs_the_same_program(tuned):
+    assert tuned[2].count("jit(run)") == 1
+
+
+def test_the_evidence_is_in_the_entry(known):
+    entry = only_answer()
+    assert entry["optimal_chunk_size"] == known
+    assert entry["throughput_low"] <= entry["throughput_steps_per_s"] <= entry["throughput_high"]
+    assert {c["verdict"] for c in entry["candidates"].values()} <= {"best", "indistinguishable", "slower"}
+    assert [c["chunk_size"] for c in entry["candidates"].values() if c["verdict"] == "best"] == [known]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["validated_at"])
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_the_second_call_answers_from_the_cache_and_compiles_nothing(known, capsys):
+    with count_compilations() as compilations:
+        assert suggest_scan_chunk_size(*ARGUMENTS, verbose=False) == known
+    assert compilations.names == []
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("known", "no_compilation")
+@pytest.mark.parametrize("change", [{"buffer_size": 4096}, {"num_envs": 65}, {"agent": "dqn"}], ids=str)
+def test_another_configuration_is_not_answered_from_the_cache(change):
+    agent = "dqn" if "buffer_size" in change else "random"
+    given = {"num_envs": 64, "env": "cartpole-control", "agent": agent} | change
+    with pytest.raises(AssertionError, match="compiled"):
+        suggest_scan_chunk_size(**given, verbose=False)
+
+
+@pytest.mark.usefixtures("known", "no_compilation")
+def test_a_copied_file_is_measured_again_on_other_hardware(monkeypatch):
+    other = dataclasses.replace(fingerprint(), device_name="another processor")
+    monkeypatch.setattr(autotuner, "fingerprint", lambda: other)
+    with pytest.raises(AssertionError, match="compiled"):
+        suggest_scan_chunk_size(*ARGUMENTS, verbose=False)
+
+
+def test_it_says_what_it_does_each_candidate_and_the_answer(capsys):
+    answer = suggest_scan_chunk_size(*ARGUMENTS)
+    said = capsys.readouterr().out
+    for name in ("hardware", "env cartpole-control", "agent random"):
+        assert re.search(rf"^{name}.*: profiled in ", said, re.MULTILINE)
+    assert_names_each_candidate_and_the_answer(said, answer)
+    suggest_scan_chunk_size(*ARGUMENTS, force_revalidate=True)
+    said = capsys.readouterr().out
+    assert said.count(": cached\n") == 3
+    assert "profiled" not in said
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_it_says_that_it_knew(known, capsys):
+    assert suggest_scan_chunk_size(*ARGUMENTS) == known
+    said = capsys.readouterr().out
+    assert re.search(r"^cartpole-control:random:64:.*: cached$", said, re.MULTILINE)
+    assert_names_each_candidate_and_the_answer(said, known)
+
+
+def assert_names_each_candidate_and_the_answer(said, answer):
+    for chunk in only_answer()["candidates"]:
+        assert re.search(rf"^\W*{int(chunk):,}\b.*(best|indistinguishable|slower)", said, re.MULTILINE), said
+    (best,) = [line for line in said.splitlines() if re.match(r"\W*[\d,]+\b.*\bbest$", line)]
+    assert f"{answer:,}" in best.split()
+
+
+@pytest.mark.usefixtures("known", "no_compilation")
+def test_force_revalidate_measures_again():
+    with pytest.raises(AssertionError, match="compiled"):
+        suggest_scan_chunk_size(*ARGUMENTS, force_revalidate=True, verbose=False)
+
+
+def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_configuration_changes():
+    config = create_config("cartpole-control", "pid", 4, 10_000, scan_chunk_size=48)
+    result = autotune(config, verbose=False, seconds=0)
+    assert {*CANDIDATES, 48, 1_000} == {candidate.chunk_size for candidate in result.candidates}
+    own = config.resolve()
+    assert result.config == own.model_copy(update={"scan_chunk_size": result.config.scan_chunk_size})
+    assert f"{result.scan_chunk_size:,}" in str(result)
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_ten_billion_environments_are_refused_from_shapes_with_what_would_fit():
+    with pytest.raises(InvalidArgumentError, match=r"^No valid chunk_size found for 10,000,000,000 environments") as e:
+        suggest_scan_chunk_size(10**10, "cartpole-control", "dqn", verbose=False)
+    assert re.search(r"they need .* of memory, and .* are free; fewer than [\d,]+ environments fit", str(e.value))
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_a_limit_beyond_the_machine_refuses_what_the_machine_cannot_hold():
+    with pytest.raises(InvalidArgumentError, match="No valid chunk_size found"):
+        suggest_scan_chunk_size(10**10, "cartpole-control", "dqn", verbose=False, memory_limit=10**18)
+    assert available_bytes(10**18) <= (fingerprint().memory_available_bytes or 10**18)
+
+
+@pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (200_000, 48 * MIB)])
+def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(monkeypatch, num_envs, limit):
+    monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
+    sentence = rf"^No valid chunk_size found for {num_envs:,} .* need \d+ MiB of .* {limit // MIB} MiB are free"
+    with monkeypatch.context() as patch:
+        patch.setattr(autotuner, "search", lambda *_: pytest.fail("it ran"))
+        with pytest.raises(InvalidArgumentError, match=sentence) as refused:
+            suggest_scan_chunk_size(num_envs, "cartpole-control", "random", verbose=False, memory_limit=limit)
+    named = int(re.search(r"at most about ([\d,]+) environments fit", str(refused.value))[1].replace(",", ""))
+    assert num_envs / 10 < named < num_envs
+    config = create_config("cartpole-control", "random", named, 10_000)
+    assert autotune(config, verbose=False, seconds=0, memory_limit=limit).memory_bytes <= limit
+
+
+def test_a_buffer_that_exceeds_a_memory_limit_is_refused_with_one_that_fits():
+    limit = resident_bytes() + 100 * MIB
+    with pytest.raises(InvalidArgumentError, match=r"or a buffer_size of about [\d,]+\.$"):
+        suggest_scan_chunk_size(8, "cartpole-control", "dqn", 10**9, verbose=False, memory_limit=limit)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [("dqn", 1_000, 1_000_000), ("dqn", 100_000, 1_000_000), ("ppo", 1_024, None), ("ppo", 32_768, None)],
+    ids=str,
+)
+def test_memory_is_predicted_never_too_low_and_at_most_a_quarter_too_high(training):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PREDICT_AND_TRAIN, json.dumps(training)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    predicted, peak = map(int, run.stdout.split())
+    assert peak <= predicted <= 1.25 * peak
+
+
+def test_a_wrong_name_or_number_is_one_sentence():
+    with pytest.raises(UnknownNameError, match="did you mean 'cartpole-control'"):
+        suggest_scan_chunk_size(64, "cartpole-contrl", "random")
+    with pytest.raises(UnknownNameError, match="did you mean 'random'"):
+        suggest_scan_chunk_size(64, "cartpole-control", "randm")
+    with pytest.raises(InvalidArgumentError, match=r"^num_envs: .*, but got 0\.$"):
+        suggest_scan_chunk_size(0, "cartpole-control", "random")
+
+
+def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
+    limit = resident_bytes() + 200 * MIB
+    config = suggest_config("cartpole-control", "random", memory_limit=limit, seconds=2)
+    assert isinstance(config, TrainingConfig)
+    own = create_config("cartpole-control", "random").resolve()
+    assert 0 <= config.num_envs * config.steps_per_env - own.num_envs * own.steps_per_env < config.num_envs
+    assert re.search(rf"^\s*{config.num_envs:,} environments: +[\d,]+ steps/s", capsys.readouterr().out, re.MULTILINE)
+    tried = ProfileCache().read()["chunk_size_configs"].values()
+    (entry,) = [e for e in tried if e["details"]["config"]["num_envs"] == config.num_envs]
+    assert entry["memory_bytes"] <= 200 * MIB
+    assert entry["throughput_steps_per_s"] == max(e["throughput_steps_per_s"] for e in tried)
+
+
+def test_suggest_config_stops_at_what_fits_as_a_state_but_not_as_a_program(monkeypatch):
+    monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
+    monkeypatch.setattr(autotuner, "search", lambda *_: Found(16, 2e6, 1.9e6, 2.1e6, ()))
+    assert suggest_config("cartpole-control", "random", memory_limit=33 * MIB, verbose=False).num_envs <= 10_000
+
+
+def test_the_model_finds_the_cost_of_a_call_and_of_the_rest():
+    model = _Model.fit({calls: 0.01 + 0.002 * calls for calls in (1, 2, 4, 8, 100)})
+    assert (model.per_call, model.rest) == (pytest.approx(0.002), pytest.approx(0.01))
+    assert model.seconds(30, 2.5) == pytest.approx(0.085)
+    assert _Model.fit({1: 0.5, 10: 0.4}).per_call == 0  # no call costs less than nothing
+    assert _Model.fit({3: 0.5}).seconds(7, 2) == pytest.approx(1.0)
+
+
+def test_ratios_go_round_by_round_so_that_a_slow_round_does_not_count():
+    slow_at_times = [1.0, 9.0, 1.0, 3.0, 1.0, 1.0, 5.0]
+    middle, low, high = _against([1.5 * t for t in slow_at_times], slow_at_times)
+    assert (middle, low, high) == (pytest.approx(1.5),) * 3
+
+
+class MadeUpTraining:
+    """Stands in for a compiled training, of which the search reads no more than its sizes."""
+
+    steps_per_update = 4
+
+
+def made_up(monkeypatch, seconds, num_updates=1024):
+    """Search where a stretch takes `seconds(calls, a_round)`."""
+    rounds = [
+        {chunk: seconds(-(-num_updates // chunk), a_round) for chunk in CANDIDATES if chunk <= num_updates}
+        for a_round in range(9)
+    ]
+
+    class MadeUpStretch(Stretch):
+        def __init__(self, training):
+            self.num_updates, self._unit = num_updates, 1
+
+        window_stretches = 1.0
+
+        def window_calls(self, size):
+            return self.calls(size)
+
+        def rounds(self, sizes, seconds):
+            return rounds
+
+    monkeypatch.setattr(sys.modules[Stretch.__module__], "Stretch", MadeUpStretch)
+    return search(MadeUpTraining(), set(), 0)
+
+
+def test_the_smallest_chunk_that_is_nearly_the_best_is_chosen(monkeypatch):
+    found = made_up(monkeypatch, lambda calls, _: 1.0 + 0.001 * calls)
+    best = 1.001
+    assert 1.0 + 0.001 * -(-1024 // found.chunk_size) <= 1.02 * best
+    assert 1.0 + 0.001 * -(-1024 // (found.chunk_size // 4)) > 1.02 * best  # not one that is far too large
+    assert found.steps_per_s == pytest.approx(1024 * 4 / (1.0 + 0.001 * 1024 / found.chunk_size))
+
+
+def test_a_flat_curve_chooses_the_smallest(monkeypatch):
+    found = made_up(monkeypatch, lambda calls, _: 1.0)
+    assert found.chunk_size == 1
+    assert {candidate.verdict for candidate in found.candidates[1:]} == {"indistinguishable"}
+
+
+def test_what_was_measured_outweighs_the_model(monkeypatch):
+    found = made_up(monkeypatch, lambda calls, _: 0.5 if calls == 8 else 1.0)
+    assert found.chunk_size == 128
+
+
+def test_a_verdict_needs_an_interval_that_excludes_equality(monkeypatch):
+    noise = [0.9, 1.1, 1.0, 0.95, 1.05, 1.2, 0.8, 1.0, 1.1]
+    found = made_up(monkeypatch, lambda calls, a_round: (2.0 if calls > 100 else 1.0) * (noise[a_round] ** (calls > 1)))
+    verdicts = {candidate.chunk_size: candidate for candidate in found.candidates}
+    assert verdicts[found.chunk_size].verdict == "best"
+    assert verdicts[1].verdict == "slower"
+    assert verdicts[1].low > 1
+    unclear = [c for c in found.candidates if c.verdict == "indistinguishable"]
+    assert unclear
+    assert all(c.low <= 1 for c in unclear)
+    assert all(c.low <= c.slowdown <= c.high for c in found.candidates)
+
+
+def test_the_entry_is_the_median_of_what_was_timed(monkeypatch):
+    seconds = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8]
+    found = made_up(monkeypatch, lambda calls, a_round: seconds[a_round])
+    assert found.steps_per_s == pytest.approx(4096 / statistics.median(seconds))
+    assert found.steps_per_s_low < found.steps_per_s < found.steps_per_s_high
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_create_config_tunes_at_once_and_refuses_a_chunk_beside_it(known, capsys):
+    config = create_config("cartpole-control", "random", 64, 10_000, auto_tune=True)
+    assert config.scan_chunk_size == known
+    assert "cached" in capsys.readouterr().out
+    untuned = create_config("cartpole-control", "random", 64, 10_000)
+    assert config == untuned.model_copy(update={"scan_chunk_size": known})
+    with pytest.raises(InvalidArgumentError, match=r"auto_tune .*scan_chunk_size.* but got 16\.$"):
+        create_config("cartpole-control", "random", 64, scan_chunk_size=16, auto_tune=True)
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_the_command_answers_as_the_function_does(known, capsys, monkeypatch):
+    command = ["autotune", "--env", "cartpole-control", "--agent", "random", "--num-envs", "64"]
+    assert main(command) == 0
+    assert ": cached\n" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match="compiled"):
+        main([*command, "--force"])
+    assert main([*command[:-1], "63", "--memory-limit", "1"]) == 2
+    assert capsys.readouterr().err.startswith("No valid chunk_size found for 63 environments")
+
+
+def test_the_command_shows_exports_and_clears_the_cache(known, tmp_path, capsys):
+    assert main(["autotune", "--show"]) == 0
+    assert re.search(rf"cartpole-control:random:64:.* {known:,}\b", capsys.readouterr().out)
+    assert main(["autotune", "--export", str(tmp_path / "copy.json")]) == 0
+    assert ProfileCache(tmp_path / "copy.json").read() == ProfileCache().read()
+    assert main(["autotune", "--clear"]) == 0
+    assert ProfileCache().read()["chunk_size_configs"] == {}
+    assert main(["autotune"]) == 2
+    assert "--env" in capsys.readouterr().err
+
+
+def test_the_benchmark_of_a_known_size_tunes_in_setup_cache_and_only_asks_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (workload,) = Autotune.params
+    Autotune().setup_cache()
+    suite = Autotune()
+    suite.setup(workload)
+    with count_compilations() as compilations:
+        suite.time_cached(workload)
+    assert compilations.count == 0
+    assert json.loads((tmp_path / "profiles.json").read_text())["chunk_size_configs"]

@@ -1,0 +1,300 @@
+"""The autotuner's file: many processes write it, any of them may die, and what it answers is for this machine only."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from myriad import create_config
+from myriad.autotune import cache as keys
+from myriad.autotune.cache import SCHEMA_VERSION, SECTIONS, ProfileCache
+from myriad.errors import InvalidArgumentError
+from myriad.hardware import Hardware
+
+ROOT = Path(__file__).parents[2]
+ANSWER = {
+    "optimal_chunk_size": 16,
+    "throughput_steps_per_s": 2e6,
+    "throughput_low": 1.9e6,
+    "throughput_high": 2.1e6,
+    "memory_bytes": 1 << 20,
+    "validated_at": "2026-01-01T00:00:00Z",
+    "candidates": {},
+}
+MACHINE = Hardware("cpu", "AMD EPYC", 2, 24 << 30, 20 << 30)
+# Both import once and fork before JAX's backend starts: an import for each writer would take most of the time.
+FIFTY_WRITERS = """
+import os, sys, warnings
+from pathlib import Path
+from myriad.autotune.cache import ProfileCache
+
+warnings.simplefilter("ignore")  # JAX warns of every fork
+gate, opens = os.pipe()
+writers = []
+for number in range(50):
+    writers.append(os.fork())
+    if writers[-1] == 0:
+        status = 1
+        try:
+            os.close(opens)
+            os.read(gate, 1)
+            entry = {"number": number, "padding": "." * 10_000}
+            ProfileCache(Path(sys.argv[1])).update("agent_profiles", f"agent:{number}", lambda _: entry)
+            status = 0
+        finally:
+            os._exit(status)
+os.close(opens)  # and all go at once
+sys.exit(sum(os.waitpid(pid, 0)[1] != 0 for pid in writers))
+"""
+WRITER_KILLED_TEN_TIMES = """
+import json, os, random, signal, sys, time, warnings
+from pathlib import Path
+from myriad.autotune.cache import ProfileCache
+
+warnings.simplefilter("ignore")
+cache, moments = ProfileCache(Path(sys.argv[1])), random.Random(0)
+for kill in range(10):
+    read, write = os.pipe()
+    writer = os.fork()
+    if writer == 0:
+        for number in range(10_000):
+            key = f"{kill}:{number}"
+            cache.update("agent_profiles", key, lambda _: {"padding": "." * 50_000})
+            os.write(write, f"{key}\\n".encode())
+    os.close(write)
+    first = os.read(read, 1)
+    time.sleep(moments.uniform(0, 0.1))
+    os.kill(writer, signal.SIGKILL)
+    os.waitpid(writer, 0)
+    written = (first + os.fdopen(read, "rb").read()).decode().split()
+    print(json.dumps({"written": written, "kept": list(json.loads(cache.path.read_text())["agent_profiles"])}))
+"""
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return ProfileCache(tmp_path / "home" / "autotune_profiles.json")
+
+
+def start(script, cache):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", script, str(cache.path)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_fifty_processes_write_fifty_entries_and_a_reader_sees_valid_json_at_every_moment(cache):
+    sizes = []
+    with start(FIFTY_WRITERS, cache) as writers:
+        while writers.poll() is None:
+            if cache.path.exists():
+                content = json.loads(cache.path.read_text())
+                sizes.append(len(content["agent_profiles"]))
+    assert writers.returncode == 0
+    assert sizes == sorted(sizes)
+    assert len(set(sizes)) > 1
+    assert {entry["number"] for entry in cache.read()["agent_profiles"].values()} == set(range(50))
+
+
+def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
+    cache.update("hardware", "before", lambda _: {"cores": 2})
+    with start(WRITER_KILLED_TEN_TIMES, cache) as killed:
+        assert killed.stdout
+        rounds = [json.loads(line) for line in killed.stdout]
+    assert len(rounds) == 10
+    written = set()
+    for one in rounds:
+        written |= set(one["written"])
+        assert written <= set(one["kept"])
+    assert cache.get("hardware", "before") == {"cores": 2}
+    unfinished = list(cache.path.parent.glob(f".{cache.path.name}.[0-9]*"))
+    assert unfinished, "no kill fell into a write, so this showed nothing"
+    cache.update("hardware", "after", lambda _: {})  # the dead let go of the lock
+    assert set(cache.read()["hardware"]) == {"before", "after"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "no JSON",
+        '{"schema_version": 1, "hardware": {"a": ',
+        "[]",
+        "{}",
+        json.dumps({"schema_version": SCHEMA_VERSION + 1}),
+        json.dumps({"schema_version": SCHEMA_VERSION, "hardware": []}),
+        json.dumps({"schema_version": SCHEMA_VERSION, "hardware": {"a": 1}}),
+        json.dumps({"schema_version": SCHEMA_VERSION, "chunk_size_configs": {"a": {"optimal_chunk_size": 16}}}),
+    ],
+    ids=[
+        *("empty", "no json", "half written", "a list", "no version", "other version", "wrong section", "wrong entry"),
+        "half an answer",
+    ],
+)
+def test_a_file_that_is_not_ours_is_set_aside_with_a_warning_and_kept(cache, content):
+    cache.path.parent.mkdir()
+    cache.path.write_text(content)
+    with pytest.warns(UserWarning, match=r"is no autotune cache of version 1; it is kept as .*unreadable") as warned:
+        assert cache.read() == {section: {} for section in SECTIONS}
+    assert len(warned) == 1
+    (aside,) = cache.path.parent.glob("*.unreadable-*")
+    assert aside.read_text() == content
+    cache.update("hardware", "new", lambda _: {"cores": 1})
+    assert cache.get("hardware", "new") == {"cores": 1}
+
+
+def test_bytes_that_are_no_text_are_set_aside_by_a_writer_too(cache):
+    cache.path.parent.mkdir()
+    cache.path.write_bytes(b"\xff\xfe\x00")
+    with pytest.warns(UserWarning, match="it is kept as"):
+        cache.update("hardware", "new", lambda _: {})
+    (aside,) = cache.path.parent.glob("*.unreadable-*")
+    assert aside.read_bytes() == b"\xff\xfe\x00"
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = ProfileCache(tmp_path / "file" / "autotune_profiles.json")
+    with pytest.raises(InvalidArgumentError, match=rf"^autotune cache {cache.path} can't be written: .*\.$"):
+        cache.update("hardware", "new", lambda _: {})
+    with pytest.raises(InvalidArgumentError, match=rf"^autotune cache {cache.path} can't be read: .*\.$"):
+        cache.get("hardware", "new")
+
+
+def test_reading_writes_nothing(cache):
+    assert cache.get("hardware", "any") is None
+    assert not cache.path.parent.exists()
+
+
+def test_the_file_is_readable_and_moves_with_myriad_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "moved"))
+    ProfileCache().update("hardware", "AMD-EPYC_24GB", lambda _: {"cores": 2})
+    text = (tmp_path / "moved" / "autotune_profiles.json").read_text()
+    assert json.loads(text) == {"schema_version": 1, **{section: {} for section in SECTIONS}} | {
+        "hardware": {"AMD-EPYC_24GB": {"cores": 2}}
+    }
+    assert len(text.splitlines()) > 5
+
+
+def test_an_entry_is_changed_from_what_it_was_and_clear_forgets_all(cache):
+    for _ in range(3):
+        cache.update("hardware", "counted", lambda entry: {"count": entry.get("count", 0) + 1})
+    assert cache.get("hardware", "counted") == {"count": 3}
+    cache.clear()
+    cache.clear()
+    assert cache.get("hardware", "counted") is None
+
+
+def dqn(**fields):
+    shape = {"num_envs": 4, "buffer_size": 512, "eval_frequency": 64, "steps_per_env": 1024}
+    return create_config("cartpole", "dqn", **(shape | fields)).resolve()
+
+
+def key_of(config, machine=MACHINE):
+    return keys.key(config, machine, keys.details(config, machine))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_envs": 8},
+        {"buffer_size": 1024},
+        {"batch_size": 32},
+        {"eval_frequency": 128},
+        {"eval_rollouts": 100_000},
+        {"env.gravity": 3.7},
+        {"env.max_steps": 100},
+        {"agent.learning_rate": 1e-3},
+        {"agent.hidden_sizes": [32, 32]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_an_answer_is_for_this_configuration_only(change):
+    assert key_of(dqn(**change)) != key_of(dqn())
+
+
+def test_an_answer_is_for_this_environment_and_agent_only():
+    options = {"num_envs": 4, "eval_frequency": 64, "steps_per_env": 1024}
+    pairs = (("cartpole", "random"), ("cartpole", "pid"), ("cartpole-control", "random"))
+    assert len({key_of(create_config(*pair, **options).resolve()) for pair in pairs}) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1},
+        {"steps_per_env": 2048},
+        {"scan_chunk_size": 7},
+        {"target_return": 475.0},
+        {"checkpoint_every_s": 1.0},
+        {"log_to": ["tensorboard"]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_an_answer_holds_whatever_does_not_change_the_speed(change):
+    assert key_of(dqn(**change)) == key_of(dqn())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"device_kind": "gpu"},
+        {"device_name": "AMD EPYC 2"},
+        {"cores": 4},
+        {"memory_total_bytes": (24 << 30) + 1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_copied_file_misses_on_other_hardware(change, cache):
+    config = dqn()
+    cache.update("chunk_size_configs", key_of(config), lambda _: ANSWER | {"details": keys.details(config, MACHINE)})
+    assert cache.get("chunk_size_configs", key_of(config)) is not None
+    assert cache.get("chunk_size_configs", key_of(config, dataclasses.replace(MACHINE, **change))) is None
+
+
+def test_memory_that_others_take_meanwhile_changes_no_key():
+    busier = dataclasses.replace(MACHINE, memory_available_bytes=1 << 30)
+    assert key_of(dqn(), busier) == key_of(dqn())
+
+
+def test_an_answer_is_for_this_many_devices_only(monkeypatch):
+    before = key_of(dqn())
+    monkeypatch.setattr(jax, "local_device_count", lambda: 7)
+    assert key_of(dqn()) != before
+
+
+@pytest.mark.parametrize("package", ["myriad", "jax", "jaxlib"])
+def test_an_answer_is_for_these_versions_only(monkeypatch, package):
+    before, versions = key_of(dqn()), keys.package_versions()
+    monkeypatch.setattr(keys, "package_versions", lambda: versions | {package: "99.0"})
+    assert key_of(dqn()) != before
+
+
+def test_an_answer_is_for_this_precision_and_these_options_of_xla_only(monkeypatch):
+    config = dqn()
+    found = {key_of(config)}
+    with jax.enable_x64(True):  # noqa: FBT003 (JAX's own signature)
+        found.add(key_of(config))
+    with jax.default_matmul_precision("highest"):
+        found.add(key_of(config))
+    monkeypatch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_fast_math=true")
+    found.add(key_of(config))
+    assert len(found) == 4
+
+
+def test_the_key_is_readable_and_its_rest_is_spelled_out():
+    config = dqn()
+    spelled_out = keys.details(config, MACHINE)
+    assert keys.key(config, MACHINE, spelled_out) == f"cartpole:dqn:4:AMD-EPYC_24GB:{keys.digest(spelled_out)}"
+    assert spelled_out["config"]["buffer_size"] == 512
+    assert spelled_out["device"] == {
+        "kind": "cpu",
+        "name": "AMD EPYC",
+        "count": jax.local_device_count(),
+        "cores": 2,
+        "memory_total_bytes": 24 << 30,
+    }

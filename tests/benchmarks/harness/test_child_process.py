@@ -1,0 +1,119 @@
+"""What a child process breaks costs its own answer and leaves nothing behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import child_process as child
+from benchmarks.harness.child_process import ChildError, run
+
+HERE = "tests.test_child"
+
+
+def double(number):
+    return {"doubled": 2 * number, "setting": os.environ.get("A_SETTING", "")}
+
+
+def refuse():
+    raise NotImplementedError("not on this machine\nat all")
+
+
+def miss():
+    raise ImportError("`pip install nothing` installs it")
+
+
+def fail():
+    raise ValueError("num_envs must be at least 1, but got 0.")
+
+
+def die():
+    sys.stderr.write("about to go\n")
+    sys.stderr.flush()
+    os.kill(os.getpid(), 9)
+
+
+def hold(num_bytes, beside):
+    """Hold memory in a grandchild, so that the whole session is what counts."""
+    taken = f"x = b'x' * {num_bytes}; import time; time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", taken]) as process:
+        Path(beside).write_text(str(process.pid))
+        process.wait()
+
+
+def sleep(beside):
+    Path(beside).write_text(str(os.getpid()))
+    time.sleep(60)
+
+
+def ends(pid):
+    """Wait for a process that was killed: the system takes a moment to bury one whose parent is gone."""
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_a_child_answers_with_what_its_function_returned():
+    assert run(f"{HERE}:double", {"number": 21}, timeout_s=60, A_SETTING="on") == {"doubled": 42, "setting": "on"}
+
+
+@pytest.mark.parametrize(
+    ("function", "status", "reason"),
+    [
+        ("refuse", "refused", "not on this machine"),
+        ("miss", "not installed", "`pip install nothing` installs it"),
+        ("fail", "failed", "num_envs must be at least 1, but got 0."),
+        ("die", "failed", "the process ended by signal 9: about to go"),
+    ],
+)
+def test_what_goes_wrong_in_a_child_is_a_status_and_one_sentence(function, status, reason):
+    with pytest.raises(ChildError) as caught:
+        run(f"{HERE}:{function}", {}, timeout_s=60)
+    assert (caught.value.status, str(caught.value)) == (status, reason)
+
+
+def test_a_child_that_hangs_is_ended(tmp_path):
+    with pytest.raises(ChildError, match="no answer within 2 s"):
+        run(f"{HERE}:sleep", {"beside": str(tmp_path / "pid")}, timeout_s=2)
+    assert ends((tmp_path / "pid").read_text())
+
+
+def test_memory_is_counted_over_all_that_a_child_started_and_all_of_it_is_ended(tmp_path):
+    beside = tmp_path / "pid"
+    request = {"num_bytes": 300_000_000, "beside": str(beside)}
+    with pytest.raises(ChildError, match=r"out of memory: it held [\d,]+ bytes and may hold 200,000,000") as caught:
+        run(f"{HERE}:hold", request, timeout_s=60, memory_limit_bytes=200_000_000)
+    assert caught.value.status == "refused"
+    assert ends(beside.read_text())
+
+
+def test_a_reply_is_read_only_when_it_is_whole(tmp_path):
+    answer = tmp_path / "reply.json"
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.harness.child_process",
+        f"{HERE}:double",
+        json.dumps({"number": 1}),
+        str(answer),
+    ]
+    subprocess.run(command, check=True, cwd=child.ROOT)
+    assert json.loads(answer.read_text())["doubled"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["reply.json"]
+
+
+def test_a_child_whose_parent_is_killed_ends_too(tmp_path):
+    beside = tmp_path / "pid"
+    call = "from benchmarks.harness.child_process import run\n"
+    call += f"run('{HERE}:sleep', {{'beside': {str(beside)!r}}}, timeout_s=60)"
+    with subprocess.Popen([sys.executable, "-c", call], cwd=child.ROOT) as parent:
+        deadline = time.monotonic() + 30
+        while not beside.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        parent.kill()
+    assert ends(beside.read_text())

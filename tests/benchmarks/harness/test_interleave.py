@@ -1,0 +1,161 @@
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.harness import interleave as alternation
+from benchmarks.harness.interleave import Budget, Contender, Outcome, SideError, SideProcess, alternate, ratios
+from benchmarks.harness.workloads import Workload
+
+TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",), num_steps=320)
+BUDGET = Budget(num_rounds=6, max_s=30.0)
+
+# A side that answers at once; `extra` is Python that it runs at every request.
+FAKE = """
+import json, os, sys, time
+replies = dict(prepare=dict(num_steps=1, compile_s=0.0), call=dict(seconds=0.5), stats=dict(num_episodes=0))
+print({hello!r}, flush=True)
+for line in sys.stdin:
+    request = json.loads(line)["do"]
+    {extra}
+    print(json.dumps(replies[request]), flush=True)
+"""
+
+
+@pytest.fixture
+def fake_sides(monkeypatch):
+    """Replace the sides by fakes; the fixture's value takes what each does besides, by its name."""
+
+    def replace_by(hellos=None, **extras):
+        def command(side):
+            hello = json.dumps((hellos or {}).get(side, {}))
+            return [sys.executable, "-S", "-c", FAKE.format(extra=extras[side], hello=hello)]
+
+        monkeypatch.setattr(alternation, "side_command", command)
+        return [Contender(side, TINY) for side in extras]
+
+    return replace_by
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """List the processes that were started."""
+    processes, real = [], subprocess.Popen
+
+    def popen(*args, **kwargs):
+        processes.append(real(*args, **kwargs))
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    return processes
+
+
+def test_every_round_calls_every_side_once_and_the_order_varies(fake_sides, tmp_path):
+    log = tmp_path / "log"
+    note = "request == 'call' and print('{}', file=open({!r}, 'a'))"
+    contenders = fake_sides(**{name: note.format(name, str(log)) for name in ("a", "b", "c")})
+    outcomes = alternate(contenders, Budget(num_rounds=12))
+    called = log.read_text().split()
+    rounds = [tuple(called[start : start + 3]) for start in range(0, len(called), 3)]
+    assert [len(outcome.seconds) for outcome in outcomes] == [12, 12, 12]
+    assert {tuple(sorted(names)) for names in rounds} == {("a", "b", "c")}
+    assert len(set(rounds)) > 2
+
+
+def test_a_side_that_dies_is_a_failure_with_its_last_words_and_the_other_goes_on(fake_sides):
+    dying = "request == 'call' and sys.exit('the machine room is on fire')"
+    dead, alive = alternate(fake_sides(dying=dying, sound="pass"), BUDGET)
+    assert (dead.status, dead.reason) == ("failed", "the process ended with exit code 1: the machine room is on fire")
+    assert (alive.status, alive.seconds) == ("ok", [0.5] * 6)
+
+
+def test_a_side_that_is_killed_is_a_failure_that_names_the_signal(fake_sides):
+    (killed,) = alternate(fake_sides(killed="os.kill(os.getpid(), 9)"), BUDGET)
+    assert (killed.status, killed.reason) == ("failed", "the process ended by signal 9: no message")
+
+
+def test_a_side_that_hangs_is_a_failure_and_leaves_no_process(fake_sides, started):
+    contenders = fake_sides(hanging="request == 'call' and time.sleep(600)", sound="pass")
+    hung, alive = alternate(contenders, replace(BUDGET, call_timeout_s=0.2))
+    assert (hung.status, hung.reason) == ("failed", "no answer within 0.2 s")
+    assert alive.status == "ok"
+    assert [process.poll() is None for process in started] == [False, False]
+
+
+def test_no_process_is_left_when_the_parent_is_interrupted(fake_sides, started):
+    def interrupt(event, outcomes):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alternate(fake_sides(sound="pass"), BUDGET, on_event=interrupt)
+    assert [process.poll() is None for process in started] == [False]
+
+
+def test_a_refusal_carries_its_status_and_reason(fake_sides):
+    refusing = "print(json.dumps(dict(status='refused', reason='too large', error='InvalidArgumentError')), flush=True)"
+    (outcome,) = alternate(fake_sides(refusing=refusing), BUDGET)
+    assert (outcome.status, outcome.reason, outcome.error) == ("refused", "too large", "InvalidArgumentError")
+
+
+def test_rounds_stop_at_the_time_budget_but_not_before_the_interval_has_its_samples(fake_sides):
+    (outcome,) = alternate(fake_sides(sound="pass"), Budget(num_rounds=50, max_s=0.0))
+    assert len(outcome.seconds) == Budget.min_rounds
+
+
+def test_ratios_leave_out_rounds_in_which_a_side_had_failed():
+    contender = Contender("myriad", TINY)
+    fast = Outcome(contender, prepared={"num_steps": 10}, seconds=[1.0, 2.0, 1.0])
+    slow = Outcome(contender, prepared={"num_steps": 5}, seconds=[2.0, 2.0, None])
+    assert ratios(fast, slow) == [4.0, 2.0]
+
+
+@pytest.mark.parametrize("record", [False, True])
+def test_a_real_side_counts_the_episodes_of_the_law(record):
+    (outcome,) = alternate([Contender("myriad-plain", TINY, record)], BUDGET)
+    assert (outcome.status, outcome.reason) == ("ok", "")
+    assert outcome.prepared["num_steps"] == 320
+    assert outcome.stats["num_episodes"] > 10_000
+    assert outcome.stats["mean_episode_length"] == pytest.approx(22.2, abs=0.5)
+
+
+def test_a_library_that_prints_does_not_disturb_the_replies(monkeypatch):
+    noisy = (
+        "import os, sys; sys.argv[1:] = ['myriad-plain']; from benchmarks import sides; start = sides._start\n"
+        "sides._start = lambda name: (os.write(1, b'a banner'), print('a greeting'), start(name))[-1]\n"
+        "sides.main()"
+    )
+    monkeypatch.setattr(alternation, "side_command", lambda side: [sys.executable, "-c", noisy])
+    with SideProcess("myriad-plain") as side:
+        assert side.reply(timeout_s=60)["library"] == "myriad"
+
+
+def test_a_library_that_is_absent_is_told_apart(monkeypatch, tmp_path):
+    (tmp_path / "gymnax.py").write_text("raise ImportError('gymnax is hidden')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with SideProcess("gymnax") as side, pytest.raises(SideError, match="gymnax is hidden") as error:
+        side.reply(timeout_s=60)
+    assert error.value.status == "not installed"
+
+
+def test_a_workload_declared_for_another_device_is_refused():
+    (outcome,) = alternate([Contender("myriad-plain", replace(TINY, devices=()))], BUDGET)
+    assert outcome.status == "refused"
+
+
+OURS = {"hardware": {"device_kind": "cpu", "device_name": "a processor", "cores": 2}, "versions": {"myriad": "1.2.3"}}
+
+
+def test_a_peer_in_a_python_of_its_own_is_told_the_machine_by_the_side_beside_it(fake_sides):
+    hellos = {"ours": OURS, "peer": {"hardware": {"device_kind": "cpu"}, "versions": {"jax": "0.1"}}}
+    _, peer = alternate(fake_sides(hellos, ours="pass", peer="pass"), BUDGET)
+    assert peer.status == "ok"
+    assert peer.hello == {"hardware": OURS["hardware"], "versions": {"myriad": "1.2.3", "jax": "0.1"}}
+
+
+def test_a_peer_whose_jax_runs_on_another_device_is_refused(fake_sides):
+    hellos = {"ours": OURS, "peer": {"hardware": {"device_kind": "gpu"}, "versions": {"jax": "0.1"}}}
+    ours, peer = alternate(fake_sides(hellos, ours="pass", peer="pass"), BUDGET)
+    assert (ours.status, peer.status) == ("ok", "refused")
+    assert peer.reason == "its JAX runs on the gpu, and Myriad's on the cpu"

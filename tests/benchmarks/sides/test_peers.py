@@ -1,0 +1,197 @@
+"""Peers in an environment of their own: what is said where there is none, and that theirs is what runs where there is.
+
+A fake peer stands for the real ones: a virtual environment without pip, with a `myriad` of its own and our JAX.
+"""
+
+import subprocess
+import sys
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import interleave as alternation
+from benchmarks.harness import peers
+from benchmarks.harness.interleave import ROOT, Budget, Contender, alternate
+from benchmarks.harness.sanity import as_declared
+from benchmarks.harness.workloads import Peer, SuiteError, Workload, load
+
+BUDGET = Budget(num_rounds=2, min_rounds=2)
+TINY = Workload("throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), ("cpu",), num_steps=12)
+
+# An environment in the shape of myriad-jax 0.2.0: episodes of three steps, a reward of 2 each, of 7 under XLA options.
+FAKE_ENVS = """
+import os
+from typing import Any, NamedTuple
+import jax
+import jax.numpy as jnp
+import myriad
+
+class Env(NamedTuple):
+    reset: Any
+    step: Any
+    params: Any = None
+    config: Any = None
+    def get_action_space(self, config):
+        return self
+    def sample(self, key):
+        return jax.random.randint(key, (), 0, 2)
+
+def reset(key, params, config):
+    return jnp.zeros(2), jnp.int32(0)
+
+def step(key, state, action, params, config):
+    reward = 2 + 5 * ("xla" in os.environ.get("XLA_FLAGS", ""))
+    return jnp.zeros(2), state + 1, jnp.float32(reward), (state >= 2).astype(jnp.float32), {}
+
+def make_env(name):
+    assert name == "ccasr-gfp-control"
+    return Env(reset, step)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Let the peers' environments be in a folder of the test's, for child processes too."""
+    monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
+    code = (
+        "import sys; from pathlib import Path; from benchmarks import peers, sides\n"
+        f"peers.FOLDER = Path({str(tmp_path / 'peers')!r}); sides.main()"
+    )
+    monkeypatch.setattr(alternation, "side_command", lambda side: [sys.executable, "-c", code, side])
+    return tmp_path / "peers"
+
+
+@pytest.fixture
+def fake_peer(folder, monkeypatch):
+    """Make what `install` would make for myriad-jax, and return the folder of its packages."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)  # the tests' own
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "myriad-jax"], check=True)
+    (packages,) = (folder / "myriad-jax" / "lib").glob("python*/site-packages")
+    (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
+    (packages / "myriad_jax-9.9.dist-info").mkdir()
+    (packages / "myriad_jax-9.9.dist-info" / "METADATA").write_text("Name: myriad-jax\nVersion: 9.9\n")
+    (packages / "myriad" / "envs").mkdir(parents=True)
+    (packages / "myriad" / "__init__.py").write_text("print('a banner')")
+    (packages / "myriad" / "envs" / "__init__.py").write_text(FAKE_ENVS)
+    (folder / "myriad-jax" / "empty").mkdir()
+    (folder / "myriad-jax" / "installed.txt").write_text("\n".join(peers.declared()["myriad-jax"].requirements) + "\n")
+    return packages
+
+
+def measured(side="myriad-jax", workload=TINY):
+    """Run the peer beside ours, which describes the machine; return its outcome."""
+    contenders = [Contender(name, replace(workload, num_envs=64)) for name in ("myriad-plain", side)]
+    declaration = load()
+    return alternate([replace(as_declared(each, declaration), returns=True) for each in contenders], BUDGET)[1]
+
+
+@pytest.mark.parametrize("name", ["myriad-jax", "jumanji"])
+@pytest.mark.parametrize("options", ["", "-configured"])
+def test_a_peer_without_its_environment_is_not_installed_and_the_command_is_named(name, options, folder):
+    (outcome,) = alternate([Contender(name + options, TINY)], BUDGET)
+    assert outcome.status == "not installed"
+    assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
+
+
+def test_the_peers_own_package_is_what_runs_though_ours_has_the_same_name(fake_peer, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    outcome = measured()
+    assert (outcome.status, outcome.reason) == ("ok", "")
+    assert (outcome.hello["library"], outcome.hello["library_version"]) == ("myriad-jax", "9.9")
+    assert outcome.hello["hardware"]["device_name"]
+    assert outcome.stats["num_episodes"] == 64 * 2 * 12 // 3
+    assert (outcome.stats["mean_episode_length"], outcome.stats["mean_episode_return"]) == (3.0, 6.0)
+
+
+def test_a_peer_may_run_with_our_xla_options(fake_peer):
+    plain, configured = measured(), measured("myriad-jax-configured")
+    assert (configured.status, configured.reason) == ("ok", "")
+    assert (plain.stats["mean_episode_return"], configured.stats["mean_episode_return"]) == (6.0, 21.0)
+
+
+def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path):
+    (fake_peer / "myriad").rename(tmp_path / "myriad")
+    (fake_peer / "elsewhere.pth").write_text(str(tmp_path))
+    outcome = measured()
+    assert outcome.status == "failed"
+    assert outcome.reason.startswith(f"myriad was imported from {tmp_path / 'myriad'}")
+
+
+def test_a_peer_without_a_twin_of_the_environment_refuses(fake_peer):
+    outcome = measured(workload=replace(TINY, env="snake"))
+    assert (outcome.status, outcome.reason) == ("refused", "suite.toml names no twin of snake in [twins.myriad-jax]")
+
+
+def test_an_environment_of_other_versions_counts_as_none(fake_peer, folder):
+    assert peers.is_installed("myriad-jax")
+    (folder / "myriad-jax" / "installed.txt").write_text("myriad-jax==0.1.0\n")
+    assert not peers.is_installed("myriad-jax")
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """Record what install would run, and let it succeed."""
+    run = []
+
+    def fake(command, check):
+        run.append(command)
+        if "venv" in command:
+            Path(command[-1]).mkdir(parents=True)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", fake)
+    monkeypatch.setattr(peers, "declared", lambda: {"jumanji": Peer("jumanji", ("jumanji==1.1.2",))})
+    return run
+
+
+@pytest.mark.parametrize("uv", [None, ["uv"]])
+def test_install_uses_uv_where_there_is_one_and_else_venv_and_pip(uv, commands, folder, monkeypatch, capsys):
+    monkeypatch.setattr(peers, "_uv", lambda: uv)
+    assert peers.main(["install", "jumanji"]) == 0
+    make, fill = commands
+    python = str(folder / "jumanji" / "bin" / "python")
+    if uv:
+        assert make == ["uv", "venv", "--quiet", "--python", sys.executable, str(folder / "jumanji")]
+        assert fill == ["uv", "pip", "install", "--python", python, "jumanji==1.1.2"]
+    else:
+        assert make == [sys.executable, "-m", "venv", str(folder / "jumanji")]
+        assert fill == [python, "-m", "pip", "install", "jumanji==1.1.2"]
+    assert capsys.readouterr().out == "jumanji (jumanji==1.1.2): installed\n"
+
+
+def test_an_installation_that_fails_is_told_in_a_sentence_and_leaves_the_peer_not_installed(
+    commands, folder, monkeypatch
+):
+    monkeypatch.setattr(subprocess, "run", lambda command, check: subprocess.CompletedProcess(command, 1))
+    with pytest.raises(SuiteError, match=r"jumanji could not be installed: `.*venv.*` failed"):
+        peers.install("jumanji")
+    assert not peers.is_installed("jumanji")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["install"], "install needs the name of a peer: myriad-jax, jumanji, envpool, pufferlib, rejax."),
+        (
+            ["install", "jumanjy"],
+            (
+                "peer 'jumanjy' is unknown; did you mean 'jumanji'? "
+                "allowed: myriad-jax, jumanji, envpool, pufferlib, rejax."
+            ),
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, folder, capsys):
+    assert peers.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.err.strip() == sentence
+    assert printed.out == ""
+
+
+def test_without_arguments_the_peers_are_listed_with_how_to_install_them(folder, capsys):
+    assert peers.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(load().peers)
+    assert all("not installed: `python -m benchmarks.harness.peers install" in line for line in lines)

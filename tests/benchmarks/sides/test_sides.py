@@ -1,0 +1,152 @@
+"""Each side that the tests' Python can run, for real and tiny: it steps the environment that it says it steps."""
+
+import importlib
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks.harness.interleave import Budget, Contender, alternate
+from benchmarks.harness.sanity import as_declared, hold_to_law
+from benchmarks.harness.workloads import Workload, load
+from benchmarks.sides.plain_bucket_brigade import Village
+from benchmarks.sides.server import Totals
+
+BUDGET = Budget(num_rounds=2, min_rounds=2)
+
+
+def measured(side, env, num_envs, num_steps, **options):
+    """Run one side and hold it to its law from the first hundred episodes on."""
+    workload = Workload("throughput", "tiny", env, "random", num_envs, num_steps, (), ("cpu",), num_steps=num_steps)
+    declaration = load()
+    contender = replace(as_declared(Contender(side, workload), declaration), **options)
+    (outcome,) = alternate([contender], BUDGET)
+    law = declaration.law_of(workload)
+    hold_to_law(outcome, law and replace(law, num_episodes=100, tolerance=4 * law.tolerance))
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("side", "env", "num_envs", "num_steps"),
+    [
+        ("myriad-plain", "pendulum-control", 256, 200),
+        ("gymnax", "pendulum-control", 256, 200),
+        ("myriad-plain", "gene-circuit-control", 64, 288),
+        ("myriad-plain", "snake", 64, 100),
+        ("myriad-plain", "bucket-brigade", 256, 48),
+        ("numpy", "bucket-brigade", 5, 1_200),
+        ("myriad-plain", "examples.my_environment:HillCar", 64, 200),
+        ("gymnax", "examples.my_environment:HillCar", 64, 200),
+    ],
+)
+def test_a_side_steps_the_environment_that_the_law_knows(side, env, num_envs, num_steps):
+    if side == "gymnax":
+        pytest.importorskip("gymnax")
+    outcome = measured(side, env, num_envs, num_steps)
+    assert (outcome.status, outcome.reason) == ("ok", "")
+    assert outcome.prepared["num_steps"] == num_steps
+    assert outcome.stats["num_episodes"] >= 100
+    assert len(outcome.steps_per_s()) == 2
+
+
+def test_gymnax_keeps_returns_only_where_a_law_needs_them():
+    pytest.importorskip("gymnax")
+    outcome = measured("gymnax", "pendulum-control", 32, 200, returns=False)
+    assert (outcome.stats["num_episodes"], outcome.stats["mean_episode_return"]) == (64, None)
+
+
+@pytest.mark.parametrize(
+    ("side", "env", "reason"),
+    [
+        ("gymnax", "snake", "suite.toml names no twin of snake in [twins.gymnax]"),
+        ("numpy", "snake", "suite.toml names no twin of snake in [twins.numpy]"),
+        ("myriad-plain", "examples.my_environment:Nothing", "Nothing"),
+        ("myriad-plain", "no_such_module:Env", "no_such_module"),
+    ],
+)
+def test_a_side_that_lacks_the_environment_refuses_in_a_sentence(side, env, reason):
+    if side == "gymnax":
+        pytest.importorskip("gymnax")
+    outcome = measured(side, env, 4, 4)
+    assert outcome.status == "refused"
+    assert reason in outcome.reason
+
+
+def test_the_numpy_side_counts_what_its_games_do(monkeypatch):
+    class Countdown:
+        def __init__(self, rng):
+            self.reset()
+
+        def reset(self):
+            self.left = 3
+
+        def sample_action(self):
+            return None
+
+        def step(self, action):
+            self.left -= 1
+            return 2.0, self.left == 0
+
+    from benchmarks.sides import __main__ as sides
+
+    monkeypatch.setattr(sides, "_imported", lambda target: Countdown)
+    workload = Workload("throughput", "tiny", "countdown", "random", 2, 4, (), ("cpu",))
+    side = sides.NumpySide(workload, twin="any:Countdown", seed=0)
+    side.run(4)
+    assert side.totals() == Totals(2, 12.0)
+    side.run(2)
+    assert side.totals() == Totals(4, 24.0)
+
+
+def test_the_plain_village_follows_the_draws_that_it_is_given():
+    class Draws:
+        def __init__(self, *draws):
+            self.draws = iter(draws)
+
+        def random(self, size):
+            return np.array(next(self.draws)[:size])
+
+    rest_far_away = [0.95, 0.0, 0.0]
+    # At the start house 0 burns alone; the learner works there; neither agent helps; nothing new catches fire.
+    start = [0.0] + [1.0] * 9
+    for suppression, houses, own in ((0.49, [0] * 10, 20.0), (0.51, [2] + [0] * 9, -40.0)):
+        night = [suppression] + [1.0] * 9 + [1.0] * 10 + 2 * rest_far_away
+        village = Village(Draws(start, night))
+        assert village.houses == [1] + [0] * 9
+        reward, over = village.step([0, 1, 0])
+        assert village.houses == houses
+        team = 100 * houses.count(0) / 10 - 100 * houses.count(2) / 10
+        assert (reward, over) == (pytest.approx(team - 0.5 + own), False)
+
+
+def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
+    pytest.importorskip("gymnax")
+    ours, theirs = (importlib.import_module(f"examples.{name}") for name in ("my_environment", "my_environment_gymnax"))
+    env, twin = ours.HillCar(), theirs.HillCar()
+    obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(jax.random.key(0), 50), env.default_params)
+    twin_state = theirs.CarState(position=state.position, velocity=state.velocity, time=state.time)
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
+    twin_step = jax.jit(jax.vmap(twin.step_env, in_axes=(0, 0, 0, None)))
+    rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(1), 50)
+    for _ in range(200):
+        # Half of them push the way they move, which climbs the hill.
+        action = np.where(np.arange(50) < 25, rng.integers(0, 3, 50), np.where(np.asarray(state.velocity) < 0, 0, 2))
+        obs, state, reward, terminated, truncated, _ = step(keys, state, action, env.default_params)
+        twin_obs, twin_state, *twins, _ = twin_step(keys, twin_state, action, twin.default_params)
+        np.testing.assert_allclose(obs, twin_obs, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal([reward, terminated], twins)
+        np.testing.assert_array_equal(
+            terminated | truncated, terminated | twin.is_truncated(twin_state, twin.default_params)
+        )
+    assert 0 < terminated.sum() < 50
+
+
+def test_every_twin_that_names_a_class_is_there():
+    targets = [name for names in load().twins.values() for name in names.values() if ":" in name]
+    assert targets
+    for target in targets:
+        module, _, name = target.partition(":")
+        if "gymnax" in module:
+            pytest.importorskip("gymnax")
+        assert hasattr(importlib.import_module(module), name)

@@ -1,0 +1,62 @@
+"""The players that agents are held to: they act as their scripts do, and a contest knows which score is the better."""
+
+import pytest
+
+from benchmarks.baselines import Score, _best, _contests, _returns, _snake_players, _villagers, main
+from myriad import make_env, make_key
+from myriad.agents.bangbang import BangBang
+from myriad.envs.bucket_brigade import POLICIES
+
+
+@pytest.mark.parametrize("name", ["firefighter", "free-rider", "hero"])
+def test_a_villager_does_from_what_it_sees_what_its_script_does_from_the_state(name):
+    env = make_env("bucket-brigade")
+    params = env.default_params
+    player = dict(_villagers(env))[name]
+    obs, state = env.reset(make_key(3), params)
+    for night in range(12):
+        action, _ = player.control((), make_key(0), obs)
+        expected = POLICIES[name]([], 0, state)
+        assert action.tolist() == [int(part) for part in expected]
+        obs, state, *_ = env.step(make_key(night), state, action, params)
+
+
+def test_a_snake_that_looks_grows_longer_than_one_that_does_not_and_neither_dies_before_it_has_eaten():
+    env = make_env("snake")
+    returns = {name: _returns(env, player) for name, player in _snake_players(env)}
+    blind, looking = returns.values()
+    assert looking.mean() > blind.mean() > 5
+    assert float(looking.min()) >= 0
+
+
+def test_the_best_of_a_sweep_is_no_worse_than_the_controller_as_it_comes():
+    env = make_env("gene-circuit-control")
+    plain = BangBang.create(env)
+    _, best = _best("bang-bang", env, plain, {"offset": (-0.2, 0.0, 0.1), "hysteresis": (0.0, 0.02)})
+    assert float(_returns(env, best).mean()) >= float(_returns(env, plain).mean()) - 30
+
+
+def test_a_lower_error_is_the_better_score_and_intervals_must_not_touch():
+    circuit = next(each for each in _contests() if each.env == "gene-circuit-control")
+    snake = next(each for each in _contests() if each.env == "snake")
+    low, high, near = Score("low", 3.0, 0.2), Score("high", 4.0, 0.2), Score("near", 3.3, 0.2)
+    assert circuit.is_better(low, high)
+    assert not circuit.is_better(high, low)
+    assert not circuit.is_better(low, near)
+    assert snake.is_better(high, low)
+    assert not snake.is_better(low, high)
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(capsys):
+    for arguments, sentence in (
+        (["--env", "snak"], "snake"),
+        (
+            ["--env", "cartpole"],
+            "there is no contest in cartpole-control; give bucket-brigade, gene-circuit-control, snake",
+        ),
+        (["--steps", "0"], "--steps"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            raise SystemExit(main(arguments))
+        assert left.value.code == 2
+        assert sentence in capsys.readouterr().err

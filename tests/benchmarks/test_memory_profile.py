@@ -1,0 +1,182 @@
+import pytest
+
+from benchmarks import memory_profile
+from benchmarks.harness import programs
+from benchmarks.harness.child_process import ChildError
+from benchmarks.harness.results import COLUMNS, read_csv
+from benchmarks.harness.workloads import load
+from benchmarks.memory_profile import Memory, main, most_that_fit, size_of
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    """Run the command once, at one size and under a limit that it reaches; return the exit code and the folder."""
+    folder = tmp_path_factory.mktemp("memory")
+    return main(["--num-envs", "1000", "--limit", "400MiB", "--output", str(folder)]), folder
+
+
+def only_file(folder):
+    (file,) = folder.glob("*.csv")
+    return file
+
+
+def test_a_run_writes_what_is_stated_and_what_was_held(small_run):
+    code, folder = small_run
+    assert code == 0
+    row = read_csv(only_file(folder))[0]
+    assert only_file(folder).name.startswith(f"memory_envs_{row['device']}_")
+    assert tuple(row) == COLUMNS
+    assert (row["suite"], row["num_envs"], row["scan_chunk_size"], row["status"]) == (
+        "memory_envs",
+        "1000",
+        "128",
+        "ok",
+    )
+    # CartPole's state is 36 bytes of floats, counters and flags at least; a process with JAX holds 100 MB.
+    assert int(row["argument_bytes"]) > 1_000 * 16
+    assert int(row["temp_bytes"]) > 0
+    if row["device"] == "cpu":
+        assert int(row["peak_bytes"]) > 100e6
+
+
+def test_the_most_environments_that_fit_are_found_and_really_run(small_run):
+    _, folder = small_run
+    row = read_csv(only_file(folder))[-1]
+    assert (row["suite"], row["status"], row["env"]) == ("memory_limit", "ok", "cartpole-control")
+    assert int(row["num_envs"]) > 10_000
+    # Half of the limit at least is used: the search does not stop far below it.
+    assert 200 << 20 < int(row["peak_bytes"]) <= 400 << 20
+
+
+@pytest.mark.parametrize("per_env", [1, 10, 1_000])
+@pytest.mark.parametrize("fixed", [0, 10_000_000])
+def test_the_search_ends_within_two_percent_below_the_limit(per_env, fixed):
+    asked = []
+
+    def needed(num_envs):
+        asked.append(num_envs)
+        return fixed + per_env * num_envs
+
+    most = most_that_fit(needed, 20_000_000)
+    assert needed(most) <= 20_000_000
+    assert most >= 0.97 * (20_000_000 - fixed) / per_env - 64
+    assert len(asked) < 20
+
+
+@pytest.mark.parametrize("steepness", [0.5, 1.5])
+def test_the_search_needs_no_straight_line(steepness):
+    most = most_that_fit(lambda num_envs: int(num_envs**steepness), 10_000_000)
+    assert 0.95 * 10_000_000 <= most**steepness <= 10_000_000
+
+
+def test_where_nothing_fits_the_answer_is_none():
+    assert most_that_fit(lambda num_envs: 1_000, 999) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4GiB", 4 << 30), ("512MiB", 512 << 20), ("1.5kB", 1_500), ("2g", 2_000_000_000), ("1000000", 1_000_000)],
+)
+def test_a_size_is_read_with_its_unit(text, size):
+    assert size_of(text) == size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--limit", "much"], "argument --limit: must be a number of bytes such as 4GiB or 500MB, but got 'much'"),
+        (["--limit", "0"], "argument --limit: must be a number of bytes such as 4GiB or 500MB, but got '0'"),
+        (["--num-envs", "0"], "argument --num-envs: must be a whole number of at least 1, but got '0'"),
+        (["--profile", "time"], "argument --profile: invalid choice: 'time'"),
+        (["--profile", "scan", "--limit", "1GiB"], "--limit is about numbers of environments"),
+        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
+        (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
+        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+def pretended(target, request, **limits):
+    """Answer as a child would, at once; 32 steps or 10,000 environments kill it, and 100,000 are too many."""
+    columns = {"library": "myriad", "device": "cpu", "memory_total_bytes": 8 << 30}
+    if target.endswith("_machine_of_child"):
+        return {"columns": columns, "available_bytes": 4 << 30}
+    if target.endswith("_most_of"):
+        return {"num_envs": most_that_fit(lambda n: 100 * n + request["overhead"], request["limit"]), "stated_bytes": 1}
+    if request["scan_chunk_size"] == 32 or request["num_envs"] == 10_000:
+        raise ChildError("failed", "the process ended by signal 9: no message")
+    if request["num_envs"] == 100_000:
+        raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
+    stated = dict.fromkeys(("argument_bytes", "temp_bytes", "output_bytes", "code_bytes", "stated_bytes"), 1_000)
+    return stated | {"columns": columns, "peak_bytes": 100_000_000, "scan_chunk_size": request["scan_chunk_size"]}
+
+
+@pytest.fixture
+def no_children(monkeypatch):
+    monkeypatch.setattr(memory_profile, "run", pretended)
+    monkeypatch.setattr(programs, "run", pretended)
+
+
+@pytest.mark.usefixtures("no_children")
+def test_a_size_that_fails_costs_its_own_row_and_exit_code_1(tmp_path, capsys):
+    assert main(["--profile", "both", "--limit", "1GiB", "--output", str(tmp_path / "rows.csv")]) == 1
+    envs, scan = (read_csv(tmp_path / f"rows_{profile}.csv") for profile in ("envs", "scan"))
+    assert [(row["suite"], row["status"], row["peak_bytes"]) for row in envs] == [
+        ("memory_envs", "ok", "100000000"),
+        ("memory_envs", "failed", ""),
+        ("memory_envs", "refused", ""),
+        ("memory_limit", "ok", "100000000"),
+    ]
+    assert [(row["scan_chunk_size"], row["status"]) for row in scan] == [("1", "ok"), ("32", "failed"), ("1024", "ok")]
+    assert {row["suite"] for row in scan} == {"memory_scan"}
+    printed = capsys.readouterr()
+    assert "10,000 environments, chunk 128: failed: the process ended by signal 9: no message\n" in printed.err
+    assert "100,000 environments, chunk 128: refused: out of memory: it held 9 bytes and may hold 8\n" in printed.err
+
+
+@pytest.mark.usefixtures("no_children")
+@pytest.mark.parametrize(
+    ("limit", "code", "status", "words"),
+    [
+        ("8GiB", 0, "ok", "stated by the compiler and not run, as the limit of 8,589,934,592 bytes is above"),
+        ("50MB", 1, "refused", "not even 64 environments fit: the process alone needs 133,553,432 bytes and may hold"),
+    ],
+)
+def test_a_limit_that_is_not_tried_says_why(limit, code, status, words, tmp_path):
+    assert main(["--num-envs", "64", "--limit", limit, "--output", str(tmp_path)]) == code
+    row = read_csv(only_file(tmp_path))[-1]
+    assert (row["suite"], row["status"], row["peak_bytes"]) == ("memory_limit", status, "")
+    assert words in row["reason"]
+
+
+@pytest.mark.usefixtures("no_children")
+def test_a_run_above_the_limit_is_refused_though_it_ended(tmp_path, monkeypatch):
+    heavy = {"peak_bytes": 300_000_000}
+
+    def above(target, request, **limits):
+        return pretended(target, request, **limits) | (heavy if "memory_limit_bytes" in limits else {})
+
+    monkeypatch.setattr(memory_profile, "run", above)
+    assert main(["--num-envs", "64", "--limit", "200MB", "--output", str(tmp_path)]) == 1
+    row = read_csv(only_file(tmp_path))[-1]
+    assert (row["status"], row["reason"]) == ("refused", "it held 300,000,000 bytes and may hold 200,000,000")
+
+
+def test_the_benchmark_states_bytes_and_runs_a_chunk():
+    suite, name = Memory(), Memory.params[0]
+    suite.setup(name)
+    assert suite.track_argument_bytes(name) > 16 * load().workloads["memory"][name].num_envs
+    assert suite.track_temp_bytes(name) > 0
+    suite.peakmem_chunk(name)
+    assert Memory.track_temp_bytes.unit == "bytes"
+
+
+def test_a_run_leaves_its_rows_and_its_samples_alone(small_run):
+    _, folder = small_run
+    assert {path.suffix for path in folder.iterdir()} == {".csv", ".json"}

@@ -1,0 +1,495 @@
+import csv
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness.interleave import Contender, Outcome
+from benchmarks.harness.results import COLUMNS, ResultsFile, markdown, new_row, read_csv, scaling_table
+from benchmarks.harness.workloads import Workload
+from benchmarks.plot_results import PLOTS, draw, main, newest, plot_type, select
+from benchmarks.plots.scaling import finding, throughput_scaling
+from benchmarks.plots.style import STYLES, caption, short_bytes, short_number, short_times
+from myriad.errors import InvalidArgumentError
+
+MACHINE = ("library", "library_version", "device", "device_name", "cores", "memory_total_bytes", "jax_version")
+SIZES = (100, 1_000, 10_000)
+
+
+def row(library="myriad", num_envs=100, steps_per_s=1e9, **changes):
+    """Return a row as a CSV gives it back."""
+    values = dict.fromkeys(COLUMNS, "") | {
+        "suite": "throughput",
+        "library": library,
+        "library_version": "1.0",
+        "env": "cartpole-control",
+        "agent": "random",
+        "num_envs": num_envs,
+        "device": "cpu",
+        "device_name": "A Processor 9000",
+        "cores": 2,
+        "memory_total_bytes": 8 * 2**30,
+        "steps_per_s": steps_per_s,
+        "steps_per_s_low": 0.9 * steps_per_s,
+        "steps_per_s_high": 1.1 * steps_per_s,
+        "samples": 11,
+        "status": "ok",
+        "commit": "0123456789abcdef",
+        "jax_version": "0.10.2",
+        "timestamp": "20260102T030405Z",
+    }
+    return {column: str(value) for column, value in (values | changes).items()}
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def outcome(side="myriad", num_envs=1_000, seconds=(0.5, 0.25, 1.0, 0.5, 0.5, 0.5, 0.5), **changes):
+    workload = Workload("throughput", "tiny", "cartpole-control", "random", num_envs, 8, (), ("cpu",))
+    prepared = {"num_steps": 16, "compile_s": 1.5, "argument_bytes": 3, "temp_bytes": None}
+    stats = {"num_episodes": 0, "mean_episode_length": None, "peak_bytes": 9}
+    hello = {"hardware": {"device_kind": "cpu", "cores": 2}, "versions": {"jax": "0.10"}, "library_version": "7"}
+    values = {"hello": hello, "prepared": prepared, "stats": stats, "seconds": list(seconds)}
+    return Outcome(Contender(side, workload), **(values | changes))
+
+
+def test_a_file_of_results_becomes_the_documented_plot(tmp_path):
+    rows = [row(num_envs=n) for n in (100, 1_000)] + [row("gymnax", n, 1e7) for n in (100, 1_000)]
+    paths = draw(write(tmp_path / "throughput.csv", rows), tmp_path / "plots", ["throughput"])
+    assert [path.name for path in paths] == ["throughput_scaling.png", "throughput_scaling.svg"]
+    assert sorted((tmp_path / "plots").iterdir()) == paths
+
+
+def test_the_title_says_how_many_times_as_fast():
+    rows = [row(num_envs=100), row(num_envs=1_000), row("gymnax", 100, 1e7), row("gymnax", 1_000, 4e8)]
+    assert finding(rows) == "Myriad steps cartpole-control 2.5 to 100 times as fast as gymnax"
+    assert finding(rows[:1]) == "cartpole-control: up to 1 G steps per second"
+
+
+def test_the_title_never_divides_figures_of_two_runs():
+    rows = [row(timestamp="20260102T000000Z"), row("gymnax", 100, 1e7, timestamp="20260101T000000Z")]
+    assert "times as fast" not in finding(rows)
+
+
+def test_the_caption_names_the_machine_the_versions_the_commit_and_the_day():
+    text = caption([row(), row("gymnax", library_version="1.0.1", jax_version="0.7.2")], "What is shown.")
+    for part in (
+        "What is shown.",
+        "gymnax 1.0.1 (on jax 0.7.2)",
+        "A Processor 9000",
+        "2 cores",
+        "8 GiB",
+        "jax 0.10.2",
+        "0123456789",
+        "2026-01-02",
+    ):
+        assert part in text
+
+
+def test_the_newest_row_of_a_size_counts_and_other_machines_are_left_out():
+    old, new = row(steps_per_s=1.0), row(steps_per_s=2.0, timestamp="20260103T000000Z")
+    other = row(num_envs=500, device_name="Another", timestamp="20260101T000000Z")
+    assert newest([new, other, old]) == [new]
+
+
+def test_lines_differ_without_their_colours():
+    looks = {(style["marker"], style["linestyle"]) for style in STYLES.values()}
+    assert len(looks) == len(STYLES)
+
+
+def test_lines_carry_their_intervals_and_markers(tmp_path):
+    figure = throughput_scaling([row(num_envs=100), row(num_envs=1_000)])
+    (axes,) = figure.axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert axes.containers[0].has_yerr
+    assert axes.get_ylabel() == "environment steps per second"
+
+
+def test_an_empty_folder_is_one_sentence_and_exit_code_2(tmp_path, capsys):
+    assert main(["--input", str(tmp_path)]) == 2
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert "holds no results to draw; `make bench` measures the first." in stderr
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    assert main(["--input", str(tmp_path / "absent.csv")]) == 2
+    assert "absent.csv does not exist" in capsys.readouterr().err
+
+
+def test_a_table_of_another_schema_is_named(tmp_path):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InvalidArgumentError, match=r"other\.csv is no table of results: it lacks the column 'agent'\."):
+        draw(tmp_path / "other.csv", tmp_path, ["throughput"])
+
+
+def test_a_table_of_another_schema_in_the_folder_is_left_out(tmp_path):
+    (tmp_path / "noise.csv").write_text("run,verdict\n1,ok\n")
+    (tmp_path / "empty.csv").write_text("")
+    write(tmp_path / "throughput.csv", [row(num_envs=n) for n in (100, 1_000)])
+    assert len(draw(tmp_path, tmp_path / "plots", ["throughput"])) == 2
+
+
+def test_failed_rows_are_not_drawn(tmp_path):
+    with pytest.raises(InvalidArgumentError):
+        draw(write(tmp_path / "t.csv", [row(status="failed")]), tmp_path, ["throughput"])
+
+
+@pytest.mark.parametrize(("value", "text"), [(1, "1"), (100, "100"), (1e4, "10 k"), (2.5e6, "2.5 M"), (1e9, "1 G")])
+def test_numbers_on_the_axes_are_short(value, text):
+    assert short_number(value) == text
+
+
+def test_sizes_and_ratios_are_short():
+    assert [short_bytes(value) for value in (100, 2.5e6, 999_999)] == ["100 B", "2.5 MB", "1 MB"]
+    assert [short_times(ratio) for ratio in (0.512, 2.44, 125.6, 40_000)] == ["0.51", "2.4", "126", "40,000"]
+
+
+def test_a_row_states_the_median_rate_with_its_interval(tmp_path):
+    file = ResultsFile("throughput", tmp_path, "make bench")
+    file.add([outcome()])
+    (written,) = read_csv(file.path)
+    assert tuple(written) == COLUMNS
+    assert file.path.name == f"throughput_cpu_{file.timestamp}.csv"
+    assert float(written["steps_per_s"]) == 1_000 * 16 / 0.5
+    assert float(written["steps_per_s_low"]) == 1_000 * 16 / 1.0
+    assert float(written["steps_per_s_high"]) == 1_000 * 16 / 0.25
+    assert (written["run_s"], written["samples"], written["temp_bytes"], written["peak_bytes"]) == ("0.5", "7", "", "9")
+
+
+def test_a_failed_row_keeps_what_is_known_and_the_reason(tmp_path):
+    file = ResultsFile("throughput", tmp_path / "mine.csv", "make bench")
+    file.add([outcome(status="failed", reason="out of memory", prepared={}, stats={})])
+    (written,) = read_csv(tmp_path / "mine.csv")
+    assert (written["status"], written["reason"], written["device"]) == ("failed", "out of memory", "cpu")
+    assert written["steps_per_s"] == written["samples"] == ""
+
+
+def test_the_raw_samples_and_the_command_lie_beside_the_table(tmp_path):
+    file = ResultsFile("throughput", tmp_path, "make bench")
+    file.add([outcome()])
+    file.add([outcome("gymnax")])
+    assert len(read_csv(file.path)) == 2
+    text = file.samples_path.read_text()
+    assert '"command": "make bench"' in text
+    assert "0.25" in text
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_table_reads_in_a_terminal_and_in_markdown():
+    assert markdown(["a", "long"], [["12", "b"]]).split("\n") == ["|  a | long |", "|---:|-----:|", "| 12 |    b |"]
+    table = scaling_table([[outcome(), outcome("gymnax", seconds=[5.0] * 7)]])
+    assert "| times as fast (95% interval) |" in table
+    assert "10 (5 to 20)" in table
+
+
+def test_a_side_that_failed_leaves_its_cells_without_a_figure():
+    table = scaling_table([[outcome(), outcome("gymnax", status="not installed", prepared={}, seconds=[None] * 7)]])
+    assert "not installed" in table
+    assert "nan" not in table
+
+
+def made(suite, **columns):
+    """Return a row that `results.new_row` made, as a CSV gives it back."""
+    known = {name: value for name, value in row().items() if name in MACHINE} | {"env": "snake", "agent": "random"}
+    return {name: str(value) for name, value in new_row(suite, "20260102T030405Z", **known | columns).items()}
+
+
+def rate(middle):
+    return {"steps_per_s": middle, "steps_per_s_low": 0.9 * middle, "steps_per_s_high": 1.1 * middle, "samples": 11}
+
+
+def without_machine(suite, library, **columns):
+    """Return the row of a library that never started, and so never named the machine."""
+    return made(suite, library=library, library_version="", device="", device_name="", cores="", **columns)
+
+
+def memory_rows():
+    envs = [
+        made("memory_envs", num_envs=n, scan_chunk_size=256, argument_bytes=28 * n, temp_bytes=8 * n, peak_bytes=p)
+        for n, p in ((100, 1_000_000), (1_000, 1_900_000), (10_000, 10_900_000))
+    ]
+    refused = made("memory_envs", num_envs=10**6, scan_chunk_size=256, status="refused", reason="out of memory")
+    scan = [
+        made("memory_scan", num_envs=1_000, scan_chunk_size=c, argument_bytes=28_000, temp_bytes=c * 400, peak_bytes=p)
+        for c, p in ((1, 1_000_000), (256, 3_000_000))
+    ]
+    return [*envs, refused, *scan]
+
+
+def chunk_rows():
+    rates = {8: 1e6, 64: 3e6, 256: 3.1e6, 1_024: 2e6}
+    rows = [
+        made("scan_chunk", num_envs=1_000, scan_chunk_size=c, temp_bytes=c * 40, compile_s=0.1 + c / 1e3, **rate(r))
+        for c, r in rates.items()
+    ]
+    refused = made("scan_chunk", num_envs=1_000, scan_chunk_size=4_096, status="refused", reason="out of memory")
+    return [*rows, refused]
+
+
+def comparison_rows():
+    rates = {"myriad": 6e6, "gymnax": 6e4, "gymnasium": 2e3, "envpool": 2e4}
+    rows = [
+        made("comparison", library=library, num_envs=n, **rate(n * r))
+        for n in (1, 1_000)
+        for library, r in rates.items()
+    ]
+    absent = without_machine("comparison", "pufferlib", num_envs=1_000, status="not installed", reason="it needs C")
+    return [*rows, absent, made("comparison", library="rejax", num_envs=1_000, status="refused", reason="no memory")]
+
+
+def training_rows():
+    seconds = {"ppo": (4.0, 5.0, 4.5), "dqn": (7.0, 8.0, 9.0)}
+    return [
+        made("training", agent=agent, num_envs=16, run_s=run_s, compile_s=2, samples=1)
+        for agent, runs in seconds.items()
+        for run_s in runs
+    ]
+
+
+def compile_rows():
+    return [
+        made(suite, agent=agent, num_envs=1_000, compile_s=factor * seconds, samples=6)
+        for suite, factor in (("compile", 1.0), ("compile_cached", 0.25))
+        for agent, seconds in (("random", 0.4), ("ppo", 2.0))
+    ]
+
+
+def throughput_rows():
+    return [row(library, n, r * n / (n + 100)) for library, r in (("myriad", 1e9), ("gymnax", 1e7)) for n in SIZES]
+
+
+ROWS = {
+    "throughput": throughput_rows,
+    "efficiency": throughput_rows,
+    "memory": memory_rows,
+    "scan_chunk": chunk_rows,
+    "comparison": comparison_rows,
+    "time_to_solve": training_rows,
+    "compile": compile_rows,
+}
+FINDINGS = {
+    "throughput": "Myriad steps cartpole-control 100 times as fast as gymnax",
+    "efficiency": "Myriad on cartpole-control comes within 10% of its best rate at 1 k environments",
+    "memory": "snake: 10 k environments peak at 10.9 MB, 1 kB per environment added; 1 M don't fit",
+    "scan_chunk": "snake: the fastest scan chunk is 64 to 256 at 1 k environments (3.1 times chunk 8)",
+    "comparison": "Myriad steps snake 100 times as fast as gymnax",
+    "time_to_solve": "Myriad ppo solves snake in 4.5 s (4 to 5 s)",
+    "compile": "A program compiles in 0.4 to 2 s; the persistent cache makes that 4.0 times as fast",
+}
+
+
+def figure_of(kind, rows=None):
+    plot = PLOTS[kind]
+    return plot.figure(select(ROWS[kind]() if rows is None else rows, plot))
+
+
+def words(figure):
+    return [text.get_text() for axes in figure.axes for text in [*axes.texts, *axes.get_yticklabels()]]
+
+
+def title_of(figure):
+    return " ".join(figure.get_suptitle().split())
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+def test_the_title_says_what_the_rows_show_and_the_caption_on_what(kind):
+    figure = figure_of(kind)
+    assert title_of(figure) == FINDINGS[kind]
+    for part in ("A Processor 9000, 2 cores, 8 GiB", "myriad 1.0", "jax 0.10.2", "commit ", "Measured 2026-01-02."):
+        assert part in figure.get_supxlabel().replace("\n", " ")
+
+
+def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
+    for name, rows in ROWS.items():
+        write(tmp_path / f"{name}.csv", rows())
+    assert main(["--input", str(tmp_path), "--output", str(tmp_path / "plots")]) == 0
+    printed = capsys.readouterr().out.split()
+    assert len(printed) == 2 * len(PLOTS)
+    for plot in PLOTS.values():
+        png, svg = ((tmp_path / "plots" / f"{plot.file}.{kind}").read_bytes() for kind in ("png", "svg"))
+        assert png.startswith(b"\x89PNG")
+        assert b"<svg" in svg
+        assert min(len(png), len(svg)) > 10_000
+    assert len(list((tmp_path / "plots").iterdir())) == 2 * len(PLOTS)
+
+
+def test_kinds_without_rows_are_left_out(tmp_path, capsys):
+    assert main(["--input", str(write(tmp_path / "c.csv", compile_rows())), "--output", str(tmp_path)]) == 0
+    assert [path.rsplit("/", 1)[-1] for path in capsys.readouterr().out.split()] == [
+        "compile_time.png",
+        "compile_time.svg",
+    ]
+
+
+def test_a_name_of_a_file_is_a_name_of_its_type(tmp_path, capsys):
+    assert [plot_type(plot.file) for plot in PLOTS.values()] == list(PLOTS)
+    file = write(tmp_path / "c.csv", compile_rows())
+    assert main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "compile_time"]) == 0
+    assert main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "memory_scaling"]) == 2
+    assert "holds no memory results to draw" in capsys.readouterr().err
+
+
+def test_an_unknown_type_is_answered_with_the_closest(tmp_path, capsys):
+    assert main(["--input", str(tmp_path), "--plot-type", "librery_comparison"]) == 2
+    assert "did you mean 'library_comparison'?" in capsys.readouterr().err
+
+
+def test_the_same_rows_give_the_same_bytes(tmp_path):
+    file = write(tmp_path / "c.csv", compile_rows())
+    first, second = (draw(file, tmp_path / name, ["compile"]) for name in ("a", "b"))
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+@pytest.mark.parametrize("kind", ["throughput", "efficiency", "scan_chunk"])
+def test_rates_over_a_size_carry_intervals(kind):
+    assert all(container.has_yerr for axes in figure_of(kind).axes for container in axes.containers)
+
+
+def test_the_efficiency_is_the_share_of_what_the_smallest_size_promises():
+    rows = [row(num_envs=10, steps_per_s=100.0), row(num_envs=100, steps_per_s=400.0)]
+    promised, best = figure_of("efficiency", rows).axes
+    assert list(promised.containers[0].lines[0].get_ydata()) == pytest.approx([1, 0.4])
+    assert list(best.containers[0].lines[0].get_ydata()) == pytest.approx([0.25, 1])
+
+
+def test_memory_marks_what_was_refused():
+    envs, scan = figure_of("memory").axes
+    assert [line.get_xdata()[0] for line in envs.lines if line.get_gid() == "refused"] == [10**6]
+    assert not [line for line in scan.lines if line.get_gid() == "refused"]
+    assert "refused" in [text.get_text() for text in envs.texts]
+
+
+def test_a_refused_row_without_a_size_leaves_the_axes_alone():
+    lost = [made("memory_envs", num_envs=n, status="refused", reason="no memory") for n in (0, "")]
+    figure = figure_of("memory", memory_rows() + lost)
+    assert title_of(figure) == FINDINGS["memory"]
+    assert figure.axes[0].get_xlim() == figure_of("memory").axes[0].get_xlim()
+
+
+def test_memory_is_one_panel_where_only_the_chunk_varied():
+    figure = figure_of("memory", [each for each in memory_rows() if each["suite"] == "memory_scan"])
+    assert len(figure.axes) == 1
+    assert title_of(figure) == "snake: chunks of 256 peak at 3 MB, 3.0 times chunks of 1"
+
+
+def test_scan_chunk_draws_a_line_for_each_number_of_environments():
+    larger = [each | {"num_envs": "100000"} for each in chunk_rows()]
+    rates, temporaries, compiling = figure_of("scan_chunk", chunk_rows() + larger).axes
+    assert len(rates.containers) == len(temporaries.lines) == len(compiling.lines) == 2
+
+
+def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
+    one, thousand = figure_of("comparison").axes
+    names = [label.get_text() for label in thousand.get_yticklabels()]
+    assert names == ["myriad", "gymnax", "envpool", "gymnasium", "pufferlib", "rejax"]
+    assert thousand.get_yticklabels()[0].get_fontweight() == "bold"
+    assert {"60 M; ours is 100 times that", "refused: no memory", "not installed: it needs C"} <= set(
+        words_of(thousand)
+    )
+    assert (thousand.get_xscale(), all(each.has_xerr for each in thousand.containers)) == ("log", True)
+    assert len(one.containers) == 4
+
+
+def words_of(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_the_title_says_first_where_ours_is_slower():
+    rows = [*comparison_rows(), made("comparison", library="envpool", num_envs=1, **rate(12e6))]
+    assert title_of(figure_of("comparison", rows)) == (
+        "Myriad is slower on snake: 0.5 times envpool at 1 environment; elsewhere 100 times the fastest other library"
+    )
+
+
+def test_a_library_is_compared_with_the_same_agent_and_run_only():
+    rows = [*comparison_rows(), made("comparison", agent="policy-64-64", num_envs=1, **rate(1e3))]
+    later = made("comparison", library="gymnax", num_envs=1, **rate(1e9)) | {"timestamp": "20260103T000000Z"}
+    figure = figure_of("comparison", [*rows, later])
+    assert len(figure.axes) == 3
+    assert title_of(figure) == "Myriad steps snake 100 to 300 times as fast as the fastest other library"
+
+
+def test_another_environment_is_starred_and_explained():
+    rows = [*comparison_rows(), made("comparison", library="jumanji", num_envs=1, reason="other rules", **rate(1e4))]
+    figure = figure_of("comparison", rows)
+    assert "jumanji*" in words(figure)
+    assert "* jumanji: other rules" in figure.get_supxlabel()
+
+
+def test_every_seed_is_a_dot_and_those_that_missed_the_target_are_counted():
+    missed = made("training", agent="dqn", num_envs=16, status="failed", reason="short of 475")
+    never = without_machine("training", "myriad", status="failed", reason="out of memory") | {"agent": "pqn"}
+    figure = figure_of("time_to_solve", [*training_rows(), missed, never])
+    (axes,) = figure.axes
+    assert [len(line.get_xdata()) for line in axes.lines if line.get_gid() == "seeds"] == [3, 3]
+    assert "myriad dqn\nsnake\n3 of 4 seeds" in words(figure)
+    assert "myriad pqn\nsnake\n0 of 1 seeds" in words(figure)
+    assert "4.5 s, 2 s of it compiling" in words(figure)
+    assert title_of(figure).endswith("2 of 8 trainings missed the target")
+
+
+def test_compiling_is_drawn_in_two_colours_that_no_library_has():
+    (axes,) = figure_of("compile").axes
+    colours = {bars.patches[0].get_facecolor() for bars in axes.containers}
+    assert len(colours) == len(axes.containers) == 2
+    assert {"0.4 s", "0.1 s", "2 s", "0.5 s"} <= set(words_of(axes))
+
+
+@pytest.mark.parametrize("suite", ["compile", "compile_cached"])
+def test_compiling_is_drawn_where_only_one_of_the_suites_ran(suite):
+    rows = [each for each in compile_rows() if each["suite"] == suite]
+    assert "0." in title_of(figure_of("compile", rows))
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+@pytest.mark.parametrize("library", ["myriad", "a-library-of-tomorrow"])
+def test_one_row_of_one_library_is_enough(kind, library, tmp_path):
+    (first, *_) = ROWS[kind]()
+    file = write(tmp_path / "one.csv", [first | {"library": library}])
+    assert len(draw(file, tmp_path, [kind])) == 2
+
+
+@pytest.mark.parametrize("kind", PLOTS)
+def test_rows_without_any_measurement_are_nothing_to_draw(kind, tmp_path):
+    rows = [each | {"status": "refused"} for each in ROWS[kind]()]
+    with pytest.raises(InvalidArgumentError, match=f"holds no {kind} results to draw"):
+        draw(write(tmp_path / "t.csv", rows), tmp_path, [kind])
+
+
+def test_repetitions_of_one_run_are_kept_and_those_of_older_ones_are_not():
+    old = [each | {"timestamp": "20250101T000000Z"} for each in training_rows()]
+    assert len(select(old + training_rows(), PLOTS["time_to_solve"])) == 6
+
+
+def test_the_published_rows_can_be_drawn(tmp_path):
+    published = Path(__file__).parents[2] / "results" / "published" / "throughput_bars_cpu.csv"
+    assert len(draw(published, tmp_path, ["throughput", "efficiency"])) == 4
+
+
+def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
+    rows = [
+        row(env=env, num_envs=size) for env in ("cartpole-control", "snake", "my.module:Mine") for size in (100, 1_000)
+    ]
+    source = write(tmp_path / "rows.csv", rows)
+    paths = draw(source, tmp_path / "plots", ["throughput"])
+    assert [path.name for path in paths if path.suffix == ".png"] == [
+        "throughput_scaling.png",
+        "throughput_scaling_my_module_Mine.png",
+        "throughput_scaling_snake.png",
+    ]
+    (only, _) = draw(source, tmp_path / "plots", ["throughput"], "snake")
+    assert only.name == "throughput_scaling_snake.png"
+
+
+def test_without_cartpole_the_newest_environment_has_the_plain_name(tmp_path):
+    rows = [
+        row(env=env, timestamp=timestamp)
+        for env, timestamp in (("snake", "20261121T000001Z"), ("pendulum-control", "20261121T000000Z"))
+    ]
+    paths = draw(write(tmp_path / "rows.csv", rows), tmp_path, ["throughput"])
+    assert {path.name for path in paths} >= {"throughput_scaling.png", "throughput_scaling_pendulum_control.png"}

@@ -1,0 +1,75 @@
+import json
+
+import pytest
+
+from benchmarks import run_all
+from benchmarks.harness.workloads import load
+from benchmarks.run_all import Job, jobs, main
+
+RUN_ONE = ("--num-envs", "16", "--scan-chunk-size", "4", "--num-steps", "32", "--env", "pendulum")
+GOOD = Job("throughput", "throughput_good", RUN_ONE)
+BAD = Job("throughput", "throughput_bad", ("--env", "nowhere"))
+SLOW = Job("throughput", "throughput_slow", RUN_ONE, timeout_s=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _three_jobs(monkeypatch):
+    monkeypatch.setattr(run_all, "jobs", lambda *, full: iter([BAD, SLOW, GOOD]))
+    monkeypatch.setattr(run_all, "_tree", lambda: "a-commit")
+
+
+def state(folder):
+    found = json.loads((folder / "run_all.json").read_text())
+    return {key.split()[0]: value for key, value in found.items()}
+
+
+def test_what_fails_is_recorded_and_the_rest_goes_on_and_a_second_run_goes_on_with_what_is_missing(tmp_path, capsys):
+    assert main(["--output", str(tmp_path)]) == 1
+    found = state(tmp_path)
+    assert {name: each["status"] for name, each in found.items()} == {
+        "throughput_bad": "failed",
+        "throughput_slow": "failed",
+        "throughput_good": "ok",
+    }
+    assert found["throughput_bad"]["reason"].startswith("exit code 2: unknown environment 'nowhere'")
+    assert found["throughput_slow"]["reason"] == "no answer within 0.1 s"
+    assert "3 of 3: throughput_good, about" in capsys.readouterr().err
+    (first,) = tmp_path.glob("throughput_cpu_*.csv")
+
+    assert main(["--output", str(tmp_path)]) == 1
+    assert "throughput_good" not in capsys.readouterr().err
+    assert list(tmp_path.glob("throughput_cpu_*.csv")) == [first]
+
+
+def test_another_commit_is_measured_anew_and_force_measures_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_all, "jobs", lambda *, full: iter([GOOD]))
+    runs = []
+    monkeypatch.setattr(
+        run_all, "_measure", lambda job, folder: runs.append(job) or {"status": "ok", "reason": "", "seconds": 1.0}
+    )
+    for arguments, commit, number in (((), "a", 1), ((), "a", 1), ((), "b", 2), (("--force",), "b", 3), ((), "a", 3)):
+        monkeypatch.setattr(run_all, "_tree", lambda commit=commit: commit)
+        assert main(["--output", str(tmp_path), *arguments]) == 0
+        assert len(runs) == number
+
+
+def test_a_broken_state_is_set_aside_and_not_lost(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run_all, "jobs", lambda *, full: iter([]))
+    (tmp_path / "run_all.json").write_text("{half")
+    assert main(["--output", str(tmp_path)]) == 0
+    assert (tmp_path / "run_all.broken.json").read_text() == "{half"
+    assert "was set aside" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_every_suite_has_its_workloads(full):
+    every = list(jobs(full=full))
+    assert {job.suite for job in every} == set(run_all._SCRIPTS)
+    assert len({job.name for job in every}) == len(every)
+    sizes = load().select("comparison", "full" if full else "quick")
+    assert sum(job.suite == "comparison" for job in every) == len(sizes)
+
+
+def test_an_unknown_suite_is_refused_with_the_closest_name(capsys):
+    assert main(["--only", "memry"]) == 2
+    assert "did you mean 'memory'?" in capsys.readouterr().err

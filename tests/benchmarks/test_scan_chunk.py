@@ -1,0 +1,126 @@
+import json
+import math
+
+import pytest
+
+from benchmarks import scan_chunk
+from benchmarks.harness.child_process import ChildError
+from benchmarks.harness.results import COLUMNS, read_csv
+from benchmarks.scan_chunk import ScanChunk, common_steps, main
+
+
+def only_file(folder):
+    (file,) = folder.glob("*.csv")
+    return file
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chunks")
+    return main(["--num-envs", "64", "--scan-chunk-sizes", "8", "16", "32", "--output", str(folder)]), folder
+
+
+def test_a_run_writes_a_row_for_each_chunk_size(small_run):
+    code, folder = small_run
+    rows = read_csv(only_file(folder))
+    assert code == 0
+    assert only_file(folder).name.startswith(f"scan_chunk_{rows[0]['device']}_")
+    assert [row["scan_chunk_size"] for row in rows] == ["8", "16", "32"]
+    for row in rows:
+        assert tuple(row) == COLUMNS
+        assert (row["suite"], row["status"], row["num_envs"], row["agent"]) == ("scan_chunk", "ok", "64", "random")
+        assert float(row["steps_per_s_low"]) <= float(row["steps_per_s"]) <= float(row["steps_per_s_high"])
+        assert int(row["samples"]) >= 6
+        assert float(row["compile_s"]) > 0
+        assert int(row["argument_bytes"]) > 0
+
+
+def test_every_size_takes_the_same_steps_in_a_timed_call_and_the_samples_are_kept(small_run):
+    _, folder = small_run
+    (num_steps,) = {int(row["num_steps"]) for row in read_csv(only_file(folder))}
+    assert num_steps % 32 == 0
+    (file,) = folder.glob("*_samples.json")
+    chunks = json.loads(file.read_text())["alternations"][0]["chunks"]
+    assert [len(chunk["seconds"]) for chunk in chunks] == [11, 11, 11]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "steps"), [([1, 16, 128], 128), ([2, 3], 6), ([128, 256], 256), ([97, 101], 101), ([7], 7)]
+)
+def test_the_common_steps_are_whole_chunks_where_few_suffice(chunks, steps):
+    assert common_steps(chunks) == steps
+    assert steps == max(chunks) or all(steps % chunk == 0 for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--scan-chunk-sizes", "0"], "argument --scan-chunk-sizes: must be a whole number of at least 1, but got '0'"),
+        (["--num-envs", "x"], "argument --num-envs: must be a whole number of at least 1, but got 'x'"),
+        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
+        (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
+        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+class Stepped:
+    """A program that takes no time; an agent whose updates take 8 steps makes chunks of 8."""
+
+    num_devices, compile_s = 1, 0.5
+
+    def __init__(self, env, agent, num_envs, scan_chunk_size):
+        if scan_chunk_size == 64:
+            raise RuntimeError("RESOURCE_EXHAUSTED: out of memory\nand a stack")
+        self.scan_chunk_size, self.ran = 8 * math.ceil(scan_chunk_size / 8), []
+        self.reports = (type("Report", (), {"argument_bytes": 3, "temp_bytes": 4}),)
+
+    def start(self):
+        self.ran = []
+
+    def run(self, num_steps):
+        self.ran.append(num_steps)
+
+
+def test_a_size_that_fails_leaves_the_others_and_two_sizes_that_are_one_are_timed_once(monkeypatch):
+    monkeypatch.setattr(scan_chunk, "program", Stepped)
+    found = scan_chunk._timed([1, 8, 64, 16], 6, 1.0, "cartpole-control", "ppo", 4)["chunks"]
+    assert [(each["scan_chunk_size"], each.get("failure", "")) for each in found] == [
+        (8, ""),
+        (16, ""),
+        (64, "RESOURCE_EXHAUSTED: out of memory"),
+    ]
+    assert {each["num_steps"] % 16 for each in found if "failure" not in each} == {0}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys):
+    def pretended(target, request, **limits):
+        if whole:
+            raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
+        timed = {"compile_s": 1.0, "argument_bytes": 1, "temp_bytes": 1, "num_steps": 8, "seconds": [1.0] * 6}
+        failed = {"scan_chunk_size": 8, "failure": "RESOURCE_EXHAUSTED: out of memory"}
+        return {"columns": {"device": "cpu"}, "chunks": [{"scan_chunk_size": 1} | timed, failed]}
+
+    monkeypatch.setattr(scan_chunk, "run", pretended)
+    monkeypatch.setattr(scan_chunk, "machine", lambda: {"columns": {"device": "cpu"}})
+    assert main(["--scan-chunk-sizes", "1", "8", "--output", str(tmp_path)]) == 1
+    statuses = [(row["scan_chunk_size"], row["status"]) for row in read_csv(only_file(tmp_path))]
+    assert statuses == [("1", "refused" if whole else "ok"), ("8", "refused" if whole else "failed")]
+    assert "1,000 environments, chunk 8: " in capsys.readouterr().err
+
+
+def test_the_benchmark_times_the_steps_declared_and_asv_may_set_up_again():
+    suite, name = ScanChunk(), ScanChunk.params[0]
+    suite.setup(name)
+    built = suite.compiled
+    suite.time_steps(name)
+    suite.setup(name)
+    assert suite.compiled is built
+    assert built._rollout.summary(built._state).num_steps == 2 * 1_000 * suite.num_steps

@@ -1,0 +1,389 @@
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import benchmarks
+from benchmarks import throughput, utils
+from benchmarks.harness import interleave as alternation
+from benchmarks.harness.command_line import command_of
+from benchmarks.harness.interleave import ROOT, Budget
+from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
+from benchmarks.harness.targets import Verdict, bars_table, check_bars
+from benchmarks.harness.workloads import Bar, Declaration, Workload, load
+from benchmarks.sides.__main__ import MyriadSide
+from benchmarks.throughput import Throughput, chosen, main, measure
+
+TINY = Workload("throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32)
+
+
+def run_python(*arguments, **environ):
+    """Run Python as a user would, without what the test session has set for itself."""
+    inherited = {name: value for name, value in os.environ.items() if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=inherited | environ, timeout=300)
+
+
+def workloads_for(*arguments):
+    return chosen(throughput._parse(arguments), load())
+
+
+# --- as an asv suite
+
+
+def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
+    discovery = pytest.importorskip("asv_runner.discovery")
+    names = {benchmark.name for benchmark in discovery.disc_benchmarks(str(Path(benchmarks.__file__).parent))}
+    assert names == {
+        "autotune.Autotune.time_cached",
+        "autotune.AutotuneCold.track_cold_s",
+        "compile.Compile.track_compile_s",
+        "compile.Compile.track_instructions",
+        "host.Dispatch.time_create_config",
+        "host.Dispatch.time_run_chunk",
+        "host.Imports.timeraw_import_myriad",
+        "host.Imports.timeraw_import_trainer",
+        "memory_profile.Memory.peakmem_chunk",
+        "memory_profile.Memory.track_argument_bytes",
+        "memory_profile.Memory.track_temp_bytes",
+        "scan_chunk.ScanChunk.time_steps",
+        "throughput.Gymnax.time_chunk",
+        "throughput.Throughput.time_chunk",
+        "training.TrainingLoop.time_updates",
+    }
+
+
+def test_the_suite_imports_where_the_package_and_jax_are_absent():
+    modules = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
+    hide = (
+        "import sys; sys.modules.update(myriad=None, jax=None, gymnax=None, matplotlib=None); sys.path.insert(0, '.')"
+    )
+    done = run_python("-c", f"{hide}; import {', '.join(f'benchmarks.{name}' for name in modules)}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_commit_without_the_rollout_is_skipped(monkeypatch):
+    monkeypatch.setitem(sys.modules, "myriad", None)
+    with pytest.raises(NotImplementedError, match="this commit can't run cartpole-1k"):
+        Throughput().setup("cartpole-1k")
+
+
+def test_a_commit_without_the_environment_is_skipped():
+    with pytest.raises(NotImplementedError, match="this commit lacks warp-drive or the agent random"):
+        throughput._warm_rollout(replace(TINY, env="warp-drive"))
+
+
+def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
+    code = (
+        "from benchmarks.throughput import Throughput; suite = Throughput(); name = suite.params[0]\n"
+        "suite.setup(name); suite.time_chunk(name); rollout = suite.rollout\n"
+        "suite.setup(name); suite.time_chunk(name)\n"
+        "print(suite.rollout is rollout, rollout.summary(suite.state).num_steps)"
+    )
+    done = run_python("-c", code)
+    workload = load().workloads["throughput"][Throughput.params[0]]
+    assert done.stdout.split() == ["True", str(4 * workload.num_envs * workload.scan_chunk_size)], done.stderr
+
+
+def test_gymnax_takes_the_same_number_of_steps_as_the_rollout_it_is_held_to():
+    pytest.importorskip("gymnax")
+    code = (
+        "from benchmarks.throughput import Gymnax\n"
+        "(name,), suite = Gymnax.params, Gymnax()\n"
+        "suite.setup(name); side = suite.side; suite.setup(name); suite.time_chunk(name)\n"
+        "print(suite.side is side, suite.num_steps, side.num_envs, side.totals().num_episodes)"
+    )
+    done = run_python("-c", code)
+    workload = load().workloads["throughput"]["cartpole-10k"]
+    *same, num_episodes = done.stdout.split()
+    assert same == ["True", str(workload.scan_chunk_size), str(workload.num_envs)], done.stderr
+    # Under random actions an episode lasts some 22 steps; two chunks were run.
+    assert int(num_episodes) == pytest.approx(2 * workload.scan_chunk_size * workload.num_envs / 22, rel=0.1)
+
+
+def test_the_documented_timing_functions_are_offered():
+    import jax
+    import jax.numpy as jnp
+
+    double = jax.jit(lambda x, by=2: by * x)
+    utils.warmup_jitted_fn(double, jnp.ones(3), warmup_steps=2)
+    stats = utils.time_jitted_fn(double, jnp.ones(3), num_runs=6, warmup_steps=1, by=3)
+    assert stats["min"] <= stats["median"] <= stats["max"]
+    assert len(stats["all_times"]) == 6
+    assert stats["compile_time"] > 0
+    stats = utils.time_jitted_fn(double, jnp.ones(3), num_runs=6, warmup_steps=0, measure_compile_time=False)
+    assert "compile_time" not in stats
+    with pytest.raises(AttributeError, match="has no attribute 'time_fn'"):
+        _ = utils.time_fn
+
+
+# --- as a command line: what it measures
+
+
+def test_without_flags_the_quick_tier_is_measured_and_with_full_the_matrix():
+    assert [workload.num_envs for workload in workloads_for()] == [1_000, 10_000, 100_000]
+    assert [workload.num_envs for workload in workloads_for("--full")] == [100, 1_000, 10_000, 100_000, 1_000_000]
+
+
+@pytest.mark.parametrize(("num_envs", "scan_chunk_size"), [(5, 256), (1_000, 256), (200_000, 128), (2_000_000, 32)])
+def test_num_envs_alone_takes_the_chunk_declared_for_the_nearest_smaller_size(num_envs, scan_chunk_size):
+    (workload,) = workloads_for("--num-envs", str(num_envs))
+    assert (workload.num_envs, workload.scan_chunk_size) == (num_envs, scan_chunk_size)
+
+
+@pytest.mark.parametrize(
+    ("env", "quick", "full"),
+    [
+        ("pendulum", [1_000], [1_000, 10_000, 1_000_000]),
+        ("gene-circuit", [1_000], [100, 1_000, 10_000, 100_000]),
+        ("snake", [1_000], [1_000, 10_000, 1_000_000]),
+        ("bucket-brigade", [1_000], [1_000, 10_000, 1_000_000]),
+    ],
+)
+def test_env_selects_the_rows_of_that_environment(env, quick, full):
+    for flags, sizes in (((), quick), (("--full",), full)):
+        workloads = workloads_for("--env", env, *flags)
+        assert [workload.num_envs for workload in workloads] == sizes
+        assert {workload.env.removesuffix("-control") for workload in workloads} == {env}
+
+
+def test_a_users_class_takes_the_sizes_and_chunks_of_cartpole():
+    for env in ("examples.my_environment:HillCar", "my_package.envs:Mine"):
+        workloads = workloads_for("--env", env)
+        assert [workload.num_envs for workload in workloads] == [1_000, 10_000, 100_000]
+        assert {workload.env for workload in workloads} == {env}
+
+
+def test_the_scan_chunk_size_alone_holds_for_every_size():
+    assert {workload.scan_chunk_size for workload in workloads_for("--scan-chunk-size", "7")} == {7}
+
+
+def test_an_alias_names_the_same_environment():
+    assert workloads_for("--env", "CartPole-v1") == workloads_for("--env", "cartpole") == workloads_for()
+
+
+def test_the_scan_chunk_size_given_is_the_one_that_runs():
+    side = MyriadSide(replace(TINY, scan_chunk_size=5), record=False, seed=0)
+    side.run(12)
+    assert side.rollout.scan_chunk_size == 5
+    assert side.rollout.summary(side.state).num_steps == 12 * TINY.num_envs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--num-envs", "0"], "argument --num-envs: must be a whole number of at least 1, but got '0'"),
+        (
+            ["--scan-chunk-size", "1.5"],
+            "argument --scan-chunk-size: must be a whole number of at least 1, but got '1.5'",
+        ),
+        (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
+        (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
+        (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
+        (["--bars", "--num-steps", "5"], "--bars measures what suite.toml declares"),
+        (
+            ["--bars", "--env", "a.module:Class"],
+            "no bar is about a.module:Class; there are bars about bucket-brigade, ",
+        ),
+        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("variable", ["JAX_PLATFORM_NAME", "JAX_PLATFORMS"])
+def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(variable, tmp_path):
+    import jax
+
+    if any(device.platform == "gpu" for device in jax.devices()):
+        pytest.skip("this machine has a GPU")
+    done = run_python(ROOT / "benchmarks" / "throughput.py", "--output", tmp_path, **{variable: "gpu"})
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "gpu" in done.stderr.lower()
+    assert done.stdout == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_repeats_itself_with_the_settings_that_bear_on_it(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORM_NAME", "cpu")
+    command = command_of("benchmarks/throughput.py", ["--output", "a folder"])
+    assert "JAX_PLATFORM_NAME=cpu " in command
+    assert command.endswith("python benchmarks/throughput.py --output 'a folder'")
+
+
+def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch, tmp_path, capsys):
+    dying = [sys.executable, "-S", "-c", "raise SystemExit('no more memory')"]
+    monkeypatch.setattr(alternation, "side_command", lambda side: dying)
+    assert main(["--num-envs", "8", "--output", str(tmp_path / "rows.csv")]) == 1
+    ours, _ = read_csv(tmp_path / "rows.csv")
+    assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
+    assert ours["reason"] == "the process ended with exit code 1: no more memory"
+    assert (
+        "myriad, 8 environments: failed: the process ended with exit code 1: no more memory" in capsys.readouterr().err
+    )
+
+
+# --- as a command line: for real, at small sizes
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    """Run the script from another folder, beside gymnax; return its output and the folder it wrote."""
+    pytest.importorskip("gymnax")
+    folder = tmp_path_factory.mktemp("a folder")
+    script = ROOT / "benchmarks" / "throughput.py"
+    flags = ("--num-envs", 64, "--scan-chunk-size", 16, "--num-steps", 24, "--output", folder)
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        return run_python(script, *flags, JAX_PLATFORM_NAME="cpu"), folder
+    finally:
+        os.chdir(here)
+
+
+def test_a_run_writes_a_tidy_row_for_each_library(small_run):
+    done, folder = small_run
+    assert done.returncode == 0, done.stderr
+    (file,) = folder.glob("*.csv")
+    assert re.fullmatch(r"throughput_cpu_\d{8}T\d{6}Z\.csv", file.name)
+    rows = read_csv(file)
+    assert [(row["library"], row["status"], row["reason"]) for row in rows] == [
+        ("myriad", "ok", ""),
+        ("gymnax", "ok", ""),
+    ]
+    for row in rows:
+        assert tuple(row) == COLUMNS
+        assert (row["num_envs"], row["scan_chunk_size"], row["num_steps"]) == ("64", "16", "24")
+        assert float(row["steps_per_s_low"]) <= float(row["steps_per_s"]) <= float(row["steps_per_s_high"])
+        assert all(row[column] for column in COLUMNS if column not in {"reason", "commit"})
+
+
+def test_a_run_says_how_many_times_faster_where_the_files_are_and_what_repeats_it(small_run):
+    done, folder = small_run
+    assert "times as fast (95% interval)" in done.stdout
+    assert "reproduce with: JAX_PLATFORM_NAME=cpu python benchmarks/throughput.py --num-envs 64" in done.stdout
+    for path in (*folder.glob("*.csv"), *folder.glob("*.json"), folder / "throughput_scaling.png"):
+        assert str(path) in done.stdout
+        assert path.exists()
+    assert done.stderr == ""
+
+
+def test_the_bars_are_checked_against_what_is_measured(tmp_path):
+    pytest.importorskip("gymnax")
+    bars = (
+        Bar("tiny", of="gymnax", at_least=1e-9, record=True),
+        Bar("tiny", of="myriad", than="larger", at_least=1e9),
+    )
+    larger = replace(TINY, name="larger", num_envs=128)
+    workloads = {"throughput": {"tiny": TINY, "larger": larger}}
+    declaration = Declaration(workloads, laws={}, bars=bars, twins=load().twins)
+    file = ResultsFile("throughput", tmp_path, "a test")
+
+    def six_rounds(contenders):
+        return measure(contenders, Budget(num_rounds=6), file, declaration, lambda event, outcomes: None)
+
+    met, missed = check_bars(declaration, six_rounds)
+    assert [(row["suite"], row["library"], row["num_envs"], row["status"]) for row in file.rows] == [
+        ("trajectory", "myriad", 64, "ok"),
+        ("trajectory", "gymnax", 64, "ok"),
+        ("throughput", "myriad", 64, "ok"),
+        ("throughput", "myriad", 128, "ok"),
+    ]
+    assert (met.met, missed.met) == (True, False)
+    table = bars_table([met, missed])
+    assert re.search(r"64 .* written .*1e-09 .* gymnax .* met ", table)
+    assert re.search(r"64 .*1e\+09 .* myriad at 128 .* MISSED ", table)
+
+
+SECONDS = {"myriad": 1.0, "gymnax": 20.0, "jumanji": 8.0, "numpy": 2.0, "myriad-plain": 4.0} | {
+    "gymnax-configured": 10.0,
+    "jumanji-configured": 6.0,
+}
+
+
+def cells_of(bar, **changes):
+    """Return the cells of the bar's line where every side takes its `SECONDS`, and `changes` befall some of them."""
+
+    def pretended(contenders):
+        outcomes = [
+            alternation.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
+            for each in contenders
+        ]
+        return [replace(outcome, **changes.get(outcome.contender.side, {})) for outcome in outcomes]
+
+    declaration = Declaration({"throughput": {"tiny": TINY}}, laws={}, bars=(bar,))
+    (verdict,) = check_bars(declaration, pretended)
+    return [cell.strip() for cell in bars_table([verdict]).split("\n")[-1].split("|")][1:-1]
+
+
+def test_a_bar_is_shown_with_and_without_our_xla_options():
+    cells = cells_of(Bar("tiny", of="gymnax", at_least=20))
+    assert cells[:4] == ["cartpole-control", "64", "", "20"]
+    assert cells[4:] == ["gymnax", "20 (20 to 20)", "met", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
+
+
+@pytest.mark.parametrize(("at_least", "word"), [(5, "met"), (6, "MISSED")])
+def test_a_bar_may_ask_something_of_myriad_without_configure(at_least, word):
+    cells = cells_of(Bar("tiny", of="gymnax", at_least=20, at_least_plain=at_least))
+    assert (cells[6], cells[8]) == (word, f"5.0 (5.0 to 5.0), at least {at_least}: {word}")
+
+
+def test_a_bar_without_a_bound_is_reported():
+    assert cells_of(Bar("tiny", of="numpy", than="tiny"))[3:7] == ["", "numpy at 64", "2.0 (2.0 to 2.0)", "reported"]
+
+
+def test_a_bar_beside_a_peer_that_is_not_installed_is_neither_met_nor_missed():
+    absent = {"status": "not installed", "reason": "`a command` installs it"}
+    assert cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji=absent)[5:7] == ["-", "not installed"]
+
+
+def test_a_peer_with_a_note_is_marked_by_a_star():
+    cells = cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji={"reason": "another environment"})
+    assert cells[5:8] == ["8.0 (8.0 to 8.0)*", "met", "6.0 (6.0 to 6.0)"]
+
+
+def test_a_missed_bar_is_exit_code_1(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(throughput, "check_bars", lambda *_: [Verdict(Bar("tiny", "gymnax", 2), failed)])
+    failed = [alternation.Outcome(alternation.Contender(side, TINY), status="failed") for side in ("myriad", "gymnax")]
+    assert main(["--bars", "--output", str(tmp_path)]) == 1
+    assert "MISSED" in capsys.readouterr().out
+
+
+def test_env_selects_the_bars_of_that_environment(monkeypatch, tmp_path, capsys):
+    def check(declaration, _):
+        return [Verdict(bar, absent) for bar in declaration.bars]
+
+    absent = [alternation.Outcome(alternation.Contender(side, TINY)) for side in ("myriad", "jumanji")]
+    absent[1].status = "not installed"
+    monkeypatch.setattr(throughput, "check_bars", check)
+    assert main(["--bars", "--env", "snake", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(" not installed ") == len(load().bars_of("snake")) > 0
+
+
+def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
+    file = ResultsFile("throughput", tmp_path, "a test")
+    file.add([alternation.Outcome(alternation.Contender("jumanji", TINY), status="failed", reason="no memory")])
+    noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
+    file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]
+    throughput._report(file)
+    printed = capsys.readouterr()
+    assert printed.out.count("* jumanji, cartpole-control: another environment\n") == printed.out.count("*") == 1
+    assert "jumanji, 64 environments: failed: no memory\n" in printed.err
+
+
+def test_no_module_names_anything_that_asv_would_run_by_mistake():
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        names = vars(import_module(f"benchmarks.{module.name}"))
+        assert not [name for name in names if re.match(r"(time|track|mem|peakmem|timeraw)_", name)]

@@ -1,0 +1,58 @@
+import pytest
+
+from benchmarks import training
+from benchmarks.harness.results import read_csv
+from benchmarks.harness.workloads import Declaration, Training
+from benchmarks.training import TrainingLoop, main
+
+EASY = Training("training", "easy", "cartpole-control", "pqn", ("quick",), ("cpu",), 16, 8_192, target_return=9.0)
+
+
+def declare(monkeypatch, *trainings):
+    declared = Declaration({}, laws={}, bars=(), trainings={"training": {each.name: each for each in trainings}})
+    monkeypatch.setattr(training, "load", lambda: declared)
+
+
+def test_a_seed_is_a_row_with_its_seconds_from_the_start_of_its_process(monkeypatch, tmp_path, capsys):
+    declare(monkeypatch, EASY)
+    assert main(["--seeds", "2", "--output", str(tmp_path / "t.csv")]) == 0
+    rows = read_csv(tmp_path / "t.csv")
+    assert [(row["suite"], row["agent"], row["status"], row["num_envs"]) for row in rows] == [
+        ("training", "pqn", "ok", "16")
+    ] * 2
+    for row in rows:
+        assert 0 < float(row["compile_s"]) < float(row["run_s"])
+        assert int(row["num_steps"]) <= 8_192
+        assert int(row["peak_bytes"]) > 1 << 20
+    assert "2 of 2" in capsys.readouterr().out
+
+
+def test_a_training_that_misses_its_target_fails_and_says_by_how_much(monkeypatch, tmp_path, capsys):
+    declare(monkeypatch, Training(**{**vars(EASY), "target_return": 600.0, "num_steps": 1_024}))
+    assert main(["--seeds", "1", "--output", str(tmp_path / "t.csv")]) == 1
+    (row,) = read_csv(tmp_path / "t.csv")
+    assert row["status"] == "failed"
+    assert "short of 600.0" in row["reason"]
+    assert "0 of 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--agent", "sarsa"], "suite.toml declares no training of sarsa in any environment; there are"),
+        (["--seeds", "0"], "must be a whole number of at least 1, but got '0'"),
+        (["--fast"], "unrecognized arguments: --fast"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, reason, capsys):
+    assert main(arguments) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_the_asv_suite_times_the_trainers_own_loop():
+    suite = TrainingLoop()
+    suite.setup(suite.params[0])
+    before = int(suite.state.num_updates)
+    suite.time_updates(suite.params[0])
+    assert int(suite.state.num_updates) > before
+    assert suite.program(suite.params[0]).memory_analysis().argument_size_in_bytes > 0

@@ -1,0 +1,267 @@
+"""The gene circuit against the theory of its linear parts, and against a plain NumPy Gillespie."""
+
+import dataclasses
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from myriad import Rollout, make_agent, make_key
+from myriad.envs import gene_circuit
+from myriad.envs.gene_circuit import GeneCircuit, GeneCircuitParams, GeneCircuitState, draw_params
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.spaces import Box, Discrete
+from myriad.xla import count_compilations
+
+ENV = GeneCircuit()
+PARAMS = ENV.default_params
+NUM_CELLS = 20_000
+# Light by interval, the same for every cell: an hour on, then two intervals in three, so that both states are visited.
+LIGHT = np.array([t < 12 or t % 3 < 2 for t in range(120)], np.int32)
+
+
+def simulate(light, params=PARAMS, seed=0, H=0, F=0, num_cells=NUM_CELLS):
+    """Run our cells under one light schedule, `[T]`; the counts after each interval, `[T, num_cells]` each."""
+    start = GeneCircuitState(*(jnp.full(num_cells, count, jnp.int32) for count in (H, F, 0)))
+    step = jax.vmap(ENV.step, (0, 0, None, None))
+
+    @jax.jit
+    def run(key, state, light):
+        def interval(state, inputs):
+            key, light = inputs
+            state = step(jax.random.split(key, num_cells), state, light, params)[1]
+            return state, (state.H, state.F)
+
+        return jax.lax.scan(interval, state, (jax.random.split(key, len(light)), light))[1]
+
+    return [np.asarray(counts) for counts in run(make_key(seed), start, jnp.asarray(light, jnp.int32))]
+
+
+def numpy_gillespie(light_by_interval, at_intervals, seed, p=PARAMS, num_cells=NUM_CELLS):
+    """Simulate in float64, cells abreast, drawing anew only where the light switches; counts at the given ends."""
+    rng = np.random.default_rng(seed)
+    H, F, t = (np.zeros(num_cells) for _ in range(3))
+    found = []
+    for end, light in enumerate(light_by_interval, start=1):
+        if end not in at_intervals and light == light_by_interval[end]:
+            continue
+        while (active := np.flatnonzero(t < end * p.interval)).size:
+            h, f = H[active], F[active]
+            rates = np.stack(
+                [
+                    np.full(h.shape, p.eta * light),
+                    p.nu * h,
+                    p.rate_h * h**p.nh / (p.Kh**p.nh + h**p.nh),
+                    p.rate_f * f**p.nf / (p.Kf**p.nf + f**p.nf),
+                    p.nu * f,
+                ]
+            )
+            total = rates.sum(axis=0)
+            with np.errstate(divide="ignore"):
+                after = t[active] + rng.exponential(size=h.shape) / total
+            reaction = (rng.random(h.shape) * total >= np.cumsum(rates, axis=0)).sum(axis=0)
+            happens = after < end * p.interval
+            H[active] += happens * np.array([1, -1, 0, 0, 0, 0])[reaction]
+            F[active] += happens * np.array([0, 0, 1, 1, -1, 0])[reaction]
+            t[active] = np.minimum(after, end * p.interval)
+        if end in at_intervals:
+            found.append((H.copy(), F.copy()))
+    return found
+
+
+@lru_cache
+def both_simulations():
+    ours_h, ours_f = simulate(LIGHT)
+    theirs = numpy_gillespie(LIGHT, (12, 120), seed=1)
+    return {60: ((ours_h[11], ours_f[11]), theirs[0]), 600: ((ours_h[119], ours_f[119]), theirs[1])}
+
+
+def bins(ours, theirs, count):
+    """Number the cells' bins, cut at quantiles of both samples together."""
+    edges = np.unique(np.quantile(np.concatenate([ours, theirs]), np.linspace(0, 1, count + 1)[1:-1]))
+    return np.searchsorted(edges, ours), np.searchsorted(edges, theirs), len(edges) + 1
+
+
+def chi_square_of_joint(ours, theirs, count=8):
+    ours_h, theirs_h, _ = bins(ours[0], theirs[0], count)
+    ours_f, theirs_f, num_f = bins(ours[1], theirs[1], count)
+    joint_ours, joint_theirs = ours_h * num_f + ours_f, theirs_h * num_f + theirs_f
+    size = max(joint_ours.max(), joint_theirs.max()) + 1
+    table = np.stack([np.bincount(joint, minlength=size) for joint in (joint_ours, joint_theirs)])
+    # Rare bins together: the law of chi-square needs some ten in each.
+    common = table.sum(axis=0) >= 20
+    table = np.column_stack([table[:, common], table[:, ~common].sum(axis=1)])
+    return stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue
+
+
+def assert_sample_follows(sample, law):
+    """Hold mean, variance and the whole distribution of integers to a scipy law."""
+    mean, variance, kurtosis = (float(x) for x in law.stats("mvk"))
+    size = len(sample)
+    assert abs(sample.mean() - mean) < 4 * np.sqrt(variance / size)
+    assert abs(sample.var(ddof=1) - variance) < 4 * variance * np.sqrt((kurtosis + 2) / size)
+    inner = np.arange(law.ppf(0.002), law.ppf(0.998) + 1)
+    observed = np.array([(sample < inner[0]).sum(), *(np.sum(sample == k) for k in inner), (sample > inner[-1]).sum()])
+    expected = size * np.array([law.cdf(inner[0] - 1), *law.pmf(inner), law.sf(inner[-1])])
+    likely = expected > 5
+    observed, expected = (np.append(x[likely], x[~likely].sum()) for x in (observed, expected))
+    keep = expected > 0
+    assert stats.chisquare(observed[keep], expected[keep] * (size / expected[keep].sum())).pvalue > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minutes", [60, 600])
+def test_the_joint_law_of_both_counts_is_the_numpy_references(minutes):
+    ours, theirs = both_simulations()[minutes]
+    for statistic in (lambda h, f: h, lambda h, f: f, lambda h, f: h + 2 * f, lambda h, f: 2 * f - h):
+        assert stats.ks_2samp(statistic(*ours), statistic(*theirs)).pvalue > 1e-3
+    assert chi_square_of_joint(ours, theirs) > 1e-3
+
+
+@pytest.mark.slow
+def test_the_comparison_would_notice_a_rate_that_is_three_percent_off():
+    _, theirs = both_simulations()[600]
+    wrong = [counts[-1] for counts in simulate(LIGHT, dataclasses.replace(PARAMS, Kh=PARAMS.Kh * 1.03))]
+    assert chi_square_of_joint(wrong, theirs) < 1e-3
+
+
+def test_h_is_poisson_while_the_light_is_on():
+    counts, _ = simulate(np.ones(144, np.int32), seed=2)
+    for intervals in (1, 6, 24, 144):
+        mean = (1 - np.exp(-PARAMS.nu * 5 * intervals)) / PARAMS.nu
+        assert_sample_follows(counts[intervals - 1], stats.poisson(mean))
+
+
+@pytest.mark.parametrize("light", [0, 1])
+def test_f_decays_by_binomial_thinning_with_both_hill_terms_off(light):
+    params = dataclasses.replace(PARAMS, rate_h=0.0, rate_f=0.0)
+    _, counts = simulate(np.full(60, light), params, seed=3 + light, F=100)
+    for intervals in (1, 12, 60):
+        assert_sample_follows(counts[intervals - 1], stats.binom(100, np.exp(-PARAMS.nu * 5 * intervals)))
+
+
+def test_an_empty_cell_in_the_dark_stays_empty():
+    H, F = simulate(np.zeros(20, np.int32), seed=4, num_cells=500)
+    assert not H.any()
+    assert not F.any()
+
+
+def test_no_count_is_ever_negative():
+    params = dataclasses.replace(PARAMS, nu=0.5)
+    for counts in simulate(LIGHT, params, seed=5, H=2, F=1, num_cells=2_000):
+        assert counts.min() == 0
+
+
+def test_a_hundred_times_the_reactions_are_all_run():
+    # Some 1,000 in an interval: a cap would show as a mean too low.
+    params = dataclasses.replace(PARAMS, eta=200.0, nu=1.0, rate_h=0.0, rate_f=0.0)
+    counts, _ = simulate(np.ones(4, np.int32), params, seed=6, num_cells=4_000)
+    assert_sample_follows(counts[-1], stats.poisson(200 * (1 - np.exp(-20))))
+
+
+@pytest.mark.parametrize("n_horizon", [0, 1, 3])
+@pytest.mark.parametrize("target", ["constant", "sine"])
+def test_observation_and_reward_follow_the_target(target, n_horizon):
+    env = GeneCircuit(target=target, n_horizon=n_horizon)
+    minutes = 5.0 * np.arange(300)
+    targets = np.full(300, 25.0) if target == "constant" else 30 + 20 * np.sin(2 * np.pi * minutes / 600)
+    obs, state = env.reset(make_key(0), PARAMS)
+    np.testing.assert_allclose(obs, np.array([0, *targets[: n_horizon + 1]]) / 80, rtol=1e-5)
+    step = jax.jit(env.step)
+    for t in range(288):
+        obs, state, reward, terminated, truncated, info = step(jax.random.key(t), state, jnp.int32(t % 2), PARAMS)
+        expected = np.array([state.F, *targets[t + 1 : t + 2 + n_horizon]]) / 80
+        np.testing.assert_allclose(obs, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(reward, -abs(int(state.F) - targets[t]), rtol=1e-5, atol=1e-4)
+        assert (bool(terminated), bool(truncated), info) == (False, t == 287, {})
+    assert int(state.time) == 288
+    assert env.observation_space(PARAMS).shape == obs.shape
+
+
+def test_the_sine_goes_through_its_period_about_its_offset():
+    env = GeneCircuit(target="sine")
+    targets = np.array([env.target_at(jnp.int32(t), PARAMS) for t in (0, 30, 60, 90, 120, 240)])
+    np.testing.assert_allclose(targets, [30, 50, 30, 10, 30, 30], atol=1e-4)
+
+
+@pytest.mark.parametrize("prng", ["mix2x32", "threefry2x32"])
+def test_the_batched_step_equals_the_single_one(prng):
+    counts = np.random.default_rng(0).integers(0, 120, (3, 64)).astype(np.int32)
+    state = GeneCircuitState(*jnp.asarray(counts))
+    action = jnp.asarray(np.arange(64) % 2, jnp.int32)
+    keys = jax.random.split(make_key(7, prng), 64)
+    batched = jax.jit(jax.vmap(ENV.step, (0, 0, 0, None)))(keys, state, action, PARAMS)
+    single = jax.jit(ENV.step)
+    for i in range(0, 64, 5):
+        expected = single(keys[i], jax.tree.map(lambda leaf, i=i: leaf[i], state), action[i], PARAMS)
+        for ours, theirs in zip(jax.tree.leaves(batched), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(ours[i], theirs, rtol=0 if ours.dtype == jnp.int32 else 1e-6)
+
+
+def test_every_figure_may_be_drawn_per_cell():
+    keys = jax.random.split(make_key(8), 10_000)
+    params = jax.vmap(lambda key: draw_params(key, spread=0.2))(keys[:5_000])
+    axes = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, params)
+    np.testing.assert_allclose(np.median(params.nu), PARAMS.nu, rtol=0.02)
+    np.testing.assert_allclose(np.std(np.log(params.Kf)), 0.2, rtol=0.05)
+    assert abs(np.corrcoef(np.log(params.Kf), np.log(params.nu))[0, 1]) < 0.05
+
+    # Every figure at once: cells alike in all but H's production tell the two halves apart.
+    params = jax.vmap(lambda key: draw_params(key, spread=0.0))(keys)
+    params = dataclasses.replace(params, eta=jnp.repeat(jnp.array([1.0, 3.0]), 5_000))
+    zero = jnp.zeros(10_000, jnp.int32)
+    step = jax.jit(jax.vmap(ENV.step, (0, 0, None, axes)))
+    _, state, *_ = step(keys, GeneCircuitState(zero, zero, zero), jnp.int32(1), params)
+    for half, eta in ((state.H[:5_000], 1.0), (state.H[5_000:], 3.0)):
+        assert_sample_follows(np.asarray(half), stats.poisson(eta * (1 - np.exp(-0.05)) / 0.01))
+
+
+def test_the_waiting_times_are_unit_exponentials():
+    words = jax.random.bits(make_key(9), (200_000,))
+    waits = np.asarray(gene_circuit._exponential(words), np.float64)
+    assert stats.kstest(waits, "expon").pvalue > 1e-3
+    exact = -np.log((np.asarray(words, np.float64) + 0.5) / 2**32)
+    np.testing.assert_allclose(waits, exact, rtol=1e-6, atol=1e-7)
+    assert np.isfinite(gene_circuit._exponential(jnp.array([0, 2**32 - 1], jnp.uint32))).all()
+
+
+def test_hill_terms_are_right_to_a_few_units_of_float32():
+    counts = np.arange(2000, dtype=np.float32)
+    for k, exponent in ((90.0, 3.6), (30.0, 3.6), (1.0, 8.0), (500.0, 0.5)):
+        exact = 0.5 * counts.astype(np.float64) ** exponent / (k**exponent + counts.astype(np.float64) ** exponent)
+        ours = gene_circuit.hill(jnp.asarray(counts), 0.5, gene_circuit.log2(jnp.float32(k)), exponent)
+        np.testing.assert_allclose(ours, exact, rtol=5e-6)
+
+
+def test_the_spaces():
+    assert ENV.action_space(PARAMS) == Discrete(2)
+    assert ENV.observation_space(PARAMS) == Box(-np.inf, np.inf, (3,))
+
+
+def test_a_setting_that_makes_no_sense_is_refused():
+    with pytest.raises(UnknownNameError, match="unknown target 'sinus'; did you mean 'sine'"):
+        GeneCircuit(target="sinus")
+    for n_horizon in (-1, 1.0, True):
+        with pytest.raises(InvalidArgumentError, match="n_horizon must be an integer of at least 0"):
+            GeneCircuit(n_horizon=n_horizon)
+
+
+def test_a_rollout_counts_episodes_of_288_intervals_and_compiles_once():
+    rollout = Rollout(ENV, make_agent("random", ENV), num_envs=256, scan_chunk_size=96, tile_size=64)
+    state = rollout.run_chunk(rollout.init(seed=0))
+    with count_compilations() as compilations:
+        state = rollout.run(state, num_steps=480)
+    assert compilations.count == 0
+    summary = rollout.summary(state)
+    assert (summary.num_episodes, summary.mean_episode_length) == (512, 288)
+    assert -6_500 < summary.mean_episode_return < -5_000
+
+
+def test_no_leaf_is_weakly_typed():
+    key = make_key(0)
+    _, state = ENV.reset(key, PARAMS)
+    for tree in (ENV.reset(key, PARAMS), ENV.step(key, state, jnp.int32(1), GeneCircuitParams())):
+        assert not any(leaf.weak_type for leaf in jax.tree.leaves(tree))

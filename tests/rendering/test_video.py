@@ -1,0 +1,423 @@
+"""Pictures of environments, moving pictures of episodes, and the command line that writes them."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from myriad import cli, list_envs, make_agent, make_env, make_key
+from myriad.envs.bucket_brigade import BURNING, RUINED, SAFE
+from myriad.errors import InvalidArgumentError, NotInstalledError
+from myriad.rendering import bucket_brigade as village
+from myriad.rendering import snake as board
+from myriad.rendering.canvas import BLUE, GREEN, ORANGE, PAPER, VERMILLION, Canvas, mix
+from myriad.rendering.video import play, record, write
+
+ROOT = Path(__file__).parents[2]
+DRAWN = ["bucket-brigade", "cartpole-control", "gene-circuit-control", "pendulum-control", "snake"]
+
+
+def first_state(name, seed=0, **overrides):
+    env = make_env(name, **overrides)
+    return env, env.reset(make_key(seed), env.default_params)[1]
+
+
+def holds(image, colour):
+    return (image == np.array(colour, np.uint8)).all(-1).any()
+
+
+def changed(state, **leaves):
+    return dataclasses.replace(state, **{name: np.asarray(value) for name, value in leaves.items()})
+
+
+# One picture.
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_picture_is_uint8_rgb_and_shows_that_the_state_has_changed(name):
+    env, state = first_state(name)
+    first = env.render(state)
+    assert first.shape == (400, 600, 3)
+    assert first.dtype == np.uint8
+    moment = next(iter(play(env, make_agent("random", env), num_steps=1, seed=0)))
+    assert (env.render(moment.state) != first).any()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_picture_is_the_same_from_numpy_and_from_jax(name):
+    env, state = first_state(name)
+    assert (env.render(state) == env.render(jax.device_get(state))).all()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_batch_is_refused_in_a_sentence(name):
+    env = make_env(name)
+    keys = jax.random.split(make_key(0), 3)
+    _, states = jax.vmap(env.reset, in_axes=(0, None))(keys, env.default_params)
+    with pytest.raises(InvalidArgumentError, match=r"^render draws one instance, but state\S+ has shape \(3,\); .*\.$"):
+        env.render(states)
+    assert env.render(jax.tree.map(lambda leaf: leaf[1], states)).any()
+
+
+def test_a_picture_inside_jit_is_refused():
+    env, state = first_state("cartpole")
+    with pytest.raises(InvalidArgumentError, match=r"render runs on the host, but state\.x is traced"):
+        jax.jit(env.render)(state)
+
+
+def test_a_state_that_is_not_a_number_still_gives_a_picture():
+    env, state = first_state("cartpole")
+    assert env.render(changed(state, x=np.nan, theta=np.inf)).shape == (400, 600, 3)
+    env, state = first_state("pendulum")
+    assert env.render(changed(state, theta=np.inf, theta_dot=np.nan)).shape == (400, 600, 3)
+
+
+def test_the_cart_is_to_scale_and_the_pole_turns_red_when_it_has_fallen():
+    env, state = first_state("cartpole")
+    # 260 pixels to the limit of 2.4 m on each side of the middle; the cart's body is under the axle.
+    for x in (-1.2, 0.0, 2.0):
+        upright = env.render(changed(state, x=x, theta=0.0))
+        middle = round(300 + 260 / 2.4 * x)
+        assert tuple(upright[270, middle]) == BLUE
+        assert tuple(upright[180, middle]) == ORANGE
+    assert not holds(upright, VERMILLION)
+    assert holds(env.render(changed(state, x=0.0, theta=0.3)), VERMILLION)
+
+
+def test_the_pole_leans_right_and_the_pendulum_left_for_a_positive_angle():
+    env, state = first_state("cartpole")
+    columns = np.nonzero((env.render(changed(state, x=0.0, theta=0.15)) == ORANGE).all(-1))[1]
+    assert columns.mean() > 303
+    env, state = first_state("pendulum")
+    for theta, sign in ((0.8, -1), (-0.8, 1)):
+        rows, columns = np.nonzero((env.render(changed(state, theta=theta, theta_dot=0.0)) == ORANGE).all(-1))
+        assert np.sign(columns.mean() - 195) == sign
+        assert rows.mean() < 218
+
+
+def test_the_snake_s_head_and_food_are_where_the_state_says():
+    for shape in ((12, 12), (5, 9), (9, 4)):
+        env = make_env("snake", height=shape[0], width=shape[1])
+        for moment in play(env, make_agent("random", env), num_steps=30, seed=1):
+            image, state = env.render(moment.state), jax.device_get(moment.state)
+            x, y = board.cell_centre(env, int(state.row) * env.width + int(state.column))
+            assert tuple(image[int(y), int(x)]) == board.HEAD
+            x, y = board.cell_centre(env, int(state.food))
+            assert tuple(image[int(y), int(x)]) == board.FOOD
+
+
+def test_a_full_board_has_no_food():
+    env, state = first_state("snake", height=1, width=4)
+    assert holds(env.render(state), board.FOOD)
+    _, won, *_ = env.step(make_key(0), state, np.int32(1), env.default_params)
+    assert int(won.food) == -1
+    x, y = board.cell_centre(env, 3)
+    assert tuple(env.render(won)[int(y), int(x)]) == board.HEAD
+
+
+@pytest.mark.parametrize("house", [SAFE, BURNING, RUINED])
+def test_a_house_has_the_colour_of_its_state(house):
+    env, state = first_state("bucket-brigade")
+    houses = tuple(np.int32(house if i == 3 else SAFE) for i in range(env.num_houses))
+    image = env.render(dataclasses.replace(state, houses=houses))
+    x, y = village.house_centre(3, env.num_houses)
+    assert tuple(image[int(y + 15), int(x - 12)]) == village.WALLS[house]
+
+
+def test_an_agent_is_full_at_work_and_hollow_at_rest():
+    env, state = first_state("bucket-brigade", num_opponents=0)
+    hollow, full = (env.render(dataclasses.replace(state, modes=(np.int32(mode),))) for mode in (0, 1))
+    assert ((full == BLUE).all(-1).sum()) > ((hollow == BLUE).all(-1).sum())
+
+
+def test_the_bars_of_the_cell_grow_with_the_counts():
+    env, state = first_state("gene-circuit")
+    few, many = (env.render(changed(state, H=np.int32(n), F=np.int32(n))) for n in (10, 80))
+    for colour in (BLUE, GREEN):
+        assert (many == colour).all(-1).sum() > 4 * (few == colour).all(-1).sum()
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("snake", {"height": 40, "width": 30}),
+        ("bucket-brigade", {"num_houses": 3, "num_opponents": 0}),
+        ("bucket-brigade", {"num_houses": 60, "num_opponents": 40, "mode": "continuous"}),
+        ("gene-circuit", {"target": "sine", "max_steps": 1_000_000}),
+        ("gene-circuit", {"max_steps": 1, "target_level": 0.0}),
+        ("cartpole", {"x_threshold": 0.3, "half_length": 4.0, "theta_threshold": 3.0}),
+    ],
+)
+def test_unusual_figures_still_fit_the_picture(name, overrides):
+    env, state = first_state(name, **overrides)
+    assert env.render(state).shape == (400, 600, 3)
+
+
+def test_a_molecule_count_beyond_what_is_drawn_is_still_told():
+    env, state = first_state("gene-circuit")
+    assert (env.render(changed(state, F=np.int32(5_000))) != env.render(changed(state, F=np.int32(5_001)))).any()
+
+
+# The canvas.
+
+
+def test_a_shape_covers_its_area():
+    area = np.pi * 40.3**2
+    canvas = Canvas(100, 100, (0, 0, 0))
+    canvas.disc(50.2, 49.7, 40.3, (255, 255, 255))
+    assert canvas.image()[..., 0].sum() / 255 == pytest.approx(area, rel=2e-3)
+    canvas = Canvas(100, 100, (0, 0, 0))
+    canvas.rectangle(10.25, 20, 60, 80.5, (255, 255, 255))
+    assert canvas.image()[..., 0].sum() / 255 == pytest.approx(49.75 * 60.5, rel=2e-3)
+    for points in ([(10, 10), (90, 20), (30, 80)], [(30, 80), (90, 20), (10, 10)]):
+        canvas = Canvas(100, 100, (0, 0, 0))
+        canvas.polygon(points, (255, 255, 255))
+        assert canvas.image()[..., 0].sum() / 255 == pytest.approx(2700, rel=1e-2)
+    canvas = Canvas(100, 100, (0, 0, 0))
+    canvas.line([(20, 50), (50, 50), (80, 50)], 10, (255, 255, 255))
+    assert canvas.image()[..., 0].sum() / 255 == pytest.approx(600 + np.pi * 25, rel=5e-3)
+
+
+def test_a_shape_outside_the_picture_or_without_a_place_leaves_it_as_it_is():
+    canvas = Canvas()
+    canvas.disc(-100, 50, 20, BLUE)
+    canvas.line([(700, 500), (900, 500)], 5, BLUE)
+    canvas.rectangle(5, 5, 5, 9, BLUE)
+    canvas.disc(np.nan, 50, 20, BLUE)
+    canvas.text(-300, 200, "out", colour=BLUE)
+    canvas.text(900, -90, "out", colour=BLUE)
+    assert (canvas.image() == PAPER).all()
+
+
+def test_words_are_written_where_they_are_anchored():
+    columns = {}
+    for anchor in ("left", "middle", "right"):
+        canvas = Canvas()
+        canvas.text(300, 200, "mmmm", 20, anchor=anchor)
+        rows, columns[anchor] = np.nonzero((canvas.image() != PAPER).any(-1))
+        assert abs(rows.mean() - 200) < 6
+    assert 300 <= columns["left"].min() < 304
+    assert 296 < columns["right"].max() <= 300
+    assert columns["middle"].mean() == pytest.approx(300, abs=3)
+
+
+def test_colours_mix_in_proportion():
+    assert mix((0, 100, 200), (100, 200, 0), 0.25) == (25, 125, 150)
+
+
+# Moving pictures.
+
+
+def frames_of(path):
+    with Image.open(path) as film:
+        shown = []
+        for i in range(film.n_frames):
+            film.seek(i)
+            shown.append((np.asarray(film.convert("RGB")), film.info["duration"]))
+    return shown
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_gif_has_as_many_frames_as_steps_and_shows_the_pictures(name, tmp_path):
+    env = make_env(name)
+    agent = make_agent("random", env)
+    recording = record(env, agent, tmp_path / "film.gif", num_steps=6, seed=3)
+    frames = frames_of(tmp_path / "film.gif")
+    assert len(frames) == recording.num_steps == 6
+    assert recording.end == "running"
+    pictures = [env.render(moment.state) for moment in play(env, agent, num_steps=6, seed=3)]
+    for (frame, _), picture in zip(frames, pictures, strict=True):
+        # 256 colours: none is far off, and the most are exact.
+        assert np.abs(frame.astype(int) - picture).max() < 80
+        assert (frame == picture).all(-1).mean() > 0.95
+    assert list(tmp_path.iterdir()) == [tmp_path / "film.gif"]
+
+
+def test_a_recording_stops_where_the_episode_ends(tmp_path):
+    env = make_env("cartpole")
+    recording = record(env, make_agent("random", env), tmp_path / "film.gif", num_steps=500, seed=0)
+    assert recording.end == "terminated"
+    assert recording.num_steps == recording.episode_return == len(frames_of(tmp_path / "film.gif")) < 100
+    env = make_env("pendulum", max_steps=4)
+    recording = record(env, make_agent("random", env), tmp_path / "film.gif", num_steps=500)
+    assert (recording.end, recording.num_steps) == ("truncated", 4)
+
+
+@pytest.mark.parametrize("fps", [1, 7, 30, 50])
+def test_a_gif_keeps_to_its_rate(fps, tmp_path):
+    env = make_env("pendulum")
+    record(env, make_agent("random", env), tmp_path / "film.gif", num_steps=21, fps=fps)
+    durations = [duration for _, duration in frames_of(tmp_path / "film.gif")]
+    assert sum(durations) == pytest.approx(21_000 / fps, abs=5)
+    assert min(durations) >= 20
+
+
+def test_an_mp4_has_as_many_frames_as_steps_even_where_a_side_is_odd(tmp_path):
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    env = make_env("pendulum")
+    record(env, make_agent("random", env), tmp_path / "film.mp4", num_steps=20, fps=10)
+    assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4")) == (20, pytest.approx(2, abs=0.1))
+    write(tmp_path / "odd.mp4", (Canvas(31, 33).image() for _ in range(5)), 5, 10)
+    assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "odd.mp4"))[0] == 5
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_mp4_without_imageio_ffmpeg_names_the_command_that_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    env = make_env("pendulum")
+    with pytest.raises(NotInstalledError, match=r"an MP4 needs imageio-ffmpeg; install it with: pip install"):
+        record(env, make_agent("random", env), tmp_path / "film.mp4", num_steps=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_ffmpeg_says_of_a_failure_reaches_the_user(tmp_path, monkeypatch):
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho no encoder >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: str(broken))
+    with pytest.raises(InvalidArgumentError, match=r"film\.mp4 can't be written: no encoder\.$"):
+        write(tmp_path / "film.mp4", (Canvas().image() for _ in range(50)), 50, 10)
+
+
+def test_a_failure_leaves_the_old_file_and_no_other(tmp_path):
+    path = tmp_path / "film.gif"
+    path.write_bytes(b"old")
+
+    def pictures():
+        yield Canvas().image()
+        raise InvalidArgumentError("the second picture fails.")
+
+    with pytest.raises(InvalidArgumentError, match="second picture"):
+        write(path, pictures(), 2, 10)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_environment_that_draws_nothing_or_something_else_is_refused(tmp_path):
+    cartpole = make_env("cartpole")
+
+    class Odd:
+        default_params = cartpole.default_params
+        reset, step = cartpole.reset, cartpole.step
+
+    agent = make_agent("random", cartpole)
+    with pytest.raises(InvalidArgumentError, match=r"Odd has no method render\(state\)"):
+        record(Odd(), agent, tmp_path / "film.gif")
+    Odd.render = lambda self, state: np.zeros((4, 4))
+    with pytest.raises(
+        InvalidArgumentError, match=r"must return uint8 \[height, width, 3\], but returned float64 \[4, 4"
+    ):
+        record(Odd(), agent, tmp_path / "film.gif")
+
+
+# The command line, as a user starts it.
+
+
+def myriad(*arguments, cwd):
+    command = [sys.executable, "-m", "myriad.cli", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+
+
+def test_render_writes_the_episode(tmp_path):
+    arguments = [
+        "render",
+        "--env",
+        "snake",
+        "--agent",
+        "random",
+        "--steps",
+        "12",
+        "--output",
+        "snake.gif",
+        "--fps",
+        "20",
+    ]
+    run = myriad(*arguments, cwd=tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == "snake.gif: 12 steps, return 0, running\n"
+    assert len(frames_of(tmp_path / "snake.gif")) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["render", "--env", "snak", "--output", "x.gif"], "unknown environment 'snak'; did you mean 'snake'? Known: "),
+        (["render", "--env", "snake", "--output", "x.avi"], "the file must end in .gif or .mp4, but got 'x.avi'."),
+        (
+            ["render", "--env", "snake", "--outptu", "x.gif"],
+            "Missing from myriad render: --output; unknown: --outptu (`myriad render --help` tells more)",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, tmp_path):
+    run = myriad(*arguments, cwd=tmp_path)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert run.stderr.startswith(sentence)
+    assert run.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+RENDER = ["render", "--env", "pendulum", "--output"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "myriad needs a command, one of train, "),
+        (["rendr"], "unknown command 'rendr'; did you mean 'render'? Known: "),
+        (["render"], "Missing from myriad render: --output (`myriad render --help` tells more)"),
+        ([*RENDER, "x.gif", "--step", "3"], "Unrecognized options: --step, 3; did you mean --steps? ("),
+        (["render", "--env"], "Missing value for argument '--env'."),
+        (
+            [*RENDER, "x.gif", "--steps", "many"],
+            "Error parsing --steps: invalid literal for int() with base 10: 'many' (",
+        ),
+        ([*RENDER, "x.gif", "--steps", "0"], "num_steps must be at least 1, but got 0."),
+        ([*RENDER, "x.gif", "--fps", "60"], "fps must be 1 to 50 for a .gif file, but got 60."),
+        ([*RENDER, "x.gif", "--fps", "0"], "fps must be 1 to 50 for a .gif file, but got 0."),
+        ([*RENDER, "x.gif", "--seed", "1" * 30], "seed must fit in 64 bits, but got 1111"),
+        ([*RENDER, "x.gif", "--agent", "rnadom"], "unknown agent 'rnadom'; did you mean 'random'? Known: "),
+        ([*RENDER, "none/x.gif"], "none/x.gif can't be written, since the folder none does not exist."),
+        ([*RENDER, "."], "the file must end in .gif or .mp4, but got '.'."),
+        (["envs", "--all"], "Unrecognized options: --all (`myriad envs --help` tells more)"),
+    ],
+)
+def test_every_mistake_has_its_sentence(arguments, sentence, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(sentence)
+    assert err.count("\n") == 1
+
+
+def test_the_lists_have_one_name_a_line(capsys):
+    assert cli.main(["envs"]) == 0
+    assert capsys.readouterr().out.split("\n") == [*list_envs(), ""]
+    assert cli.main(["agents"]) == 0
+    assert "random" in capsys.readouterr().out.split("\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["render", "--help"]])
+def test_help_is_printed_and_is_no_mistake(arguments, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    assert not end.value.code
+    out, err = capsys.readouterr()
+    assert "usage: myriad" in out
+    assert err == ""
+
+
+def test_the_module_of_the_command_line_loads_nothing_heavy():
+    script = "import sys, myriad.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert {"jax", "numpy", "PIL"}.isdisjoint(loaded.split())

@@ -1,0 +1,131 @@
+"""What the compiler is said to have done, held against programs whose answer is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad.errors import InvalidArgumentError
+from myriad.xla import _count_operations, count_compilations, describe
+
+KIB = jnp.zeros(256)  # float32: one KiB
+
+
+def compiled(fn, *args, **options):
+    return jax.jit(fn, **options).lower(*args).compile()
+
+
+def test_bytes_are_those_of_arguments_and_results():
+    report = describe(compiled(lambda x, y: jnp.concatenate([x, y]), KIB, KIB))
+    assert (report.argument_bytes, report.output_bytes, report.alias_bytes) == (2048, 2048, 0)
+    assert report.peak_bytes == 4096 + report.temp_bytes
+
+
+def test_a_donated_argument_shares_its_room_with_the_result():
+    kept, donated = (describe(compiled(lambda x: x + 1, KIB, donate_argnums=names)) for names in ((), (0,)))
+    assert (kept.alias_bytes, donated.alias_bytes) == (0, 1024)
+    assert donated.peak_bytes == kept.peak_bytes - 1024
+
+
+def test_bytes_are_those_of_one_device():
+    mesh = jax.make_mesh((2,), ("env",))
+    lanes = jax.device_put(KIB, jax.NamedSharding(mesh, jax.P("env")))
+    assert describe(compiled(lambda x: x + 1, lanes)).argument_bytes == 512
+
+
+@pytest.mark.parametrize("num_steps", [10, 1000])
+def test_flops_count_the_body_of_a_loop_once(num_steps):
+    once = describe(compiled(lambda x: x * 2.0 + 1.0, KIB)).flops_estimate
+    looped = describe(compiled(lambda x: jax.lax.fori_loop(0, num_steps, lambda _, x: x * 2.0 + 1.0, x), KIB))
+    assert looped.while_loops == 1
+    assert once == 512
+    assert looped.flops_estimate < 2 * once
+
+
+def test_elementwise_work_is_fused_and_reaches_no_host():
+    report = describe(compiled(lambda x: jnp.sin(x) * jnp.cos(x) + x, KIB))
+    assert (report.fusions, report.while_loops, report.custom_calls, report.host_callbacks) == (1, 0, 0, 0)
+    assert report.instructions >= 5
+
+
+def test_callbacks_are_told_from_library_calls():
+    def fn(x):
+        jax.debug.callback(lambda x: None, x)
+        y = jax.pure_callback(np.sort, x, x)
+        return y, jnp.linalg.cholesky(jnp.diag(x[:4] + 1))
+
+    report = describe(compiled(fn, KIB))
+    assert report.host_callbacks == 2
+    assert report.custom_calls == 3
+
+
+def test_operations_are_counted_on_every_platform_s_spelling():
+    counts = _count_operations("""
+HloModule jit_f, is_scheduled=true, entry_computation_layout={(f32[8]{0})->(f32[8]{0})}
+
+%fused (p.0: f32[8]) -> f32[8] {
+  %p.0 = f32[8]{0:T(256)} parameter(0)
+  ROOT %copy.1 = f32[8]{0:T(256)} copy(%p.0), metadata={op_name="while(fusion(copy" stack_frame_id=1}
+}
+
+ENTRY %main (x: f32[8]) -> (f32[8], s32[]) {
+  x = f32[8]{0} parameter(0)
+  %fusion.1 = f32[8]{0} fusion(x), kind=kLoop, calls=%fused
+  %start = (f32[8]{0:T(256)S(1)}, f32[8]{0}, u32[]{:S(2)}) copy-start(%fusion.1), cross_program_prefetch_index=0
+  %done = f32[8]{0} copy-done(%start)
+  %while.2 = (s32[], /*index=1*/f32[8]{0}) while(%done), condition=%region_1.2, body=%region_0.1
+  %call = () custom-call(%done), custom_call_target="xla_ffi_python_gpu_callback", api_version=API_VERSION_TYPED_FFI
+  %send.3 = (f32[8]{0}, u32[], token[]) send(%done, %token), channel_id=2, is_host_transfer=true
+  %send-done.3 = token[] send-done(%send.3), channel_id=2, is_host_transfer=true
+  ROOT %gemm = (f32[8]{0}, s8[0]{0}) custom-call(%done), custom_call_target="__cublas$gemm"
+}
+""")
+    assert counts == {
+        "instructions": 11,
+        "fusions": 1,
+        "while_loops": 1,
+        "copies": 2,
+        "custom_calls": 2,
+        "host_callbacks": 2,
+    }
+
+
+def test_only_a_compiled_program_can_be_described():
+    with pytest.raises(InvalidArgumentError, match=r"must be what fn.lower\(...\).compile\(\) returns, but got <"):
+        describe(jax.jit(lambda x: x))
+
+
+def test_a_second_call_compiles_nothing_and_another_shape_compiles_once():
+    jitted, longer = jax.jit(lambda x: x * 2), jnp.zeros(300)
+    with count_compilations() as first:
+        jitted(KIB)
+    with count_compilations() as second:
+        jitted(KIB)
+    with count_compilations() as other_shape:
+        jitted(longer)
+    assert (first.count, second.count, other_shape.count) == (1, 0, 1)
+    assert first.names == ["jit(<lambda>)"]
+
+
+def test_compiling_ahead_of_time_spares_the_call_its_own_compilation():
+    jitted = jax.jit(lambda x: x * 3)
+    with count_compilations() as compilations:
+        jitted.lower(KIB).compile()
+        jitted(KIB)
+    assert compilations.count == 1
+
+
+def test_blocks_may_nest_and_count_only_while_they_are_open():
+    with count_compilations() as outer:
+        with count_compilations() as inner:
+            jax.jit(lambda x: x * 4)(KIB)
+        jax.jit(lambda x: x * 5)(KIB)
+    jax.jit(lambda x: x * 6)(KIB)
+    assert (outer.count, inner.count) == (2, 1)
+
+
+def test_an_exception_ends_the_counting():
+    with pytest.raises(TypeError), count_compilations() as compilations:
+        len(4)
+    jax.jit(lambda x: x * 7)(KIB)
+    assert compilations.count == 0

@@ -1,0 +1,209 @@
+"""Checkpoints are whole or not there: through kills, full disks, damaged files and other programs' shapes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad.errors import InvalidArgumentError
+from myriad.training.checkpoint import Checkpoints
+
+ROOT = Path(__file__).parents[2]
+
+
+def state_of(number):
+    return {
+        "params": {"kernel": jnp.full((3, 4), number, jnp.bfloat16), "bias": jnp.arange(4.0)},
+        "count": jnp.int32(number),
+        "empty": jnp.zeros((0, 5)),
+        "key": jax.random.key(number),
+        "keys": jax.random.split(jax.random.key(number), 3),
+        "no_keys": jax.random.split(jax.random.key(number), 0),
+        "other_key": jax.random.key(number, impl="rbg"),
+    }
+
+
+def shapes_of(state):
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+
+
+def assert_same(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        is_key = jnp.issubdtype(one.dtype, jax.dtypes.prng_key)
+        words = (jax.random.key_data(leaf) if is_key else leaf for leaf in (one, other))
+        np.testing.assert_array_equal(*words)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def largest_file(checkpoint):
+    return max((path for path in checkpoint.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+
+
+def start(script, *args):
+    """Start a Python program that imports the package."""
+    command, env = [sys.executable, "-c", script, *map(str, args)], os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
+    checkpoints, state = Checkpoints(tmp_path / "checkpoints"), state_of(7)
+    assert checkpoints.latest() is None
+    checkpoints.save(7, state)
+    assert checkpoints.latest() == 7
+    assert_same(checkpoints.restore(7, state), state)
+    assert_same(checkpoints.restore(7, shapes_of(state)), state)
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_the_newest_are_kept_by_number_not_by_name(keep, tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=keep)
+    for done in (8, 9, 10, 11):
+        checkpoints.save(done, state_of(done))
+    assert names(tmp_path) == sorted(str(done) for done in range(12 - keep, 12))
+    assert checkpoints.latest() == 11
+    assert_same(checkpoints.restore(12 - keep, state_of(0)), state_of(12 - keep))
+
+
+def test_saving_the_same_update_again_replaces_it(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(5, state_of(1))
+    checkpoints.save(5, state_of(2))
+    assert names(tmp_path) == ["5"]
+    assert_same(checkpoints.restore(5, state_of(0)), state_of(2))
+
+
+def test_a_checkpoint_moved_with_its_run_still_restores(tmp_path):
+    Checkpoints(tmp_path / "here").save(5, state_of(1))
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert_same(Checkpoints(tmp_path / "there").restore(5, state_of(0)), state_of(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"count": jnp.zeros(2, jnp.int32)}, r"holds count as int32\[\], but this configuration needs int32\[2\]\."),
+        ({"count": jnp.float32(0)}, r"holds count as int32\[\], but this configuration needs float32\[\]\."),
+        ({"extra": jnp.zeros(3)}, r"holds extra as nothing, but this configuration needs float32\[3\]\."),
+        ({"params": {}}, r"holds params.bias as float32\[4\], but this configuration needs nothing\."),
+    ],
+)
+def test_another_programs_checkpoint_is_refused(change, sentence, tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, state_of(1))
+    with pytest.raises(InvalidArgumentError, match=sentence):
+        checkpoints.restore(1, state_of(1) | change)
+
+
+def cut_short(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def change_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [cut_short, change_a_bit, Path.unlink])
+def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    for file in names_of_files(checkpoints):
+        checkpoints.save(2, state_of(2))
+        damage(tmp_path / "checkpoints" / "2" / file)
+        with pytest.raises(InvalidArgumentError, match=r"2 is damaged: .*; no older one is whole\.$") as caught:
+            checkpoints.restore(2, state_of(0))
+        assert "\n" not in str(caught.value)
+
+
+def names_of_files(checkpoints):
+    """Save, and name the files whose names are the same in every save, those of the arrays' own data left to others."""
+    checkpoints.save(2, state_of(2))
+    sums = json.loads((checkpoints.folder / "2" / "checksums.json").read_text())
+    return [*(name for name in sums if "/d/" not in f"/{name}"), "checksums.json"]
+
+
+@pytest.mark.parametrize("damage", [cut_short, change_a_bit, Path.unlink])
+def test_a_damaged_checkpoint_says_which_older_one_is_whole(damage, tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    for done in (1, 2, 3):
+        checkpoints.save(done, state_of(done) | {"noise": jax.random.normal(jax.random.key(0), (5_000,))})
+    for done in (2, 3):
+        damage(largest_file(tmp_path / str(done)))
+    with pytest.raises(InvalidArgumentError, match=r"3 is damaged: .*; remove it to go on from update 1\.$"):
+        checkpoints.restore(3, state_of(0))
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import jax, jax.numpy as jnp
+from myriad.training.checkpoint import Checkpoints
+checkpoints = Checkpoints(Path(sys.argv[1]))
+checkpoints.save(1, {"array": jnp.arange(8.0)})
+noise = jax.block_until_ready(jax.random.normal(jax.random.key(0), (20_000_000,)))  # takes a while to write
+print("saving", flush=True)
+checkpoints.save(2, {"array": noise})
+"""
+
+
+def test_a_save_that_a_kill_cuts_short_is_ignored_and_tidied_away(tmp_path):
+    with start(KILLED, tmp_path) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "saving\n"
+        while len(names(tmp_path)) == 1 and process.poll() is None:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(60) == -signal.SIGKILL, "it came to its end before it could be killed"
+    left = names(tmp_path)
+    assert left[0] == "1"
+    assert len(left) == 2
+    checkpoints, like = Checkpoints(tmp_path), {"array": jnp.zeros(8)}
+    assert checkpoints.latest() == 1
+    assert_same(checkpoints.restore(1, like), {"array": jnp.arange(8.0)})
+    checkpoints.save(2, like)
+    assert names(tmp_path) == ["1", "2"]
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+import jax, jax.numpy as jnp
+from myriad.training.checkpoint import Checkpoints
+from myriad.errors import InvalidArgumentError
+noise = jax.random.normal(jax.random.key(0), (100_000,))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    Checkpoints(Path(sys.argv[1])).save(2, {"array": noise, "another": noise + 1})
+except InvalidArgumentError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 300, 10_000])
+def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(limit, tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, state_of(1))
+    with start(FULL, tmp_path, limit) as process:
+        said, _ = process.communicate(timeout=120)
+    assert said == f"checkpoint {tmp_path / '2'} can't be written: File too large; the ones before it are kept.\n"
+    assert names(tmp_path) == ["1"]
+    assert_same(checkpoints.restore(1, state_of(0)), state_of(1))
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidArgumentError, match=r"file/checkpoints/1 can't be written: Not a directory; "):
+        Checkpoints(tmp_path / "file" / "checkpoints").save(1, state_of(1))

@@ -1,0 +1,154 @@
+"""What create_config takes and refuses, and that a configuration survives a file."""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myriad import create_config, register_env
+from myriad.envs import ENVIRONMENTS
+from myriad.envs.cartpole import CartPole
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.training.config import TrainingConfig
+
+
+def test_none_is_the_agents_own_default_and_the_resolved_configuration_shows_it():
+    config = create_config("cartpole", "ppo")
+    assert config.num_envs is None
+    resolved = config.resolve()
+    assert resolved.num_envs is not None
+    assert resolved.rollout_steps is not None
+    assert resolved.agent_options["gamma"] == 0.99
+    assert resolved.env_options["gravity"] == 9.8
+    assert resolved.resolve() == resolved
+
+
+@pytest.mark.parametrize("agent", ["random", "bangbang", "pid", "ppo", "pqn", "dqn"])
+def test_a_resolved_configuration_survives_toml_and_json(agent):
+    resolved = create_config("cartpole", agent, num_envs=64).resolve()
+    assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
+    assert TrainingConfig.from_json(resolved.to_json()) == resolved
+    assert TrainingConfig.from_toml(resolved.to_toml()).resolve() == resolved
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(-(2**31), 2**31),
+    num_envs=st.none() | st.integers(1, 10**6),
+    target=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    gravity=st.floats(0.1, 100),
+)
+def test_any_configuration_survives_toml_and_json(seed, num_envs, target, gravity):
+    fields = {"seed": seed, "num_envs": num_envs, "target_return": target, "env_options": {"gravity": gravity}}
+    config = TrainingConfig(env="cartpole", agent="random", **fields)
+    assert TrainingConfig.from_toml(config.to_toml()) == config
+    assert TrainingConfig.from_json(config.to_json()) == config
+
+
+def test_steps_are_rounded_up_to_whole_updates():
+    options = {"steps_per_env": 100, "eval_frequency": 33, "scan_chunk_size": 1}
+    resolved = create_config("cartpole", "ppo", rollout_steps=32, **options).resolve()
+    assert (resolved.steps_per_env, resolved.eval_frequency, resolved.scan_chunk_size) == (128, 64, 32)
+
+
+def test_dotted_names_reach_the_agent_and_the_environment():
+    config = create_config("cartpole", "ppo", **{"agent.learning_rate": 0.5, "env.gravity": 1.0})
+    assert (config.agent_options, config.env_options) == ({"learning_rate": 0.5}, {"gravity": 1.0})
+    assert config.make_learner(config.make_env()).learning_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    "number", [np.float32, np.float64, np.asarray, jnp.float32], ids=["float32", "float64", "array", "jax"]
+)
+def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
+    options = {"env.gravity": number(3.5), "env.max_steps": np.int64(7), "agent.learning_rate": number(0.25)}
+    config = create_config("cartpole", "ppo", np.int32(4), **options, **{"agent.hidden_sizes": (np.int64(8), 8)})
+    assert config.num_envs == 4
+    resolved = TrainingConfig.from_toml(config.resolve().to_toml())
+    assert resolved == config.resolve()
+    env = resolved.make_env()
+    learner = resolved.make_learner(env)
+    assert (env.default_params.gravity, env.default_params.max_steps) == (3.5, 7)
+    assert (learner.learning_rate, learner.hidden_sizes) == (0.25, (8, 8))
+
+
+def test_an_infinite_figure_survives_toml_and_json():
+    options = {"agent.max_grad_norm": math.inf, "env.x_threshold": math.inf}
+    resolved = create_config("cartpole", "dqn", **options).resolve()
+    assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
+    assert TrainingConfig.from_json(resolved.to_json()) == resolved
+    assert (resolved.agent_options["max_grad_norm"], resolved.env_options["x_threshold"]) == (math.inf, math.inf)
+
+
+def test_what_no_field_of_an_adapter_shows_is_kept():
+    config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
+    env = TrainingConfig.from_toml(config.resolve().to_toml()).make_env()
+    assert env.observation_space(env.default_params).shape[0] == 8
+
+
+def test_lists_within_lists_reach_an_environment_as_tuples(monkeypatch):
+    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
+
+    @register_env("maze-cartpole")
+    @dataclasses.dataclass(frozen=True)
+    class Maze(CartPole):
+        walls: tuple[tuple[int, ...], ...] = ()
+
+    walls = ((0, 1), (1, 0))
+    config = create_config("maze-cartpole", "random", **{"env.walls": walls})
+    assert TrainingConfig.from_toml(config.resolve().to_toml()).make_env() == Maze(walls=walls)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
+        ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
+        ({"num_env": 3}, "unknown field of the configuration 'num_env'; did you mean 'num_envs'"),
+        ({"agent.gama": 0.9}, "unknown field of ppo 'gama'; did you mean 'gamma'"),
+        ({"env.gravty": 0.9}, "unknown field of cartpole-control 'gravty'; did you mean 'gravity'"),
+        ({"buffer_size": 10}, "unknown field of ppo 'buffer_size'"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
+    with pytest.raises(UnknownNameError, match=sentence):
+        create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"num_envs": 0}, "num_envs: should be greater than or equal to 1, but got 0"),
+        ({"num_envs": 2.5}, "num_envs: should be a valid integer, but got 2.5"),
+        ({"seed": "a"}, "seed: should be a valid integer, but got 'a'"),
+        ({"agent.learning_rate": "fast"}, "learning_rate of ppo must be a number, but got 'fast'"),
+        ({"agent.learning_rate": -1.0}, "learning_rate must be"),
+        ({"env.gravity": np.ones(3)}, r"env\.gravity must be a number or a list, but got an array of shape \(3,\)\.$"),
+        ({"env.max_steps": np.float32(0.5)}, "max_steps of cartpole-control must be an integer, but got 0.5"),
+        ({"num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide the batch .* = 4, but is 8"),
+        ({"agent": "pqn", "num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide the batch .* = 4, but is 8"),
+        ({"agent.value_clip": "off"}, "value_clip must be a number above 0, but got 'off'"),
+        ({"agent.hidden_sizes": ["a"]}, "hidden_sizes and num_outputs must be integers of at least 1, but got"),
+        ({"env": "snake", "env.height": "big"}, "a board needs integers, .*, but got height x width = 'big' x 12"),
+        ({"env": "bucket-brigade", "env.num_houses": "x"}, "num_houses must be an integer of at least 3, but got 'x'"),
+        ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
+        ({"agent": "pid", "env": "snake"}, "pid steers one quantity to its setpoint, but Snake has none"),
+        ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many actions"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(fields, sentence):
+    with pytest.raises(InvalidArgumentError, match=sentence) as caught:
+        create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["env = ", '{"env": 1', 'surprise = 1\nenv = "cartpole"\nagent = "ppo"'])
+def test_a_file_that_is_no_configuration_is_refused_in_one_sentence(text):
+    reads = TrainingConfig.from_json if text.startswith("{") else TrainingConfig.from_toml
+    with pytest.raises(InvalidArgumentError) as caught:
+        reads(text)
+    assert "\n" not in str(caught.value)

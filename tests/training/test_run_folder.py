@@ -1,0 +1,380 @@
+"""A run's folder belongs to one process, its metrics are strict JSON, and the trackers' files can be read back."""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
+from myriad.training.run_folder import RunFolder, Table, replacing
+from myriad.training.trackers import TRACKERS, make_trackers
+
+ROOT = Path(__file__).parents[2]
+ROWS = [{"update": 1, "loss": 0.1}, {"update": 2, "loss": math.nan, "low": -math.inf}, {"update": 3, "loss": math.inf}]
+
+
+def new_folder(path):
+    return RunFolder.create(path, 'env = "cartpole"\n', {"versions": {}})
+
+
+def start(script, *args):
+    """Start a Python program that imports the package."""
+    command, env = [sys.executable, "-c", script, *map(str, args)], os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def strict(text):
+    """Read JSON as the standard has it, which knows no NaN."""
+
+    def refuse(name):
+        raise ValueError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+# --- one process at a time ---
+
+HOLD = """
+import sys
+from pathlib import Path
+from myriad.training.run_folder import RunFolder
+with RunFolder(Path(sys.argv[1])).held():
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    with start(HOLD, folder.path) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "in\n"
+        with pytest.raises(InvalidArgumentError, match=r"^run folder .*run is in use by another process: .*\.$"):
+            folder.held().__enter__()
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+        with folder.held():
+            pass
+    with folder.held():
+        pass
+
+
+def test_a_folder_is_let_go_by_an_error_and_held_against_the_same_process(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    with contextlib.suppress(ZeroDivisionError), folder.held():
+        with pytest.raises(InvalidArgumentError, match="in use"):
+            RunFolder(folder.path).held().__enter__()
+        raise ZeroDivisionError
+    with folder.held():
+        pass
+
+
+CREATE = """
+import sys
+from pathlib import Path
+from myriad.errors import InvalidArgumentError
+from myriad.training.run_folder import RunFolder
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(50):
+    try:
+        RunFolder.create(Path(sys.argv[1]) / str(i), sys.argv[2], {"who": sys.argv[2]})
+        print(i, flush=True)
+    except InvalidArgumentError as error:
+        assert "in use" in str(error) or "holds a run already" in str(error), error
+"""
+
+
+def test_of_several_creators_exactly_one_wins(tmp_path):
+    processes = [start(CREATE, tmp_path, number) for number in range(3)]
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    won = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert all(process.returncode == 0 for process in processes)
+    assert sorted(itertools.chain(*won), key=int) == [str(i) for i in range(50)]
+    for number, folders in enumerate(won):
+        for name in folders:
+            assert (tmp_path / name / "config.toml").read_text() == str(number)
+            assert json.loads((tmp_path / name / "environment.json").read_text()) == {"who": str(number)}
+
+
+def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
+    barrier, won = threading.Barrier(4), []
+
+    def create():
+        barrier.wait()
+        try:
+            won.append(new_folder(tmp_path / "run"))
+        except InvalidArgumentError as error:
+            assert "in use" in str(error) or "holds a run already" in str(error)  # noqa: PT017
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+
+
+def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
+    new_folder(tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="run holds a run already: resume it, or name another folder"):
+        new_folder(tmp_path / "run")
+    (tmp_path / "file").write_text("")
+    for path, why in [(tmp_path / "file", "File exists"), (tmp_path / "file" / "run", "Not a directory")]:
+        with pytest.raises(InvalidArgumentError, match=f"run folder .* can't be written: {why}\\.$"):
+            new_folder(path)
+
+
+# --- metrics.jsonl ---
+
+
+def test_every_line_is_strict_json_and_reads_back_as_it_was(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    for row in ROWS:
+        folder.append(row)
+    text = (folder.path / "metrics.jsonl").read_text()
+    assert [strict(line) for line in text.splitlines()][1:] == [
+        {"update": 2, "loss": "NaN", "low": "-Infinity"},
+        {"update": 3, "loss": "Infinity"},
+    ]
+    assert repr(folder.rows(up_to_update=3)) == repr(ROWS)
+    assert (folder.path / "metrics.jsonl").read_text() == text
+    frame = pd.read_json(folder.path / "metrics.jsonl", lines=True)
+    assert pd.to_numeric(frame["loss"]).tolist()[::2] == [0.1, math.inf]
+
+
+def test_rows_beyond_the_checkpoint_and_a_line_cut_short_are_dropped(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    for row in ROWS:
+        folder.append(row)
+    with (folder.path / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 4, "lo')
+    assert [row["update"] for row in folder.rows(up_to_update=9)] == [1, 2, 3]
+    assert [row["update"] for row in folder.rows(up_to_update=2)] == [1, 2]
+    assert len((folder.path / "metrics.jsonl").read_text().splitlines()) == 2
+    folder.append({"update": 3})
+    assert [row["update"] for row in folder.rows(up_to_update=3)] == [1, 2, 3]
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from myriad.errors import InvalidArgumentError
+from myriad.training.trackers import make_trackers
+from myriad.training.run_folder import RunFolder, Table
+folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
+row, table = {"update": 5, "a_long_name" * 90: 0.5}, Table([{"x": i} for i in range(3000)])
+trackers = make_trackers(["tensorboard"], folder, {}) if what == "tensorboard" else []
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+try:
+    if what == "append":
+        folder.append({"update": 4})
+        folder.append(row)
+    elif what == "csv":
+        table.to_csv(folder.path / "table.csv")
+    elif what == "parquet":
+        table.to_parquet(folder.path / "table.parquet")
+    else:
+        trackers[0].log(row, 5)
+except InvalidArgumentError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("append", "metrics.jsonl"), ("csv", "table.csv"), ("parquet", "table.parquet")]
+)
+def test_a_disk_that_takes_no_more_leaves_what_was_written(what, name, tmp_path):
+    if what == "parquet":
+        pytest.importorskip("pyarrow")
+    folder = new_folder(tmp_path / "run")
+    folder.append(ROWS[0])
+    with start(FULL, folder.path, what) as process:
+        said, _ = process.communicate(timeout=60)
+    assert said == f"{folder.path / name} can't be written: File too large.\n"
+    written = [strict(line)["update"] for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
+    assert written == ([1, 4] if what == "append" else [1])
+    left = {path.name for path in folder.path.iterdir()}
+    assert left == {".lock", "config.toml", "environment.json", "metrics.jsonl"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_device_is_named_in_a_sentence(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    (folder.path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(InvalidArgumentError, match=r"metrics\.jsonl can't be written: No space left on device\.$"):
+        folder.append(ROWS[0])
+
+
+def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with contextlib.suppress(ZeroDivisionError), replacing(path) as file:
+        file.write("new")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    with replacing(path, binary=True) as file:
+        file.write(b"new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- tables ---
+
+
+def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
+    table = Table(ROWS)
+    assert table.columns == ["update", "loss", "low"]
+    assert table.to_pandas()["update"].dtype == "int64"
+    table.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text() == "update,loss,low\n1,0.1,\n2,nan,-inf\n3,inf,\n"
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "table.csv"), table.to_pandas())
+    with pytest.raises(InvalidArgumentError, match=r"nowhere/table.csv can't be written: No such file or directory\.$"):
+        table.to_csv(tmp_path / "nowhere" / "table.csv")
+
+
+@pytest.mark.parametrize("rows", [ROWS, []])
+def test_a_table_survives_parquet(rows, tmp_path):
+    pytest.importorskip("pyarrow")
+    Table(rows).to_parquet(tmp_path / "table.parquet")
+    read = pd.read_parquet(tmp_path / "table.parquet")
+    pd.testing.assert_frame_equal(read, Table(rows).to_pandas(), check_index_type=False, check_column_type=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(NotInstalledError, match="pip install pyarrow"):
+        Table(ROWS).to_parquet(tmp_path / "table.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- other trackers ---
+
+
+def test_an_unknown_or_missing_tracker_is_named(tmp_path, monkeypatch):
+    folder = new_folder(tmp_path / "run")
+    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+        make_trackers(["tensorbord"], folder, {})
+    for module, name in [("tensorboardX.event_file_writer", "tensorboard"), ("wandb", "wandb")]:
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(NotInstalledError, match=rf"log_to '{name}' needs .*: pip install "):
+            make_trackers([name], folder, {})
+
+
+def test_a_tracker_that_cannot_start_closes_those_before_it(tmp_path, monkeypatch):
+    opened, closed = [], []
+
+    class Recorded:
+        def __init__(self, folder, config):
+            if opened:
+                raise InvalidArgumentError("a second one can't start")
+            opened.append(self)
+
+        @staticmethod
+        def library():
+            pass
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setitem(TRACKERS, "recorded", Recorded)
+    with pytest.raises(InvalidArgumentError, match="a second one can't start"):
+        make_trackers(["recorded", "recorded"], new_folder(tmp_path / "run"), {})
+    assert len(closed) == 1
+    assert closed == opened
+
+
+def read_events(path):
+    """Read an event file: records of a length, its checksum, an event and its checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    content, events = path.read_bytes(), []
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        events.append(Event.FromString(content[12 : 12 + length]))
+        content = content[16 + length :]
+    return events
+
+
+def test_tensorboard_has_every_row_at_once(tmp_path):
+    pytest.importorskip("tensorboardX")
+    folder = new_folder(tmp_path / "run")
+    (tracker,) = make_trackers(["tensorboard"], folder, {"seed": 0})
+    for row in ROWS:
+        tracker.log(row, 100 * row["update"])
+    (path,) = (folder.path / "tensorboard").iterdir()
+    version, *events = read_events(path)  # before it is closed, as a viewer or a kill would find it
+    assert version.file_version == "brain.Event:2"
+    assert [event.step for event in events] == [100, 200, 300]
+    assert all(event.wall_time > 0 for event in events)
+    read = [{value.tag: value.simple_value for value in event.summary.value} for event in events]
+    assert read[0] == {"update": 1.0, "loss": pytest.approx(0.1)}
+    assert math.isnan(read[1]["loss"])
+    assert read[2]["loss"] == math.inf
+    tracker.close()
+    assert len(read_events(path)) == 4
+
+
+def test_tensorboard_on_a_disk_that_takes_no_more_says_so(tmp_path):
+    pytest.importorskip("tensorboardX")
+    folder = new_folder(tmp_path / "run")
+    with start(FULL, folder.path, "tensorboard") as process:
+        said, _ = process.communicate(timeout=60)
+    assert said == f"{folder.path / 'tensorboard'} can't be written: File too large.\n"
+
+
+WANDB = """
+import sys
+from pathlib import Path
+from myriad.errors import InvalidArgumentError
+from myriad.training.trackers import make_trackers
+from myriad.training.run_folder import RunFolder
+try:
+    (tracker,) = make_trackers(["wandb"], RunFolder(Path(sys.argv[1])), {"seed": 3})
+except InvalidArgumentError as error:
+    sys.exit(print(error))
+tracker.log({"update": 1, "loss": 0.5, "low": float("-inf")}, 100)
+tracker.close()
+"""
+
+
+@pytest.mark.slow
+def test_weights_and_biases_offline_leaves_one_run_in_the_folder(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    for name, value in {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    folder = new_folder(tmp_path / "run")
+    for _ in range(2):  # the second time as a resumed run does
+        with start(WANDB, folder.path) as process:
+            assert process.communicate(timeout=120)[0] == ""
+        assert process.returncode == 0
+    files = list((folder.path / "wandb").glob("offline-run-*/run-*.wandb"))
+    assert len({path.name for path in files}) == 1
+    assert all(b"loss" in path.read_bytes() and b"seed" in path.read_bytes() for path in files)
+
+
+def test_weights_and_biases_without_a_login_says_what_to_do(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with start(WANDB, new_folder(tmp_path / "run").path) as process:
+        said, _ = process.communicate(timeout=120)
+    assert said.startswith("log_to 'wandb' can't start: No API key configured.")
+    assert said.endswith("; WANDB_MODE=offline keeps the run on this machine.\n")
+    assert said.count("\n") == 1

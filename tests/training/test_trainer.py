@@ -1,0 +1,258 @@
+"""A training from end to end: the same for every chunk, resumed after a kill, stopped where it should, all on disk."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import create_config, evaluate, load_agent, make_env, make_train, resume, train_and_evaluate
+from myriad.agents import list_agents, make_learner
+from myriad.envs import list_envs
+from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, UnknownNameError
+from myriad.training.loop import LearningLoop, parallel_learner
+from myriad.training.programs import CompiledTraining
+from myriad.training.run_folder import Progress
+from myriad.training.trackers import TRACKERS
+from myriad.xla import count_compilations
+
+ROOT = Path(__file__).parents[2]
+SMALL = {
+    "ppo": {"num_envs": 4, "rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2},
+    "pqn": {"num_envs": 4, "rollout_steps": 8},
+    "dqn": {"num_envs": 4, "buffer_size": 512},
+    "pid": {"num_envs": 4},
+}
+
+
+@pytest.fixture(autouse=True)
+def _away_from_the_users_cache(monkeypatch):
+    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+
+
+def small_config(agent, **fields):
+    shape = {"steps_per_env": 256, "eval_frequency": 64, "eval_rollouts": 4, "env.max_steps": 50}
+    return create_config("cartpole", agent, **(shape | SMALL[agent] | fields))
+
+
+def assert_same_bits(left, right):
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
+
+
+@pytest.mark.parametrize("agent", SMALL)
+def test_a_training_is_the_same_bits_for_every_chunk(agent, tmp_path):
+    runs = [train_and_evaluate(small_config(agent, scan_chunk_size=n), tmp_path / str(n)) for n in (1, 24, 1_000)]
+    for run in runs[1:]:
+        assert_same_bits(runs[0].agent_state, run.agent_state)
+        assert list(runs[0].training) == list(run.training)
+        assert list(runs[0].evaluations) == list(run.evaluations)
+    assert [row["steps"] for row in runs[0].evaluations] == [256, 512, 768, 1024]
+
+
+def test_nothing_compiles_once_the_training_runs(tmp_path):
+    train_and_evaluate(small_config("ppo"), tmp_path / "warm")
+    with count_compilations() as compilations:
+        train_and_evaluate(small_config("ppo", scan_chunk_size=24), tmp_path / "run")
+    assert sorted(compilations.names) == ["jit(_evaluate)", "jit(init_from)", "jit(run)"]
+
+
+def test_the_run_folder_holds_everything(tmp_path):
+    results = train_and_evaluate(small_config("ppo"), tmp_path / "run")
+    folder = tmp_path / "run"
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["steps"] for row in rows] == [256, 512, 768, 1024]
+    record = json.loads((folder / "environment.json").read_text())
+    assert record["versions"]["jax"] == jax.__version__
+    assert {"hardware", "matmul_precision"} <= record.keys()
+    frame = results.training.to_pandas()
+    assert list(frame["update"]) == [8, 16, 24, 32]
+    results.evaluations.to_csv(tmp_path / "evaluations.csv")
+    assert (tmp_path / "evaluations.csv").read_text().startswith("update,steps,return,")
+    config, _, agent = load_agent(folder)
+    assert config == results.config
+    assert_same_bits(agent.state, results.agent_state)
+    again = evaluate(config, agent.state, num_episodes=8)
+    assert again.shape == (8,)
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".lock"]
+
+
+def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
+    train_and_evaluate(small_config("pid"), tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="holds a run already"):
+        train_and_evaluate(small_config("pid"), tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="holds no run to resume"):
+        resume(tmp_path / "nowhere")
+
+
+def test_a_tracker_that_is_not_there_leaves_no_folder(tmp_path):
+    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+        train_and_evaluate(small_config("pid", log_to=["tensorbord"]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupt_before_the_first_update_closes_what_was_opened(tmp_path, monkeypatch):
+    closed = []
+
+    class Recorded:
+        def __init__(self, folder, config):
+            pass
+
+        @staticmethod
+        def library():
+            pass
+
+        def close(self):
+            closed.append("tracker")
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(TRACKERS, "recorded", Recorded)
+    monkeypatch.setattr(Progress, "close", lambda _: closed.append("progress"))
+    monkeypatch.setattr(CompiledTraining, "first_state", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_and_evaluate(small_config("pid", log_to=["recorded"]), tmp_path / "run")
+    assert closed == ["tracker", "progress"]
+
+
+def test_a_finished_run_resumes_to_itself(tmp_path):
+    first = train_and_evaluate(small_config("ppo"), tmp_path / "run")
+    again = resume(tmp_path / "run")
+    assert_same_bits(first.agent_state, again.agent_state)
+    assert list(first.training) == list(again.training)
+
+
+def test_a_target_stops_the_training(tmp_path):
+    results = train_and_evaluate(small_config("pid", target_return=10.0), tmp_path / "run")
+    assert results.stopped == "target"
+    assert len(results.evaluations) == 1
+
+
+def test_a_nan_stops_the_run_and_says_where(tmp_path):
+    config = small_config("ppo", **{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
+    with pytest.raises(DivergedError, match=r"NaN in .*by update \d+; no checkpoint was saved before"):
+        train_and_evaluate(config, tmp_path / "run")
+
+
+def test_many_seeds_train_in_one_program(tmp_path):
+    config = small_config("ppo")
+    keys = jax.vmap(jax.random.key)(jnp.arange(3))
+    results = jax.jit(jax.vmap(make_train(config)))(keys)
+    assert results["eval_return"].shape == (3, 4, 4)
+    assert results["steps"].shape == (3, 4)
+    assert len(np.unique(results["metric_sums"]["loss"][:, -1])) == 3
+
+
+@pytest.mark.parametrize("env", list_envs())
+@pytest.mark.parametrize("agent", list_agents())
+def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp_path):
+    refusal = None
+    try:
+        config = create_config(env, agent, num_envs=2, eval_rollouts=2, eval_max_steps=8)
+    except MyriadError as error:
+        refusal = str(error)
+    if refusal is not None:
+        assert agent in refusal.lower()
+        assert "\n" not in refusal
+        return
+    unit = config.make_learner(config.make_env()).steps_per_update
+    config = config.model_copy(update={"steps_per_env": 2 * unit, "eval_frequency": unit})
+    results = train_and_evaluate(config, tmp_path / "run")
+    assert len(results.evaluations) == 2
+
+
+KILLED = """
+import sys
+from myriad import create_config, configure, resume, train_and_evaluate
+from pathlib import Path
+configure()
+folder, agent = Path(sys.argv[1]), sys.argv[2]
+options = {"num_envs": 4, "steps_per_env": 20_000, "eval_frequency": 1_000, "eval_rollouts": 2}
+options |= {"rollout_steps": 8} if agent == "ppo" else {"buffer_size": 1_000}
+config = create_config("cartpole", agent, checkpoint_every_s=0.0, scan_chunk_size=200, **options)
+print("begins", flush=True)
+resume(folder) if (folder / "config.toml").exists() else train_and_evaluate(config, folder)
+"""
+
+
+def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bool:
+    """Start or resume the run, kill it `after_s` seconds after its start; return whether it came to its end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(folder), agent], stdout=subprocess.PIPE, env=env, cwd=ROOT
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        if after_s is not None:
+            try:
+                process.wait(after_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        return process.wait() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
+    env = os.environ | {"MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    start = time.monotonic()
+    assert run_killed(tmp_path / "whole", agent, None, env)
+    lasted, rng = time.monotonic() - start, np.random.default_rng(0)
+    kills, wanted = 0, int(os.environ.get("MYRIAD_KILLS", "3"))
+    while not run_killed(tmp_path / "killed", agent, rng.uniform(0.2, 0.8) * lasted if kills < wanted else None, env):
+        kills += 1
+    (config, _, whole), (_, _, killed) = (load_agent(tmp_path / name) for name in ("whole", "killed"))
+    assert config.num_envs == 4
+    assert_same_bits(whole.state, killed.state)
+    histories = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "killed")]
+    assert histories[0] == histories[1]
+
+
+@pytest.mark.slow
+def test_an_interrupt_saves_first(tmp_path):
+    env = os.environ | {"MYRIAD_COMPILATION_CACHE": "off", "PYTHONPATH": str(ROOT)}
+    script = KILLED.replace("20_000", "200_000_000").replace("checkpoint_every_s=0.0", "checkpoint_every_s=1e6")
+    folder = tmp_path / "run"
+    with subprocess.Popen([sys.executable, "-c", script, str(folder), "ppo"], env=env, cwd=ROOT) as process:
+        while not (folder / "metrics.jsonl").exists() or len((folder / "metrics.jsonl").read_text()) < 100:
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) != 0
+    _, _, agent = load_agent(folder)
+    assert agent.state is not None
+
+
+def test_gradient_steps_shared_among_devices_are_those_of_one():
+    config = small_config("ppo", num_envs=8, rollout_steps=16)
+    env = config.make_env()
+    learner = config.make_learner(env)
+    states = []
+    for num_devices in (1, 2):
+        shared = dataclasses.replace(learner, num_devices=num_devices)
+        loop = LearningLoop(env, shared, 8, num_devices=num_devices)
+        init, run = loop.jitted()
+        state, report = run(init(np.int64(0)), np.int32(2), np.bool_(True))  # noqa: FBT003
+        states.append((loop.on_one_device(state.agent.params), report.metric_sums))
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    jax.tree.map(close, *jax.device_get(states))
+
+
+def test_only_large_minibatches_are_shared():
+    env = make_env("cartpole")
+    small, large = (make_learner("ppo", env, rollout_steps=steps) for steps in (64, 128))
+    assert parallel_learner(small, 16)[1] == 1
+    assert parallel_learner(large, 1024)[1] == 2
+
+
+def test_how_many_devices_share_a_step_is_the_trainers_choice():
+    with pytest.raises(UnknownNameError, match="unknown field of ppo 'num_devices'"):
+        create_config("cartpole", "ppo", **{"agent.num_devices": 2})

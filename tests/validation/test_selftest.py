@@ -1,0 +1,120 @@
+"""The gate on itself: rows that are kept, a second call that goes on, and tables that say what the rows say."""
+
+import ast
+import csv
+import functools
+import math
+
+import pytest
+
+from ci.validation import planted, selftest
+from ci.validation.planted import BENCHMARKS, make_project
+from ci.validation.selftest import Table, main
+from ci.validation.selftest_tables import found, scatter
+from gate_repository import make_repository
+from perfgate import machine
+
+SHARES = 0.02  # of the seconds that the benchmarks' names promise
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return make_repository(tmp_path_factory.mktemp("selftest"))
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch, repository):
+    monkeypatch.chdir(repository.root)
+    monkeypatch.setattr(selftest, "PLANTED", (4.0,))  # the fixture's rules call nothing below 1.3 slower
+    monkeypatch.setattr(selftest, "make_project", functools.partial(make_project, shares=SHARES))
+
+
+def read(folder, name):
+    with (folder / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.slow
+def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_path, capsys):
+    asked = ["--output", str(tmp_path), "--bench", "time_cached", "--pairs", "5", "--live", "1"]
+    assert main([*asked, "--runs", "2"]) in (0, 1)  # what a loaded machine says of itself is not this test's business
+    names = ("selftest_itself", "selftest_itself_pairs", "selftest_pairs", "selftest_live")
+    itself, itself_pairs, pairs, live = (read(tmp_path, name) for name in names)
+    assert [row["other_core"] for row in itself] == ["idle", "busy"]
+    assert {row["exit_code"] for row in itself} <= {"0", "1", "3"}
+    assert len(itself_pairs) == sum(int(row["pairs"]) * int(row["benchmarks"]) for row in itself)
+    assert len(pairs) == 5 * len(BENCHMARKS)
+    assert {float(row["planted"]) for row in pairs} == {4.0}
+    assert sum(float(row["log_ratio"]) for row in pairs) / len(pairs) > math.log(2)
+    assert 2 < float(pairs[0]["measured"]) < 8
+    assert len(live) == len(BENCHMARKS)
+    printed = capsys.readouterr()
+    assert "| 4 | work.time_arithmetic_1ms | 5 | " in printed.out
+    assert [row["other core"] for row in read(tmp_path, "noise_false_alarms")] == ["idle", "busy"]
+    assert len(read(tmp_path, "noise_planted")) == len(read(tmp_path, "noise_planted_live")) == len(BENCHMARKS)
+    assert "against itself: 2 of 2" in printed.err
+
+    main([*asked, "--runs", "3"])
+    assert len(read(tmp_path, "selftest_itself")) == 3
+    assert read(tmp_path, "selftest_itself")[:2] == itself
+    assert (read(tmp_path, "selftest_pairs"), read(tmp_path, "selftest_live")) == (pairs, live)
+
+
+def test_what_is_planted_is_more_of_the_same_work(tmp_path):
+    project = make_project(tmp_path / "project", shares=SHARES)
+    start = project.git("rev-parse", "start")
+    head = project.plant(1.05)
+    units = (project.root / "planted" / "__init__.py").read_text().split("UNITS = ")[1]
+    assert ast.literal_eval(units) == {name: math.ceil(1.05 * units) for name, units in project.units.items()}
+    assert all(units >= 100 for units in project.units.values())
+    assert project.git("rev-parse", f"{head}^") == start
+    other = project.plant(1.03)
+    assert project.git("rev-parse", f"{other}^") == start
+    assert (project.root / "planted" / "work.py").read_text() == planted.WORK
+
+
+def test_the_replay_finds_what_is_large_and_passes_what_is_nothing(repository):
+    rules = selftest._rules(repository.root / "asv.conf.json")
+    rows = [
+        {"planted": "4.0", "benchmark": name, "log_ratio": str(center + 0.01 * (number % 5 - 2))}
+        for name, center in (("slow", math.log(4)), ("same", 0.0))
+        for number in range(40)
+    ]
+    slow, same = found(rows, rules, (4.0,)).rows
+    assert [slow[column] for column in ("found", "undecided", "called not slower")] == ["100.0%", "0.0%", "0.0%"]
+    assert [same[column] for column in ("found", "undecided", "called not slower")] == ["0.0%", "0.0%", "100.0%"]
+    assert (slow["seen"], same["seen"]) == ("4.000", "1.000")
+
+
+def test_the_noise_of_a_benchmark_is_the_scatter_of_its_pairs(repository):
+    rules = selftest._rules(repository.root / "asv.conf.json")
+    pairs = [
+        {"benchmark": name, "other_core": core, "log_ratio": str(sign * size)}
+        for name, size in (("quiet", 0.001), ("noisy", 0.1))
+        for core, sign in (("idle", 1), ("idle", -1), ("busy", 1), ("busy", -1))
+    ]
+    noisy, quiet = scatter(pairs, rules).rows
+    assert noisy["noise, idle (sd)"] == noisy["noise, busy (sd)"] == "14.14%"
+    assert quiet["noise, busy (sd)"] == "0.14%"
+    assert (noisy["pairs"], quiet["pairs"]) == (4, 4)
+    assert 1 < float(quiet["smallest found"]) < float(noisy["smallest found"])
+
+
+def test_false_alarms_fail(tmp_path, monkeypatch, capsys):
+    asked = {"bench": "", "budget_s": 60.0, "cpu": machine.describe()["cpu"]}
+    row = {"run": 1, "other_core": "idle", "exit_code": 1, "seconds": 2.0, "timestamp": "20261121T000000Z"} | asked
+    Table(tmp_path / "selftest_itself.csv").add([row])
+    assert main(["--output", str(tmp_path), "--runs", "1", "--pairs", "0", "--live", "0"]) == 1
+    assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 | 2 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--runs", "-1"], "must be a whole number of at least 0, but got '-1'"),
+        (["--suite-config", "nowhere.json"], "there is no nowhere.json"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, reason, capsys, tmp_path):
+    assert main([*arguments, "--output", str(tmp_path)]) == 2
+    assert reason in capsys.readouterr().err
