@@ -137,7 +137,12 @@ def measure(env: str, agent: str, num_envs: int) -> tuple[Trial, Row]:
         ChildError: it failed.
     """
     request = {"env": env, "agent": agent, "num_envs": num_envs}
-    reply = child.run("benchmarks.autotune:_tuned_and_swept", request, timeout_s=600, MYRIAD_COMPILATION_CACHE="off")
+    reply = child.run(
+        "benchmarks.autotune:_tuned_and_swept",
+        request,
+        timeout_s=600,
+        MYRIAD_COMPILATION_CACHE="off",
+    )
     return Trial(**reply["trial"]), reply["columns"]
 
 
@@ -193,7 +198,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--full", action="store_true", help="all 24 configurations instead of three")
+    parser.add_argument(
+        "--full", action="store_true", help="all 24 configurations instead of three"
+    )
     parser.add_output()
     return parser.parse_args(argv)
 
@@ -205,7 +212,13 @@ def _run(argv: list[str]) -> bool:
         try:
             trial, columns = measure(env, agent, size)
         except child.ChildError as error:
-            lost = {"env": env, "agent": agent, "num_envs": size, "status": error.status, "reason": str(error)}
+            lost = {
+                "env": env,
+                "agent": agent,
+                "num_envs": size,
+                "status": error.status,
+                "reason": str(error),
+            }
             file.add_rows([new_row("autotune", file.timestamp, library="myriad", **lost)], lost)
             continue
         trials.append(trial)
@@ -222,16 +235,35 @@ def _row(trial: Trial, columns: Row, timestamp: str) -> Row:
         f"the sweep's best is {trial.best}; chosen / best {trial.regret:.3f}, chosen / default {trial.default} "
         f"{tuned['tuned']:.3f} ({tuned['tuned_low']:.3f} to {tuned['tuned_high']:.3f})"
     )
-    configuration = {"env": trial.env, "agent": trial.agent, "num_envs": trial.num_envs, "num_steps": _STEPS_PER_ENV}
-    measured = spread(trial.steps_per_s, "steps_per_s") | {"run_s": trial.seconds, "scan_chunk_size": trial.chosen}
+    configuration = {
+        "env": trial.env,
+        "agent": trial.agent,
+        "num_envs": trial.num_envs,
+        "num_steps": _STEPS_PER_ENV,
+    }
+    measured = spread(trial.steps_per_s, "steps_per_s") | {
+        "run_s": trial.seconds,
+        "scan_chunk_size": trial.chosen,
+    }
     return new_row("autotune", timestamp, **columns, **configuration, **measured, reason=reason)
 
 
 def table(trials: Sequence[Trial]) -> str:
     """Return a line per configuration, and the worst and the median of both ratios beneath."""
-    headers = ["environment", "agent", "environments", "tuned in, s", "default", "chosen", "sweep's best"]
+    headers = [
+        "environment",
+        "agent",
+        "environments",
+        "tuned in, s",
+        "default",
+        "chosen",
+        "sweep's best",
+    ]
     headers += ["chosen / best", "chosen / default"]
-    regrets, tuned = [trial.regret for trial in trials], [trial.tuned_spread["tuned"] for trial in trials]
+    regrets, tuned = (
+        [trial.regret for trial in trials],
+        [trial.tuned_spread["tuned"] for trial in trials],
+    )
     return (
         f"{markdown(headers, [_line(trial) for trial in trials])}\n"
         f"chosen / best: worst {min(regrets):.3f}, median {statistics.median(regrets):.3f}\n"

@@ -3,8 +3,9 @@
     python benchmarks/baselines.py                            every contest, five trainings each
     python benchmarks/baselines.py --env gene-circuit --seeds 2 --steps 500000
 
-The gene circuit's rivals are the best bang-bang and the best PID of a sweep, chosen on some episodes and scored on
-others; the games' are players that see what an agent sees. Agents have their shipped defaults.
+The gene circuit's rivals are the best bang-bang and the best PID of a sweep, chosen on some
+episodes and scored on others; the games' are players that see what an agent sees. Agents have their
+shipped defaults.
 """
 
 import argparse
@@ -22,7 +23,11 @@ _SCRIPT = "benchmarks/baselines.py"
 _CHOOSING_EPISODES, _EPISODES, _EVALUATION_SEED = 64, 1_024, 1_000_003
 _MAX_STEPS = 10_000  # of an episode, as in `myriad.evaluate`
 _OFFSETS, _BANDS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2), (0.0, 0.01, 0.03)
-_INTEGRALS, _DERIVATIVES, _LIMITS = (0.0, 0.002, 0.01, 0.05), (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0), (0.05, 0.2, 1.0)
+_INTEGRALS, _DERIVATIVES, _LIMITS = (
+    (0.0, 0.002, 0.01, 0.05),
+    (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0),
+    (0.05, 0.2, 1.0),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +86,14 @@ def _run(argv: list[str]) -> bool:
     env = resolved_env(options.env) if options.env else None
     contests = [contest for contest in _contests() if env in (None, contest.env)]
     if not contests:
-        raise SuiteError(f"there is no contest in {env}; give {', '.join(sorted({each.env for each in _contests()}))}.")
+        raise SuiteError(
+            f"there is no contest in {env}; give {', '.join(sorted({each.env for each in _contests()}))}."
+        )
     myriad.configure()
-    lines = ["| contest | rivals | agent | trainings, each beside the best rival | better |", "|---|---|---|---|---|"]
+    lines = [
+        "| contest | rivals | agent | trainings, each beside the best rival | better |",
+        "|---|---|---|---|---|",
+    ]
     print("\n".join(lines), flush=True)
     for contest in contests:
         for line in _held(contest, options.seeds, options.steps or contest.steps):
@@ -94,13 +104,20 @@ def _run(argv: list[str]) -> bool:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument("--env", help="only this environment's contests")
-    parser.add_argument("--seeds", type=count, default=5, help="trainings of each agent (default: 5)")
+    parser.add_argument(
+        "--seeds", type=count, default=5, help="trainings of each agent (default: 5)"
+    )
     parser.add_argument("--steps", type=count, help="of one training (default: the contest's)")
     return parser.parse_args(argv)
 
 
 def _contests() -> list[Contest]:
-    circuit = {"agents": ("ppo", "pqn"), "steps": 2_000_000, "unit": "molecules off", "scale": -1 / 288}
+    circuit = {
+        "agents": ("ppo", "pqn"),
+        "steps": 2_000_000,
+        "unit": "molecules off",
+        "scale": -1 / 288,
+    }
     game = {"agents": ("ppo",), "unit": "return", "scale": 1.0}
     return [
         *(
@@ -119,7 +136,10 @@ def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
     best = max(scores, key=lambda score: math.copysign(1.0, contest.scale) * score.mean)
     rivals = ", ".join(f"{score.name} {score}" for score in scores)
     for agent in contest.agents:
-        trained = [_scored(contest, agent, returns) for returns in _trained(contest, agent, num_seeds, steps)]
+        trained = [
+            _scored(contest, agent, returns)
+            for returns in _trained(contest, agent, num_seeds, steps)
+        ]
         num_better = sum(contest.is_better(score, best) for score in trained)
         shown = ", ".join(map(str, trained))
         yield f"| {contest.name}, {contest.unit} | {rivals} | {agent} | {shown} | {num_better} of {num_seeds} |"
@@ -131,7 +151,9 @@ def _config(contest: Contest, agent: str, steps: int) -> Any:
 
     config = make_config(contest.env, agent, env_options=contest.options).resolve()
     steps_per_env = -(-steps // (config.num_envs or 1))
-    return config.model_copy(update={"steps_per_env": steps_per_env, "eval_frequency": steps_per_env}).resolve()
+    return config.model_copy(
+        update={"steps_per_env": steps_per_env, "eval_frequency": steps_per_env}
+    ).resolve()
 
 
 def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterator[Any]:
@@ -143,7 +165,9 @@ def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterat
     config = _config(contest, agent, steps)
     train = jax.jit(make_train(config))
     for seed in range(num_seeds):
-        yield evaluate(config, train(make_key(seed))["agent_state"], _EPISODES, seed=_EVALUATION_SEED)
+        yield evaluate(
+            config, train(make_key(seed))["agent_state"], _EPISODES, seed=_EVALUATION_SEED
+        )
 
 
 def _returns(env: Any, player: Any) -> Any:
@@ -162,7 +186,9 @@ def _scored(contest: Contest, name: str, returns: Any) -> Score:
     import numpy as np
 
     scores = np.asarray(returns, np.float64) * contest.scale
-    return Score(name, float(scores.mean()), 1.96 * float(scores.std(ddof=1)) / math.sqrt(len(scores)))
+    return Score(
+        name, float(scores.mean()), 1.96 * float(scores.std(ddof=1)) / math.sqrt(len(scores))
+    )
 
 
 # --- the gene circuit's rivals
@@ -180,7 +206,9 @@ def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
     yield _best("PID", env, dataclasses.replace(pid, proportional=1.0), gains)
 
 
-def _best(name: str, env: Any, controller: Any, grid: dict[str, Sequence[float]]) -> tuple[str, Any]:
+def _best(
+    name: str, env: Any, controller: Any, grid: dict[str, Sequence[float]]
+) -> tuple[str, Any]:
     import jax
     import jax.numpy as jnp
 
@@ -194,7 +222,9 @@ def _best(name: str, env: Any, controller: Any, grid: dict[str, Sequence[float]]
 
     def mean_return(setting: dict[str, jax.Array]) -> jax.Array:
         learner = ControllerLearner(env, dataclasses.replace(controller, **setting))
-        returns, _ = Evaluation(env, learner, _CHOOSING_EPISODES, max_steps=_MAX_STEPS).returns((), make_key(7))
+        returns, _ = Evaluation(env, learner, _CHOOSING_EPISODES, max_steps=_MAX_STEPS).returns(
+            (), make_key(7)
+        )
         return returns.mean()
 
     best = int(jax.jit(jax.vmap(mean_return))(settings).argmax())
@@ -236,7 +266,8 @@ def _snake_players(env: Any) -> Iterator[tuple[str, Any]]:
             # The last cell of the tail, one move from being free, is free by then.
             body = obs[at[:, 0], at[:, 1], 1] * (obs.shape[0] * obs.shape[1])
             cost = jnp.abs(cells - food).sum(-1) + 1_000 * ~inside
-            # A turn by 180 degrees is ignored, so the neck is no choice even for the player that does not look.
+            # A turn by 180 degrees is ignored, so the neck is no choice even for the player that
+            # does not look.
             neck = body > jnp.max(obs[..., 1]) * (obs.shape[0] * obs.shape[1]) - 1.5
             return jnp.argmin(cost + 500 * neck + (100 * (body > 1.5) if looks else 0))
 
@@ -269,9 +300,14 @@ def _villagers(env: Any) -> Iterator[tuple[str, Any]]:
                 seen[: num_houses + 2 * num_agents], [num_houses, num_houses + num_agents]
             )
             idle = (jnp.zeros((), jnp.int32),) * num_agents
-            village = BucketBrigadeState(tuple(houses), (), tuple(locations), idle, tuple(signals), idle[0])
+            village = BucketBrigadeState(
+                tuple(houses), (), tuple(locations), idle, tuple(signals), idle[0]
+            )
             return jnp.stack(
-                [jnp.asarray(part, jnp.int32) for part in policy(list(jax.random.split(key, 3)), 0, village)]
+                [
+                    jnp.asarray(part, jnp.int32)
+                    for part in policy(list(jax.random.split(key, 3)), 0, village)
+                ]
             )
 
         return choose

@@ -14,7 +14,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from benchmarks.harness.command_line import Parser, command_of, count, guarded, progress, resolved_env
+from benchmarks.harness.command_line import (
+    Parser,
+    command_of,
+    count,
+    guarded,
+    progress,
+    resolved_env,
+)
 from benchmarks.harness.interleave import Budget, Contender, Outcome, ratios
 from benchmarks.harness.results import ResultsFile, markdown, spread, times
 from benchmarks.harness.workloads import (
@@ -34,7 +41,8 @@ from benchmarks.throughput import measure
 _SCRIPT = "benchmarks/comparison.py"
 OURS = "myriad"
 _ACTIONS = {"random": "random actions", training_peers.AGENT: "whole trainings by PPO"}
-# A network's chunk multiplies at most so often, or is one step: a call that takes a processor a second, not minutes.
+# A network's chunk multiplies at most so often, or is one step: a call that takes a processor a
+# second, not minutes.
 _MULTIPLICATIONS_PER_CHUNK = 10_000_000_000
 # Episodes under one network last equally long everywhere, to within what so many of them scatter.
 _ENOUGH_EPISODES, _POLICY_TOLERANCE = 2_000, 0.1
@@ -57,17 +65,28 @@ def _run(argv: list[str]) -> bool:
     with progress(len(workloads)) as on_event:
         for workload in workloads:
             contenders = [Contender(side, workload) for side in sides]
-            groups.append(measure(contenders, BUDGET, file, declaration, on_event, hold=_hold_to_policy))
+            groups.append(
+                measure(contenders, BUDGET, file, declaration, on_event, hold=_hold_to_policy)
+            )
     print(report(groups))
-    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
+    print(
+        f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}"
+    )
     return all(group[0].status == "ok" for group in groups)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--full", action="store_true", help="every size of suite.toml, up to 100,000 environments")
-    sizes.add_argument("--num-envs", type=count, metavar="N", help="environments side by side (default: suite.toml's)")
+    sizes.add_argument(
+        "--full", action="store_true", help="every size of suite.toml, up to 100,000 environments"
+    )
+    sizes.add_argument(
+        "--num-envs",
+        type=count,
+        metavar="N",
+        help="environments side by side (default: suite.toml's)",
+    )
     parser.add_argument(
         "--library",
         action="append",
@@ -87,11 +106,17 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default="none",
         help="widths of a network that chooses the actions; sizes too large for it are left out (default: none)",
     )
-    sizes.add_argument("--training", action="store_true", help="train by PPO, beside rejax at equal hyperparameters")
+    sizes.add_argument(
+        "--training",
+        action="store_true",
+        help="train by PPO, beside rejax at equal hyperparameters",
+    )
     parser.add_argument("--env", help="environment, or package.module:Class (default: cartpole)")
     parser.add_output()
     options = parser.parse_args(argv)
-    if options.training and (options.library or options.steps_per_env or options.env or options.policy != "none"):
+    if options.training and (
+        options.library or options.steps_per_env or options.env or options.policy != "none"
+    ):
         parser.error("--training measures what suite.toml declares, and goes with --output alone")
     return options
 
@@ -100,15 +125,23 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
     """Return the workloads that the flags ask for: sizes of suite.toml, or the nearest with the flags' values."""
     if options.training:
         return [declaration.workloads["comparison"]["cartpole-ppo"]]
-    declared = sorted(declaration.select("comparison", "full").values(), key=lambda workload: workload.num_envs)
+    declared = sorted(
+        declaration.select("comparison", "full").values(), key=lambda workload: workload.num_envs
+    )
     if options.num_envs:
-        nearest = [workload for workload in declared if workload.num_envs <= options.num_envs][-1]  # one declares 1
+        nearest = [workload for workload in declared if workload.num_envs <= options.num_envs][
+            -1
+        ]  # one declares 1
         declared = [replace(nearest, num_envs=options.num_envs, devices=DEVICES)]
     elif not options.full:
         declared = [workload for workload in declared if tier_from_environment() in workload.tiers]
     env = resolved_env(options.env or "cartpole")
     workloads = [replace(each, env=env, num_steps=options.steps_per_env) for each in declared]
-    return workloads if options.policy == "none" else _with_network(agent_of(options.policy), workloads)
+    return (
+        workloads
+        if options.policy == "none"
+        else _with_network(agent_of(options.policy), workloads)
+    )
 
 
 def _with_network(agent: str, workloads: Sequence[Workload]) -> list[Workload]:
@@ -116,10 +149,16 @@ def _with_network(agent: str, workloads: Sequence[Workload]) -> list[Workload]:
 
     Where even one step takes it many seconds the size is left out, unless there is no other.
     """
-    steps = {each: _MULTIPLICATIONS_PER_CHUNK / (each.num_envs * num_multiplications(agent)) for each in workloads}
+    steps = {
+        each: _MULTIPLICATIONS_PER_CHUNK / (each.num_envs * num_multiplications(agent))
+        for each in workloads
+    }
     kept = [each for each in workloads if steps[each] > 0.5] or workloads
     return [
-        replace(each, agent=agent, scan_chunk_size=min(each.scan_chunk_size, max(1, int(steps[each])))) for each in kept
+        replace(
+            each, agent=agent, scan_chunk_size=min(each.scan_chunk_size, max(1, int(steps[each])))
+        )
+        for each in kept
     ]
 
 
@@ -143,7 +182,10 @@ def _hold_to_policy(outcomes: Sequence[Outcome]) -> None:
         return
     expected = ours.stats["mean_episode_length"]
     for other in (each for each in others if each.status == "ok"):
-        mean, enough = other.stats["mean_episode_length"], other.stats["num_episodes"] >= _ENOUGH_EPISODES
+        mean, enough = (
+            other.stats["mean_episode_length"],
+            other.stats["num_episodes"] >= _ENOUGH_EPISODES,
+        )
         if enough and expected and abs(mean / expected - 1) > _POLICY_TOLERANCE:
             other.status = "failed"
             other.reason = f"its episodes last {mean:.2f} steps, and Myriad's {expected:.2f} under the same network"
@@ -168,9 +210,17 @@ def _behind(groups: Sequence[Sequence[Outcome]]) -> str:
             for each in measured
             if _is_level(ours, each)
         ]
-        sooner = [f"{each.contender.side} ({_compiling(each)})" for each in measured if _is_ready_sooner(ours, each)]
+        sooner = [
+            f"{each.contender.side} ({_compiling(each)})"
+            for each in measured
+            if _is_ready_sooner(ours, each)
+        ]
         lines += [f"- {size}, steps/s: {', '.join(fast)}"] if fast else []
-        lines += [f"- {size}, seconds of compiling ({_compiling(ours)}): {', '.join(sooner)}"] if sooner else []
+        lines += (
+            [f"- {size}, seconds of compiling ({_compiling(ours)}): {', '.join(sooner)}"]
+            if sooner
+            else []
+        )
     if lines:
         return "\n".join(["Where Myriad is not ahead:", *lines])
     beside = any(outcome.status == "ok" for _, *others in groups for outcome in others)
@@ -190,7 +240,14 @@ def _section(group: Sequence[Outcome]) -> str:
     """Write the table of one size, and beneath it the reasons of the rows, equal ones once."""
     workload = group[0].contender.workload
     actions = _ACTIONS.get(workload.agent, f"actions of the network {workload.agent}")
-    headers = ["library", "steps/s", "95% interval", "Myriad's, times that", "compiling, s", "status"]
+    headers = [
+        "library",
+        "steps/s",
+        "95% interval",
+        "Myriad's, times that",
+        "compiling, s",
+        "status",
+    ]
     table = markdown(headers, [_cells(group[0], outcome) for outcome in group])
     notes = [f"* {outcome.contender.side}: {outcome.reason}" for outcome in group if outcome.reason]
     return "\n".join([f"{_size(workload)} of {workload.env}, {actions}", "", table, *notes])

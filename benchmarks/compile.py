@@ -79,7 +79,9 @@ def _compiled_in_child(**request: Any) -> Reply:
     use_compilation_cache = package.load("myriad.xla").use_compilation_cache
 
     myriad.configure()
-    jax.config.update("jax_compilation_cache_dir", None)  # a user's own would answer the cold launch
+    jax.config.update(
+        "jax_compilation_cache_dir", None
+    )  # a user's own would answer the cold launch
     if (folder := settings.compilation_cache()) is not None:
         use_compilation_cache(folder)
     with count_cache_hits() as hits:
@@ -101,7 +103,12 @@ def _launched_once(request: str) -> Reply:
 
 
 def _launch(request: dict[str, Any], cache: str) -> Reply:
-    return run("benchmarks.compile:_compiled_in_child", request, timeout_s=TIMEOUT_S, MYRIAD_COMPILATION_CACHE=cache)
+    return run(
+        "benchmarks.compile:_compiled_in_child",
+        request,
+        timeout_s=TIMEOUT_S,
+        MYRIAD_COMPILATION_CACHE=cache,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,21 +124,42 @@ def _run(argv: list[str]) -> bool:
     lines = []
     for workload in workloads:
         launches, error = _launches(workload, FULL_LAUNCHES if options.full else QUICK_LAUNCHES)
-        described = columns | {"agent": workload.agent, "env": workload.env, "num_envs": workload.num_envs}
-        described["scan_chunk_size"] = launches[0]["scan_chunk_size"] if launches else workload.scan_chunk_size
+        described = columns | {
+            "agent": workload.agent,
+            "env": workload.env,
+            "num_envs": workload.num_envs,
+        }
+        described["scan_chunk_size"] = (
+            launches[0]["scan_chunk_size"] if launches else workload.scan_chunk_size
+        )
         file.add_rows(rows_of(launches, error, described, file.timestamp), launches)
         lines.append(_line(workload, launches, error))
-    headers = ["environment", "agent", "environments", "cold, s (least to most)", "from the cache, s (least to most)"]
+    headers = [
+        "environment",
+        "agent",
+        "environments",
+        "cold, s (least to most)",
+        "from the cache, s (least to most)",
+    ]
     print(markdown([*headers, "instructions", "code", "in the cache"], lines))
     return report(file)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--full", action="store_true", help="all of suite.toml, and more launches of each")
-    parser.add_argument("--env", help="environment, or package.module:Class (default: suite.toml's)")
+    parser.add_argument(
+        "--full", action="store_true", help="all of suite.toml, and more launches of each"
+    )
+    parser.add_argument(
+        "--env", help="environment, or package.module:Class (default: suite.toml's)"
+    )
     parser.add_argument("--agent", help="agent (default: suite.toml's)")
-    parser.add_argument("--num-envs", type=count, metavar="N", help="environments side by side (default: suite.toml's)")
+    parser.add_argument(
+        "--num-envs",
+        type=count,
+        metavar="N",
+        help="environments side by side (default: suite.toml's)",
+    )
     parser.add_output()
     return parser.parse_args(argv)
 
@@ -142,12 +170,19 @@ def chosen(options: argparse.Namespace) -> list[Workload]:
     Raises:
         UnknownNameError: there is no such environment or agent.
     """
-    workloads = list(load().select("compile", "full" if options.full else tier_from_environment()).values())
+    workloads = list(
+        load().select("compile", "full" if options.full else tier_from_environment()).values()
+    )
     if options.agent:
         agent = resolved_agent(options.agent)
-        declared = [workload for workload in load().workloads["compile"].values() if workload.agent == agent]
+        declared = [
+            workload for workload in load().workloads["compile"].values() if workload.agent == agent
+        ]
         workloads = declared[:1] or [replace(workloads[0], agent=agent)]
-    given = {"env": resolved_env(options.env) if options.env else None, "num_envs": options.num_envs}
+    given = {
+        "env": resolved_env(options.env) if options.env else None,
+        "num_envs": options.num_envs,
+    }
     given = {name: value for name, value in given.items() if value}
     return [replace(workload, **given) for workload in workloads]
 
@@ -159,7 +194,9 @@ def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], Child
         for _ in range(num_launches):
             with tempfile.TemporaryDirectory() as folder:
                 cold = _launch(request_of(workload), folder)
-                cold["cache_bytes"] = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+                cold["cache_bytes"] = sum(
+                    path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()
+                )
                 cached = _launch(request_of(workload), folder)
             _check_cache(cold["cache_hits"], cached["cache_hits"], cached["num_programs"])
             launches.append(cold | {"cached_s": cached["compile_s"]})
@@ -171,15 +208,22 @@ def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], Child
 def _check_cache(cold_hits: int, cached_hits: int, num_programs: int) -> None:
     """Hold a launch to what it is called."""
     if cold_hits or cached_hits < num_programs:
-        raise ChildError("failed", f"an empty cache answered {cold_hits} times, and a filled one {cached_hits} times")
+        raise ChildError(
+            "failed",
+            f"an empty cache answered {cold_hits} times, and a filled one {cached_hits} times",
+        )
 
 
-def rows_of(launches: Sequence[Reply], error: ChildError | None, described: Row, timestamp: str) -> list[Row]:
+def rows_of(
+    launches: Sequence[Reply], error: ChildError | None, described: Row, timestamp: str
+) -> list[Row]:
     """Return a row of cold launches and one of those from the cache; a failure counts against both."""
     rows = []
     for suite, name in (("compile", "compile_s"), ("compile_cached", "cached_s")):
         if error is not None:
-            rows.append(new_row(suite, timestamp, **described, status=error.status, reason=str(error)))
+            rows.append(
+                new_row(suite, timestamp, **described, status=error.status, reason=str(error))
+            )
             continue
         median_s = statistics.median(launch[name] for launch in launches)
         measured = {"compile_s": median_s, "run_s": median_s, "samples": len(launches)}
@@ -192,8 +236,16 @@ def _line(workload: Workload, launches: Sequence[Reply], error: ChildError | Non
     if error is not None:
         return [*where, error.status, "-", "-", "-", "-"]
     first = launches[0]
-    sizes = [f"{first['instructions']:,}", readable(first["code_bytes"]), readable(first["cache_bytes"])]
-    return [*where, *(_spread([launch[name] for launch in launches]) for name in ("compile_s", "cached_s")), *sizes]
+    sizes = [
+        f"{first['instructions']:,}",
+        readable(first["code_bytes"]),
+        readable(first["cache_bytes"]),
+    ]
+    return [
+        *where,
+        *(_spread([launch[name] for launch in launches]) for name in ("compile_s", "cached_s")),
+        *sizes,
+    ]
 
 
 def _spread(seconds: Sequence[float]) -> str:

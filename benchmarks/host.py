@@ -53,4 +53,6 @@ class Dispatch:
         """Make and resolve a configuration."""
         from myriad import create_config
 
-        create_config("cartpole-control", "dqn", 1_000, 10_000, **{"agent.learning_rate": 1e-3}).resolve()
+        create_config(
+            "cartpole-control", "dqn", 1_000, 10_000, **{"agent.learning_rate": 1e-3}
+        ).resolve()

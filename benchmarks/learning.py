@@ -131,8 +131,12 @@ def _run(argv: list[str]) -> bool:
     explained = package.load("myriad.training.run_folder").explained
 
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--agent", choices=sorted({p.agent for p in PROMISES}), help="only this agent's promises")
-    parser.add_argument("--seeds", type=count, metavar="N", help="trainings each (default: what was promised for)")
+    parser.add_argument(
+        "--agent", choices=sorted({p.agent for p in PROMISES}), help="only this agent's promises"
+    )
+    parser.add_argument(
+        "--seeds", type=count, metavar="N", help="trainings each (default: what was promised for)"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV file, a row per training")
     options = parser.parse_args(argv)
     if options.output is not None:

@@ -4,8 +4,8 @@
     python benchmarks/memory_profile.py --limit 1GiB      the most environments that fit into so much
     python benchmarks/memory_profile.py --profile scan --agent dqn
 
-Every size runs in a process of its own, whose peak holds the libraries and the compiler too; one that does not fit
-costs its own row alone.
+Every size runs in a process of its own, whose peak holds the libraries and the compiler too; one
+that does not fit costs its own row alone.
 """
 
 import argparse
@@ -39,7 +39,8 @@ _QUICK_CHUNKS, _FULL_CHUNKS = (1, 32, 1_024), tuple(2**power for power in range(
 _QUICK_SCAN_ENVS, _FULL_SCAN_ENVS = 1_000, 100_000
 # Of what the machine has left; a search that takes all would have the system end other processes.
 _SHARE = 0.9
-# The largest size is really run up to this limit: beyond, filling the memory takes longer than a user waits.
+# The largest size is really run up to this limit: beyond, filling the memory takes longer than a
+# user waits.
 _MOST_VERIFIED = 4 << 30
 # The search's row is no point of the scaling: beyond that limit it has no peak.
 _LIMIT_SUITE = "memory_limit"
@@ -97,7 +98,11 @@ def _peak_of(**request: Any) -> Reply:
     compiled = program(**request)
     compiled.start()
     compiled.run(compiled.scan_chunk_size)
-    found = {"columns": machine_columns(), "scan_chunk_size": compiled.scan_chunk_size, "peak_bytes": peak_bytes()}
+    found = {
+        "columns": machine_columns(),
+        "scan_chunk_size": compiled.scan_chunk_size,
+        "peak_bytes": peak_bytes(),
+    }
     return found | _stated(compiled)
 
 
@@ -145,14 +150,16 @@ def _run(argv: list[str]) -> bool:
     request = {"env": resolved_env(options.env), "agent": resolved_agent(options.agent)}
     profiles = ("envs", "scan") if options.profile == "both" else (options.profile,)
     files = [
-        ResultsFile(f"memory_{profile}", _output(options, profile), command_of(_SCRIPT, argv)) for profile in profiles
+        ResultsFile(f"memory_{profile}", _output(options, profile), command_of(_SCRIPT, argv))
+        for profile in profiles
     ]
     found = machine()
     limit = options.limit or int(_SHARE * (found["available_bytes"] or 0))
     succeeded = True
     for profile, file in zip(profiles, files, strict=True):
         replies = [
-            _measure(f"memory_{profile}", request | size, found["columns"], file) for size in _sizes(profile, options)
+            _measure(f"memory_{profile}", request | size, found["columns"], file)
+            for size in _sizes(profile, options)
         ]
         lines = [_line(row, reply) for row, reply in zip(file.rows, replies, strict=True)]
         print(f"{request['env']} with {request['agent']}\n\n{markdown(_HEADERS, lines)}")
@@ -174,34 +181,62 @@ def _output(options: argparse.Namespace, profile: str) -> Path | None:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     kinds = ("envs", "scan", "both")
-    parser.add_argument("--profile", choices=kinds, default="envs", help="over environments, scan chunks, or both")
+    parser.add_argument(
+        "--profile", choices=kinds, default="envs", help="over environments, scan chunks, or both"
+    )
     parser.add_env()
     parser.add_argument("--agent", default="random", help="agent (default: random)")
-    parser.add_argument("--num-envs", type=count, metavar="N", help="this number of environments alone")
-    parser.add_argument("--limit", type=size_of, metavar="BYTES", help="find the most environments that fit: 4GiB, ...")
-    parser.add_argument("--full", action="store_true", help="up to 1,000,000 environments, and chunks of 1 to 1,024")
+    parser.add_argument(
+        "--num-envs", type=count, metavar="N", help="this number of environments alone"
+    )
+    parser.add_argument(
+        "--limit",
+        type=size_of,
+        metavar="BYTES",
+        help="find the most environments that fit: 4GiB, ...",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="up to 1,000,000 environments, and chunks of 1 to 1,024"
+    )
     parser.add_output()
     options = parser.parse_args(argv)
     if options.limit and options.profile == "scan":
-        parser.error("--limit is about numbers of environments, and goes with --profile envs or both")
+        parser.error(
+            "--limit is about numbers of environments, and goes with --profile envs or both"
+        )
     return options
 
 
 def size_of(text: str) -> int:
     """Read a flag that is a number of bytes, such as 4GiB, 500MB or 1000000."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text, re.IGNORECASE)
-    value = int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].upper()]) if match else 0
+    value = (
+        int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].upper()])
+        if match
+        else 0
+    )
     if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a number of bytes such as 4GiB or 500MB, but got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be a number of bytes such as 4GiB or 500MB, but got {text!r}"
+        )
     return value
 
 
 def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
     if profile == "envs":
-        sizes = (options.num_envs,) if options.num_envs else _FULL_SIZES if options.full else _QUICK_SIZES
+        sizes = (
+            (options.num_envs,)
+            if options.num_envs
+            else _FULL_SIZES
+            if options.full
+            else _QUICK_SIZES
+        )
         return [{"num_envs": num_envs, "scan_chunk_size": _CHUNK} for num_envs in sizes]
     num_envs = options.num_envs or (_FULL_SCAN_ENVS if options.full else _QUICK_SCAN_ENVS)
-    return [{"num_envs": num_envs, "scan_chunk_size": c} for c in (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)]
+    return [
+        {"num_envs": num_envs, "scan_chunk_size": c}
+        for c in (_FULL_CHUNKS if options.full else _QUICK_CHUNKS)
+    ]
 
 
 def _measure(
@@ -217,7 +252,10 @@ def _measure(
         file.add_rows([new_row(suite, file.timestamp, **columns, **request, **refused)], request)
         return None
     described = columns | reply["columns"] | request
-    described |= {name: reply[name] for name in ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")}
+    described |= {
+        name: reply[name]
+        for name in ("scan_chunk_size", "argument_bytes", "temp_bytes", "peak_bytes")
+    }
     file.add_rows([new_row(suite, file.timestamp, **described)], request | reply)
     return reply
 
@@ -249,23 +287,32 @@ def _line(row: Row, reply: Reply | None) -> list[str]:
 def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: ResultsFile) -> str:
     """Find the most environments that fit, run them where that is quick, save the row and say what was found."""
     columns = measured[0]["columns"]
-    # What a process holds beside what the compiler states: the interpreter, libraries, the compiler itself.
+    # What a process holds beside what the compiler states: the interpreter, libraries, the compiler
+    # itself.
     overhead = _MARGIN + max(reply["peak_bytes"] - reply["stated_bytes"] for reply in measured)
     request = request | {"scan_chunk_size": _CHUNK}
     search = request | {"limit": limit, "overhead": overhead}
     try:
         found = run("benchmarks.memory_profile:_most_of", search, **_limits(None, columns))
         if not found["num_envs"]:
-            raise _refusal(f"not even {_STEP} environments fit: the process alone needs {overhead:,} bytes", limit)
+            raise _refusal(
+                f"not even {_STEP} environments fit: the process alone needs {overhead:,} bytes",
+                limit,
+            )
     except ChildError as error:
         refused = {"num_envs": 0, "status": error.status, "reason": str(error)}
-        file.add_rows([new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, **refused)], search)
+        file.add_rows(
+            [new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, **refused)], search
+        )
         return f"within {readable(limit)}: {error.status}"
     request["num_envs"] = found["num_envs"]
     says = f"{found['num_envs']:,} environments are the most that fit into {readable(limit)}"
     if limit > _MOST_VERIFIED:
         note = f"stated by the compiler and not run, as the limit of {limit:,} bytes is above {_MOST_VERIFIED:,}"
-        file.add_rows([new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, reason=note)], search | found)
+        file.add_rows(
+            [new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, reason=note)],
+            search | found,
+        )
         return f"{says} ({note})"
     reply = _measure(_LIMIT_SUITE, request, columns, file, limit)
     if reply is None:

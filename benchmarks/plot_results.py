@@ -2,8 +2,9 @@
 
     python benchmarks/plot_results.py [--input FILE] [--plot-type throughput] [--output FOLDER]
 
-A plot shows one machine, that of the newest row; where a size was measured more than once, the newest row counts. Each
-environment has a plot of its own: CartPole's, or else the newest one's, has the plain name.
+A plot shows one machine, that of the newest row; where a size was measured more than once, the
+newest row counts. Each environment has a plot of its own: CartPole's, or else the newest one's, has
+the plain name.
 """
 
 import argparse
@@ -17,7 +18,12 @@ from typing import Any
 
 from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, TextRow, missing_columns, read_csv
 from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
-from benchmarks.plots.scaling import memory_scaling, scaling_efficiency, scan_chunk_sensitivity, throughput_scaling
+from benchmarks.plots.scaling import (
+    memory_scaling,
+    scaling_efficiency,
+    scan_chunk_sensitivity,
+    throughput_scaling,
+)
 from benchmarks.plots.style import STYLES, measured
 
 __all__ = ["PLOTS", "STYLES", "draw", "main", "newest", "plot_type"]
@@ -34,7 +40,8 @@ class Selection:
     Attributes:
         same: the columns that one plot holds constant, at the newest row's values.
         distinct: the columns of which every combination is shown once, as the newest row has it.
-        repeats: rows of one timestamp that agree in all those columns are repetitions, all of them shown.
+        repeats: rows of one timestamp that agree in all those columns are repetitions, all of them
+            shown.
         refused: rows without a measurement are shown too.
     """
 
@@ -63,7 +70,9 @@ PLOTS = {
         "memory_scaling",
         {
             "memory_envs": Selection(refused=True),
-            "memory_scan": Selection(("env", "agent", "num_envs"), ("library", "scan_chunk_size"), refused=True),
+            "memory_scan": Selection(
+                ("env", "agent", "num_envs"), ("library", "scan_chunk_size"), refused=True
+            ),
         },
         memory_scaling,
     ),
@@ -79,7 +88,12 @@ PLOTS = {
         seconds_to_solve,
         per_env=False,
     ),
-    "compile": Plot("compile_time", {"compile": _PROGRAMS, "compile_cached": _PROGRAMS}, compile_time, per_env=False),
+    "compile": Plot(
+        "compile_time",
+        {"compile": _PROGRAMS, "compile_cached": _PROGRAMS},
+        compile_time,
+        per_env=False,
+    ),
 }
 _ALIASES = {plot.file: name for name, plot in PLOTS.items()}
 
@@ -92,15 +106,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python benchmarks/plot_results.py", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument(
-        "--input", type=Path, default=CSV_FOLDER, help="CSV file or folder of them (default: results/csv)"
+        "--input",
+        type=Path,
+        default=CSV_FOLDER,
+        help="CSV file or folder of them (default: results/csv)",
     )
     parser.add_argument(
-        "--plot-type", metavar="NAME", help=f"what to draw: {', '.join(PLOTS)} (default: all that the rows allow)"
+        "--plot-type",
+        metavar="NAME",
+        help=f"what to draw: {', '.join(PLOTS)} (default: all that the rows allow)",
     )
-    parser.add_argument("--output", type=Path, default=PLOTS_FOLDER, help="folder (default: results/plots)")
+    parser.add_argument(
+        "--output", type=Path, default=PLOTS_FOLDER, help="folder (default: results/plots)"
+    )
     options = parser.parse_args(argv)
     try:
-        for path in draw(options.input, options.output, [options.plot_type] if options.plot_type else list(PLOTS)):
+        for path in draw(
+            options.input, options.output, [options.plot_type] if options.plot_type else list(PLOTS)
+        ):
             print(path)
     except MyriadError as error:
         print(error, file=sys.stderr)
@@ -122,27 +145,38 @@ def plot_type(name: str) -> str:
     return name
 
 
-def draw(source: Path, folder: Path, plot_types: Sequence[str], env: str | None = None) -> list[Path]:
+def draw(
+    source: Path, folder: Path, plot_types: Sequence[str], env: str | None = None
+) -> list[Path]:
     """Draw the plots for which `source`, a CSV file or a folder of them, has rows; return the PNG and SVG of each.
 
     Args:
         source: the rows; of a folder, the files that have all columns of a table of results.
         folder: where the pictures go.
         plot_types: what to draw.
-        env: the only environment to draw; by default all, CartPole or else the newest under the plain name.
+        env: the only environment to draw; by default all, CartPole or else the newest under the
+            plain name.
 
     Raises:
-        InvalidArgumentError: there is nothing to draw, no such type, or `source` is a file of another schema.
+        InvalidArgumentError: there is nothing to draw, no such type, or `source` is a file of
+            another schema.
         NotInstalledError: matplotlib is absent.
     """
     from myriad.errors import InvalidArgumentError
 
     plot_types = [plot_type(name) for name in plot_types]
     if not source.exists():
-        raise InvalidArgumentError(f"{source} does not exist; `make bench` measures the first results.")
+        raise InvalidArgumentError(
+            f"{source} does not exist; `make bench` measures the first results."
+        )
     files = [source] if source.is_file() else sorted(source.glob("*.csv"))
     # Other tables lie in the folder of results, too: what the gate finds out about itself.
-    rows = [row for file in files if file == source or not missing_columns(file) for row in read_csv(file)]
+    rows = [
+        row
+        for file in files
+        if file == source or not missing_columns(file)
+        for row in read_csv(file)
+    ]
     paths = []
     for plot in (PLOTS[name] for name in plot_types):
         for name, of_env in _by_env(rows, plot, env):
@@ -151,11 +185,15 @@ def draw(source: Path, folder: Path, plot_types: Sequence[str], env: str | None 
                 paths += _save(plot.figure(shown), folder / name)
     if not paths:
         kinds = f"{plot_types[0]} results" if len(plot_types) == 1 else "results"
-        raise InvalidArgumentError(f"{source} holds no {kinds} to draw; `make bench` measures the first.")
+        raise InvalidArgumentError(
+            f"{source} holds no {kinds} to draw; `make bench` measures the first."
+        )
     return paths
 
 
-def _by_env(rows: Sequence[TextRow], plot: Plot, wanted: str | None) -> list[tuple[str, list[TextRow]]]:
+def _by_env(
+    rows: Sequence[TextRow], plot: Plot, wanted: str | None
+) -> list[tuple[str, list[TextRow]]]:
     """Return the name of a plot's file and its rows, once for each environment where each has its own."""
     rows = [row for row in rows if row["suite"] in plot.suites]
     if not plot.per_env:
@@ -163,8 +201,15 @@ def _by_env(rows: Sequence[TextRow], plot: Plot, wanted: str | None) -> list[tup
     done = sorted(measured(rows), key=lambda row: row["timestamp"])
     envs = sorted({row["env"] for row in done})
     plain = _FIRST_ENV if _FIRST_ENV in envs or not done else done[-1]["env"]
-    names = {env: plot.file if env == plain else f"{plot.file}_{re.sub(r'[^0-9A-Za-z]+', '_', env)}" for env in envs}
-    return [(names[env], [row for row in rows if row["env"] == env]) for env in envs if wanted in (None, env)]
+    names = {
+        env: plot.file if env == plain else f"{plot.file}_{re.sub(r'[^0-9A-Za-z]+', '_', env)}"
+        for env in envs
+    }
+    return [
+        (names[env], [row for row in rows if row["env"] == env])
+        for env in envs
+        if wanted in (None, env)
+    ]
 
 
 def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
@@ -174,7 +219,8 @@ def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
         return []
     newest_row = _last(measured(rows))
     runs = {row["timestamp"] for row in rows if _agree(row, newest_row, _MACHINE)}
-    # Libraries without JAX run on the processor beside ours on a GPU: what ran in turn with ours belongs to it.
+    # Libraries without JAX run on the processor beside ours on a GPU: what ran in turn with ours
+    # belongs to it.
     rows = [row for row in rows if _agree(row, newest_row, _MACHINE) or row["timestamp"] in runs]
     return [
         row
@@ -183,13 +229,20 @@ def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
     ]
 
 
-def newest(rows: Sequence[TextRow], selection: Selection = PLOTS["throughput"].suites["throughput"]) -> list[TextRow]:
+def newest(
+    rows: Sequence[TextRow], selection: Selection = PLOTS["throughput"].suites["throughput"]
+) -> list[TextRow]:
     """Keep the machine and the constants of the newest measured row, and the newest row of all that differs."""
     if not measured(rows):
         return []
     last = _last(measured(rows))
-    runs = {row["timestamp"] for row in measured(rows) if _agree(row, last, (*_MACHINE, *selection.same))}
-    # A library that never started names no machine, one without JAX another device: both are of ours if their run is.
+    runs = {
+        row["timestamp"]
+        for row in measured(rows)
+        if _agree(row, last, (*_MACHINE, *selection.same))
+    }
+    # A library that never started names no machine, one without JAX another device: both are of
+    # ours if their run is.
     like_last = [
         row
         for row in rows
@@ -199,7 +252,9 @@ def newest(rows: Sequence[TextRow], selection: Selection = PLOTS["throughput"].s
     ]
     latest: dict[tuple[tuple[float, str], ...], list[TextRow]] = {}
     for row in sorted(like_last, key=lambda row: row["timestamp"]):
-        known = latest.setdefault(tuple(_in_order(row[column]) for column in selection.distinct), [])
+        known = latest.setdefault(
+            tuple(_in_order(row[column]) for column in selection.distinct), []
+        )
         if not selection.repeats or (known and known[0]["timestamp"] != row["timestamp"]):
             known.clear()
         known.append(row)

@@ -4,11 +4,11 @@
     python benchmarks/run_all.py --full       every size, within 40 minutes on 2 cores
     python benchmarks/run_all.py --only memory --only compile
 
-Left out are the peers' trainings and all but three of the autotuner's configurations: comparison.py --training and
-autotune.py --full have them. A workload is one command of one suite, in a process of its own with a limit on its memory
-and its time: one that fails is recorded as failed, and the rest goes on. What was measured already at this commit, on
-this machine and with these versions is skipped, so that a run that was stopped goes on where it was; `--force` measures
-it again.
+Left out are the peers' trainings and all but three of the autotuner's configurations: comparison.py
+--training and autotune.py --full have them. A workload is one command of one suite, in a process of
+its own with a limit on its memory and its time: one that fails is recorded as failed, and the rest
+goes on. What was measured already at this commit, on this machine and with these versions is
+skipped, so that a run that was stopped goes on where it was; `--force` measures it again.
 """
 
 import argparse
@@ -79,7 +79,9 @@ def jobs(*, full: bool) -> Iterator[Job]:
     for env in dict.fromkeys(each.env for each in declaration.select("throughput", tier).values()):
         yield Job("throughput", f"throughput_{env}", ("--env", env, *flags))
     for workload in declaration.select("comparison", tier).values():
-        yield Job("comparison", f"comparison_{workload.num_envs}", ("--num-envs", str(workload.num_envs)))
+        yield Job(
+            "comparison", f"comparison_{workload.num_envs}", ("--num-envs", str(workload.num_envs))
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,10 +91,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--full", action="store_true", help="the full tier instead of the quick one")
-    parser.add_argument("--force", action="store_true", help="measure also what was measured already")
-    parser.add_argument("--only", action="append", metavar="SUITE", help=f"one of {', '.join(_SCRIPTS)}; repeatable")
-    parser.add_argument("--output", type=Path, default=CSV_FOLDER, metavar="FOLDER", help="default: results/csv")
+    parser.add_argument(
+        "--full", action="store_true", help="the full tier instead of the quick one"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="measure also what was measured already"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="SUITE", help=f"one of {', '.join(_SCRIPTS)}; repeatable"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=CSV_FOLDER, metavar="FOLDER", help="default: results/csv"
+    )
     options = parser.parse_args(argv)
     for suite in options.only or ():
         known(suite, _SCRIPTS, "suite")
@@ -106,7 +116,9 @@ def _run(argv: list[str]) -> bool:
     try:
         options.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidArgumentError(f"{options.output} can't be made to hold the results: {error.strerror}.") from error
+        raise InvalidArgumentError(
+            f"{options.output} can't be made to hold the results: {error.strerror}."
+        ) from error
     wanted = [job for job in jobs(full=options.full) if job.suite in (options.only or _SCRIPTS)]
     progress = Progress(options.output / _STATE, wanted, force=options.force)
     for job in progress.to_do():
@@ -131,7 +143,9 @@ class Progress:
         self._done: dict[str, dict[str, Any]] = _read(path)
         self._here = _here()
         if force:
-            self._done = {key: value for key, value in self._done.items() if key not in map(self._key, wanted)}
+            self._done = {
+                key: value for key, value in self._done.items() if key not in map(self._key, wanted)
+            }
 
     def found(self, job: Job) -> dict[str, Any]:
         """Return what is known of a workload, here and at this commit; empty where it has not run."""
@@ -145,14 +159,24 @@ class Progress:
 
         left = [job for job in self._wanted if self.found(job).get("status") != "ok"]
         console = Console(stderr=True)
-        columns = (BarColumn(bar_width=20), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        columns = (
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
         with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-            task = bar.add_task("", total=len(self._wanted), completed=len(self._wanted) - len(left))
+            task = bar.add_task(
+                "", total=len(self._wanted), completed=len(self._wanted) - len(left)
+            )
             for number, job in enumerate(left):
                 minutes = sum(map(self._guess_s, left[number:])) / 60
                 bar.update(task, description=f"{job.name}, about {minutes:.0f} min left")
                 if not console.is_terminal:
-                    print(f"{number + 1} of {len(left)}: {job.name}, about {minutes:.0f} min left", file=sys.stderr)
+                    print(
+                        f"{number + 1} of {len(left)}: {job.name}, about {minutes:.0f} min left",
+                        file=sys.stderr,
+                    )
                 yield job
                 bar.advance(task)
 
@@ -166,7 +190,9 @@ class Progress:
     def _guess_s(self, job: Job) -> float:
         """Return what a workload took the last time, at whatever commit."""
         name = f"{job.name} {' '.join(job.arguments)} "
-        return next((v["seconds"] for k, v in reversed(self._done.items()) if k.startswith(name)), _GUESS_S)
+        return next(
+            (v["seconds"] for k, v in reversed(self._done.items()) if k.startswith(name)), _GUESS_S
+        )
 
     def _key(self, job: Job) -> str:
         return f"{job.name} {' '.join(job.arguments)} {self._here}"
@@ -180,7 +206,8 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except ValueError:
         aside = path.replace(path.with_suffix(".broken.json"))
         print(
-            f"{path} could not be read and was set aside as {aside.name}; everything is measured anew", file=sys.stderr
+            f"{path} could not be read and was set aside as {aside.name}; everything is measured anew",
+            file=sys.stderr,
         )
         return {}
 
@@ -215,7 +242,13 @@ def _tree() -> str:
 def _measure(job: Job, folder: Path) -> dict[str, Any]:
     """Run a workload's command and say what became of it; its rows, if any, are in `folder`."""
     start, reason = time.monotonic(), ""
-    command = [sys.executable, str(child.ROOT / job.script), *job.arguments, "--output", str(folder)]
+    command = [
+        sys.executable,
+        str(child.ROOT / job.script),
+        *job.arguments,
+        "--output",
+        str(folder),
+    ]
     with tempfile.TemporaryFile("w+") as log:
         try:
             code = child.watched(command, log, timeout_s=job.timeout_s)
@@ -239,7 +272,9 @@ def _measure(job: Job, folder: Path) -> dict[str, Any]:
 
 def _first_complaint(lines: Sequence[str]) -> str:
     """Return the line that a command wrote about a row that failed."""
-    return next((line for line in lines if ": failed: " in line or ": refused: " in line), lines[-1])
+    return next(
+        (line for line in lines if ": failed: " in line or ": refused: " in line), lines[-1]
+    )
 
 
 def _table(wanted: Sequence[Job], progress: Progress) -> str:

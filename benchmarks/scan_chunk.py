@@ -4,8 +4,9 @@
     python benchmarks/scan_chunk.py --full --num-envs 100000       1 to 1,024
     python benchmarks/scan_chunk.py --agent dqn
 
-All sizes are timed in one process, in rounds whose order is drawn anew, so that whatever disturbs the machine disturbs
-all of them; a timed call takes the same steps for each. What a process holds is memory_profile.py's to say.
+All sizes are timed in one process, in rounds whose order is drawn anew, so that whatever disturbs
+the machine disturbs all of them; a timed call takes the same steps for each. What a process holds
+is memory_profile.py's to say.
 """
 
 import argparse
@@ -36,7 +37,10 @@ from benchmarks.harness.workloads import load, tier_from_environment
 _SCRIPT = "benchmarks/scan_chunk.py"
 _QUICK_CHUNKS, _FULL_CHUNKS = (1, 16, 128, 1_024), tuple(2**power for power in range(11))
 _QUICK_ROUNDS, _FULL_ROUNDS = 11, 21
-_QUICK_S, _FULL_S = 10.0, 300.0  # of timed rounds; the fewest that have an interval are taken even so
+_QUICK_S, _FULL_S = (
+    10.0,
+    300.0,
+)  # of timed rounds; the fewest that have an interval are taken even so
 _LEAST_ROUNDS = 6
 _CALL_S = 0.005  # the least that the fastest size's call lasts
 
@@ -72,7 +76,8 @@ def _timed(
     """Time every chunk size in this process; one that fails gives its reason, and the others go on."""
     found, programs = {}, {}
     draw = random.Random(0)  # noqa: S311  (an order, no secret)
-    # The first compilation of a process is slower than its others: one for nothing, and those that count in any order.
+    # The first compilation of a process is slower than its others: one for nothing, and those that
+    # count in any order.
     program(env, agent, num_envs, chunks[0])
     for chunk in draw.sample(list(chunks), len(chunks)):
         try:
@@ -145,15 +150,30 @@ def _run(argv: list[str]) -> bool:
     request = described | {"chunks": chunks, "num_rounds": rounds, "max_s": max_s}
     try:
         # Without the cache: it would turn the seconds to compile into those to load.
-        reply = run("benchmarks.scan_chunk:_timed", request, timeout_s=TIMEOUT_S, MYRIAD_COMPILATION_CACHE="off")
+        reply = run(
+            "benchmarks.scan_chunk:_timed",
+            request,
+            timeout_s=TIMEOUT_S,
+            MYRIAD_COMPILATION_CACHE="off",
+        )
     except ChildError as error:
         lost = {"status": error.status, "reason": str(error)}
         rows = [columns | described | {"scan_chunk_size": chunk} | lost for chunk in chunks]
         file.add_rows([new_row("scan_chunk", file.timestamp, **row) for row in rows], request)
         return report(file)
-    rows = [_columns_of(found, options.num_envs) | reply["columns"] | described for found in reply["chunks"]]
+    rows = [
+        _columns_of(found, options.num_envs) | reply["columns"] | described
+        for found in reply["chunks"]
+    ]
     file.add_rows([new_row("scan_chunk", file.timestamp, **row) for row in rows], reply)
-    headers = ["scan chunk", "M steps/s (95% interval)", "of the best", "compiling, s", "arguments", "temporaries"]
+    headers = [
+        "scan chunk",
+        "M steps/s (95% interval)",
+        "of the best",
+        "compiling, s",
+        "arguments",
+        "temporaries",
+    ]
     best = max((row["steps_per_s"] for row in rows if "steps_per_s" in row), default=1.0)
     print(f"{described['env']} with {described['agent']}, {options.num_envs:,} environments\n")
     print(markdown(headers, [_line(row, best) for row in rows]))
@@ -165,12 +185,22 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_env()
     parser.add_argument("--agent", default="random", help="agent (default: random)")
     parser.add_argument(
-        "--num-envs", type=count, default=1_000, metavar="N", help="environments side by side (default: 1,000)"
+        "--num-envs",
+        type=count,
+        default=1_000,
+        metavar="N",
+        help="environments side by side (default: 1,000)",
     )
     parser.add_argument(
-        "--scan-chunk-sizes", type=count, nargs="+", metavar="N", help="the sizes (default: some of 1 to 1,024)"
+        "--scan-chunk-sizes",
+        type=count,
+        nargs="+",
+        metavar="N",
+        help="the sizes (default: some of 1 to 1,024)",
     )
-    parser.add_argument("--full", action="store_true", help="every power of two from 1 to 1,024, and more rounds")
+    parser.add_argument(
+        "--full", action="store_true", help="every power of two from 1 to 1,024, and more rounds"
+    )
     parser.add_output()
     return parser.parse_args(argv)
 
@@ -178,7 +208,11 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _columns_of(found: Reply, num_envs: int) -> Row:
     """Return the columns that one size fills."""
     if "failure" in found:
-        return {"scan_chunk_size": found["scan_chunk_size"], "status": "failed", "reason": found["failure"]}
+        return {
+            "scan_chunk_size": found["scan_chunk_size"],
+            "status": "failed",
+            "reason": found["failure"],
+        }
     kept = {name: value for name, value in found.items() if name != "seconds"}
     rates = [num_envs * found["num_steps"] / seconds for seconds in found["seconds"]]
     return kept | spread(rates, "steps_per_s") | {"run_s": statistics.median(found["seconds"])}

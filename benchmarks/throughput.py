@@ -5,7 +5,8 @@
     python benchmarks/throughput.py --full --env snake    the same of another environment
     python benchmarks/throughput.py --bars                what Myriad promises; exit code 1 where it is missed
 
-Policies with a network and whole trainings are other suites: their steps cost more, and the figures never mix.
+Policies with a network and whole trainings are other suites: their steps cost more, and the figures
+never mix.
 """
 
 import argparse
@@ -14,13 +15,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from benchmarks.harness.command_line import Parser, command_of, count, guarded, progress, resolved_env
+from benchmarks.harness.command_line import (
+    Parser,
+    command_of,
+    count,
+    guarded,
+    progress,
+    resolved_env,
+)
 from benchmarks.harness.interleave import Budget, Contender, OnEvent, Outcome, alternate
 from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, scaling_table
 from benchmarks.harness.sanity import as_declared, hold_to_law
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.targets import bars_table, check_bars
-from benchmarks.harness.workloads import DEVICES, Declaration, Workload, library_of, load, tier_from_environment
+from benchmarks.harness.workloads import (
+    DEVICES,
+    Declaration,
+    Workload,
+    library_of,
+    load,
+    tier_from_environment,
+)
 from benchmarks.plot_results import draw
 
 _SCRIPT = "benchmarks/throughput.py"
@@ -96,13 +111,16 @@ def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
     """Return a compiled rollout, its state and what waits for it.
 
     Raises:
-        NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports no figure.
+        NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports
+            no figure.
     """
     skip_unless_runnable(workload)
     from myriad import Rollout, make_agent, make_env, timing
 
     env = make_env(workload.env)
-    rollout = Rollout(env, make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size)
+    rollout = Rollout(
+        env, make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size
+    )
     state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
     return rollout, timing.block_until_ready(state), timing.block_until_ready
 
@@ -128,24 +146,42 @@ def _run(argv: list[str]) -> bool:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--full", action="store_true", help="every size of suite.toml, up to 1,000,000 environments")
-    sizes.add_argument("--num-envs", type=count, metavar="N", help="environments side by side (default: suite.toml's)")
-    parser.add_argument(
-        "--scan-chunk-size", type=count, metavar="N", help="steps in a compiled call (default: suite.toml's)"
+    sizes.add_argument(
+        "--full", action="store_true", help="every size of suite.toml, up to 1,000,000 environments"
+    )
+    sizes.add_argument(
+        "--num-envs",
+        type=count,
+        metavar="N",
+        help="environments side by side (default: suite.toml's)",
     )
     parser.add_argument(
-        "--env", help="environment, or package.module:Class (default: cartpole; with --bars alone: all of them)"
+        "--scan-chunk-size",
+        type=count,
+        metavar="N",
+        help="steps in a compiled call (default: suite.toml's)",
     )
     parser.add_argument(
-        "--num-steps", type=count, metavar="N", help="steps in a timed call (default: as many as last 0.05 s)"
+        "--env",
+        help="environment, or package.module:Class (default: cartpole; with --bars alone: all of them)",
     )
     parser.add_argument(
-        "--bars", action="store_true", help="check the bars of suite.toml; exit code 1 where one is missed"
+        "--num-steps",
+        type=count,
+        metavar="N",
+        help="steps in a timed call (default: as many as last 0.05 s)",
+    )
+    parser.add_argument(
+        "--bars",
+        action="store_true",
+        help="check the bars of suite.toml; exit code 1 where one is missed",
     )
     parser.add_output()
     options = parser.parse_args(argv)
     if options.bars and (options.num_envs or options.scan_chunk_size or options.num_steps):
-        parser.error("--bars measures what suite.toml declares, and goes with --env, --full and --output alone")
+        parser.error(
+            "--bars measures what suite.toml declares, and goes with --env, --full and --output alone"
+        )
     return options
 
 
@@ -155,18 +191,31 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
     An environment of which none is declared takes the sizes and chunks of CartPole.
     """
     env = resolved_env(options.env or "cartpole")
-    matrix = sorted(declaration.select("throughput", "full").values(), key=lambda workload: workload.num_envs)
-    cartpole = [replace(workload, env=env) for workload in matrix if workload.env == resolved_env("cartpole")]
+    matrix = sorted(
+        declaration.select("throughput", "full").values(), key=lambda workload: workload.num_envs
+    )
+    cartpole = [
+        replace(workload, env=env)
+        for workload in matrix
+        if workload.env == resolved_env("cartpole")
+    ]
     workloads = [workload for workload in matrix if workload.env == env] or cartpole
     if options.num_envs:
         nearest = max(
-            (w for w in workloads if w.num_envs <= options.num_envs), key=lambda w: w.num_envs, default=workloads[0]
+            (w for w in workloads if w.num_envs <= options.num_envs),
+            key=lambda w: w.num_envs,
+            default=workloads[0],
         )
         workloads = [replace(nearest, num_envs=options.num_envs, devices=DEVICES)]
     elif not options.full:
-        workloads = [workload for workload in workloads if tier_from_environment() in workload.tiers]
+        workloads = [
+            workload for workload in workloads if tier_from_environment() in workload.tiers
+        ]
     given = {"scan_chunk_size": options.scan_chunk_size, "num_steps": options.num_steps}
-    return [replace(workload, **{name: value for name, value in given.items() if value}) for workload in workloads]
+    return [
+        replace(workload, **{name: value for name, value in given.items() if value})
+        for workload in workloads
+    ]
 
 
 def measure(
@@ -184,7 +233,9 @@ def measure(
     """
     from myriad.errors import DeviceNotFoundError
 
-    outcomes = alternate([as_declared(each, declaration) for each in contenders], budget, on_event=on_event)
+    outcomes = alternate(
+        [as_declared(each, declaration) for each in contenders], budget, on_event=on_event
+    )
     for outcome in outcomes:
         if outcome.error == "DeviceNotFoundError":
             raise DeviceNotFoundError(outcome.reason)
@@ -212,7 +263,9 @@ def _run_bars(options: argparse.Namespace, declaration: Declaration, file: Resul
     if options.env:
         declaration = replace(declaration, bars=declaration.bars_of(resolved_env(options.env)))
     with progress(len(declaration.bars)) as on_event:
-        verdicts = check_bars(declaration, lambda sides: measure(sides, FULL, file, declaration, on_event))
+        verdicts = check_bars(
+            declaration, lambda sides: measure(sides, FULL, file, declaration, on_event)
+        )
     print(bars_table(verdicts))
     return all(verdict.word != "MISSED" for verdict in verdicts)
 
@@ -233,7 +286,8 @@ def _report(file: ResultsFile) -> None:
     print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
     default = file.path.parent == CSV_FOLDER
     try:
-        # With what earlier runs left in the default folder, so that one more size does not cost the plot its others.
+        # With what earlier runs left in the default folder, so that one more size does not cost the
+        # plot its others.
         source, folder = (CSV_FOLDER, PLOTS_FOLDER) if default else (file.path, file.path.parent)
         plot, *_ = draw(source, folder, ["throughput"], file.rows[-1]["env"] if file.rows else None)
         print(f"plot:           {plot}")

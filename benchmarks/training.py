@@ -4,8 +4,8 @@
     python benchmarks/training.py --full           all of them, five seeds each
     python benchmarks/training.py --agent dqn --seeds 3
 
-A seed is a process of its own, with nothing cached: its clock starts with the process and stops when the evaluation
-that reached the target has been written. Peers train under comparison.py.
+A seed is a process of its own, with nothing cached: its clock starts with the process and stops
+when the evaluation that reached the target has been written. Peers train under comparison.py.
 """
 
 import argparse
@@ -84,10 +84,17 @@ def _run(argv: list[str]) -> bool:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--full", action="store_true", help="every training of suite.toml, five seeds each")
+    parser.add_argument(
+        "--full", action="store_true", help="every training of suite.toml, five seeds each"
+    )
     parser.add_argument("--agent", help="only the trainings of this agent")
     parser.add_argument("--env", help="only those in this environment")
-    parser.add_argument("--seeds", type=count, metavar="N", help="trainings of each kind (default: 2, with --full 5)")
+    parser.add_argument(
+        "--seeds",
+        type=count,
+        metavar="N",
+        help="trainings of each kind (default: 2, with --full 5)",
+    )
     parser.add_output()
     return parser.parse_args(argv)
 
@@ -138,7 +145,9 @@ def train_once(request: dict[str, Any], folder: str) -> Row:
 
     myriad.configure()
     seed, started = request.pop("seed"), request.pop("started")
-    training = Training(**{**request, "tiers": tuple(request["tiers"]), "devices": tuple(request["devices"])})
+    training = Training(
+        **{**request, "tiers": tuple(request["tiers"]), "devices": tuple(request["devices"])}
+    )
     results = myriad.train_and_evaluate(_config(training, seed), f"{folder}/run", quiet=True)
     seconds = time.time() - started
     last, config, timings = results.evaluations[-1], results.config, results.timings
@@ -164,7 +173,11 @@ def _config(training: Training, seed: int) -> Any:
     from myriad import create_config
 
     config = create_config(
-        training.env, training.agent, training.num_envs, target_return=training.target_return, seed=seed
+        training.env,
+        training.agent,
+        training.num_envs,
+        target_return=training.target_return,
+        seed=seed,
     )
     if training.num_steps is None:
         return config
@@ -174,25 +187,47 @@ def _config(training: Training, seed: int) -> Any:
 
 def table(rows: Sequence[Row]) -> str:
     """Return a line per training: median seconds to the target and the spread over its seeds, compilation apart."""
-    headers = ["environment", "agent", "seeds", "s to target (least to most)", "of it compiling", "steps", "steps/s"]
+    headers = [
+        "environment",
+        "agent",
+        "seeds",
+        "s to target (least to most)",
+        "of it compiling",
+        "steps",
+        "steps/s",
+    ]
     kinds = dict.fromkeys((row["env"], row["agent"]) for row in rows)
     return markdown(
-        headers, [_line(kind, [row for row in rows if (row["env"], row["agent"]) == kind]) for kind in kinds]
+        headers,
+        [
+            _line(kind, [row for row in rows if (row["env"], row["agent"]) == kind])
+            for kind in kinds
+        ],
     )
 
 
 def _line(kind: tuple[str, str], rows: Sequence[Row]) -> list[str]:
     done = [row for row in rows if row["status"] == "ok"]
     missed = len(rows) - len(done)
-    if missed >= len(done):  # the median of all seeds is no figure then, and that of the lucky ones would flatter
+    if missed >= len(
+        done
+    ):  # the median of all seeds is no figure then, and that of the lucky ones would flatter
         return [*kind, f"{len(done)} of {len(rows)}", "not reached by half of them", "-", "-", "-"]
     seconds = sorted([*(row["run_s"] for row in done), *[math.inf] * missed])
     compile_s, steps, rate = (
-        statistics.median(row[name] for row in done) for name in ("compile_s", "num_steps", "steps_per_s")
+        statistics.median(row[name] for row in done)
+        for name in ("compile_s", "num_steps", "steps_per_s")
     )
     most = "never" if missed else f"{seconds[-1]:.2f}"
     middle = f"{statistics.median(seconds):.2f} ({seconds[0]:.2f} to {most})"
-    return [*kind, f"{len(done)} of {len(rows)}", middle, f"{compile_s:.2f}", f"{steps:,.0f}", f"{rate:,.0f}"]
+    return [
+        *kind,
+        f"{len(done)} of {len(rows)}",
+        middle,
+        f"{compile_s:.2f}",
+        f"{steps:,.0f}",
+        f"{rate:,.0f}",
+    ]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     from benchmarks.utils import time_jitted_fn, warmup_jitted_fn
 
-A module `__getattr__` hands them out: airspeed velocity takes every function called `time_*` that it finds in a module
-of benchmarks for a benchmark. New code gets more from `myriad.timing.measure` and `compare`.
+A module `__getattr__` hands them out: airspeed velocity takes every function called `time_*` that
+it finds in a module of benchmarks for a benchmark. New code gets more from `myriad.timing.measure`
+and `compare`.
 """
 
 import functools
@@ -19,7 +20,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
 
 
-def _warmup_jitted_fn(fn: Callable[..., Any], *args: Any, warmup_steps: int = 10, **kwargs: Any) -> None:
+def _warmup_jitted_fn(
+    fn: Callable[..., Any], *args: Any, warmup_steps: int = 10, **kwargs: Any
+) -> None:
     """Call `fn(*args, **kwargs)` `warmup_steps` times, compilation included, and wait for the results."""
     from myriad import timing
 
@@ -51,8 +54,8 @@ def _time_jitted_fn(
         **kwargs: its keyword arguments.
 
     Returns:
-        Seconds per call: `mean, std, min, max, median`, the samples themselves under `all_times`, and the seconds of
-        compilation under `compile_time`.
+        Seconds per call: `mean, std, min, max, median`, the samples themselves under `all_times`,
+        and the seconds of compilation under `compile_time`.
 
     Example:
         >>> from benchmarks.utils import time_jitted_fn

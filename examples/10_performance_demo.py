@@ -1,7 +1,8 @@
 """A short tour of Myriad's speed on this machine; run it with `python examples/10_performance_demo.py`.
 
-It steps CartPole at three sizes, asks the autotuner for the chunk of a training, and trains an agent until it solves
-the task. Every figure is of this run alone: `make bench` measures with intervals, beside gymnax.
+It steps CartPole at three sizes, asks the autotuner for the chunk of a training, and trains an
+agent until it solves the task. Every figure is of this run alone: `make bench` measures with
+intervals, beside gymnax.
 """
 
 import argparse
@@ -48,15 +49,21 @@ def train(target: float, num_seeds: int) -> str:
 def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = print) -> None:
     """Run the demonstration."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer samples, the smallest size, one seed")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer samples, the smallest size, one seed"
+    )
     quick = parser.parse_args(argv).quick
     myriad.configure()
     machine = hardware.fingerprint()
-    say(f"Myriad {myriad.__version__} on {machine.device_name}, {machine.cores} cores ({machine.device_kind})\n")
+    say(
+        f"Myriad {myriad.__version__} on {machine.device_name}, {machine.cores} cores ({machine.device_kind})\n"
+    )
     for num_envs, scan_chunk_size in list(SIZES.items())[: 1 if quick else None]:
         say(step(num_envs, scan_chunk_size, num_samples=6 if quick else 21))
     say("\nThe autotuner, for DQN in 1,000 environments:")
-    say(str(autotune(myriad.create_config("cartpole-control", "dqn", 1_000, 10_000), verbose=False)))
+    say(
+        str(autotune(myriad.create_config("cartpole-control", "dqn", 1_000, 10_000), verbose=False))
+    )
     say("")
     say(train(475.0, num_seeds=1 if quick else 5))
 

@@ -39,7 +39,11 @@ class HillCar:
         return self.observe(state), state
 
     def step(self, key, state, action, params):
-        velocity = state.velocity + (action - 1) * params.power - jnp.cos(3 * state.position) * params.gravity
+        velocity = (
+            state.velocity
+            + (action - 1) * params.power
+            - jnp.cos(3 * state.position) * params.gravity
+        )
         velocity = jnp.clip(velocity, -0.07, 0.07)
         position = jnp.clip(state.position + velocity, -1.2, 0.6)
         state = CarState(position, jnp.where(position == -1.2, 0.0, velocity), state.time + 1)

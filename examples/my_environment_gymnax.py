@@ -31,10 +31,18 @@ class HillCar(environment.Environment[CarState, CarParams]):
         return self.get_obs(state), state
 
     def step_env(self, key, state, action, params):
-        velocity = state.velocity + (action - 1) * params.power - jnp.cos(3 * state.position) * params.gravity
+        velocity = (
+            state.velocity
+            + (action - 1) * params.power
+            - jnp.cos(3 * state.position) * params.gravity
+        )
         velocity = jnp.clip(velocity, -0.07, 0.07)
         position = jnp.clip(state.position + velocity, -1.2, 0.6)
-        state = CarState(position=position, velocity=jnp.where(position == -1.2, 0.0, velocity), time=state.time + 1)
+        state = CarState(
+            position=position,
+            velocity=jnp.where(position == -1.2, 0.0, velocity),
+            time=state.time + 1,
+        )
         return self.get_obs(state), state, jnp.float32(-1), position >= 0.5, {}
 
     def get_obs(self, state, params=None, key=None):

@@ -56,7 +56,9 @@ class ActorCritic(nn.Module):
         def mlp(num_outputs: int, scale: float) -> jax.Array:
             hidden = obs
             for _ in range(2):
-                hidden = nn.tanh(nn.Dense(64, kernel_init=nn.initializers.orthogonal(2**0.5))(hidden))
+                hidden = nn.tanh(
+                    nn.Dense(64, kernel_init=nn.initializers.orthogonal(2**0.5))(hidden)
+                )
             return nn.Dense(num_outputs, kernel_init=nn.initializers.orthogonal(scale))(hidden)
 
         return mlp(self.num_actions, 0.01), mlp(1, 1.0).squeeze(-1)
@@ -67,7 +69,9 @@ def make_envs(flags: Flags) -> VectorEnv:
     if flags.library == "myriad":
         return to_gymnasium_vector(myriad.make_env("CartPole-v1"), flags.num_envs)
     same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
-    return gymnasium.make_vec("CartPole-v1", flags.num_envs, vectorization_mode="sync", vector_kwargs=same_step)
+    return gymnasium.make_vec(
+        "CartPole-v1", flags.num_envs, vectorization_mode="sync", vector_kwargs=same_step
+    )
 
 
 def advantages(flags: Flags, rewards: Any, values: Any, dones: Any, next_value: Any) -> np.ndarray:
@@ -85,16 +89,29 @@ class Learner:
     """Networks, their optimiser, and the compiled functions of both."""
 
     def __init__(self, flags: Flags, envs: VectorEnv):
-        self.flags, self.num_updates = flags, flags.total_timesteps // (flags.num_envs * flags.num_steps)
+        self.flags, self.num_updates = (
+            flags,
+            flags.total_timesteps // (flags.num_envs * flags.num_steps),
+        )
         self.network = ActorCritic(int(envs.single_action_space.n))
         rate = optax.linear_schedule(
-            flags.learning_rate, 0.0, max(1, self.num_updates * flags.update_epochs * flags.num_minibatches)
+            flags.learning_rate,
+            0.0,
+            max(1, self.num_updates * flags.update_epochs * flags.num_minibatches),
         )
-        self.optimiser = optax.chain(optax.clip_by_global_norm(flags.max_grad_norm), optax.adam(rate, eps=1e-5))
+        self.optimiser = optax.chain(
+            optax.clip_by_global_norm(flags.max_grad_norm), optax.adam(rate, eps=1e-5)
+        )
         self.key, init_key = jax.random.split(jax.random.key(flags.seed))
-        self.params = self.network.init(init_key, jnp.zeros((1, *envs.single_observation_space.shape)))
+        self.params = self.network.init(
+            init_key, jnp.zeros((1, *envs.single_observation_space.shape))
+        )
         self.optimiser_state = self.optimiser.init(self.params)
-        self._act, self._value, self._improve = jax.jit(self._sample), jax.jit(self._estimate), jax.jit(self._descend)
+        self._act, self._value, self._improve = (
+            jax.jit(self._sample),
+            jax.jit(self._estimate),
+            jax.jit(self._descend),
+        )
 
     def act(self, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw actions for `obs`; return them with their log-probabilities and the values."""
@@ -110,9 +127,13 @@ class Learner:
         for _ in range(self.flags.update_epochs):
             for rows in np.array_split(rng.permutation(size), self.flags.num_minibatches):
                 minibatch = {name: values[rows] for name, values in batch.items()}
-                self.params, self.optimiser_state = self._improve(self.params, self.optimiser_state, minibatch)
+                self.params, self.optimiser_state = self._improve(
+                    self.params, self.optimiser_state, minibatch
+                )
 
-    def _sample(self, params: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def _sample(
+        self, params: Any, key: jax.Array, obs: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         logits, values = self.network.apply(params, obs)
         actions = jax.random.categorical(key, logits)
         return actions, _log_probability(logits, actions), values
@@ -120,7 +141,9 @@ class Learner:
     def _estimate(self, params: Any, obs: jax.Array) -> jax.Array:
         return self.network.apply(params, obs)[1]
 
-    def _descend(self, params: Any, optimiser_state: Any, batch: dict[str, jax.Array]) -> tuple[Any, Any]:
+    def _descend(
+        self, params: Any, optimiser_state: Any, batch: dict[str, jax.Array]
+    ) -> tuple[Any, Any]:
         gradient = jax.grad(self._loss)(params, batch)
         updates, optimiser_state = self.optimiser.update(gradient, optimiser_state, params)
         return optax.apply_updates(params, updates), optimiser_state
@@ -128,7 +151,9 @@ class Learner:
     def _loss(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
         logits, values = self.network.apply(params, batch["obs"])
         ratio = jnp.exp(_log_probability(logits, batch["actions"]) - batch["log_probabilities"])
-        gain = (batch["advantages"] - batch["advantages"].mean()) / (batch["advantages"].std() + 1e-8)
+        gain = (batch["advantages"] - batch["advantages"].mean()) / (
+            batch["advantages"].std() + 1e-8
+        )
         clipped = jnp.clip(ratio, 1 - self.flags.clip_coef, 1 + self.flags.clip_coef)
         policy_loss = -jnp.minimum(gain * ratio, gain * clipped).mean()
         value_loss = 0.5 * jnp.square(values - batch["returns"]).mean()
@@ -151,17 +176,34 @@ def train(flags: Flags, envs: VectorEnv) -> list[float]:
             episode_returns.extend(running[done])
             running[done] = 0
             if truncated.any():
-                # The time was up, the pole had not fallen: what would have come is worth the final state's value.
-                last = np.stack([infos["final_obs"][i] if truncated[i] else obs[i] for i in range(flags.num_envs)])
+                # The time was up, the pole had not fallen: what would have come is worth the final
+                # state's value.
+                last = np.stack(
+                    [
+                        infos["final_obs"][i] if truncated[i] else obs[i]
+                        for i in range(flags.num_envs)
+                    ]
+                )
                 rewards = rewards + flags.gamma * learner.value(last) * truncated
-            step = {"obs": obs, "actions": actions, "log_probabilities": log_probabilities, "values": values}
-            for name, value in (step | {"rewards": rewards.astype(np.float32), "dones": done}).items():
+            step = {
+                "obs": obs,
+                "actions": actions,
+                "log_probabilities": log_probabilities,
+                "values": values,
+            }
+            for name, value in (
+                step | {"rewards": rewards.astype(np.float32), "dones": done}
+            ).items():
                 rows[name].append(value)
             obs = next_obs
         batch = {name: np.stack(values) for name, values in rows.items()}
-        gains = advantages(flags, batch.pop("rewards"), batch["values"], batch.pop("dones"), learner.value(obs))
+        gains = advantages(
+            flags, batch.pop("rewards"), batch["values"], batch.pop("dones"), learner.value(obs)
+        )
         batch |= {"advantages": gains, "returns": gains + batch.pop("values")}
-        learner.improve({name: values.reshape(-1, *values.shape[2:]) for name, values in batch.items()}, rng)
+        learner.improve(
+            {name: values.reshape(-1, *values.shape[2:]) for name, values in batch.items()}, rng
+        )
     return episode_returns
 
 
@@ -171,7 +213,9 @@ def parse_flags() -> Flags:
     for field in dataclasses.fields(Flags):
         choices = ["myriad", "gymnasium"] if field.name == "library" else None
         option = "--" + field.name.replace("_", "-")
-        parser.add_argument(option, type=type(field.default), default=field.default, choices=choices)
+        parser.add_argument(
+            option, type=type(field.default), default=field.default, choices=choices
+        )
     return Flags(**vars(parser.parse_args()))
 
 
@@ -187,6 +231,8 @@ if __name__ == "__main__":
     returns = train(flags, envs)
     envs.close()
     num_steps, seconds = flags.total_timesteps, time.perf_counter() - start
-    print(f"{num_steps} steps of {flags.library}'s CartPole-v1 in {seconds:.1f} s, compilation included")
+    print(
+        f"{num_steps} steps of {flags.library}'s CartPole-v1 in {seconds:.1f} s, compilation included"
+    )
     print(f"mean return of the first 100 episodes: {np.mean(returns[:100]):.1f}")
     print(f"mean return of the last 100 episodes: {np.mean(returns[-100:]):.1f}")

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
     from myriad.agents import list_agents, make_agent
-    from myriad.api import create_config, evaluate, load_agent, make_train, resume, train_and_evaluate
+    from myriad.api import (
+        create_config,
+        evaluate,
+        load_agent,
+        make_train,
+        resume,
+        train_and_evaluate,
+    )
     from myriad.envs import list_envs, make_env, register_env
     from myriad.envs.checker import check_env
     from myriad.errors import MyriadError

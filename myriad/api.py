@@ -43,13 +43,16 @@ def create_config(
         num_envs: environments in parallel.
         steps_per_env: steps of every environment in the whole training.
         scan_chunk_size: steps of every environment in one compiled call.
-        auto_tune: have the autotuner choose `scan_chunk_size` here and now, for this machine; it says what it does.
-        **overrides: other fields, and hyperparameters by dotted name such as `"agent.learning_rate"`, `"env.gravity"`.
+        auto_tune: have the autotuner choose `scan_chunk_size` here and now, for this machine; it
+            says what it does.
+        **overrides: other fields, and hyperparameters by dotted name such as
+            `"agent.learning_rate"`, `"env.gravity"`.
 
     Raises:
         UnknownNameError: no such environment, agent or field; the message holds the closest.
-        InvalidArgumentError: a value that can't be used, or an agent that can't act in the environment; both
-            `auto_tune` and `scan_chunk_size`; a training that does not fit into memory.
+        InvalidArgumentError: a value that can't be used, or an agent that can't act in the
+            environment; both `auto_tune` and `scan_chunk_size`; a training that does not fit into
+            memory.
 
     Example:
         >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
@@ -73,17 +76,21 @@ def train_and_evaluate(
 
     Args:
         config: from `create_config`.
-        run_folder: where configuration, metrics and checkpoints go; by default a new folder under `runs/`.
+        run_folder: where configuration, metrics and checkpoints go; by default a new folder under
+            `runs/`.
         quiet: show no progress, also on a terminal.
 
     Raises:
-        InvalidArgumentError: the folder holds a run already, is in use, or can't be written; or no such tracker.
+        InvalidArgumentError: the folder holds a run already, is in use, or can't be written; or no
+            such tracker.
         NotInstalledError: the library of a tracker in `log_to` is absent.
         DivergedError: a NaN came up.
         KeyboardInterrupt: it was interrupted; `resume` goes on from where it was.
     """
     require_trackers(config.log_to)
-    folder = RunFolder.create(Path(run_folder or _new_name(config)), config.resolve().to_toml(), environment_record())
+    folder = RunFolder.create(
+        Path(run_folder or _new_name(config)), config.resolve().to_toml(), environment_record()
+    )
     with folder.held():
         return Trainer(config, folder, quiet=quiet).run()
 
@@ -92,7 +99,8 @@ def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
     """Go on with the run in `run_folder`, from its newest checkpoint or from the start, to the same end bit for bit.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, or one of another version's programs, or is in use.
+        InvalidArgumentError: the folder holds no run, or one of another version's programs, or is
+            in use.
     """
     folder = RunFolder(Path(run_folder))
     config = TrainingConfig.from_toml(folder.config_toml())
@@ -100,7 +108,9 @@ def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
         return Trainer(config, folder, quiet=quiet).run()
 
 
-def evaluate(config: TrainingConfig, agent_state: Any, num_episodes: int = 128, seed: int = 0) -> jax.Array:
+def evaluate(
+    config: TrainingConfig, agent_state: Any, num_episodes: int = 128, seed: int = 0
+) -> jax.Array:
     """Return the returns of whole greedy episodes of a trained agent, float32 `[num_episodes]`.
 
     Raises:
@@ -109,25 +119,33 @@ def evaluate(config: TrainingConfig, agent_state: Any, num_episodes: int = 128, 
     if num_episodes < 1:
         raise InvalidArgumentError(f"num_episodes must be at least 1, but got {num_episodes}.")
     env = config.make_env()
-    evaluation = Evaluation(env, config.make_learner(env), num_episodes, max_steps=config.eval_max_steps)
+    evaluation = Evaluation(
+        env, config.make_learner(env), num_episodes, max_steps=config.eval_max_steps
+    )
     return jax.jit(evaluation.returns)(agent_state, make_key(seed))[0]
 
 
 def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
     """Return `train(key)`, the whole training as one pure function: `jax.vmap` it over keys for many seeds at once.
 
-    `train` returns `agent_state`, and per evaluation `steps` and `eval_return`, `[E, eval_rollouts]`.
+    `train` returns `agent_state`, and per evaluation `steps` and `eval_return`, `[E,
+    eval_rollouts]`.
     """
     config = config.resolve()
     env = config.make_env()
     learner = config.make_learner(env)
-    num_envs, steps, unit = config.num_envs or 1, config.steps_per_env or 1, learner.steps_per_update
+    num_envs, steps, unit = (
+        config.num_envs or 1,
+        config.steps_per_env or 1,
+        learner.steps_per_update,
+    )
     num_updates, eval_every = steps // unit, (config.eval_frequency or steps) // unit
     learner = with_schedule(learner, num_updates)
     loop = LearningLoop(env, learner, num_envs)
     evaluation = Evaluation(env, learner, config.eval_rollouts, max_steps=config.eval_max_steps)
     ends = [*range(eval_every, num_updates, eval_every), num_updates]
-    # Known beforehand, and so the same for every seed of a vmap: a loop whose end depends on the seed would run masked.
+    # Known beforehand, and so the same for every seed of a vmap: a loop whose end depends on the
+    # seed would run masked.
     trips = jnp.asarray(np.diff(ends, prepend=0), jnp.int32)
 
     def train(key: jax.Array) -> dict[str, Any]:
@@ -138,8 +156,15 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
             return state, (end * num_envs * unit, returns, report.metric_sums)
 
         key = fast_key(key)
-        state, (taken, returns, metrics) = jax.lax.scan(window, loop.init(key), (jnp.asarray(ends), trips))
-        return {"agent_state": state.agent, "steps": taken, "eval_return": returns, "metric_sums": metrics}
+        state, (taken, returns, metrics) = jax.lax.scan(
+            window, loop.init(key), (jnp.asarray(ends), trips)
+        )
+        return {
+            "agent_state": state.agent,
+            "steps": taken,
+            "eval_return": returns,
+            "metric_sums": metrics,
+        }
 
     return train
 
@@ -147,7 +172,9 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
 def evaluate_run(run_folder: str | Path, num_episodes: int = 128, seed: int = 0) -> jax.Array:
     """Return what `evaluate` does, of the agent that the newest checkpoint of a run holds."""
     config, _, agent = load_agent(run_folder)
-    return evaluate(config, agent.state if isinstance(agent, TrainedPolicy) else None, num_episodes, seed)
+    return evaluate(
+        config, agent.state if isinstance(agent, TrainedPolicy) else None, num_episodes, seed
+    )
 
 
 def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
@@ -167,7 +194,9 @@ def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
     checkpoints = Checkpoints(folder.checkpoints)
     newest = checkpoints.latest()
     if newest is None:
-        raise InvalidArgumentError(f"{folder.path} holds no checkpoint yet: resume the run to its end first.")
+        raise InvalidArgumentError(
+            f"{folder.path} holds no checkpoint yet: resume the run to its end first."
+        )
     loop = LearningLoop(env, learner, config.num_envs or 1)
     state = checkpoints.restore(newest, jax.eval_shape(loop.init, make_key(config.seed)))
     return config, env, TrainedPolicy(learner, state.agent)
@@ -175,7 +204,11 @@ def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
 
 def _new_name(config: TrainingConfig) -> Path:
     """Name a folder that isn't there yet."""
-    stem = f"{config.env}-{config.agent}-seed{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}".replace(":", "-")
+    stem = (
+        f"{config.env}-{config.agent}-seed{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}".replace(
+            ":", "-"
+        )
+    )
     folder, number = Path("runs") / stem, 1
     while folder.exists():
         number += 1

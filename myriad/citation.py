@@ -20,8 +20,8 @@ _LEAST_SAMPLES = 6  # the fewest that have a 95% interval of their median
 def cite(path: Path) -> str:
     """Return a block to paste: machine, versions, commit and date, a table of the rows, and the command that made them.
 
-    What a row's reader must know, such as that a peer steps another environment, stands beneath; so does how many rows
-    were not measured.
+    What a row's reader must know, such as that a peer steps another environment, stands beneath; so
+    does how many rows were not measured.
 
     Raises:
         InvalidArgumentError: the file can't be read, or is no table of results.
@@ -31,8 +31,13 @@ def cite(path: Path) -> str:
     if not rows:
         raise InvalidArgumentError(f"{path} holds no row that was measured.")
     sources = dict.fromkeys(map(_source, rows))
-    blocks = [f"{source}\n\n{_table([row for row in rows if _source(row) == source])}" for source in sources]
-    notes = dict.fromkeys(f"- {row['library']}, {row['env']}: {row['reason']}" for row in rows if row.get("reason"))
+    blocks = [
+        f"{source}\n\n{_table([row for row in rows if _source(row) == source])}"
+        for source in sources
+    ]
+    notes = dict.fromkeys(
+        f"- {row['library']}, {row['env']}: {row['reason']}" for row in rows if row.get("reason")
+    )
     lost = [row for row in every if row["status"] != "ok"]
     notes |= dict.fromkeys(
         f"- not measured: {row['library']}, {row['env']}, {row['num_envs'] or '?'} environments: {row['status']}"
@@ -40,7 +45,11 @@ def cite(path: Path) -> str:
     )
     command = _command(path)
     return "\n\n".join(
-        [*blocks, *(["\n".join(notes)] if notes else []), *([f"Reproduce with: `{command}`"] if command else [])]
+        [
+            *blocks,
+            *(["\n".join(notes)] if notes else []),
+            *([f"Reproduce with: `{command}`"] if command else []),
+        ]
     )
 
 
@@ -53,7 +62,9 @@ def _read(path: Path) -> Sequence[Row]:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InvalidArgumentError(f"results {path} can't be read: {reason}.") from error
     if missing := [name for name in _NEEDED if name not in columns]:
-        raise InvalidArgumentError(f"{path} is no table of results: it lacks the column {missing[0]!r}.")
+        raise InvalidArgumentError(
+            f"{path} is no table of results: it lacks the column {missing[0]!r}."
+        )
     return rows
 
 
@@ -78,17 +89,31 @@ def _table(rows: Iterable[Row]) -> str:
 
 def _line(row: Row) -> Sequence[str]:
     library = f"{row['library']} {row.get('library_version', '')}".strip()
-    counts = [f"{int(row[name]):,}" if row[name] else "-" for name in ("num_envs", "scan_chunk_size")]
+    counts = [
+        f"{int(row[name]):,}" if row[name] else "-" for name in ("num_envs", "scan_chunk_size")
+    ]
     compiling = f"{float(row['compile_s']):.2f}" if row.get("compile_s") else "-"
     peak = _readable(row["peak_bytes"]) if row.get("peak_bytes") else "-"
     seconds = f"{float(row['run_s']):.3g}" if row.get("run_s") else "-"
-    return row["suite"], library, row["env"], row["agent"], *counts, _rate(row), seconds, compiling, peak
+    return (
+        row["suite"],
+        library,
+        row["env"],
+        row["agent"],
+        *counts,
+        _rate(row),
+        seconds,
+        compiling,
+        peak,
+    )
 
 
 def _rate(row: Row) -> str:
     if not row["steps_per_s"]:
         return "-"
-    middle, low, high = (float(row.get(f"steps_per_s{end}") or row["steps_per_s"]) for end in ("", "_low", "_high"))
+    middle, low, high = (
+        float(row.get(f"steps_per_s{end}") or row["steps_per_s"]) for end in ("", "_low", "_high")
+    )
     if int(row.get("samples") or 0) < _LEAST_SAMPLES:
         return f"{middle:,.0f}"
     return f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"

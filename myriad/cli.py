@@ -27,7 +27,8 @@ class Command(Protocol):
         """Do it; what it finds goes to standard output.
 
         Raises:
-            MyriadError: it can't be done; the sentence goes to standard error, and the exit code is 2.
+            MyriadError: it can't be done; the sentence goes to standard error, and the exit code is
+                2.
         """
         ...
 
@@ -36,8 +37,8 @@ class Command(Protocol):
 class Train:
     """Train an agent, evaluating on the way.
 
-    A hyperparameter or a figure of the environment is given by its dotted name, such as --agent.learning-rate 1e-3 or
-    --env.gravity 3.7.
+    A hyperparameter or a figure of the environment is given by its dotted name, such as
+    --agent.learning-rate 1e-3 or --env.gravity 3.7.
     """
 
     env: str | None = None
@@ -105,14 +106,20 @@ class Train:
             given = [*self._given(besides=("resume", "quiet")), *self.options]
             if given:
                 flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-                raise InvalidArgumentError(f"--resume goes on as the run began, so {flags} can't be given.")
+                raise InvalidArgumentError(
+                    f"--resume goes on as the run began, so {flags} can't be given."
+                )
             results = resume(self.resume, quiet=self.quiet)
         else:
             results = train_and_evaluate(self._config(), self.run_folder, quiet=self.quiet)
         last, timings = results.evaluations[-1], results.timings
         reached = "; stopped at the target" if results.stopped == "target" else ""
         print(f"return {last['return']:.1f} after {last['steps']:,} steps{reached}")
-        speed = f"trained at {timings.steps_per_s:,.0f} steps/s" if timings.train_s else "nothing was left to train"
+        speed = (
+            f"trained at {timings.steps_per_s:,.0f} steps/s"
+            if timings.train_s
+            else "nothing was left to train"
+        )
         print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
 
     def _given(self, besides: tuple[str, ...]) -> dict[str, Any]:
@@ -130,12 +137,16 @@ class Train:
                 text = self.config.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-                raise InvalidArgumentError(f"config {self.config} can't be read: {reason}.") from error
+                raise InvalidArgumentError(
+                    f"config {self.config} can't be read: {reason}."
+                ) from error
             fields = TrainingConfig.from_toml(text).model_dump()
         fields |= self._given(besides=("config", "run_folder", "quiet"))
         for name in ("env", "agent"):
             if name not in fields:
-                raise InvalidArgumentError(f"--{name} is missing; `myriad {name}s` lists the names.")
+                raise InvalidArgumentError(
+                    f"--{name} is missing; `myriad {name}s` lists the names."
+                )
         return create_config(**fields, **self.options)
 
 
@@ -160,7 +171,9 @@ class Evaluate:
 
         returns = np.asarray(evaluate_run(self.run_folder, self.episodes, self.seed), np.float64)
         error = returns.std(ddof=1) / len(returns) ** 0.5 if len(returns) > 1 else float("nan")
-        print(f"return {returns.mean():.2f} +/- {error:.2f} (standard error, {len(returns)} episodes)")
+        print(
+            f"return {returns.mean():.2f} +/- {error:.2f} (standard error, {len(returns)} episodes)"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,9 +217,15 @@ class Render:
             env = make_env(self.env)
             agent = make_agent(self.agent, env)
         if hasattr(agent, "update"):
-            raise InvalidArgumentError(f"{self.agent} must be trained before it acts: name its --run-folder.")
-        recording = record(env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps)
-        print(f"{recording.path}: {recording.num_steps} steps, return {recording.episode_return:g}, {recording.end}")
+            raise InvalidArgumentError(
+                f"{self.agent} must be trained before it acts: name its --run-folder."
+            )
+        recording = record(
+            env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps
+        )
+        print(
+            f"{recording.path}: {recording.num_steps} steps, return {recording.episode_return:g}, {recording.end}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,8 +269,12 @@ class Autotune:
             self._keep_house(cache)
             return
         if self.env is None or self.agent is None:
-            raise InvalidArgumentError("--env and --agent say what to tune; --show, --clear and --export need neither.")
-        config = make_config(self.env, self.agent, self.num_envs, 10_000, buffer_size=self.buffer_size)
+            raise InvalidArgumentError(
+                "--env and --agent say what to tune; --show, --clear and --export need neither."
+            )
+        config = make_config(
+            self.env, self.agent, self.num_envs, 10_000, buffer_size=self.buffer_size
+        )
         autotune(config, force_revalidate=self.force, memory_limit=self.memory_limit)
 
     def _keep_house(self, cache: Any) -> None:
@@ -337,9 +360,13 @@ def parse(argv: Sequence[str]) -> Command:
         SystemExit: help was asked for, and printed.
     """
     if not argv:
-        raise InvalidArgumentError(f"myriad needs a command, one of {', '.join(COMMANDS)}; see `myriad --help`.")
+        raise InvalidArgumentError(
+            f"myriad needs a command, one of {', '.join(COMMANDS)}; see `myriad --help`."
+        )
     if argv[0].startswith("--tyro-") and (len(argv) < 2 or argv[1] not in ("bash", "zsh", "fish")):
-        raise InvalidArgumentError(f"{argv[0]} needs bash, zsh or fish, but got {' '.join(argv[1:]) or 'nothing'}.")
+        raise InvalidArgumentError(
+            f"{argv[0]} needs bash, zsh or fish, but got {' '.join(argv[1:]) or 'nothing'}."
+        )
     if not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise UnknownNameError("command", argv[0], COMMANDS)
     argv, options = _without_dotted(argv)
@@ -354,11 +381,15 @@ def parse(argv: Sequence[str]) -> Command:
         if not end.code:
             raise
         program = f"myriad {argv[0]}" if argv[0] in COMMANDS else "myriad"
-        raise InvalidArgumentError(f"{_sentence(said.getvalue(), argv[0])} (`{program} --help` tells more)") from end
+        raise InvalidArgumentError(
+            f"{_sentence(said.getvalue(), argv[0])} (`{program} --help` tells more)"
+        ) from end
     if not options:
         return command
     if not isinstance(command, Train):
-        raise InvalidArgumentError(f"only `myriad train` takes dotted names, but got --{next(iter(options))}.")
+        raise InvalidArgumentError(
+            f"only `myriad train` takes dotted names, but got --{next(iter(options))}."
+        )
     return dataclasses.replace(command, options=options)
 
 

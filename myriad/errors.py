@@ -29,7 +29,8 @@ class UnknownNameError(InvalidArgumentError):
 
     Example:
         >>> str(UnknownNameError("environment", "cartpol", ["cartpole-control", "snake"]))
-        "unknown environment 'cartpol'; did you mean 'cartpole-control'? Known: cartpole-control, snake."
+        "unknown environment 'cartpol'; did you mean 'cartpole-control'? Known: cartpole-control,
+        snake."
     """
 
     def __init__(self, kind: str, name: object, known: Iterable[str], aliases: Iterable[str] = ()):
@@ -44,7 +45,11 @@ class FaultyEnvironmentError(InvalidArgumentError):
 
     def __init__(self, name: str, faults: Iterable[str]):
         self.faults = list(faults)
-        super().__init__("\n".join([f"{name} has {len(self.faults)} fault(s):", *(f"- {x}" for x in self.faults)]))
+        super().__init__(
+            "\n".join(
+                [f"{name} has {len(self.faults)} fault(s):", *(f"- {x}" for x in self.faults)]
+            )
+        )
 
 
 class BackendStartedError(MyriadError, RuntimeError):

@@ -1,7 +1,7 @@
 """The machine: what it is, which platform JAX runs on, and the options that XLA starts with.
 
-`configure` comes first, since XLA reads its options once, when JAX's backend starts. `resolve_platform` and
-`fingerprint` start it.
+`configure` comes first, since XLA reads its options once, when JAX's backend starts.
+`resolve_platform` and `fingerprint` start it.
 """
 
 import functools
@@ -21,20 +21,23 @@ import jaxlib.version
 from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
-# The values are for the rollout's chunk: one loop over steps of elementwise work on arrays that fit the cache.
+# The values are for the rollout's chunk: one loop over steps of elementwise work on arrays that fit
+# the cache.
 XLA_CPU_OPTIONS = {
-    # A step writes many arrays from the same inputs: one loop for all of them reads the inputs once. XLA only asks
-    # whether the option is there, so that "false" would turn it on too.
+    # A step writes many arrays from the same inputs: one loop for all of them reads the inputs
+    # once. XLA only asks whether the option is there, so that "false" would turn it on too.
     "xla_cpu_use_multi_output_fusion": "true",
-    # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and every step of a
-    # larger loop goes back to the runtime for each of its kernels.
+    # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and
+    # every step of a larger loop goes back to the runtime for each of its kernels.
     _WHOLE_LOOPS: "1000000000",
-    # The default, 256 bits, spares processors that slow down under wide vectors; arithmetic alone gains from the width.
+    # The default, 256 bits, spares processors that slow down under wide vectors; arithmetic alone
+    # gains from the width.
     "xla_cpu_prefer_vector_width": "512",
 }
-# An unknown flag in XLA_FLAGS ends the process, and no call asks for those known: a flag is only given to versions it
-# was tried on. The others above travel inside --xla_backend_extra_options, where XLA ignores what it doesn't know (as
-# jaxlib 0.11 does with the first), so any version may have them.
+# An unknown flag in XLA_FLAGS ends the process, and no call asks for those known: a flag is only
+# given to versions it was tried on. The others above travel inside --xla_backend_extra_options,
+# where XLA ignores what it doesn't know (as jaxlib 0.11 does with the first), so any version may
+# have them.
 _FLAGS = {"xla_cpu_prefer_vector_width": ((0, 10), (0, 12))}
 _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
@@ -70,7 +73,8 @@ class Hardware:
         device_kind: "cpu", "gpu" or "tpu": where JAX puts its arrays.
         device_name: the model of the processor or accelerator.
         cores: logical CPU cores that this process may use, see `usable_cores`.
-        memory_total_bytes: the accelerator's memory, or RAM up to the limit of the container; None where unknown.
+        memory_total_bytes: the accelerator's memory, or RAM up to the limit of the container; None
+            where unknown.
         memory_available_bytes: what of it this process can still take; None where unknown.
     """
 
@@ -88,7 +92,11 @@ class Hardware:
             name = re.sub(r"\b(NVIDIA|AMD|GeForce)\b", " ", name)
         words = re.findall(r"[\w.-]+", name)
         model = ("-" if self.device_kind == "cpu" else "").join(words) or self.device_kind
-        return model if self.memory_total_bytes is None else f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
+        return (
+            model
+            if self.memory_total_bytes is None
+            else f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
+        )
 
     @property
     def file_label(self) -> str:
@@ -99,8 +107,9 @@ class Hardware:
 def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Configuration:
     """Set XLA's CPU options and the number of CPU devices, wherever the user has set none. Starts nothing.
 
-    Options count as the user's if `XLA_FLAGS` mentions them; the number of devices, if `JAX_NUM_CPU_DEVICES`,
-    `jax.config` or `--xla_force_host_platform_device_count` gives it. Child processes inherit the options.
+    Options count as the user's if `XLA_FLAGS` mentions them; the number of devices, if
+    `JAX_NUM_CPU_DEVICES`, `jax.config` or `--xla_force_host_platform_device_count` gives it. Child
+    processes inherit the options.
 
     Args:
         cpu_devices: devices that the CPU is presented as; by default the usable cores.
@@ -117,7 +126,9 @@ def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Co
         print(myriad.configure())
     """
     if cpu_devices is not None and (type(cpu_devices) is not int or cpu_devices < 1):
-        raise InvalidArgumentError(f"cpu_devices must be an integer of at least 1, but got {cpu_devices!r}.")
+        raise InvalidArgumentError(
+            f"cpu_devices must be an integer of at least 1, but got {cpu_devices!r}."
+        )
     plan = _Plan()
     if xla_options:
         for name, value in XLA_CPU_OPTIONS.items():
@@ -153,7 +164,9 @@ class _Plan:
             self.changes[name] = value
 
     def add_device_count(self, wanted: int | None) -> None:
-        configured = getattr(jax.config, _DEVICE_COUNT)  # -1: not set; holds JAX_NUM_CPU_DEVICES since the import
+        configured = getattr(
+            jax.config, _DEVICE_COUNT
+        )  # -1: not set; holds JAX_NUM_CPU_DEVICES since the import
         by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", self.flags)
         present = configured if configured >= 0 else int(by_flag[1]) if by_flag else 1
         is_set = configured >= 0 or by_flag is not None
@@ -171,7 +184,9 @@ class _Plan:
         if _DEVICE_COUNT in self.changes:
             jax.config.update(_DEVICE_COUNT, self.cpu_devices)
         options = {name: value for name, value in self.changes.items() if name != _DEVICE_COUNT}
-        prefixes = {name: "--" if name in _FLAGS else "--xla_backend_extra_options=" for name in options}
+        prefixes = {
+            name: "--" if name in _FLAGS else "--xla_backend_extra_options=" for name in options
+        }
         if options:
             tokens = [f"{prefixes[name]}{name}={value}" for name, value in options.items()]
             os.environ["XLA_FLAGS"] = " ".join([self.flags, *tokens]).strip()
@@ -204,11 +219,15 @@ def resolve_platform() -> str:
     """Return "cpu", "gpu" or "tpu": what `JAX_PLATFORMS` or `JAX_PLATFORM_NAME` asks for, else JAX's own choice.
 
     Raises:
-        DeviceNotFoundError: what they ask for is not on this machine, or JAX lacks the plugin for it.
+        DeviceNotFoundError: what they ask for is not on this machine, or JAX lacks the plugin for
+            it.
     """
     try:
         return jax.default_backend()
-    except (RuntimeError, AssertionError) as error:  # JAX_PLATFORMS=cuda without its plugin fails an assertion of JAX
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # JAX_PLATFORMS=cuda without its plugin fails an assertion of JAX
         names = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
         asked = " and ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
         raise DeviceNotFoundError(
@@ -238,7 +257,9 @@ def fingerprint() -> Hardware:
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages that a measurement depends on."""
     installed = {name: _installed_version(name) for name in _VERSIONED}
-    return {"python": platform.python_version()} | {name: version for name, version in installed.items() if version}
+    return {"python": platform.python_version()} | {
+        name: version for name, version in installed.items() if version
+    }
 
 
 def usable_cores(root: Path = _ROOT) -> int:
@@ -247,7 +268,9 @@ def usable_cores(root: Path = _ROOT) -> int:
     Args:
         root: of the file system; for tests.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     for group in _control_groups("cpu", root):
         quota, period = (_read(group / "cpu.max") or "max 0").split()
         quota = _read(group / "cpu.cfs_quota_us") or quota
@@ -284,7 +307,10 @@ def cpu_name(root: Path = _ROOT) -> str:
 
 
 def _has_512_bit_vectors(root: Path = _ROOT) -> bool:
-    return re.search(r"^flags\s*:.*\bavx512f\b", _read(root / "proc/cpuinfo") or "", re.MULTILINE) is not None
+    return (
+        re.search(r"^flags\s*:.*\bavx512f\b", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
+        is not None
+    )
 
 
 def host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
@@ -306,15 +332,18 @@ def host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
 def _held_bytes(group: Path) -> int:
     """Return what a control group holds beyond file pages that nobody is using, which make room when asked."""
     used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes") or "0"
-    stat = dict(line.split(maxsplit=1) for line in (_read(group / "memory.stat") or "").splitlines())
+    stat = dict(
+        line.split(maxsplit=1) for line in (_read(group / "memory.stat") or "").splitlines()
+    )
     return int(used) - int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
 
 
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:
     """Yield the folders of the process's control groups, innermost first: each of them can set a limit.
 
-    Both versions of control groups are looked at, since a machine may run one for some controllers and the other for
-    the rest. Inside a container the path may be the host's; its folders are then absent, and the mount's own remains.
+    Both versions of control groups are looked at, since a machine may run one for some controllers
+    and the other for the rest. Inside a container the path may be the host's; its folders are then
+    absent, and the mount's own remains.
     """
     mounts = root / "sys/fs/cgroup"
     for line in (_read(root / "proc/self/cgroup") or "").splitlines():
@@ -327,13 +356,18 @@ def _control_groups(controller: str, root: Path) -> Iterator[Path]:
             continue
         for base in bases:
             group = base / path.lstrip("/")
-            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(base) and folder.is_dir())
+            yield from (
+                folder
+                for folder in (group, *group.parents)
+                if folder.is_relative_to(base) and folder.is_dir()
+            )
 
 
 def _device_memory(device: Any) -> tuple[int | None, int | None]:
     """Return an accelerator's total bytes and those that JAX can still take.
 
-    JAX takes a documented share of a GPU at the start, and its limit is that share; the card's own size names it.
+    JAX takes a documented share of a GPU at the start, and its limit is that share; the card's own
+    size names it.
     """
     stats = device.memory_stats() or {}
     limit = stats.get("bytes_limit")
@@ -341,6 +375,8 @@ def _device_memory(device: Any) -> tuple[int | None, int | None]:
         return None, None
     share = 1.0
     if device.platform == "gpu":
-        given = os.environ.get("XLA_CLIENT_MEM_FRACTION") or os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION")
+        given = os.environ.get("XLA_CLIENT_MEM_FRACTION") or os.environ.get(
+            "XLA_PYTHON_CLIENT_MEM_FRACTION"
+        )
         share = float(given or 0.75)
     return round(limit / share), limit - stats.get("bytes_in_use", 0)

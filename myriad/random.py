@@ -1,10 +1,12 @@
 """The counter-based random numbers behind every rollout, as an ordinary implementation for `jax.random`.
 
-A step of a cheap environment costs a few nanoseconds, and JAX's default threefry spends most of them. `mix2x32` draws
-word `i` of a key by hashing a counter: integer multiplications, shifts and exclusive ors that XLA fuses into the step.
-Environments and agents stay plain `jax.random` code; only the key that they are given differs.
+A step of a cheap environment costs a few nanoseconds, and JAX's default threefry spends most of
+them. `mix2x32` draws word `i` of a key by hashing a counter: integer multiplications, shifts and
+exclusive ors that XLA fuses into the step. Environments and agents stay plain `jax.random` code;
+only the key that they are given differs.
 
-Construction. A key is two 32-bit words `(k0, k1)`. Word `i` is a Weyl sequence in both words, hashed:
+Construction. A key is two 32-bit words `(k0, k1)`. Word `i` is a Weyl sequence in both words,
+hashed:
 
     x = k0 + i * 0x9E3779B9                       # 2**32 / golden ratio
     x = (x ^ x >> 16) * 0x21F0AAAD
@@ -12,11 +14,13 @@ Construction. A key is two 32-bit words `(k0, k1)`. Word `i` is a Weyl sequence 
     x = (x ^ x >> 15) * 0xD35A2D97
     x =  x ^ x >> 15
 
-The shape, a Weyl sequence whose seed and increment belong to the stream, then a bit mixer, is SplitMix's (Steele, Lea,
-Flood 2014, "Fast splittable pseudorandom number generators"); the mixer's shifts and multipliers are those that Wellons
-found by search for the least avalanche bias ("Prospecting for hash functions", 2018). Folding in `n` replaces `k0` by
-the mixer's image of `k0 + n * 0x9E3779B9`, a bijection in `k0` and in `n`, and adds a multiple of it to `k1`, so that
-64 bits of state survive every fold. Statistical tests: `tests/test_random.py`, and the battery of `make prng-report`.
+The shape, a Weyl sequence whose seed and increment belong to the stream, then a bit mixer, is
+SplitMix's (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"); the mixer's
+shifts and multipliers are those that Wellons found by search for the least avalanche bias
+("Prospecting for hash functions", 2018). Folding in `n` replaces `k0` by the mixer's image of `k0 +
+n * 0x9E3779B9`, a bijection in `k0` and in `n`, and adds a multiple of it to `k1`, so that 64 bits
+of state survive every fold. Statistical tests: `tests/test_random.py`, and the battery of `make
+prng-report`.
 
 It is no cipher: where an adversary sees the numbers, use `prng="threefry2x32"`.
 """
@@ -56,8 +60,11 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return x ^ (x >> 15)
 
     @words.def_vmap
-    def lanes_last(axis_size: int, in_batched: list[bool], first: jax.Array, second: jax.Array) -> Any:
-        # The lanes stay the fastest axis in memory, whatever each draws: so a step remains one vector loop over lanes.
+    def lanes_last(
+        axis_size: int, in_batched: list[bool], first: jax.Array, second: jax.Array
+    ) -> Any:
+        # The lanes stay the fastest axis in memory, whatever each draws: so a step remains one
+        # vector loop over lanes.
         return jnp.moveaxis(words(first, second), len(shape), 0), True
 
     return words(key[0], key[1])
@@ -90,7 +97,9 @@ def _counters(shape: tuple[int, ...]) -> jax.Array:
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
-        index = index + jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(stride & 0xFFFFFFFF)
+        index = index + jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(
+            stride & 0xFFFFFFFF
+        )
         stride *= shape[axis]
     return index
 
@@ -123,8 +132,10 @@ def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.A
     """Make a typed random key, a scalar, from an integer seed.
 
     Args:
-        seed: any integer that fits in 64 bits, or a traced one; without `jax_enable_x64` JAX keeps its low 32.
-        prng: `mix2x32`, or `threefry2x32` (JAX's default) or `rbg` at the price that the documentation shows.
+        seed: any integer that fits in 64 bits, or a traced one; without `jax_enable_x64` JAX keeps
+            its low 32.
+        prng: `mix2x32`, or `threefry2x32` (JAX's default) or `rbg` at the price that the
+            documentation shows.
 
     Raises:
         UnknownNameError: `prng` names no implementation.
@@ -147,11 +158,15 @@ def fast_key(key: jax.Array) -> jax.Array:
 def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
     """Return `num` keys for one draw of a single word each, cheaper than a split in the compiled step.
 
-    Under `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from `key`; a step that
-    draws scalars, not a vector, stays one loop over lanes. Do not also draw from `key`.
+    Under `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from
+    `key`; a step that draws scalars, not a vector, stays one loop over lanes. Do not also draw from
+    `key`.
     """
     if jax.random.key_impl(key) != MIX2X32:
         return list(jax.random.split(key, num))
     data = jax.random.key_data(key)
-    steps = [np.array([i * int(_GOLDEN), i * int(_SECOND)], np.uint64).astype(np.uint32) for i in range(num)]
+    steps = [
+        np.array([i * int(_GOLDEN), i * int(_SECOND)], np.uint64).astype(np.uint32)
+        for i in range(num)
+    ]
     return [jax.random.wrap_key_data(data + step, impl=MIX2X32) for step in steps]

@@ -16,7 +16,9 @@ class Registry:
         'Fraction'
     """
 
-    def __init__(self, kind: str, targets: Mapping[str, str], aliases: Mapping[str, str] | None = None):
+    def __init__(
+        self, kind: str, targets: Mapping[str, str], aliases: Mapping[str, str] | None = None
+    ):
         self.kind = kind
         self._targets: dict[str, Any] = dict(targets)
         self._aliases = dict(aliases or {})
@@ -46,7 +48,8 @@ class Registry:
 
         Raises:
             UnknownNameError: nothing of this name is registered.
-            InvalidArgumentError: the module of `module:attribute` can't be imported, or lacks the attribute.
+            InvalidArgumentError: the module of `module:attribute` can't be imported, or lacks the
+                attribute.
         """
         if ":" in name:
             return self._import(name)
@@ -59,16 +62,21 @@ class Registry:
     def add(self, name: str, target: Any) -> None:
         """Register `target`, an object or a `module:attribute` string.
 
-        Whoever registers a name again, as a notebook cell run twice does, replaces what was there; a name that came
-        with the registry stays what it is.
+        Whoever registers a name again, as a notebook cell run twice does, replaces what was there;
+        a name that came with the registry stays what it is.
 
         Raises:
-            InvalidArgumentError: the name is one of those that came with the registry, or holds a colon.
+            InvalidArgumentError: the name is one of those that came with the registry, or holds a
+                colon.
         """
         if name in self._built_in:
-            raise InvalidArgumentError(f"{self.kind} {name!r} is already registered; choose another name.")
+            raise InvalidArgumentError(
+                f"{self.kind} {name!r} is already registered; choose another name."
+            )
         if ":" in name:
-            raise InvalidArgumentError(f"the name of an {self.kind} must hold no colon, but got {name!r}.")
+            raise InvalidArgumentError(
+                f"the name of an {self.kind} must hold no colon, but got {name!r}."
+            )
         self._targets[name] = target
 
     def _import(self, name: str) -> Any:
@@ -77,7 +85,8 @@ class Registry:
             return getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module is there, and what it imports is not: its own traceback says more
+                # the module is there, and what it imports is not: its own traceback says more
+                raise
             reason = f"there is no module {error.name!r}; is its folder on PYTHONPATH?"
         except (AttributeError, ValueError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
@@ -95,7 +104,11 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
         if name not in defaults:
             raise UnknownNameError(f"field of {owner}", name, defaults)
         kind = next((kind for kind, fits in _KINDS.items() if fits(defaults[name])), None)
-        if kind is not None and not _KINDS[kind](value) and not (kind in _NUMBERS and hasattr(value, "dtype")):
+        if (
+            kind is not None
+            and not _KINDS[kind](value)
+            and not (kind in _NUMBERS and hasattr(value, "dtype"))
+        ):
             raise InvalidArgumentError(f"{name} of {owner} must be {kind}, but got {value!r}.")
 
 

@@ -1,9 +1,9 @@
 """The compiled chunk: `scan_chunk_size` steps of environments x agent in one call, with nothing on the host in between.
 
-Environments are lanes. The lanes of a device are cut into tiles that fit its first-level cache, and a tile runs all the
-steps of the chunk before the next one starts, so that the speed does not fall with the number of environments. What a
-lane draws depends on the seed, the step and the lane alone: results are the same bits for every chunk size, tile size
-and number of devices.
+Environments are lanes. The lanes of a device are cut into tiles that fit its first-level cache, and
+a tile runs all the steps of the chunk before the next one starts, so that the speed does not fall
+with the number of environments. What a lane draws depends on the seed, the step and the lane alone:
+results are the same bits for every chunk size, tile size and number of devices.
 """
 
 import dataclasses
@@ -23,7 +23,8 @@ from myriad.errors import InvalidArgumentError
 from myriad.hardware import compiles_loops_whole
 from myriad.random import make_key
 
-# A tile's state should leave room in a first-level cache of 32 KB; beyond 512 lanes nothing more is gained.
+# A tile's state should leave room in a first-level cache of 32 KB; beyond 512 lanes nothing more is
+# gained.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
 # Lanes in one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
@@ -78,9 +79,9 @@ class Layout:
     def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
         """Spread the environments evenly over at most `num_devices`, in tiles of about `tile_size` whole vectors.
 
-        The loop over the remainder of a vector may round differently from the vectors themselves, and so may a loop of
-        one vector, which is no loop. So no lane that counts ever is in either, or, where there is not even a whole
-        vector, all are whatever is asked for.
+        The loop over the remainder of a vector may round differently from the vectors themselves,
+        and so may a loop of one vector, which is no loop. So no lane that counts ever is in either,
+        or, where there is not even a whole vector, all are whatever is asked for.
         """
         if num_envs < _VECTOR:
             return cls(num_envs, 1, 1, num_envs)
@@ -104,15 +105,15 @@ class Rollout:
         agent: the agent, as `make_agent` builds it.
         num_envs: environments in parallel.
         scan_chunk_size: steps in one compiled call.
-        tile_size: lanes that run a chunk together; None fits the first-level cache of a CPU under `configure`, and
-            takes all on a GPU or without it.
+        tile_size: lanes that run a chunk together; None fits the first-level cache of a CPU under
+            `configure`, and takes all on a GPU or without it.
         num_devices: devices that share the environments; None takes all that are worth waking.
-        params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]` holds each
-            environment's own, as domain randomisation draws them.
+        params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]`
+            holds each environment's own, as domain randomisation draws them.
 
     Raises:
-        InvalidArgumentError: a size is not an integer of at least 1, more devices are asked for than there are, or
-            `params` does not fit the environment.
+        InvalidArgumentError: a size is not an integer of at least 1, more devices are asked for
+            than there are, or `params` does not fit the environment.
 
     Example:
         >>> from myriad import make_agent, make_env
@@ -138,17 +139,28 @@ class Rollout:
         if num_devices is None:
             _require_positive("num_envs", num_envs)
             num_devices = max(1, min(len(devices), num_envs // _MIN_LANES_PER_DEVICE))
-        sizes = {"num_envs": num_envs, "scan_chunk_size": scan_chunk_size, "num_devices": num_devices}
-        for name, size in (sizes if tile_size is None else sizes | {"tile_size": tile_size}).items():
+        sizes = {
+            "num_envs": num_envs,
+            "scan_chunk_size": scan_chunk_size,
+            "num_devices": num_devices,
+        }
+        for name, size in (
+            sizes if tile_size is None else sizes | {"tile_size": tile_size}
+        ).items():
             _require_positive(name, size)
         if num_devices > len(devices):
-            raise InvalidArgumentError(f"num_devices must be at most {len(devices)}, but got {num_devices}.")
+            raise InvalidArgumentError(
+                f"num_devices must be at most {len(devices)}, but got {num_devices}."
+            )
         self.env, self.agent, self.scan_chunk_size = env, agent, scan_chunk_size
         self._envs = LaneEnvironment(env, num_envs, params, keep_obs=agent.uses_observation)
-        self.layout = Layout.plan(num_envs, num_devices, tile_size or self._default_tile(devices[0].platform))
+        self.layout = Layout.plan(
+            num_envs, num_devices, tile_size or self._default_tile(devices[0].platform)
+        )
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
-        # Said once for every program: a state that lies elsewhere than the last one would compile the chunk again.
+        # Said once for every program: a state that lies elsewhere than the last one would compile
+        # the chunk again.
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env)
@@ -156,7 +168,10 @@ class Rollout:
         self._init = jax.jit(self._first_state, out_shardings=placement)
         self._run = jax.jit(self._chunk, donate_argnums=0, out_shardings=placement)
         self._record = jax.jit(
-            self._recorded_chunk, donate_argnums=0, static_argnums=2, out_shardings=(placement, None)
+            self._recorded_chunk,
+            donate_argnums=0,
+            static_argnums=2,
+            out_shardings=(placement, None),
         )
 
     def init(self, seed: int | np.integer | jax.Array) -> RolloutState:
@@ -177,7 +192,8 @@ class Rollout:
     ) -> tuple[RolloutState, Transition]:
         """Run one chunk and keep every step of it; rows from `num_steps` on mean nothing. `state` is donated.
 
-        With `final_obs` the trajectory also holds what each step led to before a reset took its place.
+        With `final_obs` the trajectory also holds what each step led to before a reset took its
+        place.
         """
         return self._record(state, self._trip_count(num_steps), final_obs)
 
@@ -201,8 +217,9 @@ class Rollout:
     def summary(self, state: RolloutState) -> RolloutSummary:
         """Count the episodes that ended since `init`.
 
-        Each environment adds up its returns in float32: the mean return is right while no sum is beyond 2**24, about
-        16.8 million. Steps and episodes of an environment are counted in 32 bits: `num_steps` begins anew after 2**32.
+        Each environment adds up its returns in float32: the mean return is right while no sum is
+        beyond 2**24, about 16.8 million. Steps and episodes of an environment are counted in 32
+        bits: `num_steps` begins anew after 2**32.
         """
         lanes = jax.device_get(self.lanes(state))
         num_steps = int(state.step) * self.layout.num_envs
@@ -211,7 +228,9 @@ class Rollout:
         return_sum = float(lanes.return_sum.sum(dtype=np.float64))
         if not num_episodes:
             return RolloutSummary(num_steps, 0, math.nan, math.nan)
-        return RolloutSummary(num_steps, num_episodes, ended_steps / num_episodes, return_sum / num_episodes)
+        return RolloutSummary(
+            num_steps, num_episodes, ended_steps / num_episodes, return_sum / num_episodes
+        )
 
     def compile(self, state: RolloutState) -> jax.stages.Compiled:
         """Compile the chunk ahead of time for states like `state`, to look at; `run_chunk` compiles by itself."""
@@ -230,12 +249,16 @@ class Rollout:
         if num_steps is None or num_steps == self.scan_chunk_size:
             return self._whole_chunk
         if not 0 <= num_steps <= self.scan_chunk_size:
-            raise InvalidArgumentError(f"num_steps must be 0 to {self.scan_chunk_size}, but got {num_steps}.")
+            raise InvalidArgumentError(
+                f"num_steps must be 0 to {self.scan_chunk_size}, but got {num_steps}."
+            )
         return jax.device_put(np.int32(num_steps), self._replicated)
 
     def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
         num_envs, layout = self.layout.num_envs, self.layout
-        devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(layout.envs_per_device)
+        devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(
+            layout.envs_per_device
+        )
         lane = (devices + jnp.arange(layout.lanes_per_device, dtype=jnp.uint32)).reshape(-1)
         keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), lane)
         own_params = jax.tree.map(lambda leaf: leaf[jnp.minimum(lane, num_envs - 1)], own_params)
@@ -261,12 +284,17 @@ class Rollout:
 
     def _shard(self, run: Any, out_specs: Any) -> Any:
         in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec())
-        return jax.shard_map(run, mesh=self._mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
+        return jax.shard_map(
+            run, mesh=self._mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+        )
 
     def _step_keys(self, state: RolloutState) -> jax.Array:
         """Return a key for each step of a chunk and each purpose, `[T, 3]`: drawn once, then only folded with lanes."""
         steps = state.step + jnp.arange(self.scan_chunk_size, dtype=jnp.uint32)
-        return jnp.stack([_fold_each(jax.random.fold_in(state.key, p), steps) for p in (_ACT, _STEP, _RESET)], axis=1)
+        return jnp.stack(
+            [_fold_each(jax.random.fold_in(state.key, p), steps) for p in (_ACT, _STEP, _RESET)],
+            axis=1,
+        )
 
     def _run_tiles(self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array) -> Lanes:
         """Run the chunk on one device, tile after tile."""
@@ -274,7 +302,9 @@ class Rollout:
 
         def run_tile(index: jax.Array | int, tile: Lanes) -> Lanes:
             lane = self._lane_numbers(index, tile_size)
-            return jax.lax.fori_loop(0, num_steps, lambda i, tile: self._step(tile, keys[i], lane)[0], tile)
+            return jax.lax.fori_loop(
+                0, num_steps, lambda i, tile: self._step(tile, keys[i], lane)[0], tile
+            )
 
         if num_tiles == 1:
             return run_tile(0, lanes)
@@ -283,7 +313,9 @@ class Rollout:
             tiles, _ = carry
             return _put_row(tiles, run_tile(index, _take_row(tiles, index)), index), None
 
-        tiles = jax.tree.map(lambda leaf: leaf.reshape(num_tiles, tile_size, *leaf.shape[1:]), lanes)
+        tiles = jax.tree.map(
+            lambda leaf: leaf.reshape(num_tiles, tile_size, *leaf.shape[1:]), lanes
+        )
         tiles, _ = _loop_out_of_line(num_tiles, body, (tiles, None))
         return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), lanes, tiles)
 
@@ -300,7 +332,9 @@ class Rollout:
             return lanes, jax.tree.map(lambda leaf: leaf[: self.layout.envs_per_device], transition)
 
         row = jax.eval_shape(lambda: step(lanes, 0)[1])
-        trajectory = jax.tree.map(lambda leaf: jnp.zeros((self.scan_chunk_size, *leaf.shape), leaf.dtype), row)
+        trajectory = jax.tree.map(
+            lambda leaf: jnp.zeros((self.scan_chunk_size, *leaf.shape), leaf.dtype), row
+        )
 
         def body(i: jax.Array, carry: tuple[Lanes, Transition]) -> tuple[Lanes, Transition]:
             lanes, transition = step(carry[0], i)
@@ -310,8 +344,14 @@ class Rollout:
 
     def _lane_numbers(self, tile: jax.Array | int, tile_size: int) -> jax.Array:
         """Number the lanes of this device's tile among all lanes, uint32 `[tile_size]`."""
-        first = jax.lax.axis_index("env").astype(jnp.uint32) * np.uint32(self.layout.envs_per_device)
-        return first + jnp.uint32(tile) * np.uint32(tile_size) + jnp.arange(tile_size, dtype=jnp.uint32)
+        first = jax.lax.axis_index("env").astype(jnp.uint32) * np.uint32(
+            self.layout.envs_per_device
+        )
+        return (
+            first
+            + jnp.uint32(tile) * np.uint32(tile_size)
+            + jnp.arange(tile_size, dtype=jnp.uint32)
+        )
 
     def _step(self, lanes: Lanes, keys: jax.Array, lane: jax.Array) -> tuple[Lanes, Transition]:
         """Advance every lane by one step, resetting those whose episode ends. `keys` `[3]`, `lane` uint32 `[N]`."""
@@ -323,15 +363,18 @@ class Rollout:
 def _loop_out_of_line(num_steps: Any, body: Any, carry: tuple[Lanes, Any]) -> tuple[Lanes, Any]:
     """Loop `carry = body(i, carry)`, updating large arrays in place.
 
-    XLA's option for small loops compiles a loop into one function where it holds nothing but elementwise work. That is
-    what the loop over steps needs; a loop that writes rows of large arrays it would turn into one that copies them
-    whole in each pass. A sort is the cheapest operation that keeps a loop out of that option.
+    XLA's option for small loops compiles a loop into one function where it holds nothing but
+    elementwise work. That is what the loop over steps needs; a loop that writes rows of large
+    arrays it would turn into one that copies them whole in each pass. A sort is the cheapest
+    operation that keeps a loop out of that option.
     """
 
     def anchored_body(i: jax.Array, carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
         return body(i, carry[0]), jax.lax.sort(jnp.maximum(carry[1], i))
 
-    (lanes, rest), anchor = jax.lax.fori_loop(0, num_steps, anchored_body, (carry, jnp.zeros(2, jnp.int32)))
+    (lanes, rest), anchor = jax.lax.fori_loop(
+        0, num_steps, anchored_body, (carry, jnp.zeros(2, jnp.int32))
+    )
     # An unused sort would be deleted: add a zero that XLA can't know to be one.
     first = (0,) * lanes.num_episodes.ndim
     num_episodes = lanes.num_episodes.at[first].add(jnp.minimum(anchor[0], 0))
@@ -339,11 +382,15 @@ def _loop_out_of_line(num_steps: Any, body: Any, carry: tuple[Lanes, Any]) -> tu
 
 
 def _take_row(tree: Any, index: jax.Array | int) -> Any:
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), tree)
+    return jax.tree.map(
+        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), tree
+    )
 
 
 def _put_row(tree: Any, row: Any, index: jax.Array) -> Any:
-    return jax.tree.map(lambda leaf, row: jax.lax.dynamic_update_index_in_dim(leaf, row, index, 0), tree, row)
+    return jax.tree.map(
+        lambda leaf, row: jax.lax.dynamic_update_index_in_dim(leaf, row, index, 0), tree, row
+    )
 
 
 def _fold_each(key: jax.Array, values: jax.Array) -> jax.Array:

@@ -14,7 +14,8 @@ def home() -> Path:
 def compilation_cache() -> Path | None:
     """Return the folder of compiled programs, or None where `MYRIAD_COMPILATION_CACHE` is off, 0, false, no or empty.
 
-    By default `$XDG_CACHE_HOME/myriad/xla`; any other value of `MYRIAD_COMPILATION_CACHE` is the folder itself.
+    By default `$XDG_CACHE_HOME/myriad/xla`; any other value of `MYRIAD_COMPILATION_CACHE` is the
+    folder itself.
     """
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is None:

@@ -73,7 +73,9 @@ class MultiDiscrete:
 
     def __post_init__(self) -> None:
         if not self.nvec or min(self.nvec) < 1:
-            raise InvalidArgumentError(f"nvec must hold integers of at least 1, but got {self.nvec}.")
+            raise InvalidArgumentError(
+                f"nvec must hold integers of at least 1, but got {self.nvec}."
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,7 +93,9 @@ class MultiDiscrete:
         return jnp.all((value >= 0) & (value < jnp.asarray(self.nvec)))
 
     def validate(self, action: Any) -> jax.Array:
-        return _validated(self, action, jnp.integer, f"{len(self.nvec)} integers, each of 0 and below {self.nvec}")
+        return _validated(
+            self, action, jnp.integer, f"{len(self.nvec)} integers, each of 0 and below {self.nvec}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,28 +109,37 @@ class Box:
     def __post_init__(self) -> None:
         is_known = not any(isinstance(bound, Tracer) for bound in (self.low, self.high))
         if is_known and np.any(np.asarray(self.low) > np.asarray(self.high)):
-            raise InvalidArgumentError(f"low must not exceed high, but got {self.low} and {self.high}.")
+            raise InvalidArgumentError(
+                f"low must not exceed high, but got {self.low} and {self.high}."
+            )
 
     @property
     def dtype(self) -> np.dtype:
         return np.dtype(np.float32)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        low, high = (np.broadcast_to(np.asarray(bound, np.float32), self.shape) for bound in (self.low, self.high))
+        low, high = (
+            np.broadcast_to(np.asarray(bound, np.float32), self.shape)
+            for bound in (self.low, self.high)
+        )
         bounded = np.isfinite(low) & np.isfinite(high)
         uniform = jax.random.uniform(
             key, self.shape, minval=np.where(bounded, low, 0), maxval=np.where(bounded, high, 1)
         )
         if bounded.all():
             return uniform
-        return jnp.where(bounded, uniform, jax.random.normal(jax.random.fold_in(key, 1), self.shape))
+        return jnp.where(
+            bounded, uniform, jax.random.normal(jax.random.fold_in(key, 1), self.shape)
+        )
 
     def contains(self, value: jax.Array) -> jax.Array:
         return jnp.all((value >= self.low) & (value <= self.high))
 
     def validate(self, action: Any) -> jax.Array:
         """See `Space.validate`; a number out of bounds passes, as what it means is the environment's to say."""
-        return _validated(self, action, jnp.floating, f"floats of shape {self.shape}, none of them NaN")
+        return _validated(
+            self, action, jnp.floating, f"floats of shape {self.shape}, none of them NaN"
+        )
 
 
 def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array:
@@ -145,5 +158,9 @@ def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array
 def _integers_below(bits: jax.Array, n: int) -> jax.Array:
     """Map uniform uint32 words onto 0 to `n - 1`; the bias is below n / 2**32."""
     if n & (n - 1) == 0:
-        return (bits >> (33 - n.bit_length())).astype(jnp.int32) if n > 1 else jnp.zeros_like(bits, jnp.int32)
+        return (
+            (bits >> (33 - n.bit_length())).astype(jnp.int32)
+            if n > 1
+            else jnp.zeros_like(bits, jnp.int32)
+        )
     return (bits % np.uint32(n)).astype(jnp.int32)

@@ -1,8 +1,8 @@
 """The one way to time: suites, scripts and the autotuner all measure through these functions.
 
-`measure` times one function, `compare` two in alternation. Both wait for the device after every call, keep compilation
-apart, choose how many calls make a sample, state an interval that assumes nothing about the distribution, and leave the
-caller's arrays alive.
+`measure` times one function, `compare` two in alternation. Both wait for the device after every
+call, keep compilation apart, choose how many calls make a sample, state an interval that assumes
+nothing about the distribution, and leave the caller's arrays alive.
 """
 
 import contextlib
@@ -27,8 +27,9 @@ from myriad.errors import InvalidArgumentError
 Function = Callable[..., Any]
 Clock = Callable[[], float]
 
-# Donated arguments are renewed beside the clock. Where that takes far longer than the call, a sample stops growing at
-# this many times `min_sample_s`: a gigabyte copied for each call of a microsecond would go on for an hour.
+# Donated arguments are renewed beside the clock. Where that takes far longer than the call, a
+# sample stops growing at this many times `min_sample_s`: a gigabyte copied for each call of a
+# microsecond would go on for an hour.
 _MAX_OVERHEAD = 10
 
 
@@ -43,8 +44,9 @@ class Timing:
         low_s: lower end of the interval that holds the true median with probability `confidence`.
         high_s: its upper end.
         confidence: see `median_interval`.
-        compile_s: for a jitted function the seconds of `lower().compile()`, next to nothing where it was compiled
-            before; for any other what its first call took above the median, whatever it compiled, loaded or allocated.
+        compile_s: for a jitted function the seconds of `lower().compile()`, next to nothing where
+            it was compiled before; for any other what its first call took above the median,
+            whatever it compiled, loaded or allocated.
     """
 
     samples_s: tuple[float, ...]
@@ -65,15 +67,16 @@ class Timing:
 class Comparison:
     """Seconds of `b` over seconds of `a`, pair by pair: above 1, `a` is the faster.
 
-    The interval speaks of this process. Processes differ in luck (addresses, cores), so a claim about two versions of a
-    program needs pairs from several launches.
+    The interval speaks of this process. Processes differ in luck (addresses, cores), so a claim
+    about two versions of a program needs pairs from several launches.
 
     Attributes:
         a: the one side's own timing.
         b: the other's.
         pair_ratios: one ratio per pair, in the order they were taken.
         b_over_a: the median of the ratios.
-        b_over_a_low: lower end of the interval that holds the true median ratio with probability `confidence`.
+        b_over_a_low: lower end of the interval that holds the true median ratio with probability
+            `confidence`.
         b_over_a_high: its upper end.
         confidence: see `median_interval`.
     """
@@ -120,23 +123,26 @@ def measure(
 ) -> Timing:
     """Time `fn(*args)`, each call up to the moment that its result is ready.
 
-    A jitted function may donate arguments, and then what it was given is gone after one call. Two ways lead on, and
-    since they time different things the choice is the caller's. By default every call sees the same values: an argument
-    that the first call deleted is copied on its device before each further call, with the clock stopped. With
-    `carry=True` a call sees its predecessor's result, as in a rollout or a training, and what is carried is not copied
-    again. Either way the caller's own arrays survive: memory must hold them beside one working copy.
+    A jitted function may donate arguments, and then what it was given is gone after one call. Two
+    ways lead on, and since they time different things the choice is the caller's. By default every
+    call sees the same values: an argument that the first call deleted is copied on its device
+    before each further call, with the clock stopped. With `carry=True` a call sees its
+    predecessor's result, as in a rollout or a training, and what is carried is not copied again.
+    Either way the caller's own arrays survive: memory must hold them beside one working copy.
 
     Args:
         fn: a function, jitted or not, that returns what is to be waited for, or nothing.
         *args: its positional arguments.
-        carry: pass each call's result, or the first item of a tuple, as the next call's first argument.
+        carry: pass each call's result, or the first item of a tuple, as the next call's first
+            argument.
         num_samples: samples to take.
         min_sample_s: the least seconds in a sample; calls are added until it is reached.
         confidence: probability that the interval holds the true median.
         clock: returns seconds; for tests.
 
     Raises:
-        InvalidArgumentError: an option is out of range, an array was deleted before, or `carry` doesn't fit `fn`.
+        InvalidArgumentError: an option is out of range, an array was deleted before, or `carry`
+            doesn't fit `fn`.
 
     Example:
         >>> timing = measure(sorted, range(1000), num_samples=7, min_sample_s=0.001)
@@ -165,8 +171,8 @@ def compare(
 ) -> Comparison:
     """Time two functions in pairs of samples whose order is drawn pair by pair, so that drift strikes both alike.
 
-    Where their arguments differ, pass each as `functools.partial(fn, *own_args)`: it is looked through, so that
-    donation and `carry` work as in `measure`.
+    Where their arguments differ, pass each as `functools.partial(fn, *own_args)`: it is looked
+    through, so that donation and `carry` work as in `measure`.
 
     Args:
         a: the one side.
@@ -195,7 +201,9 @@ def compare(
             for index in order.sample((0, 1), 2):
                 samples[index].append(sides[index].sample_s())
     ratios = tuple(b_s / a_s for a_s, b_s in zip(*samples, strict=True))
-    timing_a, timing_b = (side.timing(taken, confidence) for side, taken in zip(sides, samples, strict=True))
+    timing_a, timing_b = (
+        side.timing(taken, confidence) for side, taken in zip(sides, samples, strict=True)
+    )
     low, high = median_interval(ratios, confidence)
     return Comparison(timing_a, timing_b, ratios, statistics.median(ratios), low, high, confidence)
 
@@ -203,9 +211,9 @@ def compare(
 def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
     """Return two of the samples that enclose the true median with at least the probability `confidence`.
 
-    Whatever distribution n independent samples come from, their k-th smallest lies above its median only if fewer than
-    k of n fair coins show heads, and likewise for the k-th largest (Conover, Practical Nonparametric Statistics, 3.2).
-    k is the largest that is safe.
+    Whatever distribution n independent samples come from, their k-th smallest lies above its median
+    only if fewer than k of n fair coins show heads, and likewise for the k-th largest (Conover,
+    Practical Nonparametric Statistics, 3.2). k is the largest that is safe.
 
     Raises:
         InvalidArgumentError: there are too few samples for any interval of this confidence.
@@ -232,17 +240,30 @@ def _rank(num_samples: int, confidence: float) -> int:
 class _Subject:
     """A function under the clock, callable again and again whatever it donates."""
 
-    def __init__(self, fn: Function, args: Sequence[Any], *, carry: bool = False, clock: Clock = time.perf_counter):
+    def __init__(
+        self,
+        fn: Function,
+        args: Sequence[Any],
+        *,
+        carry: bool = False,
+        clock: Clock = time.perf_counter,
+    ):
         if isinstance(fn, functools.partial) and not fn.keywords:
             fn, args = fn.func, (*fn.args, *args)
         if not callable(fn):
             raise InvalidArgumentError(f"fn must be a function, but got {fn!r}.")
         if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
-            raise InvalidArgumentError(f"fn must do its work when called, but {fn!r} only prepares it; call it in fn.")
+            raise InvalidArgumentError(
+                f"fn must do its work when called, but {fn!r} only prepares it; call it in fn."
+            )
         if carry and not args:
-            raise InvalidArgumentError("carry=True needs a first argument to carry, but none was given.")
+            raise InvalidArgumentError(
+                "carry=True needs a first argument to carry, but none was given."
+            )
         if any(map(_any_deleted, args)):
-            raise InvalidArgumentError("args must hold live arrays, but one was deleted or donated before.")
+            raise InvalidArgumentError(
+                "args must hold live arrays, but one was deleted or donated before."
+            )
         self._fn, self._args, self._carry, self._clock = fn, list(args), carry, clock
         self._donated: set[int] = set()  # indices into args
         self._waits = True
@@ -270,13 +291,15 @@ class _Subject:
     def calibrate(self, min_sample_s: float) -> None:
         """Add calls to the sample until it lasts `min_sample_s`."""
         if self._carry:
-            self._call_s()  # the first to see a result: its sharding or weak types may differ, and compile again
+            # the first to see a result: its sharding or weak types may differ, and compile again
+            self._call_s()
         while True:
             start = self._clock()
             seconds = self._run_s()
             if seconds >= min_sample_s or self._clock() - start >= _MAX_OVERHEAD * min_sample_s:
                 return
-            # A fifth more than needed, as the next sample may run faster; tenfold at most, as a short one says little.
+            # A fifth more than needed, as the next sample may run faster; tenfold at most, as a
+            # short one says little.
             growth = min(10.0, 1.2 * min_sample_s / seconds) if seconds > 0 else 10.0
             self._calls_per_sample = math.ceil(self._calls_per_sample * growth)
 
@@ -288,8 +311,12 @@ class _Subject:
         """Sum up the samples taken."""
         median_s = statistics.median(samples)
         low_s, high_s = median_interval(samples, confidence)
-        compile_s = max(0.0, self._first_s - median_s) if self._compile_s is None else self._compile_s
-        return Timing(tuple(samples), self._calls_per_sample, median_s, low_s, high_s, confidence, compile_s)
+        compile_s = (
+            max(0.0, self._first_s - median_s) if self._compile_s is None else self._compile_s
+        )
+        return Timing(
+            tuple(samples), self._calls_per_sample, median_s, low_s, high_s, confidence, compile_s
+        )
 
     def _may_donate(self) -> bool:
         """Ask a jitted function, which compiles it; of any other nothing is known before its first call."""
@@ -306,7 +333,8 @@ class _Subject:
         num_calls, fn, args, clock = self._calls_per_sample, self._fn, self._args, self._clock
         if self._carry or self._donated:
             return sum(self._call_s() for _ in range(num_calls))
-        # One read of the clock per sample, and no waiting for nothing: either would weigh on calls of nanoseconds.
+        # One read of the clock per sample, and no waiting for nothing: either would weigh on calls
+        # of nanoseconds.
         start = clock()
         if self._waits:
             for _ in range(num_calls):
@@ -328,7 +356,9 @@ class _Subject:
 
     def _renewed_args(self) -> list[Any]:
         """Return the arguments of one call, with a copy of each that it may delete."""
-        return [_copied(arg) if index in self._donated else arg for index, arg in enumerate(self._args)]
+        return [
+            _copied(arg) if index in self._donated else arg for index, arg in enumerate(self._args)
+        ]
 
 
 def _itself(result: Any) -> Any:
@@ -342,7 +372,9 @@ def _find_carry(first: Any, result: Any) -> Function:
         return _itself
     if isinstance(result, tuple) and result and jax.tree.structure(result[0]) == wanted:
         return itemgetter(0)
-    raise InvalidArgumentError(f"carry=True needs a result like the first argument, {wanted}, but got {found}.")
+    raise InvalidArgumentError(
+        f"carry=True needs a result like the first argument, {wanted}, but got {found}."
+    )
 
 
 def _arrays(tree: Any) -> list[jax.Array]:
@@ -355,7 +387,9 @@ def _any_deleted(tree: Any) -> bool:
 
 def _copied(tree: Any) -> Any:
     """Copy the arrays of a pytree where they lie: `copy` keeps sharding, weak type and commitment to a device."""
-    return jax.block_until_ready(jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf, tree))
+    return jax.block_until_ready(
+        jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, jax.Array) else leaf, tree)
+    )
 
 
 @contextlib.contextmanager
@@ -379,13 +413,19 @@ def _readable(seconds: float) -> str:
 def _check_number(name: str, number: int, confidence: float) -> None:
     """Hold the number of samples to the least that give any interval."""
     if not 0 < confidence < 1:
-        raise InvalidArgumentError(f"confidence must lie between 0 and 1, both excluded, but got {confidence}.")
+        raise InvalidArgumentError(
+            f"confidence must lie between 0 and 1, both excluded, but got {confidence}."
+        )
     if not _rank(number, confidence):
         least = next(count for count in itertools.count(2) if _rank(count, confidence))
-        raise InvalidArgumentError(f"{name} must be at least {least} for confidence {confidence}, but got {number}.")
+        raise InvalidArgumentError(
+            f"{name} must be at least {least} for confidence {confidence}, but got {number}."
+        )
 
 
 def _check(name: str, number: int, min_sample_s: float, confidence: float) -> None:
     _check_number(name, number, confidence)
     if not 0 < min_sample_s < math.inf:
-        raise InvalidArgumentError(f"min_sample_s must be above 0 and finite, but got {min_sample_s}.")
+        raise InvalidArgumentError(
+            f"min_sample_s must be above 0 and finite, but got {min_sample_s}."
+        )

@@ -1,7 +1,7 @@
 """What the compiler knows of a program: bytes, operations, and how often it had to compile.
 
-Nothing here runs or allocates anything; the tests of the rollout, the autotuner's memory model and the explanations of
-the gate read it.
+Nothing here runs or allocates anything; the tests of the rollout, the autotuner's memory model and
+the explanations of the gate read it.
 """
 
 import contextlib
@@ -17,7 +17,8 @@ from jax import monitoring
 
 from myriad.errors import InvalidArgumentError
 
-# `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of them around a word.
+# `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of
+# them around a word.
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(.*$", re.MULTILINE)
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
@@ -35,8 +36,9 @@ class ProgramReport:
         temp_bytes: buffers that live only inside the call.
         alias_bytes: results written over donated arguments.
         generated_code_bytes: machine code; 0 on a CPU, where XLA doesn't say.
-        flops_estimate: the compiler's count, None where it has none. Unreliable: the body of a loop counts once however
-            often it runs, transcendental functions don't count, and the figure moves with XLA's version.
+        flops_estimate: the compiler's count, None where it has none. Unreliable: the body of a loop
+            counts once however often it runs, transcendental functions don't count, and the figure
+            moves with XLA's version.
         instructions: instructions of the optimised HLO, inside fusions too.
         fusions: fused kernels.
         while_loops: loops that are left as loops.
@@ -79,10 +81,14 @@ def describe(compiled: jax.stages.Compiled) -> ProgramReport:
         4000
     """
     if not isinstance(compiled, jax.stages.Compiled):
-        raise InvalidArgumentError(f"compiled must be what fn.lower(...).compile() returns, but got {compiled!r}.")
+        raise InvalidArgumentError(
+            f"compiled must be what fn.lower(...).compile() returns, but got {compiled!r}."
+        )
     memory = compiled.memory_analysis()
     if memory is None:
-        raise InvalidArgumentError("compiled must come from a backend that reports memory, but this one does not.")
+        raise InvalidArgumentError(
+            "compiled must come from a backend that reports memory, but this one does not."
+        )
     return ProgramReport(
         argument_bytes=memory.argument_size_in_bytes,
         output_bytes=memory.output_size_in_bytes,
@@ -154,7 +160,8 @@ def count_cache_hits() -> Iterator[Compilations]:
 def count_compilations() -> Iterator[Compilations]:
     """Record the compilations of the whole process while the block runs; the record can be read during and after it.
 
-    Operations outside any jit are programs too, and so is what the persistent cache holds: a load counts.
+    Operations outside any jit are programs too, and so is what the persistent cache holds: a load
+    counts.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -1,7 +1,8 @@
 """The full dieharder battery over the streams of a rollout: `make prng-report`, some half hour for each order.
 
-The same words come in three orders, since a flaw may hide in any of them: all words of a lane and step together
-(`word`), one word of all lanes, step by step (`lane`), one word of all steps, lane by lane (`step`).
+The same words come in three orders, since a flaw may hide in any of them: all words of a lane and
+step together (`word`), one word of all lanes, step by step (`lane`), one word of all steps, lane by
+lane (`step`).
 """
 
 import argparse
@@ -57,15 +58,21 @@ def run(order: str) -> Counter:
     assessments: Counter = Counter()
     table = ""
     command = ["dieharder", "-a", "-g", "200"]
-    with subprocess.Popen([sys.executable, __file__, "--stream", order], stdout=subprocess.PIPE) as source:
-        with subprocess.Popen(command, stdin=source.stdout, stdout=subprocess.PIPE, text=True) as battery:
+    with subprocess.Popen(
+        [sys.executable, __file__, "--stream", order], stdout=subprocess.PIPE
+    ) as source:
+        with subprocess.Popen(
+            command, stdin=source.stdout, stdout=subprocess.PIPE, text=True
+        ) as battery:
             for line in battery.stdout:
                 print(line, end="", flush=True)
                 table += line
                 assessments.update(word for word in ("PASSED", "WEAK", "FAILED") if word in line)
         source.kill()
     if battery.returncode or LAST_TEST not in table:
-        raise ChildProcessError(f"dieharder ended early on the order {order}, with status {battery.returncode}.")
+        raise ChildProcessError(
+            f"dieharder ended early on the order {order}, with status {battery.returncode}."
+        )
     return assessments
 
 

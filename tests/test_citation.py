@@ -46,7 +46,9 @@ def cite(path, capsys):
 
 def test_a_citation_names_machine_versions_commit_date_figures_and_command(tmp_path, capsys):
     path = write(tmp_path / "run.csv", MEASURED)
-    (tmp_path / "run_samples.json").write_text(json.dumps({"command": "python benchmarks/throughput.py --full"}))
+    (tmp_path / "run_samples.json").write_text(
+        json.dumps({"command": "python benchmarks/throughput.py --full"})
+    )
     assert cite(path, capsys) == (
         "AMD EPYC, 2 cores, 16.00 GiB (cpu); Myriad 0.1.0, commit 0123456789 with local changes; "
         "JAX 0.10.2, Python 3.11.7; measured 2026-11-21.\n\n"
@@ -60,7 +62,9 @@ def test_a_citation_names_machine_versions_commit_date_figures_and_command(tmp_p
 
 
 def test_rows_of_two_machines_are_never_one_table(tmp_path, capsys):
-    text = cite(write(tmp_path / "run.csv", MEASURED, MEASURED | {"device_name": "Another"}), capsys)
+    text = cite(
+        write(tmp_path / "run.csv", MEASURED, MEASURED | {"device_name": "Another"}), capsys
+    )
     assert text.count("\n| suite |") == 2
     assert "Another, 2 cores" in text
 
@@ -85,7 +89,13 @@ def test_few_samples_have_no_interval(tmp_path, capsys):
 
 
 def test_a_cell_that_does_not_apply_is_a_dash(tmp_path, capsys):
-    bare = MEASURED | {"run_s": "", "compile_s": "", "peak_bytes": "", "scan_chunk_size": "", "steps_per_s": ""}
+    bare = MEASURED | {
+        "run_s": "",
+        "compile_s": "",
+        "peak_bytes": "",
+        "scan_chunk_size": "",
+        "steps_per_s": "",
+    }
     assert "| 10,000 | - | - | - | - | - |" in cite(write(tmp_path / "run.csv", bare), capsys)
 
 

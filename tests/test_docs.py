@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*/README.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted(ROOT.glob("*/README.md")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -27,16 +31,26 @@ def script_and_output(page: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [page for page in PAGES if "```python" in page.read_text()],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_python_of_a_page_prints_what_it_shows(page, tmp_path):
     script, expected = script_and_output(page)
     path = tmp_path / "page.py"
     path.write_text(script)
-    places = {"MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"), "MYRIAD_HOME": str(tmp_path / "home")}
+    places = {
+        "MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"),
+        "MYRIAD_HOME": str(tmp_path / "home"),
+    }
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | places
     run = subprocess.run(
-        [sys.executable, path], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        [sys.executable, path],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
     )
     assert run.returncode == 0, run.stderr
     assert doctest.OutputChecker().check_output(expected, run.stdout, doctest.ELLIPSIS), run.stdout

@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 def test_the_performance_demonstration_runs_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
     command = [sys.executable, str(ROOT / "examples" / "10_performance_demo.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert "1,000 environments:" in done.stdout
     assert "million steps/s (" in done.stdout

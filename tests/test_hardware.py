@@ -35,7 +35,9 @@ def write(root: Path, files: dict[str, str]) -> Path:
 def in_a_fresh_process(script: str, **environment: str) -> dict:
     """Run `script`, which prints one line of JSON, in a process that inherits none of XLA's options."""
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    prelude = "import json, os, jax\nimport myriad.hardware as hardware\nfrom myriad import configure\n"
+    prelude = (
+        "import json, os, jax\nimport myriad.hardware as hardware\nfrom myriad import configure\n"
+    )
     command = [sys.executable, "-c", prelude + script]
     environment = clean | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -59,7 +61,13 @@ def test_the_fingerprint_is_of_this_machine():
     ("kind", "name", "gib", "slug", "file_label"),
     [
         ("cpu", "AMD EPYC", 23.54, "AMD-EPYC_24GB", "cpu-amd-epyc-24gb"),
-        ("cpu", "AMD Ryzen 9 7950X 16-Core Processor", 64, "AMD-Ryzen-9-7950X_64GB", "cpu-amd-ryzen-9-7950x-64gb"),
+        (
+            "cpu",
+            "AMD Ryzen 9 7950X 16-Core Processor",
+            64,
+            "AMD-Ryzen-9-7950X_64GB",
+            "cpu-amd-ryzen-9-7950x-64gb",
+        ),
         ("cpu", "Intel(R) Xeon(R) CPU @ 2.20GHz", 8, "Intel-Xeon_8GB", "cpu-intel-xeon-8gb"),
         ("cpu", "Apple M2 Pro", None, "Apple-M2-Pro", "cpu-apple-m2-pro"),
         ("gpu", "NVIDIA GeForce RTX 4090", 23.99, "RTX4090_24GB", "gpu-rtx4090-24gb"),
@@ -74,7 +82,12 @@ def test_a_slug_is_what_people_call_the_machine(kind, name, gib, slug, file_labe
 
 
 def test_the_processor_s_model_is_read_from_linux(tmp_path):
-    write(tmp_path, {"proc/cpuinfo": "model\t\t: 17\nmodel name\t: AMD EPYC 7B13\nflags\t\t: fpu avx2 avx512f sha_ni"})
+    write(
+        tmp_path,
+        {
+            "proc/cpuinfo": "model\t\t: 17\nmodel name\t: AMD EPYC 7B13\nflags\t\t: fpu avx2 avx512f sha_ni"
+        },
+    )
     assert hardware.cpu_name(tmp_path) == "AMD EPYC 7B13"
     assert hardware._has_512_bit_vectors(tmp_path)
     write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nFeatures\t: fp asimd\nflags\t\t: fpu avx2"})
@@ -174,7 +187,10 @@ def test_a_gpu_s_own_memory_is_found_behind_the_share_that_jax_takes(monkeypatch
 
     for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
         monkeypatch.delenv(name, raising=False)
-    assert hardware._device_memory(device(bytes_limit=18 * GIB, bytes_in_use=GIB)) == (24 * GIB, 17 * GIB)
+    assert hardware._device_memory(device(bytes_limit=18 * GIB, bytes_in_use=GIB)) == (
+        24 * GIB,
+        17 * GIB,
+    )
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".5")
     assert hardware._device_memory(device(bytes_limit=12 * GIB)) == (24 * GIB, 12 * GIB)
     assert hardware._device_memory(device()) == (None, None)
@@ -187,7 +203,9 @@ def test_versions_are_of_what_is_installed():
     assert versions["python"] == platform.python_version()
     assert versions["jax"] == jax.__version__
     assert {"jaxlib", "numpy"} <= set(versions)
-    assert all(importlib.metadata.version(name) == versions[name] for name in set(versions) - {"python"})
+    assert all(
+        importlib.metadata.version(name) == versions[name] for name in set(versions) - {"python"}
+    )
 
 
 def test_a_platform_that_is_not_there_gets_one_sentence():
@@ -197,7 +215,9 @@ except RuntimeError as error: print(json.dumps([type(error).__name__, str(error)
 """
     name, sentence = in_a_fresh_process(script, JAX_PLATFORM_NAME="tpu")
     assert name == "DeviceNotFoundError"
-    assert sentence.startswith("JAX finds no such device on this machine: JAX_PLATFORM_NAME=tpu; unset it or ")
+    assert sentence.startswith(
+        "JAX finds no such device on this machine: JAX_PLATFORM_NAME=tpu; unset it or "
+    )
 
 
 @pytest.mark.parametrize("error", [RuntimeError, AssertionError])
@@ -232,16 +252,26 @@ print(json.dumps(vars(found) | after))
 def test_configure_sets_all_options_and_as_many_devices_as_cores():
     found = configured()
     assert found.cpu_devices == found.num_devices == hardware.usable_cores()
-    assert set(hardware.XLA_CPU_OPTIONS) <= {*found.applied, *found.left_out} <= {*hardware.XLA_CPU_OPTIONS, COUNT}
+    assert (
+        set(hardware.XLA_CPU_OPTIONS)
+        <= {*found.applied, *found.left_out}
+        <= {*hardware.XLA_CPU_OPTIONS, COUNT}
+    )
     assert found.kept == {}
-    assert all(f"{name}={value}" in found.flags for name, value in found.applied.items() if name != COUNT)
+    assert all(
+        f"{name}={value}" in found.flags for name, value in found.applied.items() if name != COUNT
+    )
 
 
 def test_options_that_the_user_gave_are_left_alone():
     given = f"--xla_cpu_prefer_vector_width=128 {EXTRA}xla_cpu_small_while_loop_byte_threshold=77,xla_llvm_ir_gemm=1"
     found = configured("cpu_devices=1", XLA_FLAGS=given, JAX_NUM_CPU_DEVICES="3")
     assert found.cpu_devices == found.num_devices == 3
-    kept = {"xla_cpu_prefer_vector_width": "128", "xla_cpu_small_while_loop_byte_threshold": "77", COUNT: "3"}
+    kept = {
+        "xla_cpu_prefer_vector_width": "128",
+        "xla_cpu_small_while_loop_byte_threshold": "77",
+        COUNT: "3",
+    }
     assert found.kept == kept
     assert set(found.applied) == {"xla_cpu_use_multi_output_fusion"}
     assert found.flags == f"{given} {EXTRA}xla_cpu_use_multi_output_fusion=true"
@@ -250,13 +280,19 @@ def test_options_that_the_user_gave_are_left_alone():
 def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
     flag = "--xla_force_host_platform_device_count=2"
     found = configured("xla_options=False", XLA_FLAGS=flag)
-    assert (found.cpu_devices, found.num_devices, found.applied, found.kept) == (2, 2, {}, {COUNT: "2"})
+    assert (found.cpu_devices, found.num_devices, found.applied, found.kept) == (
+        2,
+        2,
+        {},
+        {COUNT: "2"},
+    )
     assert found.flags == flag
 
 
 def test_multi_output_fusion_reaches_the_compiler():
     plain = configured("xla_options=False", XLA_FLAGS="--xla_force_host_platform_device_count=2")
-    # A version of XLA that no longer has the option ignores it, and configure claims no more than having set it.
+    # A version of XLA that no longer has the option ignores it, and configure claims no more than
+    # having set it.
     known = tuple(map(int, jax.__version__.split(".")[:2])) < (0, 11)
     assert configured().fusions < plain.fusions or not known
 
@@ -272,7 +308,9 @@ print(json.dumps(answers))
 """
     *answers, sentence = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
     assert answers == [3, 2, 2, 2, True, "BackendStartedError"]
-    assert sentence.startswith("configure must be called before JAX makes its first array, but its backend has started")
+    assert sentence.startswith(
+        "configure must be called before JAX makes its first array, but its backend has started"
+    )
     assert "jax_num_cpu_devices can no longer be set" in sentence
 
 

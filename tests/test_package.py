@@ -17,9 +17,22 @@ def test_all_names_what_is_public():
 
 
 def test_an_import_pulls_in_nothing_heavy():
-    heavy = {"jax", "numpy", "pandas", "matplotlib", "asv", "gymnax", "gymnasium", "optuna", "flax", "optax"}
+    heavy = {
+        "jax",
+        "numpy",
+        "pandas",
+        "matplotlib",
+        "asv",
+        "gymnax",
+        "gymnasium",
+        "optuna",
+        "flax",
+        "optax",
+    }
     script = "import sys, myriad; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert heavy.isdisjoint(loaded)
 
 
@@ -41,7 +54,9 @@ def test_every_environment_rolls_out_under_the_random_agent(name):
 
 
 def test_an_unknown_environment_answers_with_the_closest_name():
-    with pytest.raises(ValueError, match="unknown environment 'cartpol'; did you mean 'cartpole'\\? Known: "):
+    with pytest.raises(
+        ValueError, match="unknown environment 'cartpol'; did you mean 'cartpole'\\? Known: "
+    ):
         make_env("cartpol")
 
 
@@ -51,7 +66,9 @@ def test_an_unknown_agent_answers_with_those_that_exist():
 
 
 def test_an_unknown_field_answers_with_the_closest_one():
-    with pytest.raises(UnknownNameError, match="unknown field of cartpole-control 'gravty'; did you mean 'gravity'"):
+    with pytest.raises(
+        UnknownNameError, match="unknown field of cartpole-control 'gravty'; did you mean 'gravity'"
+    ):
         make_env("cartpole", gravty=1.0)
 
 

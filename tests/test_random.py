@@ -42,7 +42,9 @@ def key_of(k0: int, k1: int) -> jax.Array:
 def lane_words(key: jax.Array, step: jax.Array, num_lanes: int, num_words: int) -> jax.Array:
     """Return the words that a rollout's lanes draw in one step, uint32 `[num_lanes, num_words]`."""
     step_key = jax.random.fold_in(jax.random.fold_in(key, 1), step)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, jnp.arange(num_lanes, dtype=jnp.uint32))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(
+        step_key, jnp.arange(num_lanes, dtype=jnp.uint32)
+    )
     return jax.vmap(lambda key: jax.random.bits(key, (num_words,)))(keys)
 
 
@@ -51,7 +53,9 @@ ALL_LANES = jax.jit(jax.vmap(lane_words, (None, 0, None, None)), static_argnums=
 
 def words(num_steps: int, num_lanes: int, num_words: int, seed: int = 0) -> np.ndarray:
     """Return `[num_steps, num_lanes, num_words]` words of a rollout."""
-    return np.asarray(ALL_LANES(make_key(seed), jnp.arange(num_steps, dtype=jnp.uint32), num_lanes, num_words))
+    return np.asarray(
+        ALL_LANES(make_key(seed), jnp.arange(num_steps, dtype=jnp.uint32), num_lanes, num_words)
+    )
 
 
 def chi_square_z(counts: np.ndarray) -> float:
@@ -71,7 +75,9 @@ def correlation_z(left: np.ndarray, right: np.ndarray) -> float:
 def test_words_and_folds_are_those_of_the_construction(k0, k1, n):
     got = np.asarray(jax.random.bits(key_of(k0, k1), (2, 3))).ravel()
     assert got.tolist() == [reference_word(k0, k1, i) for i in range(6)]
-    assert tuple(jax.random.key_data(jax.random.fold_in(key_of(k0, k1), n)).tolist()) == reference_fold(k0, k1, n)
+    assert tuple(
+        jax.random.key_data(jax.random.fold_in(key_of(k0, k1), n)).tolist()
+    ) == reference_fold(k0, k1, n)
 
 
 def test_a_batch_of_any_depth_draws_what_its_keys_draw_alone():
@@ -186,9 +192,12 @@ def test_no_pair_of_words_comes_twice_in_a_billion_lane_steps():
     key, num_lanes = make_key(0), 2**20
 
     def generate(step: int) -> np.ndarray:
-        return np.asarray(ALL_LANES(key, jnp.arange(step, step + 4, dtype=jnp.uint32), num_lanes, 2))
+        return np.asarray(
+            ALL_LANES(key, jnp.arange(step, step + 4, dtype=jnp.uint32), num_lanes, 2)
+        )
 
-    # Among 1.02e9 pairs of 64 bits chance leaves 0.03 collisions; 32 bits of state would leave a hundred million.
+    # Among 1.02e9 pairs of 64 bits chance leaves 0.03 collisions; 32 bits of state would leave a
+    # hundred million.
     assert pair_collisions(976, num_lanes, generate) <= 1
 
 
@@ -225,4 +234,6 @@ def test_dieharder_does_not_tell_the_stream_from_chance(number):
 
 def words_from(step: int) -> np.ndarray:
     """Return 64 steps of 4,096 lanes and their five words, as a cart-pole would draw them."""
-    return np.asarray(ALL_LANES(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5))
+    return np.asarray(
+        ALL_LANES(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5)
+    )

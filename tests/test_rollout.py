@@ -103,8 +103,12 @@ def test_any_generator_of_jax_can_drive_a_rollout():
         assert summary.mean_episode_length == pytest.approx(22.2, abs=1.0)
 
 
-@given(num_envs=st.integers(1, 10**7), num_devices=st.integers(1, 8), tile_size=st.integers(1, 5000))
-def test_a_layout_holds_every_environment_in_tiles_of_whole_vectors(num_envs, num_devices, tile_size):
+@given(
+    num_envs=st.integers(1, 10**7), num_devices=st.integers(1, 8), tile_size=st.integers(1, 5000)
+)
+def test_a_layout_holds_every_environment_in_tiles_of_whole_vectors(
+    num_envs, num_devices, tile_size
+):
     layout = Layout.plan(num_envs, num_devices, tile_size)
     assert layout.num_devices * layout.envs_per_device >= num_envs
     assert layout.lanes_per_device >= layout.envs_per_device
@@ -118,7 +122,10 @@ def test_a_layout_holds_every_environment_in_tiles_of_whole_vectors(num_envs, nu
     ("options", "sentence"),
     [
         ({"num_envs": 0}, "num_envs must be an integer of at least 1, but got 0."),
-        ({"scan_chunk_size": 2.5}, "scan_chunk_size must be an integer of at least 1, but got 2.5."),
+        (
+            {"scan_chunk_size": 2.5},
+            "scan_chunk_size must be an integer of at least 1, but got 2.5.",
+        ),
         ({"tile_size": -1}, "tile_size must be an integer of at least 1, but got -1."),
         ({"num_devices": 99}, "num_devices must be at most"),
     ],
@@ -162,7 +169,9 @@ def test_lanes_with_parameters_of_their_own_follow_them_for_every_layout():
         one = dataclasses.replace(env.default_params, gravity=gravity[lane])
         rollout = Rollout(env, agent, 100, NUM_STEPS, params=one)
         alone = rollout.lanes(rollout.run(rollout.init(seed=3), NUM_STEPS))
-        np.testing.assert_allclose(alone.env_state.theta[lane], whole.env_state.theta[lane], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            alone.env_state.theta[lane], whole.env_state.theta[lane], rtol=1e-4, atol=1e-6
+        )
 
 
 def test_the_final_observation_is_there_for_whoever_asks():
@@ -185,7 +194,9 @@ def test_the_final_observation_is_there_for_whoever_asks():
 def test_parameters_of_another_length_are_refused_by_name():
     env = make_env("cartpole-control")
     params = dataclasses.replace(env.default_params, gravity=np.ones(7, np.float32))
-    with pytest.raises(InvalidArgumentError, match=r"params.gravity must be of shape \(\) or \(10,\)"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"params.gravity must be of shape \(\) or \(10,\)"
+    ):
         Rollout(env, make_agent("random", env), 10, 4, params=params)
     with pytest.raises(InvalidArgumentError, match="params must be a CartPoleParams"):
         Rollout(env, make_agent("random", env), 10, 4, params=make_env("pendulum").default_params)

@@ -49,21 +49,29 @@ def donating(fn):
 @given(st.integers(2, 400), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
 def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, confidence):
     def coverage(rank):
-        return sum(math.comb(num_samples, below) for below in range(rank, num_samples - rank + 1)) / 2**num_samples
+        return (
+            sum(math.comb(num_samples, below) for below in range(rank, num_samples - rank + 1))
+            / 2**num_samples
+        )
 
     rank = timing._rank(num_samples, confidence)
     assert rank == 0 or coverage(rank) >= confidence
     assert coverage(rank + 1) < confidence
 
 
-@pytest.mark.parametrize("distribution", ["standard_normal", "standard_exponential", "standard_cauchy", "two-valued"])
+@pytest.mark.parametrize(
+    "distribution", ["standard_normal", "standard_exponential", "standard_cauchy", "two-valued"]
+)
 def test_the_interval_covers_the_median_of_any_distribution(distribution):
     generator, trials, num_samples = np.random.default_rng(0), 4000, 15
     if distribution == "two-valued":
         samples, median = generator.integers(0, 2, (trials, num_samples)) * 1.0, 0.5
     else:
         draw = getattr(generator, distribution)
-        samples, median = draw((trials, num_samples)), math.log(2) if "exponential" in distribution else 0.0
+        samples, median = (
+            draw((trials, num_samples)),
+            math.log(2) if "exponential" in distribution else 0.0,
+        )
     intervals = [timing.median_interval(row.tolist()) for row in samples]
     covered = np.mean([low <= median <= high for low, high in intervals])
     assert covered >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / trials)
@@ -84,9 +92,13 @@ def test_the_interval_of_the_inverse_is_the_inverse_of_the_interval(samples):
 
 
 def test_too_few_samples_say_how_many_are_needed():
-    with pytest.raises(InvalidArgumentError, match=r"^samples must be at least 6 for confidence 0.95, but got 5\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^samples must be at least 6 for confidence 0.95, but got 5\.$"
+    ):
         timing.median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    with pytest.raises(InvalidArgumentError, match=r"samples must be at least 8 for confidence 0\.99, but got 0\."):
+    with pytest.raises(
+        InvalidArgumentError, match=r"samples must be at least 8 for confidence 0\.99, but got 0\."
+    ):
         timing.median_interval([], 0.99)
 
 
@@ -97,7 +109,9 @@ def test_too_few_samples_say_how_many_are_needed():
 @given(call_s=st.floats(1e-5, 1.0), min_sample_s=st.floats(1e-4, 1e-2))
 def test_a_sample_has_the_calls_that_make_it_long_enough_and_hardly_more(call_s, min_sample_s):
     clock = FakeClock()
-    found = timing.measure(clock.work, call_s, num_samples=6, min_sample_s=min_sample_s, clock=clock)
+    found = timing.measure(
+        clock.work, call_s, num_samples=6, min_sample_s=min_sample_s, clock=clock
+    )
     sample_s = found.calls_per_sample * call_s
     assert sample_s >= min_sample_s * 0.999
     assert sample_s <= 1.2 * min_sample_s + call_s * 1.001
@@ -107,13 +121,17 @@ def test_a_sample_has_the_calls_that_make_it_long_enough_and_hardly_more(call_s,
 def test_samples_are_seconds_per_call_in_the_order_they_were_taken(clock):
     # The first call and the calibration take one turn each, at a second a call.
     seconds = iter([1.0, 1.0, 8.0, 3.0, 5.0, 4.0, 7.0, 6.0])
-    found = timing.measure(lambda: clock.work(next(seconds)), num_samples=6, min_sample_s=1.0, clock=clock)
+    found = timing.measure(
+        lambda: clock.work(next(seconds)), num_samples=6, min_sample_s=1.0, clock=clock
+    )
     assert found.samples_s == (8.0, 3.0, 5.0, 4.0, 7.0, 6.0)
     assert (found.low_s, found.median_s, found.high_s) == (3.0, 5.5, 8.0)
     assert found.calls_per_sample == 1
 
 
-@pytest.mark.parametrize("result", [None, 3, "text", np.ones(2), {"a": (np.float32(1), None)}, object()])
+@pytest.mark.parametrize(
+    "result", [None, 3, "text", np.ones(2), {"a": (np.float32(1), None)}, object()]
+)
 def test_a_function_may_return_anything_or_nothing(result):
     assert timing.measure(lambda: result, **ENOUGH).median_s > 0
     assert timing.warmup(lambda: result) is result
@@ -126,7 +144,10 @@ def test_every_array_of_a_result_is_ready_before_the_clock_stops(clock):
         return x
 
     later = jax.jit(lambda x: {"slow": jax.pure_callback(answer, x, x), "rest": (x + 1, 2)})
-    assert timing.measure(later, 1.0, num_samples=6, min_sample_s=1.0, clock=clock).samples_s == (1.0,) * 6
+    assert (
+        timing.measure(later, 1.0, num_samples=6, min_sample_s=1.0, clock=clock).samples_s
+        == (1.0,) * 6
+    )
 
 
 def test_no_result_outlives_its_call():
@@ -179,7 +200,9 @@ def test_compilation_is_told_apart_from_running(clock):
 
 def test_what_a_plain_function_does_in_its_first_call_alone_counts_as_compilation(clock):
     first_s = itertools.chain([5.0], itertools.repeat(1.0))
-    found = timing.measure(lambda: clock.work(next(first_s)), num_samples=6, min_sample_s=1.0, clock=clock)
+    found = timing.measure(
+        lambda: clock.work(next(first_s)), num_samples=6, min_sample_s=1.0, clock=clock
+    )
     assert (found.compile_s, found.median_s) == (4.0, 1.0)
 
 
@@ -188,7 +211,8 @@ def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
     mesh = jax.make_mesh((2,), ("env",))
     lanes = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
     state = {"lanes": lanes, "weak": jnp.asarray(1.0), "key": jax.random.key(0)}
-    # A carried state comes back on both devices whole, where it had one leaf on both and two on one: a second program.
+    # A carried state comes back on both devices whole, where it had one leaf on both and two on
+    # one: a second program.
     fn = donating(lambda state: state | {"lanes": state["lanes"] + state["weak"]})
     run_s, in_samples = timing._Subject._run_s, []
 
@@ -239,7 +263,9 @@ def test_a_carried_argument_is_the_result_of_the_call_before_and_its_origin_surv
 @pytest.mark.parametrize("seen_through", [True, False])
 def test_every_way_of_donating_leaves_the_caller_s_arrays_alone(seen_through, carry):
     state, batch = {"x": jnp.ones(3), "n": 0}, jnp.ones((2, 3))
-    jitted = jax.jit(lambda state, batch: ({"x": state["x"] + 1, "n": 0}, batch * 2), donate_argnums=(0, 1))
+    jitted = jax.jit(
+        lambda state, batch: ({"x": state["x"] + 1, "n": 0}, batch * 2), donate_argnums=(0, 1)
+    )
     fn = jitted if seen_through else lambda *args: jitted(*args)  # noqa: PLW0108  (hides that it is jitted)
     timing.measure(fn, state, batch, carry=carry, **ENOUGH)
     _, doubled = timing.warmup(fn, state, batch)
@@ -249,7 +275,9 @@ def test_every_way_of_donating_leaves_the_caller_s_arrays_alone(seen_through, ca
     assert not batch.is_deleted()
 
 
-def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_without_end(clock, monkeypatch):
+def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_without_end(
+    clock, monkeypatch
+):
     copied = timing._copied
     monkeypatch.setattr(timing, "_copied", lambda tree: (clock.work(100.0), copied(tree))[1])
     add = donating(lambda x: x + 1)
@@ -276,9 +304,14 @@ def test_carry_takes_the_first_item_of_a_tuple():
 
 
 def test_carry_says_when_a_result_is_not_the_next_argument():
-    with pytest.raises(InvalidArgumentError, match=r"carry=True needs a result like the first argument, .*, but got "):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"carry=True needs a result like the first argument, .*, but got ",
+    ):
         timing.measure(lambda x: [x, x], {"a": 1}, carry=True)
-    with pytest.raises(InvalidArgumentError, match="needs a first argument to carry, but none was given"):
+    with pytest.raises(
+        InvalidArgumentError, match="needs a first argument to carry, but none was given"
+    ):
         timing.measure(dict, carry=True)
 
 
@@ -287,10 +320,16 @@ def test_carry_says_when_a_result_is_not_the_next_argument():
 
 def test_twice_the_work_takes_twice_as_long_through_drift(clock):
     def drifting(seconds):
-        clock.work(seconds * (1 + clock.now / 1000))  # the machine slows down to a fraction of its speed
+        clock.work(
+            seconds * (1 + clock.now / 1000)
+        )  # the machine slows down to a fraction of its speed
 
     twice = timing.compare(
-        functools.partial(drifting, 1.0), functools.partial(drifting, 2.0), num_pairs=31, min_sample_s=1.0, clock=clock
+        functools.partial(drifting, 1.0),
+        functools.partial(drifting, 2.0),
+        num_pairs=31,
+        min_sample_s=1.0,
+        clock=clock,
     )
     assert twice.a.samples_s[-1] > 1.05 * twice.a.samples_s[0]
     assert twice.b_over_a_low <= 2.0 <= twice.b_over_a_high
@@ -319,7 +358,12 @@ def test_each_side_of_a_comparison_has_its_own_arguments_behind_a_partial():
     add = donating(lambda x, y: x + y)
     small, large = jnp.ones(3), jnp.ones(5)
     found = timing.compare(
-        functools.partial(add, small), functools.partial(add, large), 1.0, carry=True, num_pairs=6, min_sample_s=0.001
+        functools.partial(add, small),
+        functools.partial(add, large),
+        1.0,
+        carry=True,
+        num_pairs=6,
+        min_sample_s=0.001,
     )
     assert len(found.pair_ratios) == len(found.a.samples_s) == len(found.b.samples_s) == 6
     assert not small.is_deleted()
@@ -328,8 +372,12 @@ def test_each_side_of_a_comparison_has_its_own_arguments_behind_a_partial():
 
 def test_the_ratio_is_of_the_seconds_of_a_pair(clock):
     generator = np.random.default_rng(0)
-    noisy = timing.compare(lambda: clock.work(generator.uniform(1, 2)), clock.work, min_sample_s=0.5, clock=clock)
-    expected = tuple(b_s / a_s for a_s, b_s in zip(noisy.a.samples_s, noisy.b.samples_s, strict=True))
+    noisy = timing.compare(
+        lambda: clock.work(generator.uniform(1, 2)), clock.work, min_sample_s=0.5, clock=clock
+    )
+    expected = tuple(
+        b_s / a_s for a_s, b_s in zip(noisy.a.samples_s, noisy.b.samples_s, strict=True)
+    )
     assert noisy.pair_ratios == expected
     assert noisy.b_over_a == np.median(expected)
     assert noisy.b_over_a_low < noisy.b_over_a < noisy.b_over_a_high
@@ -356,10 +404,22 @@ def generator():
 @pytest.mark.parametrize(
     ("arguments", "options", "sentence"),
     [
-        ([len, ()], {"num_samples": 5}, "num_samples must be at least 6 for confidence 0.95, but got 5."),
-        ([len, ()], {"confidence": 1.0}, "confidence must lie between 0 and 1, both excluded, but got 1.0."),
+        (
+            [len, ()],
+            {"num_samples": 5},
+            "num_samples must be at least 6 for confidence 0.95, but got 5.",
+        ),
+        (
+            [len, ()],
+            {"confidence": 1.0},
+            "confidence must lie between 0 and 1, both excluded, but got 1.0.",
+        ),
         ([len, ()], {"min_sample_s": 0.0}, "min_sample_s must be above 0 and finite, but got 0.0."),
-        ([len, ()], {"min_sample_s": math.inf}, "min_sample_s must be above 0 and finite, but got inf."),
+        (
+            [len, ()],
+            {"min_sample_s": math.inf},
+            "min_sample_s must be above 0 and finite, but got inf.",
+        ),
         ([3], {}, "fn must be a function, but got 3."),
         ([coroutine], {}, "fn must do its work when called, but <function coroutine"),
         ([generator], {}, "fn must do its work when called, but <function generator"),
@@ -375,5 +435,8 @@ def test_a_mistake_gets_one_sentence(arguments, options, sentence):
 def test_a_deleted_argument_is_refused_before_anything_runs():
     x = jnp.ones(3)
     x.delete()
-    with pytest.raises(InvalidArgumentError, match="args must hold live arrays, but one was deleted or donated before"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="args must hold live arrays, but one was deleted or donated before",
+    ):
         timing.measure(lambda x: x, {"x": x})

@@ -43,13 +43,22 @@ def tool(name):
 
 
 def test_zizmor_finds_no_weakness():
-    command = [tool("zizmor"), "--offline", "--no-progress", "--pedantic", ".github/workflows", "ci/gate/action.yml"]
+    command = [
+        tool("zizmor"),
+        "--offline",
+        "--no-progress",
+        "--pedantic",
+        ".github/workflows",
+        "ci/gate/action.yml",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
-    ("schema", "files"), [("github-workflows", WORKFLOWS), ("github-actions", [ACTION])], ids=["workflows", "action"]
+    ("schema", "files"),
+    [("github-workflows", WORKFLOWS), ("github-actions", [ACTION])],
+    ids=["workflows", "action"],
 )
 def test_the_files_fit_githubs_schema(schema, files):
     command = [tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files]
@@ -94,11 +103,15 @@ def test_a_step_runs_only_what_a_laptop_has(workflow, job, step):
 def runs_ours(line):
     command = re.sub(r'^sudo env (?:"\w+=\$\w+" )+', "", line)
     if target := re.match(r"make ([\w./-]+)", command):
-        return re.search(rf"^{re.escape(target[1])}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return re.search(
+            rf"^{re.escape(target[1])}:", (ROOT / "Makefile").read_text(), re.MULTILINE
+        )
     if module := re.match(r"python -m (ci\.\w+)", command):
         return importlib.util.find_spec(module[1])
     script = ROOT / command.split()[0]
-    return script.parent.name in ("ci", ".ci") and script.is_file() and script.stat().st_mode & 0o111
+    return (
+        script.parent.name in ("ci", ".ci") and script.is_file() and script.stat().st_mode & 0o111
+    )
 
 
 def test_who_needs_the_history_has_it():
@@ -121,14 +134,26 @@ def test_the_gates_step_fills_the_summary_and_ends_as_the_gate_does(tmp_path):
     (clone / ".venv" / "bench.stamp").touch()
     steps = load(ROOT / ".github" / "workflows" / "perf-gate.yml")["jobs"]["gate"]["steps"]
     step = next(step for step in steps if "make gate" in step.get("run", ""))
-    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]  # GitHub's for `shell: bash`
+    command = [
+        "bash",
+        "--noprofile",
+        "--norc",
+        "-eo",
+        "pipefail",
+        "-c",
+        step["run"],
+    ]  # GitHub's for `shell: bash`
     summary = tmp_path / "summary.md"
     for base, code, begins in (("HEAD", 0, "# PASSED"), ("nowhere", 2, "")):
         summary.write_text("")
-        given = {name: value for name, value in os.environ.items() if "MAKE" not in name}  # `make test` may run this
+        given = {
+            name: value for name, value in os.environ.items() if "MAKE" not in name
+        }  # `make test` may run this
         environment = given | {"BASE": base, "GITHUB_STEP_SUMMARY": str(summary), "PYTHONPATH": ""}
         environment["ARGS"] = "--no-timing --bench '^host.Imports'"
-        done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=clone, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stdout + done.stderr
         assert summary.read_text().startswith(begins)
 
@@ -139,7 +164,9 @@ def test_only_a_read_only_token_meets_the_code_of_a_pull_request():
         assert "pull_request_target" not in text
         assert "secrets." not in text
         if "pull_request" in workflow[True]:  # YAML 1.1 reads `on` as true
-            assert all(set(job["permissions"].values()) == {"read"} for job in workflow["jobs"].values())
+            assert all(
+                set(job["permissions"].values()) == {"read"} for job in workflow["jobs"].values()
+            )
 
 
 def test_the_comment_follows_the_gate_by_name():

@@ -22,7 +22,9 @@ def test_bytes_are_those_of_arguments_and_results():
 
 
 def test_a_donated_argument_shares_its_room_with_the_result():
-    kept, donated = (describe(compiled(lambda x: x + 1, KIB, donate_argnums=names)) for names in ((), (0,)))
+    kept, donated = (
+        describe(compiled(lambda x: x + 1, KIB, donate_argnums=names)) for names in ((), (0,))
+    )
     assert (kept.alias_bytes, donated.alias_bytes) == (0, 1024)
     assert donated.peak_bytes == kept.peak_bytes - 1024
 
@@ -36,7 +38,9 @@ def test_bytes_are_those_of_one_device():
 @pytest.mark.parametrize("num_steps", [10, 1000])
 def test_flops_count_the_body_of_a_loop_once(num_steps):
     once = describe(compiled(lambda x: x * 2.0 + 1.0, KIB)).flops_estimate
-    looped = describe(compiled(lambda x: jax.lax.fori_loop(0, num_steps, lambda _, x: x * 2.0 + 1.0, x), KIB))
+    looped = describe(
+        compiled(lambda x: jax.lax.fori_loop(0, num_steps, lambda _, x: x * 2.0 + 1.0, x), KIB)
+    )
     assert looped.while_loops == 1
     assert once == 512
     assert looped.flops_estimate < 2 * once
@@ -44,7 +48,12 @@ def test_flops_count_the_body_of_a_loop_once(num_steps):
 
 def test_elementwise_work_is_fused_and_reaches_no_host():
     report = describe(compiled(lambda x: jnp.sin(x) * jnp.cos(x) + x, KIB))
-    assert (report.fusions, report.while_loops, report.custom_calls, report.host_callbacks) == (1, 0, 0, 0)
+    assert (report.fusions, report.while_loops, report.custom_calls, report.host_callbacks) == (
+        1,
+        0,
+        0,
+        0,
+    )
     assert report.instructions >= 5
 
 
@@ -91,7 +100,9 @@ ENTRY %main (x: f32[8]) -> (f32[8], s32[]) {
 
 
 def test_only_a_compiled_program_can_be_described():
-    with pytest.raises(InvalidArgumentError, match=r"must be what fn.lower\(...\).compile\(\) returns, but got <"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"must be what fn.lower\(...\).compile\(\) returns, but got <"
+    ):
         describe(jax.jit(lambda x: x))
 
 

@@ -2,10 +2,10 @@
 
     reply = run("benchmarks.memory_profile:peak_of", {"env": "cartpole-control"}, timeout_s=60)
 
-The function takes the request's items as keyword arguments, calls what it imports from myriad, and returns a JSON
-object. A new process has its own peak memory, its own XLA options and nothing compiled; one that hangs or takes too
-much costs its own row and no other. What it prints goes to stderr, and the last line of that is what its death is
-explained by.
+The function takes the request's items as keyword arguments, calls what it imports from myriad, and
+returns a JSON object. A new process has its own peak memory, its own XLA options and nothing
+compiled; one that hangs or takes too much costs its own row and no other. What it prints goes to
+stderr, and the last line of that is what its death is explained by.
 """
 
 import contextlib
@@ -41,7 +41,12 @@ class ChildError(Exception):
 
 
 def run(
-    target: str, request: dict[str, Any], *, timeout_s: float, memory_limit_bytes: int | None = None, **environ: str
+    target: str,
+    request: dict[str, Any],
+    *,
+    timeout_s: float,
+    memory_limit_bytes: int | None = None,
+    **environ: str,
 ) -> Reply:
     """Call `target` in a new process and return its reply.
 
@@ -57,8 +62,17 @@ def run(
     """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
         answer = Path(folder) / "reply.json"
-        command = [sys.executable, "-m", "benchmarks.harness.child_process", target, json.dumps(request), str(answer)]
-        code = watched(command, log, timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes, **environ)
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.harness.child_process",
+            target,
+            json.dumps(request),
+            str(answer),
+        ]
+        code = watched(
+            command, log, timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes, **environ
+        )
         if not answer.exists():
             log.seek(0)
             raise ChildError("failed", _last_words(code, log.read()))
@@ -82,7 +96,8 @@ def watched(
         command: what runs.
         log: takes what it writes.
         timeout_s: how long it may take, in seconds.
-        memory_limit_bytes: of resident memory, all its processes together; None takes nine tenths of what is left.
+        memory_limit_bytes: of resident memory, all its processes together; None takes nine tenths
+            of what is left.
         **environ: environment variables beside this process's own.
 
     Raises:
@@ -126,7 +141,9 @@ def _watch(process: subprocess.Popen[bytes], timeout_s: float, limit: int) -> No
             return
         held = _resident_bytes(process.pid)
         if held > limit:
-            raise ChildError("refused", f"out of memory: it held {held:,} bytes and may hold {limit:,}")
+            raise ChildError(
+                "refused", f"out of memory: it held {held:,} bytes and may hold {limit:,}"
+            )
         if time.monotonic() > deadline:
             raise ChildError("failed", f"no answer within {timeout_s:g} s")
 
@@ -146,7 +163,12 @@ def _stat(folder: Path) -> tuple[int, int]:
     """Return a process's parent and its resident pages; zeros where it has ended meanwhile."""
     try:
         # The command's name, in parentheses, may hold spaces; fields count from behind it.
-        fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            (folder / "stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return 0, 0
     return int(fields[_PARENT_FIELD]), int(fields[_RSS_FIELD])
@@ -169,7 +191,11 @@ def main() -> None:
         reply = _failure("refused", error)
     except ImportError as error:
         reply = _failure("not installed", error)
-    except (RuntimeError, MemoryError, ValueError) as error:  # JAX's own, out of memory included, and Myriad's
+    except (
+        RuntimeError,
+        MemoryError,
+        ValueError,
+    ) as error:  # JAX's own, out of memory included, and Myriad's
         reply = _failure("failed", error)
     part = Path(f"{answer}.part")
     part.write_text(json.dumps(reply), encoding="utf-8")
@@ -177,7 +203,12 @@ def main() -> None:
 
 
 def _failure(status: str, error: Exception) -> Reply:
-    return {"failure": {"status": status, "reason": (str(error).strip() or type(error).__name__).splitlines()[0]}}
+    return {
+        "failure": {
+            "status": status,
+            "reason": (str(error).strip() or type(error).__name__).splitlines()[0],
+        }
+    }
 
 
 if __name__ == "__main__":

@@ -35,7 +35,9 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, script: str, document: str | None):
-        super().__init__(prog=f"python {script}", description=str(document).split("\n")[0], allow_abbrev=False)
+        super().__init__(
+            prog=f"python {script}", description=str(document).split("\n")[0], allow_abbrev=False
+        )
 
     def error(self, message: str) -> Any:
         """Refuse what was given.
@@ -47,11 +49,17 @@ class Parser(argparse.ArgumentParser):
 
     def add_output(self) -> None:
         """Add `--output`, where the CSV goes."""
-        self.add_argument("--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)")
+        self.add_argument(
+            "--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)"
+        )
 
     def add_env(self) -> None:
         """Add `--env`, the environment."""
-        self.add_argument("--env", default="cartpole", help="environment, or package.module:Class (default: cartpole)")
+        self.add_argument(
+            "--env",
+            default="cartpole",
+            help="environment, or package.module:Class (default: cartpole)",
+        )
 
 
 def count(text: str) -> int:
@@ -86,7 +94,9 @@ def resolved_agent(agent: str) -> str:
 
 def command_of(script: str, argv: Sequence[str]) -> str:
     """Return what repeats a run, the environment variables that bear on it included."""
-    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)]
+    settings = [
+        f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)
+    ]
     return " ".join([*settings, f"python {script}", shlex.join(argv)]).strip()
 
 
@@ -121,7 +131,9 @@ def report(file: ResultsFile) -> bool:
             sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
             where = ", ".join([row["suite"], f"{row['env']} with {row['agent']}", *sizes])
             print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
-    print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}")
+    print(
+        f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}"
+    )
     return all(row["status"] == "ok" for row in file.rows)
 
 
@@ -132,15 +144,28 @@ def progress(num_alternations: int) -> Iterator[OnEvent]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), BarColumn(bar_width=12), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=12),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=True
+    ) as progress:
         task = progress.add_task("starting", total=num_alternations)
 
         def show(event: str, outcomes: Sequence[Outcome]) -> None:
             workload = outcomes[0].contender.workload
             size = f"{workload.num_envs:,} of {workload.env}"
-            rates = [f"{outcome.contender.side} {rate}" for outcome in outcomes if (rate := last_rate(outcome))]
-            described = ", ".join([size, *rates, f"M steps/s ({event})"] if rates else [size, event])
+            rates = [
+                f"{outcome.contender.side} {rate}"
+                for outcome in outcomes
+                if (rate := last_rate(outcome))
+            ]
+            described = ", ".join(
+                [size, *rates, f"M steps/s ({event})"] if rates else [size, event]
+            )
             progress.update(task, advance=event == "done", description=described)
 
         yield show

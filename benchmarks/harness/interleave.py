@@ -1,8 +1,9 @@
 """Measure several sides beside each other: each in its own process, called in turn, in an order drawn anew every round.
 
-The parent sends requests to `python -m benchmarks.sides` and waits: while a call runs, every other side sleeps.
-Machines drift by tens of percent within an hour; calls seconds apart share the drift, so the ratio of a round's calls
-loses it. A side that dies, hangs or refuses becomes an outcome with its reason, and no process outlives `alternate`.
+The parent sends requests to `python -m benchmarks.sides` and waits: while a call runs, every other
+side sleeps. Machines drift by tens of percent within an hour; calls seconds apart share the drift,
+so the ratio of a round's calls loses it. A side that dies, hangs or refuses becomes an outcome with
+its reason, and no process outlives `alternate`.
 """
 
 import contextlib
@@ -35,7 +36,8 @@ class Contender:
         side: its name.
         workload: what it steps.
         record: whether it writes every step to a trajectory.
-        twin: what its library calls the environment; empty for Myriad, and where the library has none.
+        twin: what its library calls the environment; empty for Myriad, and where the library has
+            none.
         returns: whether it must keep the returns of episodes, as a law of returns needs.
     """
 
@@ -105,7 +107,9 @@ class SideProcess:
         environ = without_users_cache(os.environ) | {
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
             # Two processes share a GPU only if neither takes three quarters of it at the start.
-            "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false"),
+            "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get(
+                "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+            ),
         }
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  (lives as long as the process)
         self._process = subprocess.Popen(
@@ -128,7 +132,9 @@ class SideProcess:
         self.end()
         self._reader.join()
         for stream in (self._process.stdin, self._process.stdout, self._log):
-            with contextlib.suppress(BrokenPipeError):  # closing flushes a request that nobody will read
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # closing flushes a request that nobody will read
                 stream.close()  # type: ignore[union-attr]
 
     def end(self) -> None:
@@ -210,7 +216,9 @@ def alternate(
         for side, outcome in _alive(pairs):
             on_event(f"compiling {outcome.contender.side}", outcomes)
             with _failure_noted(side, outcome):
-                outcome.prepared = side.ask(_prepare(outcome.contender, budget, seed), budget.prepare_timeout_s)
+                outcome.prepared = side.ask(
+                    _prepare(outcome.contender, budget, seed), budget.prepare_timeout_s
+                )
         _run_rounds(pairs, budget, random.Random(seed), on_event)  # noqa: S311  (an order is no secret)
         for side, outcome in _alive(pairs):
             with _failure_noted(side, outcome):
@@ -245,16 +253,24 @@ def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
     if hardware.keys() != {"device_kind"}:
         return
     beside = [other.hello for other in outcomes if "device_name" in other.hello.get("hardware", {})]
-    same = [hello for hello in beside if hello["hardware"]["device_kind"] == hardware["device_kind"]]
+    same = [
+        hello for hello in beside if hello["hardware"]["device_kind"] == hardware["device_kind"]
+    ]
     if beside and not same and "jax" in outcome.hello["versions"]:
         kind = beside[0]["hardware"]["device_kind"]
-        raise SideError("refused", f"its JAX runs on the {hardware['device_kind']}, and Myriad's on the {kind}")
+        raise SideError(
+            "refused", f"its JAX runs on the {hardware['device_kind']}, and Myriad's on the {kind}"
+        )
     if beside and not same:
         outcome.hello["hardware"] = _processor()
-        outcome.hello["versions"] = {"myriad": beside[0]["versions"]["myriad"]} | outcome.hello["versions"]
+        outcome.hello["versions"] = {"myriad": beside[0]["versions"]["myriad"]} | outcome.hello[
+            "versions"
+        ]
     for hello in same[:1]:
         outcome.hello["hardware"] = hello["hardware"]
-        outcome.hello["versions"] = {"myriad": hello["versions"]["myriad"]} | outcome.hello["versions"]
+        outcome.hello["versions"] = {"myriad": hello["versions"]["myriad"]} | outcome.hello[
+            "versions"
+        ]
 
 
 def _processor() -> dict[str, Any]:

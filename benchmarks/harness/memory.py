@@ -8,14 +8,16 @@ from pathlib import Path
 def peak_resident_bytes() -> int:
     """Return the most bytes this process had resident since its program began.
 
-    Linux is asked for the program's own high-water mark: `getrusage` also remembers the process that started it, which
-    may have been far larger.
+    Linux is asked for the program's own high-water mark: `getrusage` also remembers the process
+    that started it, which may have been far larger.
     """
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+            1 if sys.platform == "darwin" else 1024
+        )
 
 
 def peak_bytes() -> int:

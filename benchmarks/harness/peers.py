@@ -20,9 +20,11 @@ from benchmarks.harness.workloads import Peer, SuiteError, known, load
 
 FOLDER = Path(__file__).resolve().parents[2] / ".peers"
 WORKER = Path(__file__).parents[1] / "sides" / "peer_process.py"
-# Written last, with what was installed: an installation that was cut short or is of other versions counts as none.
+# Written last, with what was installed: an installation that was cut short or is of other versions
+# counts as none.
 _STAMP = "installed.txt"
-# Where the peer's process runs. `python -P` keeps the script's folder from its imports, and this one holds nothing.
+# Where the peer's process runs. `python -P` keeps the script's folder from its imports, and this
+# one holds nothing.
 _EMPTY = "empty"
 
 
@@ -57,7 +59,10 @@ def install(name: str) -> None:
             [*uv, "pip", "install", "--python", python, *peer.requirements],
         ]
     else:
-        steps = [[sys.executable, "-m", "venv", str(folder)], [python, "-m", "pip", "install", *peer.requirements]]
+        steps = [
+            [sys.executable, "-m", "venv", str(folder)],
+            [python, "-m", "pip", "install", *peer.requirements],
+        ]
     for step in steps:
         if subprocess.run(step, check=False).returncode:
             raise SuiteError(f"{name} could not be installed: `{' '.join(step)}` failed.")
@@ -68,7 +73,9 @@ def install(name: str) -> None:
 def enter(name: str) -> NoReturn:
     """Turn this process into the peer's side: its Python, its packages, nothing of ours on the way to an import."""
     folder = FOLDER / name
-    environ = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
+    environ = {
+        key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}
+    }
     python = str(folder / "bin" / "python")
     os.chdir(folder / _EMPTY)
     os.execve(python, [python, "-P", str(WORKER), name], environ)  # noqa: S606  (needs no shell)
@@ -87,7 +94,9 @@ def _stamp_of(peer: Peer) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; what goes wrong is one sentence and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness.peers", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.harness.peers", description=__doc__.split("\n")[0]
+    )
     parser.add_argument("action", nargs="?", choices=["list", "install"], default="list")
     parser.add_argument("names", nargs="*", metavar="PEER", help="what to install")
     options = parser.parse_args(argv)

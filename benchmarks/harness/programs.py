@@ -22,7 +22,8 @@ class RolloutProgram:
     Attributes:
         compile_s: seconds that tracing and compiling the chunk took.
         reports: what the compiler states of the programs, the chunk's first.
-        stated_bytes: the most that they hold at once, on all devices together, as the compiler states it.
+        stated_bytes: the most that they hold at once, on all devices together, as the compiler
+            states it.
     """
 
     def __init__(self, env: Any, agent: Any, num_envs: int, scan_chunk_size: int):
@@ -32,7 +33,10 @@ class RolloutProgram:
 
         describe = package.load("myriad.xla").describe
 
-        self._rollout, self.scan_chunk_size = Rollout(env, agent, num_envs, scan_chunk_size), scan_chunk_size
+        self._rollout, self.scan_chunk_size = (
+            Rollout(env, agent, num_envs, scan_chunk_size),
+            scan_chunk_size,
+        )
         first = jax.jit(self._rollout.init, static_argnums=0).lower(0).compile()
         state = jax.tree.map(_described, first.out_info, first.output_shardings)
         start = time.perf_counter()
@@ -66,12 +70,16 @@ class TrainingProgram:
         CompiledTraining = package.load("myriad.training.programs").CompiledTraining
         describe = package.load("myriad.xla").describe
 
-        training = CompiledTraining(create_config(env, agent, num_envs, _STEPS_PER_ENV, scan_chunk_size))
+        training = CompiledTraining(
+            create_config(env, agent, num_envs, _STEPS_PER_ENV, scan_chunk_size)
+        )
         training.compile()
         self._training, self._unit = training, training.steps_per_update // num_envs
         self.scan_chunk_size, self.compile_s = training.chunk * self._unit, training.compile_s
         self.num_devices = training.loop.num_devices
-        self.reports = tuple(describe(each) for each in (training.run, training.init, training.evaluate))
+        self.reports = tuple(
+            describe(each) for each in (training.run, training.init, training.evaluate)
+        )
         self.stated_bytes = program_bytes(training)
 
     def start(self) -> None:
@@ -91,7 +99,9 @@ class TrainingProgram:
         timing.block_until_ready(self._state)
 
 
-def program(env: str, agent: str, num_envs: int, scan_chunk_size: int) -> RolloutProgram | TrainingProgram:
+def program(
+    env: str, agent: str, num_envs: int, scan_chunk_size: int
+) -> RolloutProgram | TrainingProgram:
     """Compile what a user of the agent would run, without running it."""
     import myriad
 
@@ -105,7 +115,9 @@ def program(env: str, agent: str, num_envs: int, scan_chunk_size: int) -> Rollou
 
 def request_of(workload: Workload) -> dict[str, Any]:
     """Return the arguments of `program`, as a child takes them."""
-    return {name: getattr(workload, name) for name in ("env", "agent", "num_envs", "scan_chunk_size")}
+    return {
+        name: getattr(workload, name) for name in ("env", "agent", "num_envs", "scan_chunk_size")
+    }
 
 
 def _described(leaf: Any, sharding: Any) -> Any:

@@ -58,7 +58,12 @@ def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
     """
     if strange := columns.keys() - set(COLUMNS):
         raise TypeError(f"no column is called {min(strange)!r}")
-    known = {"commit": commit(), "python_version": platform.python_version(), "status": "ok", "timestamp": timestamp}
+    known = {
+        "commit": commit(),
+        "python_version": platform.python_version(),
+        "status": "ok",
+        "timestamp": timestamp,
+    }
     return dict.fromkeys(COLUMNS, "") | known | {"suite": suite} | columns
 
 
@@ -66,17 +71,29 @@ def spread(values: Sequence[float], name: str) -> Row:
     """Return the columns of a measured value: its median, and the ends of its 95% interval where there are enough."""
     from myriad.timing import median_interval
 
-    low, high = median_interval(values) if len(values) >= LEAST_SAMPLES else (min(values), max(values))
-    return {name: statistics.median(values), f"{name}_low": low, f"{name}_high": high, "samples": len(values)}
+    low, high = (
+        median_interval(values) if len(values) >= LEAST_SAMPLES else (min(values), max(values))
+    )
+    return {
+        name: statistics.median(values),
+        f"{name}_low": low,
+        f"{name}_high": high,
+        "samples": len(values),
+    }
 
 
 def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
     """Return the tidy row of one outcome: all columns, those that don't apply empty.
 
-    Rates are environment steps per second: the median over the calls, and the ends of its 95% interval.
+    Rates are environment steps per second: the median over the calls, and the ends of its 95%
+    interval.
     """
     contender, hello = outcome.contender, outcome.hello
-    workload, hardware, versions = contender.workload, hello.get("hardware", {}), hello.get("versions", {})
+    workload, hardware, versions = (
+        contender.workload,
+        hello.get("hardware", {}),
+        hello.get("versions", {}),
+    )
     row = new_row(suite, timestamp) | {
         "library": contender.side,
         "library_version": hello.get("library_version", ""),
@@ -116,7 +133,16 @@ def _or_empty(value: float | None) -> float | str:
 @functools.cache
 def commit() -> str:
     """Return the commit of the checkout, with `-dirty` where files differ from it, or nothing outside a repository."""
-    command = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    command = (
+        "git",
+        "-C",
+        str(ROOT),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    )
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -143,7 +169,9 @@ class ResultsFile:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidArgumentError(f"{folder} can't be made to hold the results: {error.strerror}.") from error
+            raise InvalidArgumentError(
+                f"{folder} can't be made to hold the results: {error.strerror}."
+            ) from error
         self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         commit()  # as the run begins: what is edited meanwhile is not what is measured
         self.rows: list[Row] = []
@@ -155,7 +183,10 @@ class ResultsFile:
         if self._output.suffix == ".csv":
             return self._output
         devices = [row["device"] for row in self.rows if row["device"]]
-        return self._output / f"{self._suite}_{devices[0] if devices else 'unknown'}_{self.timestamp}.csv"
+        return (
+            self._output
+            / f"{self._suite}_{devices[0] if devices else 'unknown'}_{self.timestamp}.csv"
+        )
 
     @property
     def samples_path(self) -> Path:
@@ -166,7 +197,11 @@ class ResultsFile:
         """Append what one alternation measured and write both files."""
         self.add_rows(
             [
-                row_of(outcome, "trajectory" if outcome.contender.record else self._suite, self.timestamp)
+                row_of(
+                    outcome,
+                    "trajectory" if outcome.contender.record else self._suite,
+                    self.timestamp,
+                )
                 for outcome in outcomes
             ],
             {outcome.contender.label: asdict(outcome) for outcome in outcomes},
@@ -181,7 +216,10 @@ class ResultsFile:
         writer.writeheader()
         writer.writerows(self.rows)
         write_whole(self.path, text.getvalue())
-        write_whole(self.samples_path, json.dumps({"command": self.command, "alternations": self._samples}, indent=1))
+        write_whole(
+            self.samples_path,
+            json.dumps({"command": self.command, "alternations": self._samples}, indent=1),
+        )
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -200,7 +238,9 @@ def read_csv(path: Path) -> list[TextRow]:
     from myriad.errors import InvalidArgumentError
 
     if missing := missing_columns(path):
-        raise InvalidArgumentError(f"{path} is no table of results: it lacks the column {min(missing)!r}.")
+        raise InvalidArgumentError(
+            f"{path} is no table of results: it lacks the column {min(missing)!r}."
+        )
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -216,9 +256,14 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headers, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
     text = [
-        "| " + " | ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+        "| "
+        + " | ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in lines
     ]
-    return "\n".join([text[0], "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", *text[1:]])
+    return "\n".join(
+        [text[0], "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", *text[1:]]
+    )
 
 
 def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
@@ -232,7 +277,12 @@ def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
         cells = [f"{workload.num_envs:,}", f"{workload.scan_chunk_size:,}", *map(_rate, group)]
         cells += [times(*group)] if len(group) > 1 else []
         compile_s = [outcome.prepared.get("compile_s") for outcome in group]
-        rows.append([*cells, " / ".join("-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s)])
+        rows.append(
+            [
+                *cells,
+                " / ".join("-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s),
+            ]
+        )
     return markdown(headers, rows)
 
 
@@ -257,7 +307,11 @@ def last_rate(outcome: Outcome) -> str:
 def _rate(outcome: Outcome) -> str:
     rates = [rate for rate in outcome.steps_per_s() if rate is not None]
     star = "*" if outcome.reason else ""
-    return _millions(statistics.median(rates)) + star if rates and outcome.status == "ok" else outcome.status
+    return (
+        _millions(statistics.median(rates)) + star
+        if rates and outcome.status == "ok"
+        else outcome.status
+    )
 
 
 def _millions(rate: float) -> str:

@@ -10,7 +10,9 @@ def as_declared(contender: Contender, declaration: Declaration) -> Contender:
     """Tell a contender what suite.toml says of its environment."""
     law = declaration.law_of(contender.workload)
     returns = law is not None and law.statistic == "mean_episode_return"
-    return replace(contender, twin=declaration.twin_of(contender.side, contender.workload), returns=returns)
+    return replace(
+        contender, twin=declaration.twin_of(contender.side, contender.workload), returns=returns
+    )
 
 
 def hold_to_law(outcome: Outcome, law: Law | None) -> None:
@@ -27,7 +29,10 @@ def hold_to_law(outcome: Outcome, law: Law | None) -> None:
     if waiver:
         measured = "" if mean is None else f" ({what} {mean:.2f} here, {expected} by the law)"
         outcome.reason = f"another environment: {waiver}{measured}"
-    elif num_episodes >= law.num_episodes and not abs(mean - getattr(law, law.statistic)) <= law.tolerance:
+    elif (
+        num_episodes >= law.num_episodes
+        and not abs(mean - getattr(law, law.statistic)) <= law.tolerance
+    ):
         outcome.status = "failed"
         outcome.reason = (
             f"{num_episodes:,} episodes had a {what} of {mean:.2f}, but {law.env} under the {law.agent} policy has "

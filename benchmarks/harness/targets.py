@@ -44,7 +44,9 @@ class Verdict:
 
     def outcome_of(self, side: str) -> Outcome | None:
         """Return what a side that is only shown did, if it was measured."""
-        return next((outcome for outcome in self.outcomes[2:] if outcome.contender.side == side), None)
+        return next(
+            (outcome for outcome in self.outcomes[2:] if outcome.contender.side == side), None
+        )
 
 
 def _reaches(of: Outcome, to: Outcome, at_least: float | None) -> bool:
@@ -58,7 +60,10 @@ def check_bars(declaration: Declaration, measure: Measure) -> list[Verdict]:
     for bar in declaration.bars:
         declared = declaration.workloads["throughput"]
         workload, than = declared[bar.workload], declared[bar.than or bar.workload]
-        contenders = [Contender("myriad", workload, bar.record), Contender(bar.of, than, bar.record)]
+        contenders = [
+            Contender("myriad", workload, bar.record),
+            Contender(bar.of, than, bar.record),
+        ]
         if not (bar.than or bar.record):
             shown = (f"{bar.of}-configured", "myriad-plain")
             contenders += [Contender(side, workload) for side in shown if side in SIDES]
@@ -79,7 +84,9 @@ def _bar_cells(verdict: Verdict) -> list[str]:
     workload = ours.contender.workload
     other = f" at {theirs.contender.workload.num_envs:,}" if bar.than else ""
     star = "*" if theirs.status == "ok" and theirs.reason else ""
-    configured, plain = (verdict.outcome_of(side) for side in (f"{bar.of}-configured", "myriad-plain"))
+    configured, plain = (
+        verdict.outcome_of(side) for side in (f"{bar.of}-configured", "myriad-plain")
+    )
     without = times(plain, theirs) if plain else ""
     if bar.at_least_plain is not None:
         without += f", at least {bar.at_least_plain:g}: {'met' if verdict.plain_met else 'MISSED'}"

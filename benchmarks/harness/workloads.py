@@ -1,7 +1,7 @@
 """Read suite.toml, the one declaration of what is measured, and answer its mistakes.
 
-Called by the asv classes, the command lines and the plots. Standard library only, so that the suites import on every
-commit.
+Called by the asv classes, the command lines and the plots. Standard library only, so that the
+suites import on every commit.
 """
 
 import dataclasses
@@ -21,9 +21,26 @@ TIERS = ("quick", "full")
 DEVICES = ("cpu", "gpu")
 # One library in three ways of stepping many environments is three here: their rows are.
 _GYMNASIUM = ("gymnasium", "gymnasium-vector", "gymnasium-sync", "gymnasium-async")
-LIBRARIES = ("myriad", "gymnax", "numpy", "myriad-jax", "jumanji", *_GYMNASIUM, "envpool", "pufferlib", "rejax")
-# What benchmarks/sides/__main__.py can run: a library, or one in a process whose XLA has more or fewer options.
-SIDES = (*LIBRARIES, "myriad-plain", "gymnax-configured", "myriad-jax-configured", "jumanji-configured")
+LIBRARIES = (
+    "myriad",
+    "gymnax",
+    "numpy",
+    "myriad-jax",
+    "jumanji",
+    *_GYMNASIUM,
+    "envpool",
+    "pufferlib",
+    "rejax",
+)
+# What benchmarks/sides/__main__.py can run: a library, or one in a process whose XLA has more or
+# fewer options.
+SIDES = (
+    *LIBRARIES,
+    "myriad-plain",
+    "gymnax-configured",
+    "myriad-jax-configured",
+    "jumanji-configured",
+)
 # The tables of the file that are no suites, and what stands for one that is left out.
 _NOT_SUITES: Mapping[str, Any] = {"laws": {}, "bars": [], "twins": {}, "peers": {}}
 
@@ -35,14 +52,18 @@ class SuiteError(ValueError):
     """suite.toml, or a request for what it declares, has a mistake."""
 
 
-# A kind of value: what it is called in an error, and the test that says whether a value from the file is one.
+# A kind of value: what it is called in an error, and the test that says whether a value from the
+# file is one.
 _Kind = tuple[str, Callable[[Any], bool]]
 _TEXT: _Kind = ("a text", lambda value: isinstance(value, str))
 _FLAG: _Kind = ("true or false", lambda value: isinstance(value, bool))
 _COUNT: _Kind = ("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
 _NUMBER: _Kind = ("a number above 0", lambda value: type(value) in (int, float) and value > 0)
 _REAL: _Kind = ("a number", lambda value: type(value) in (int, float))
-_TEXTS: _Kind = ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value))
+_TEXTS: _Kind = (
+    "a list of texts",
+    lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
+)
 _ENV: _Kind = (
     "the name of an environment or package.module:Class",
     lambda value: isinstance(value, str) and re.fullmatch(r"[\w.-]+|[\w.]+:\w+", value) is not None,
@@ -63,7 +84,9 @@ def _some_of(allowed: tuple[str, ...]) -> _Kind:
 def _texts_of(allowed: tuple[str, ...]) -> _Kind:
     return (
         f"a table of texts whose keys may be {', '.join(allowed)}",
-        lambda v: isinstance(v, dict) and all(key in allowed and isinstance(v[key], str) for key in v),
+        lambda v: (
+            isinstance(v, dict) and all(key in allowed and isinstance(v[key], str) for key in v)
+        ),
     )
 
 
@@ -127,7 +150,8 @@ class Law:
 class Bar:
     """The least that Myriad's steps/s must be, in times those of another side or workload.
 
-    Without `at_least` the ratio is only reported; `at_least_plain` is what Myriad must reach without `configure()`.
+    Without `at_least` the ratio is only reported; `at_least_plain` is what Myriad must reach
+    without `configure()`.
     """
 
     workload: str = _key(_TEXT)
@@ -186,7 +210,9 @@ class Declaration:
         bars = tuple(bar for bar in self.bars if declared[bar.workload].env == env)
         if not bars:
             about = sorted({declared[bar.workload].env for bar in self.bars})
-            raise SuiteError(f"no bar is about {env}; there are bars about {', '.join(about) or 'nothing'}.")
+            raise SuiteError(
+                f"no bar is about {env}; there are bars about {', '.join(about) or 'nothing'}."
+            )
         return bars
 
 
@@ -212,11 +238,16 @@ def load(path: Path = SUITE_FILE) -> Declaration:
         known(suite, (*SUITES, *TRAINING_SUITES), "suite")
     declaration = Declaration(
         workloads={suite: _declared(Workload, suite, tables.get(suite, {})) for suite in SUITES},
-        trainings={suite: _declared(Training, suite, tables.get(suite, {})) for suite in TRAINING_SUITES},
-        laws={env: _read(Law, table, f"laws.{env}", env=env) for env, table in _tables(laws, "laws")},
+        trainings={
+            suite: _declared(Training, suite, tables.get(suite, {})) for suite in TRAINING_SUITES
+        },
+        laws={
+            env: _read(Law, table, f"laws.{env}", env=env) for env, table in _tables(laws, "laws")
+        },
         bars=tuple(_read(Bar, table, f"bars[{index}]") for index, table in enumerate(bars)),
         twins={
-            known(library, LIBRARIES, "library of twins"): _names(library, table) for library, table in twins.items()
+            known(library, LIBRARIES, "library of twins"): _names(library, table)
+            for library, table in twins.items()
         },
         peers={
             known(name, LIBRARIES, "peer"): _read(Peer, table, f"peers.{name}", name=name)
@@ -231,7 +262,9 @@ def _check(declaration: Declaration) -> None:
     """Answer the mistakes that no single key shows."""
     for law in declaration.laws.values():
         if (law.mean_episode_length is None) == (law.mean_episode_return is None):
-            raise SuiteError(f"laws.{law.env} must give either mean_episode_length or mean_episode_return.")
+            raise SuiteError(
+                f"laws.{law.env} must give either mean_episode_length or mean_episode_return."
+            )
     for bar in declaration.bars:
         for name in filter(None, (bar.workload, bar.than)):
             known(name, declaration.workloads.get("throughput", {}), "workload of a bar")
@@ -269,13 +302,16 @@ def _tables(value: Any, where: str) -> Iterable[tuple[str, Any]]:
 
 def _names(library: str, table: Any) -> dict[str, str]:
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
-        raise SuiteError(f"twins.{library} must be a table of environments and their names there, but got {table!r}.")
+        raise SuiteError(
+            f"twins.{library} must be a table of environments and their names there, but got {table!r}."
+        )
     return table
 
 
 def _declared(cls: type[T], suite: str, tables: Any) -> dict[str, T]:
     return {
-        name: _read(cls, table, f"{suite}.{name}", suite=suite, name=name) for name, table in _tables(tables, suite)
+        name: _read(cls, table, f"{suite}.{name}", suite=suite, name=name)
+        for name, table in _tables(tables, suite)
     }
 
 
@@ -291,5 +327,7 @@ def _read(cls: type[T], table: Any, where: str, **given: str) -> T:
     for name, item in keys.items():
         if name not in table and item.default is item.default_factory is MISSING:
             raise SuiteError(f"{where} lacks the key {name!r}, {item.metadata['kind'][0]}.")
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+    values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in table.items()
+    }
     return cls(**given, **values)

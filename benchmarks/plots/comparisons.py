@@ -1,7 +1,7 @@
 """Figures that set names beside each other: libraries, agents that learn, programs that compile.
 
-Each takes the rows of one machine and returns a figure whose title is the finding, computed from them. A name is a line
-from top to bottom; what is measured lies along the x axis.
+Each takes the rows of one machine and returns a figure whose title is the finding, computed from
+them. A name is a line from top to bottom; what is measured lies along the x axis.
 """
 
 import textwrap
@@ -51,7 +51,9 @@ def library_comparison(rows: Sequence[TextRow]) -> Any:
         panel.set_title(f"{environments(num_envs)}, {agent} actions", fontsize=10, loc="left")
         decade_axis(panel, ends, along="x")
     low, high = axes[0, 0].get_xlim()
-    axes[0, 0].set_xlim(low, high * (high / low) ** 0.2)  # room for the words right of the fastest dot
+    axes[0, 0].set_xlim(
+        low, high * (high / low) ** 0.2
+    )  # room for the words right of the fastest dot
     axes[-1, 0].set_xlabel("environment steps per second")
     return figure
 
@@ -67,10 +69,21 @@ def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
     axes.tick_params(axis="y", length=0)
     for place, row in enumerate(ranked):
         _dot(axes, place, row, _times_ours(row, rows))
-    for place, (row, text) in enumerate(zip(absent, axes.get_yticklabels()[len(ranked) :], strict=True), len(ranked)):
+    for place, (row, text) in enumerate(
+        zip(absent, axes.get_yticklabels()[len(ranked) :], strict=True), len(ranked)
+    ):
         text.set_color("#888888")
-        reason = textwrap.shorten(f"{row['status']}: {row['reason']}".rstrip(": "), 100, placeholder=" ...")
-        axes.annotate(reason, (0.01, place), xycoords=("axes fraction", "data"), fontsize=8, color=GREY, va="center")
+        reason = textwrap.shorten(
+            f"{row['status']}: {row['reason']}".rstrip(": "), 100, placeholder=" ..."
+        )
+        axes.annotate(
+            reason,
+            (0.01, place),
+            xycoords=("axes fraction", "data"),
+            fontsize=8,
+            color=GREY,
+            va="center",
+        )
 
 
 def _name(library: str) -> str:
@@ -83,7 +96,9 @@ def _dot(axes: Any, place: int, row: TextRow, ratio: float | None) -> None:
     ours, look = row["library"] == "myriad", style_of(row["library"])
     axes.errorbar([middle], [place], xerr=[[middle - low], [high - middle]], capsize=3, linestyle="",
                   markersize=9 if ours else 5, color=look["color"], marker=look["marker"])  # fmt: skip
-    words = short_number(middle) + (f"; ours is {short_times(ratio)} times that" if ratio is not None else "")
+    words = short_number(middle) + (
+        f"; ours is {short_times(ratio)} times that" if ratio is not None else ""
+    )
     axes.annotate(words, (high, place), xytext=(9, 0), textcoords="offset points", fontsize=8, va="center",
                   fontweight="bold" if ours else "normal")  # fmt: skip
     if ours:
@@ -95,7 +110,9 @@ def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
     """Return how many times the row's steps/s ours of the same run, workload and size are; None where there is none."""
     same = ("timestamp", "num_envs", "agent")
     ours = [
-        each for each in measured(rows) if each["library"] == "myriad" and all(each[key] == row[key] for key in same)
+        each
+        for each in measured(rows)
+        if each["library"] == "myriad" and all(each[key] == row[key] for key in same)
     ]
     if row["library"] == "myriad" or not ours:
         return None
@@ -105,9 +122,17 @@ def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
 def _compared(rows: Sequence[TextRow]) -> str:
     """Say what is compared, and in what a starred library differs."""
     notes = {library_of(row["library"]): row["reason"] for row in measured(rows) if row["reason"]}
-    stars = [f"* {name}: {textwrap.shorten(note, 110, placeholder=' ...')}" for name, note in notes.items()]
+    stars = [
+        f"* {name}: {textwrap.shorten(note, 110, placeholder=' ...')}"
+        for name, note in notes.items()
+    ]
     calls = f"Auto-reset; median and 95% interval of {calls_of(rows)} calls."
-    return "\n".join([f"{calls} Each library in its own process, called in turn; ratios are of the medians.", *stars])
+    return "\n".join(
+        [
+            f"{calls} Each library in its own process, called in turn; ratios are of the medians.",
+            *stars,
+        ]
+    )
 
 
 def comparison_finding(rows: Sequence[TextRow]) -> str:
@@ -128,7 +153,11 @@ def comparison_finding(rows: Sequence[TextRow]) -> str:
     rival = names.pop() if len(names) == 1 else "the fastest other library"
     if not slower:
         return f"Myriad steps {env} {span([short_times(ratio) for ratio in ahead])} times as fast as {rival}"
-    elsewhere = f"; elsewhere {span([short_times(ratio) for ratio in ahead])} times {rival}" if ahead else ""
+    elsewhere = (
+        f"; elsewhere {span([short_times(ratio) for ratio in ahead])} times {rival}"
+        if ahead
+        else ""
+    )
     return f"Myriad is slower on {env}: {', '.join(slower)}{elsewhere}"
 
 
@@ -143,21 +172,35 @@ def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
     for place, ((_, library, _), own) in enumerate(groups.items()):
         done, color = measured(own), style_of(library)["color"]
         if not done:
-            axes.annotate(" no seed reached the target", (0, place), fontsize=8, color=GREY, va="center")
+            axes.annotate(
+                " no seed reached the target", (0, place), fontsize=8, color=GREY, va="center"
+            )
             continue
         middle, compile_s = median_of(done, "run_s"), median_of(done, "compile_s")
         axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
-        axes.barh(place, compile_s, height=0.6, color="none", edgecolor=color, hatch="////", linewidth=0)
+        axes.barh(
+            place, compile_s, height=0.6, color="none", edgecolor=color, hatch="////", linewidth=0
+        )
         axes.plot([middle] * 2, [place - 0.3, place + 0.3], color=color, linewidth=3)
         seconds = numbers(done, "run_s")
         axes.plot(seconds, _spread_out(place, len(seconds)), linestyle="", color=color, marker="o", markersize=5,
                   markeredgecolor="white", gid="seeds")  # fmt: skip
         words = f"{middle:.3g} s, {compile_s:.2g} s of it compiling"
-        axes.annotate(words, (max(seconds), place), xytext=(8, 0), textcoords="offset points", fontsize=8, va="center")
+        axes.annotate(
+            words,
+            (max(seconds), place),
+            xytext=(8, 0),
+            textcoords="offset points",
+            fontsize=8,
+            va="center",
+        )
     names = [f"{label_of(library)} {agent}\n{env}\n{len(measured(own))} of {len(own)} seeds"
              for (env, library, agent), own in groups.items()]  # fmt: skip
     _name_lines(axes, names)
-    axes.set(xlim=(0, 1.45 * max(numbers(measured(rows), "run_s"))), xlabel="seconds to the target return")
+    axes.set(
+        xlim=(0, 1.45 * max(numbers(measured(rows), "run_s"))),
+        xlabel="seconds to the target return",
+    )
     return figure
 
 
@@ -183,7 +226,9 @@ def solve_finding(rows: Sequence[TextRow]) -> str:
         spread = f" ({min(seconds):.3g} to {max(seconds):.3g} s)" if len(seconds) > 1 else ""
         parts.append(f"{label_of(library)} {agent} solves {env} in {median(seconds):.3g} s{spread}")
     missed = len(rows) - len(measured(rows))
-    text = "; ".join(parts) + (f"; {missed} of {len(rows)} trainings missed the target" if missed else "")
+    text = "; ".join(parts) + (
+        f"; {missed} of {len(rows)} trainings missed the target" if missed else ""
+    )
     return text[0].upper() + text[1:]
 
 
@@ -191,13 +236,21 @@ def compile_time(rows: Sequence[TextRow]) -> Any:
     """Return a figure of the seconds to compile, cold and from the cache, for each environment and agent."""
     rows = measured(rows)
     programs = by_key(rows, "env", "agent", "library", "num_envs")
-    shown = f"Every launch in a process of its own; a bar is the median of {calls_of(rows)} launches."
-    figure, ((axes,),) = page(compile_finding(rows), caption(rows, shown), 2.1 + 0.5 * len(programs))
-    looks = (("compile", -0.2, _COLD, "cold"), ("compile_cached", 0.2, _CACHED, "from the persistent cache"))
+    shown = (
+        f"Every launch in a process of its own; a bar is the median of {calls_of(rows)} launches."
+    )
+    figure, ((axes,),) = page(
+        compile_finding(rows), caption(rows, shown), 2.1 + 0.5 * len(programs)
+    )
+    looks = (
+        ("compile", -0.2, _COLD, "cold"),
+        ("compile_cached", 0.2, _CACHED, "from the persistent cache"),
+    )
     for suite, shift, color, label in looks:
         of_suite = [row for row in rows if row["suite"] == suite]
         points = [
-            (place + shift, [row for row in own if row in of_suite]) for place, own in enumerate(programs.values())
+            (place + shift, [row for row in own if row in of_suite])
+            for place, own in enumerate(programs.values())
         ]
         drawn = [(height, own) for height, own in points if own]
         if not drawn:
@@ -211,7 +264,9 @@ def compile_time(rows: Sequence[TextRow]) -> Any:
             axes.annotate(f"{middle:.2g} s", (max(seconds), height), xytext=(4, 0), textcoords="offset points",
                           fontsize=8, va="center")  # fmt: skip
     _name_lines(axes, [_program(*key) for key in programs])
-    axes.set(xlim=(0, 1.12 * max(numbers(rows, "compile_s"))), xlabel="seconds to trace and compile")
+    axes.set(
+        xlim=(0, 1.12 * max(numbers(rows, "compile_s"))), xlabel="seconds to trace and compile"
+    )
     legend_below_title(figure, axes, columns=2)
     return figure
 

@@ -1,6 +1,7 @@
 """Figures over a size: steps/s and memory against the number of environments or the scan chunk.
 
-Each takes the rows of one machine and environment and returns a figure whose title is the finding, computed from them.
+Each takes the rows of one machine and environment and returns a figure whose title is the finding,
+computed from them.
 """
 
 from collections.abc import Sequence
@@ -50,7 +51,14 @@ def throughput_scaling(rows: Sequence[TextRow]) -> Any:
     axes.set_ylabel("environment steps per second")
     for library in libraries_in(rows):
         own = [row for row in rows if row["library"] == library]
-        rate_line(axes, numbers(own, "num_envs"), own, [1.0] * len(own), label=label_of(library), **style_of(library))
+        rate_line(
+            axes,
+            numbers(own, "num_envs"),
+            own,
+            [1.0] * len(own),
+            label=label_of(library),
+            **style_of(library),
+        )
     size_axis(axes, numbers(rows, "num_envs"), _ENVIRONMENTS)
     decade_axis(axes, [end for row in rows for end in interval(row)])
     axes.legend(frameon=False)
@@ -59,10 +67,17 @@ def throughput_scaling(rows: Sequence[TextRow]) -> Any:
 
 def finding(rows: Sequence[TextRow]) -> str:
     """Say in one line what the rows show: how many times the peer's steps/s, or the best where there is no peer."""
-    rates = {(row["library"], row["num_envs"], row["timestamp"]): number(row, "steps_per_s") for row in rows}
-    ours = {(size, run): rate for (library, size, run), rate in rates.items() if library == "myriad"}
+    rates = {
+        (row["library"], row["num_envs"], row["timestamp"]): number(row, "steps_per_s")
+        for row in rows
+    }
+    ours = {
+        (size, run): rate for (library, size, run), rate in rates.items() if library == "myriad"
+    }
     for peer in PEERS:
-        times = sorted(rate / rates[peer, *key] for key, rate in ours.items() if (peer, *key) in rates)
+        times = sorted(
+            rate / rates[peer, *key] for key, rate in ours.items() if (peer, *key) in rates
+        )
         if times:
             many = span([short_times(ratio) for ratio in times])
             return f"Myriad steps {rows[0]['env']} {many} times as fast as {peer}"
@@ -71,7 +86,9 @@ def finding(rows: Sequence[TextRow]) -> str:
 
 def _rates_shown(rows: Sequence[TextRow]) -> str:
     agent = rows[0]["agent"]
-    actions = f"{agent.capitalize()} actions" if agent in ("random", "uniform") else f"Actions of {agent}"
+    actions = (
+        f"{agent.capitalize()} actions" if agent in ("random", "uniform") else f"Actions of {agent}"
+    )
     calls = f"{actions}, auto-reset; median and 95% interval of {calls_of(rows)} calls."
     return f"{calls} Each side in its own process, alternated."
 
@@ -83,7 +100,9 @@ def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
         "intervals are those of rate(n). "
     )
     below = caption(rows, shown + _rates_shown(rows))
-    figure, ((promised, best),) = page(efficiency_finding(rows), below, height=5, grid=(1, 2), width=10)
+    figure, ((promised, best),) = page(
+        efficiency_finding(rows), below, height=5, grid=(1, 2), width=10
+    )
     for library in libraries_in(rows):
         own = [row for row in rows if row["library"] == library]
         sizes, style = numbers(own, "num_envs"), style_of(library)
@@ -109,7 +128,9 @@ def _efficiencies(rows: Sequence[TextRow]) -> tuple[float, float]:
     found = []
     for own in by_key(rows, "library").values():
         per_env = number(own[0], "steps_per_s") / number(own[0], "num_envs")
-        found += [end / (number(row, "num_envs") * per_env) for row in own for end in interval(row)[1:]]
+        found += [
+            end / (number(row, "num_envs") * per_env) for row in own for end in interval(row)[1:]
+        ]
     return min(found), max(found)
 
 
@@ -127,21 +148,37 @@ def efficiency_finding(rows: Sequence[TextRow]) -> str:
 
 def memory_scaling(rows: Sequence[TextRow]) -> Any:
     """Return a figure of bytes over environments, over the scan chunk, or both; crosses where memory ran out."""
-    by_suite = {"memory_envs": ("num_envs", _ENVIRONMENTS), "memory_scan": ("scan_chunk_size", _CHUNK)}
+    by_suite = {
+        "memory_envs": ("num_envs", _ENVIRONMENTS),
+        "memory_scan": ("scan_chunk_size", _CHUNK),
+    }
     panels = {suite: [row for row in rows if row["suite"] == suite] for suite in by_suite}
     panels = {suite: own for suite, own in panels.items() if measured(own)}
     shown = "Peak: the most that was held at once. Arguments and temporaries as the compiler states them."
-    below = caption(rows, f"{shown} A cross: refused, would not fit." if measured(rows) != list(rows) else shown)
+    below = caption(
+        rows, f"{shown} A cross: refused, would not fit." if measured(rows) != list(rows) else shown
+    )
     width = 5 * len(panels) + (3 if len(panels) == 1 else 0)
-    figure, (axes,) = page(memory_finding(rows), below, 5, (1, len(panels)), width=width, sharey=True)
+    figure, (axes,) = page(
+        memory_finding(rows), below, 5, (1, len(panels)), width=width, sharey=True
+    )
     for panel, (suite, own) in zip(axes, panels.items(), strict=True):
         column, label = by_suite[suite]
         _bytes_panel(panel, own, column)
         size_axis(panel, numbers(own, column), label, every_tick=column == "scan_chunk_size")
-        decade_axis(panel, [value for name in _BYTES for value in numbers(measured(rows), name)], write=short_bytes)
-        chunks = [whole(size) for size in sorted({number(row, "scan_chunk_size") for row in measured(own)})]
+        decade_axis(
+            panel,
+            [value for name in _BYTES for value in numbers(measured(rows), name)],
+            write=short_bytes,
+        )
+        chunks = [
+            whole(size)
+            for size in sorted({number(row, "scan_chunk_size") for row in measured(own)})
+        ]
         held = f"chunk {span(chunks)}" if column == "num_envs" else environments(own[0]["num_envs"])
-        panel.set_title(f"{own[0]['env']}, {own[0]['agent']}, {held}", fontsize=9, color=GREY, loc="left")
+        panel.set_title(
+            f"{own[0]['env']}, {own[0]['agent']}, {held}", fontsize=9, color=GREY, loc="left"
+        )
     axes[0].set_ylabel("bytes")
     legend_below_title(figure, axes[0], columns=3)
     return figure
@@ -152,10 +189,19 @@ def _bytes_panel(axes: Any, rows: Sequence[TextRow], column: str) -> None:
     for library in libraries:
         own = [row for row in measured(rows) if row["library"] == library]
         for name, (label, look) in _BYTES.items():
-            points = [(number(row, column), number(row, name)) for row in own if row[name] and number(row, name) > 0]
+            points = [
+                (number(row, column), number(row, name))
+                for row in own
+                if row[name] and number(row, name) > 0
+            ]
             label = f"{label_of(library)}: {label}" if len(libraries) > 1 else label  # noqa: PLW2901  # one name reads best
             if points:
-                axes.plot(*zip(*points, strict=True), label=label, color=style_of(library)["color"], **look)
+                axes.plot(
+                    *zip(*points, strict=True),
+                    label=label,
+                    color=style_of(library)["color"],
+                    **look,
+                )
     mark_refused(axes, [row for row in rows if row["status"] != "ok"], column)
 
 
@@ -175,14 +221,18 @@ def memory_finding(rows: Sequence[TextRow]) -> str:
         if ours := measured(of_suite):
             library = libraries_in(ours)[0]
             ours = [row for row in ours if row["library"] == library]
-            lost = [row for row in of_suite if row["status"] == "refused" and row["library"] == library]
+            lost = [
+                row for row in of_suite if row["status"] == "refused" and row["library"] == library
+            ]
             refused = [size for size in numbers(lost, column) if size > 0]
             break
     else:
         raise AssertionError("only figures with measured rows are drawn")
     first, last = ours[0], ours[-1]
     start, end = (number(row, "peak_bytes") for row in (first, last))
-    unit = environments if suite == "memory_envs" else lambda size: f"chunks of {whole(float(size))}"
+    unit = (
+        environments if suite == "memory_envs" else lambda size: f"chunks of {whole(float(size))}"
+    )
     text = f"{last['env']}: {unit(last[column])} peak at {short_bytes(end)}"
     if len(ours) > 1 and suite == "memory_envs" and end > start:
         each = (end - start) / (number(last, "num_envs") - number(first, "num_envs"))
@@ -198,19 +248,34 @@ def scan_chunk_sensitivity(rows: Sequence[TextRow]) -> Any:
         f"Agent {rows[0]['agent']}; steps/s: median and 95% interval of {calls_of(rows)} calls. "
         "Chunks whose intervals reach into that of the fastest are named with it."
     )
-    below = caption(rows, shown + (" A cross: no measurement." if measured(rows) != list(rows) else ""))
-    figure, axes = page(chunk_finding(rows), below, 7.4, (3, 1), sharex=True, height_ratios=(2, 1, 1))
+    below = caption(
+        rows, shown + (" A cross: no measurement." if measured(rows) != list(rows) else "")
+    )
+    figure, axes = page(
+        chunk_finding(rows), below, 7.4, (3, 1), sharex=True, height_ratios=(2, 1, 1)
+    )
     rates, temporaries, compiling = axes[:, 0]
     groups = by_key(measured(rows), "library", "num_envs")
     for place, ((library, num_envs), own) in enumerate(groups.items()):
         marker, dashes = _CHUNK_LOOKS[place % len(_CHUNK_LOOKS)]
         look = {"color": style_of(library)["color"], "marker": marker, "linestyle": dashes}
         chunks = numbers(own, "scan_chunk_size")
-        rate_line(rates, chunks, own, [1.0] * len(own), label=f"{label_of(library)}, {environments(num_envs)}", **look)
+        rate_line(
+            rates,
+            chunks,
+            own,
+            [1.0] * len(own),
+            label=f"{label_of(library)}, {environments(num_envs)}",
+            **look,
+        )
         temporaries.plot(chunks, numbers(own, "temp_bytes"), **look)
         compiling.plot(chunks, numbers(own, "compile_s"), **look)
     mark_refused(rates, [row for row in rows if row["status"] != "ok"], "scan_chunk_size")
-    for panel, label in ((rates, "environment steps/s"), (temporaries, "temporaries"), (compiling, "compiling, s")):
+    for panel, label in (
+        (rates, "environment steps/s"),
+        (temporaries, "temporaries"),
+        (compiling, "compiling, s"),
+    ):
         panel.margins(y=0.15)
         panel.set(ylabel=label, ylim=(0, None))
         size_axis(panel, numbers(rows, "scan_chunk_size"), "", every_tick=True)
@@ -226,7 +291,10 @@ def chunk_finding(rows: Sequence[TextRow]) -> str:
     """Say which chunks are fastest at each size, those among them that the intervals can't tell apart."""
     library = libraries_in(measured(rows))[0]
     groups = by_key([row for row in measured(rows) if row["library"] == library], "num_envs")
-    parts = [f"{_fastest(own)} at {environments(num_envs)}{_gain(own)}" for (num_envs,), own in groups.items()]
+    parts = [
+        f"{_fastest(own)} at {environments(num_envs)}{_gain(own)}"
+        for (num_envs,), own in groups.items()
+    ]
     return f"{rows[0]['env']}: the fastest scan chunk is {', '.join(parts)}"
 
 
@@ -241,4 +309,6 @@ def _fastest(rows: Sequence[TextRow]) -> str:
 def _gain(rows: Sequence[TextRow]) -> str:
     best, worst = (pick(rows, key=lambda row: number(row, "steps_per_s")) for pick in (max, min))
     ratio = short_times(number(best, "steps_per_s") / number(worst, "steps_per_s"))
-    return "" if best is worst else f" ({ratio} times chunk {whole(number(worst, 'scan_chunk_size'))})"
+    return (
+        "" if best is worst else f" ({ratio} times chunk {whole(number(worst, 'scan_chunk_size'))})"
+    )

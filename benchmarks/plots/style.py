@@ -1,6 +1,7 @@
 """What every plot shares: the look of each library, the page with its title and caption, axes, numbers in few letters.
 
-`plots_by_size.py` and `plots_by_side.py` draw on these pages. Figures are made without pyplot and its global state.
+`plots_by_size.py` and `plots_by_side.py` draw on these pages. Figures are made without pyplot and
+its global state.
 """
 
 import math
@@ -12,8 +13,8 @@ from typing import Any
 from benchmarks.harness.results import TextRow
 from benchmarks.harness.workloads import library_of
 
-# A library keeps its look for ever. Okabe and Ito's colours, then Tol's muted ones, all told apart under every colour
-# blindness; marker and dashes tell them apart in grey.
+# A library keeps its look for ever. Okabe and Ito's colours, then Tol's muted ones, all told apart
+# under every colour blindness; marker and dashes tell them apart in grey.
 STYLES = {
     "myriad": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
     "gymnax": {"color": "#D55E00", "marker": "s", "linestyle": "--"},
@@ -43,7 +44,10 @@ LABELS = {
 }
 GREY = "#666666"
 _TITLE: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 12, "fontweight": "bold"}
-_LETTERS_PER_INCH = {"title": 9.8, "caption": 15.5}  # at the sizes below, with room for wide letters
+_LETTERS_PER_INCH = {
+    "title": 9.8,
+    "caption": 15.5,
+}  # at the sizes below, with room for wide letters
 
 
 def style_of(library: str) -> dict[str, str]:
@@ -62,7 +66,14 @@ def libraries_in(rows: Sequence[TextRow]) -> list[str]:
     return [name for name in STYLES if name in found] + sorted(found - STYLES.keys())
 
 
-def page(title: str, below: str, height: float, grid: tuple[int, int] = (1, 1), width: float = 8, **kwargs: Any) -> Any:
+def page(
+    title: str,
+    below: str,
+    height: float,
+    grid: tuple[int, int] = (1, 1),
+    width: float = 8,
+    **kwargs: Any,
+) -> Any:
     """Return a figure and its axes, [rows, columns], the finding above them and the caption below."""
     from myriad.errors import NotInstalledError
 
@@ -70,10 +81,16 @@ def page(title: str, below: str, height: float, grid: tuple[int, int] = (1, 1), 
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
-        raise NotInstalledError("plots need matplotlib; `pip install 'myriad[bench]'` installs it.") from error
-    figure = Figure(figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+        raise NotInstalledError(
+            "plots need matplotlib; `pip install 'myriad[bench]'` installs it."
+        ) from error
+    figure = Figure(
+        figsize=(width, height), dpi=150, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
+    )
     figure.suptitle(_wrapped(title, width, "title"), **_TITLE)
-    figure.supxlabel(_wrapped(below, width, "caption"), x=0.01, ha="left", fontsize=8, color="#444444")
+    figure.supxlabel(
+        _wrapped(below, width, "caption"), x=0.01, ha="left", fontsize=8, color="#444444"
+    )
     axes = figure.subplots(*grid, squeeze=False, **kwargs)
     for each in axes.flat:
         each.grid(visible=True, which="major", color="#DDDDDD", linewidth=0.6)
@@ -86,10 +103,14 @@ def legend_below_title(figure: Any, axes: Any, columns: int) -> None:
     """Put one legend for all panels under the title, and make room there for it."""
     labels = axes.get_legend_handles_labels()
     title = figure.get_suptitle()
-    title_inches = 0.1 + 0.2 * (title.count("\n") + 1)  # the layout's margin, and lines of 12 points
+    title_inches = 0.1 + 0.2 * (
+        title.count("\n") + 1
+    )  # the layout's margin, and lines of 12 points
     figure.suptitle(title + "\n" * -(-len(labels[1]) // columns), **_TITLE)
     top = 1 - title_inches / figure.get_figheight()
-    figure.legend(*labels, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, frameon=False, fontsize=9)
+    figure.legend(
+        *labels, loc="upper left", bbox_to_anchor=(0, top), ncols=columns, frameon=False, fontsize=9
+    )
 
 
 def _wrapped(text: str, width: float, kind: str) -> str:
@@ -97,7 +118,12 @@ def _wrapped(text: str, width: float, kind: str) -> str:
     lines = [textwrap.wrap(line, letters, break_on_hyphens=False) for line in text.split("\n")]
     if kind == "title":  # no word alone: as narrow as as many lines allow
         widths = range(max(map(len, text.split())), letters)
-        lines = [next((found for w in widths if len(found := textwrap.wrap(text, w)) == len(lines[0])), lines[0])]
+        lines = [
+            next(
+                (found for w in widths if len(found := textwrap.wrap(text, w)) == len(lines[0])),
+                lines[0],
+            )
+        ]
     return "\n".join(part for line in lines for part in line)
 
 
@@ -105,14 +131,27 @@ def caption(rows: Sequence[TextRow], shown: str) -> str:
     """Say what a reader needs to judge a figure: machine, versions, commit, what is shown, when it was measured."""
     rows = [row for row in rows if row["status"] == "ok"]
     first = next((row for row in rows if library_of(row["library"]) == "myriad"), rows[0])
-    memory = f", {int(float(first['memory_total_bytes'])) / 2**30:.0f} GiB" if first["memory_total_bytes"] else ""
+    memory = (
+        f", {int(float(first['memory_total_bytes'])) / 2**30:.0f} GiB"
+        if first["memory_total_bytes"]
+        else ""
+    )
     jax = first["jax_version"]
-    versions = {_version(row, jax): None for library in libraries_in(rows) for row in rows if row["library"] == library}
+    versions = {
+        _version(row, jax): None
+        for library in libraries_in(rows)
+        for row in rows
+        if row["library"] == library
+    }
     commits = sorted({_commit(row["commit"]) for row in rows})
-    days = sorted({f"{row['timestamp'][:4]}-{row['timestamp'][4:6]}-{row['timestamp'][6:8]}" for row in rows})
+    days = sorted(
+        {f"{row['timestamp'][:4]}-{row['timestamp'][4:6]}-{row['timestamp'][6:8]}" for row in rows}
+    )
     machine = f"{first['device_name']}, {first['cores']} cores{memory}."
     made_by = f"{', '.join(versions)}, jax {jax}, commit {', '.join(commits)}."
-    return f"{machine} {made_by}\n{shown}\nMeasured {' to '.join(dict.fromkeys((days[0], days[-1])))}."
+    return (
+        f"{machine} {made_by}\n{shown}\nMeasured {' to '.join(dict.fromkeys((days[0], days[-1])))}."
+    )
 
 
 def _version(row: TextRow, jax: str) -> str:
@@ -126,7 +165,9 @@ def _commit(name: str) -> str:
 
 def calls_of(rows: Sequence[TextRow]) -> str:
     """Write how many calls stand behind each figure: `11`, or `6 to 15`."""
-    counts = sorted(int(float(row["samples"])) for row in rows if row["status"] == "ok" and row["samples"])
+    counts = sorted(
+        int(float(row["samples"])) for row in rows if row["status"] == "ok" and row["samples"]
+    )
     return span([f"{count}" for count in counts] or ["1"])
 
 
@@ -181,9 +222,13 @@ def interval(row: TextRow) -> tuple[float, float, float]:
     return middle, middle if math.isnan(low) else low, middle if math.isnan(high) else high
 
 
-def rate_line(axes: Any, xs: Sequence[float], rows: Sequence[TextRow], scales: Sequence[float], **style: Any) -> None:
+def rate_line(
+    axes: Any, xs: Sequence[float], rows: Sequence[TextRow], scales: Sequence[float], **style: Any
+) -> None:
     """Draw the steps/s of the rows, each times its scale, with the intervals as bars and as a band."""
-    found = [tuple(scale * end for end in interval(row)) for row, scale in zip(rows, scales, strict=True)]
+    found = [
+        tuple(scale * end for end in interval(row)) for row, scale in zip(rows, scales, strict=True)
+    ]
     middle, low, high = ([each[place] for each in found] for place in range(3))
     axes.fill_between(xs, low, high, color=style["color"], alpha=0.18, linewidth=0)
     errors = [[m - lo for m, lo, _ in found], [hi - m for m, _, hi in found]]
@@ -197,11 +242,15 @@ def size_axis(axes: Any, sizes: Sequence[float], label: str, *, every_tick: bool
     axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
     axes.xaxis.set_minor_formatter("")
     if every_tick:
-        axes.set_xticks(sorted(set(sizes)), [whole(size) for size in sorted(set(sizes))], fontsize=9)
+        axes.set_xticks(
+            sorted(set(sizes)), [whole(size) for size in sorted(set(sizes))], fontsize=9
+        )
         axes.minorticks_off()
 
 
-def decade_axis(axes: Any, values: Sequence[float], write: Any = short_number, along: str = "y") -> None:
+def decade_axis(
+    axes: Any, values: Sequence[float], write: Any = short_number, along: str = "y"
+) -> None:
     """Make an axis logarithmic between powers of ten, so that a slope never comes from a cut axis."""
     known = [value for value in values if value > 0]  # neither NaN nor 0
     axis = axes.yaxis if along == "y" else axes.xaxis
@@ -212,7 +261,9 @@ def decade_axis(axes: Any, values: Sequence[float], write: Any = short_number, a
 
 def decades(values: Sequence[float]) -> tuple[float, float]:
     """Return the powers of ten that enclose the values."""
-    return 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values) * 1.05))
+    return 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(
+        math.log10(max(values) * 1.05)
+    )
 
 
 def by_key(rows: Sequence[TextRow], *columns: str) -> dict[tuple[str, ...], list[TextRow]]:

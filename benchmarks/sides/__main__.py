@@ -1,7 +1,7 @@
 """One side of a comparison: a library that steps a workload, alone in its process since XLA's options are per process.
 
-harness/interleave.py starts `python -m benchmarks.sides <side>`; server.py is what a side then does.
-A peer that has a Python of its own takes this process over (harness/peers.py).
+harness/interleave.py starts `python -m benchmarks.sides <side>`; server.py is what a side then
+does. A peer that has a Python of its own takes this process over (harness/peers.py).
 """
 
 import importlib
@@ -33,7 +33,9 @@ class MyriadSide:
 
         env = myriad.make_env(workload.env)
         agent = (
-            _network_for(workload.agent, env) if is_network(workload.agent) else myriad.make_agent(workload.agent, env)
+            _network_for(workload.agent, env)
+            if is_network(workload.agent)
+            else myriad.make_agent(workload.agent, env)
         )
         self.record, self._block = record, timing.block_until_ready
         self.rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
@@ -55,7 +57,10 @@ class MyriadSide:
 
     def totals(self) -> Totals:
         found = self.rollout.summary(self.state)
-        return Totals(found.num_episodes, found.num_episodes * found.mean_episode_return if found.num_episodes else 0.0)
+        return Totals(
+            found.num_episodes,
+            found.num_episodes * found.mean_episode_return if found.num_episodes else 0.0,
+        )
 
 
 class GymnaxBatch:
@@ -84,7 +89,9 @@ class GymnaxBatch:
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         import jax
 
-        return jax.vmap(self.env.step, in_axes=(0, 0, 0, None))(keys, state, action, self.params)[:5]
+        return jax.vmap(self.env.step, in_axes=(0, 0, 0, None))(keys, state, action, self.params)[
+            :5
+        ]
 
 
 class NumpySide:
@@ -98,7 +105,9 @@ class NumpySide:
         import numpy as np
 
         if workload.agent != "random":
-            raise NotImplementedError(f"beside NumPy only the random agent is measured, not {workload.agent!r}")
+            raise NotImplementedError(
+                f"beside NumPy only the random agent is measured, not {workload.agent!r}"
+            )
         rng, kind = np.random.default_rng(seed), _imported(twin)
         self.games = [kind(rng) for _ in range(workload.num_envs)]
         self.returns = [0.0] * workload.num_envs
@@ -116,7 +125,11 @@ class NumpySide:
                 episode_return += reward
                 if done:
                     game.reset()
-                    num_episodes, return_sum, episode_return = num_episodes + 1, return_sum + episode_return, 0.0
+                    num_episodes, return_sum, episode_return = (
+                        num_episodes + 1,
+                        return_sum + episode_return,
+                        0.0,
+                    )
             self.returns[number] = episode_return
         self.ended = Totals(num_episodes, return_sum)
 
@@ -131,9 +144,14 @@ def _network_for(agent: str, env: Any) -> NetworkPolicy:
         NotImplementedError: the environment has no observations or actions for a network.
     """
     params = env.default_params
-    shape, num_actions = env.observation_space(params).shape, getattr(env.action_space(params), "n", None)
+    shape, num_actions = (
+        env.observation_space(params).shape,
+        getattr(env.action_space(params), "n", None),
+    )
     if num_actions is None or len(shape) != 1:
-        raise NotImplementedError("the networks measured here choose among a few actions from a vector of numbers")
+        raise NotImplementedError(
+            "the networks measured here choose among a few actions from a vector of numbers"
+        )
     return NetworkPolicy(agent, shape[0], num_actions)
 
 
@@ -158,22 +176,35 @@ def _start(name: str) -> Reply:
         myriad.configure()
     elif name.endswith("-configured"):
         myriad.configure(cpu_devices=1)
-    machine = asdict(hardware.fingerprint())  # first, as a missing device need not wait for the library
+    machine = asdict(
+        hardware.fingerprint()
+    )  # first, as a missing device need not wait for the library
     importlib.import_module(library)
     versions = {"myriad": myriad.__version__} | hardware.package_versions()
-    return {"hardware": machine, "versions": versions, "library": library, "library_version": versions.get(library, "")}
+    return {
+        "hardware": machine,
+        "versions": versions,
+        "library": library,
+        "library_version": versions.get(library, ""),
+    }
 
 
-def _make_side(name: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool) -> Side:
+def _make_side(
+    name: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool
+) -> Side:
     library = library_of(name)
     if library == "myriad" and workload.agent == training_peers.AGENT:
         return training_peers.MyriadTraining(workload, seed=seed)
     if library == "myriad":
         return MyriadSide(workload, record=record, seed=seed)
     if library in vector_peers.BATCHES:
-        return vector_peers.make_side(library, workload, record=record, seed=seed, twin=twin, returns=returns)
+        return vector_peers.make_side(
+            library, workload, record=record, seed=seed, twin=twin, returns=returns
+        )
     if not twin:
-        raise NotImplementedError(f"suite.toml names no twin of {workload.env} in [twins.{library}]")
+        raise NotImplementedError(
+            f"suite.toml names no twin of {workload.env} in [twins.{library}]"
+        )
     if library == "numpy":
         return NumpySide(workload, twin=twin, seed=seed)
     return ScannedSide(GymnaxBatch(twin), workload, record=record, seed=seed, returns=returns)
@@ -194,7 +225,9 @@ def main() -> None:
         return _make_side(name, workload, **of_side)
 
     refusals: tuple[type[Exception], ...] = ()
-    if library not in vector_peers.BATCHES:  # those fork, and in a process where JAX is loaded they should not
+    if (
+        library not in vector_peers.BATCHES
+    ):  # those fork, and in a process where JAX is loaded they should not
         from myriad.errors import MyriadError
 
         refusals = (MyriadError,)

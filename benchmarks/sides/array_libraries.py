@@ -1,7 +1,8 @@
 """Libraries that step environments in plain arrays, with nothing compiled by JAX: Gymnasium's ways, EnvPool, PufferLib.
 
-One loop for all of them, as their users write it: draw actions, step, count what ended. No Myriad and no JAX in here:
-some run in a Python of their own, and processes that fork must not have started JAX.
+One loop for all of them, as their users write it: draw actions, step, count what ended. No Myriad
+and no JAX in here: some run in a Python of their own, and processes that fork must not have started
+JAX.
 """
 
 import importlib
@@ -13,7 +14,8 @@ from benchmarks.harness.workloads import Workload
 from benchmarks.sides.server import BURN_IN_STEPS, Reply, Totals
 
 MAX_PROCESSES = 16
-# A side whose first steps would take longer is refused: what it holds up is everybody's alternation.
+# A side whose first steps would take longer is refused: what it holds up is everybody's
+# alternation.
 _MAX_WARM_UP_S = 60.0
 # What a call of a slow side may last; the others wait for it in every round.
 _MAX_CALL_S = 0.5
@@ -54,7 +56,10 @@ class VectorSide:
             num_ended = batch.step(batch.sample())
             self.num_episodes += num_ended
             if batch.idles:
-                self.num_idle_steps, self._resetting = self.num_idle_steps + self._resetting, num_ended
+                self.num_idle_steps, self._resetting = (
+                    self.num_idle_steps + self._resetting,
+                    num_ended,
+                )
 
     def totals(self) -> Totals:
         return Totals(self.num_episodes, None, self.num_idle_steps)
@@ -69,7 +74,9 @@ class GymnasiumLoop:
         import gymnasium
 
         if num_envs > 1:
-            raise NotImplementedError(f"a loop over one environment, not {num_envs:,}: gymnasium-sync has the loop")
+            raise NotImplementedError(
+                f"a loop over one environment, not {num_envs:,}: gymnasium-sync has the loop"
+            )
         self.env = gymnasium.make(twin)
         self.env.action_space.seed(seed)
         self.env.reset(seed=seed)
@@ -127,7 +134,9 @@ class GymnasiumSync(_GymnasiumVector):
         if num_envs > _TRIAL_ENVS:
             _refuse_slow(GymnasiumSync(twin, _TRIAL_ENVS, 0), num_envs)
         mode = gymnasium.vector.AutoresetMode.SAME_STEP
-        return gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(twin)] * num_envs, autoreset_mode=mode)
+        return gymnasium.vector.SyncVectorEnv(
+            [lambda: gymnasium.make(twin)] * num_envs, autoreset_mode=mode
+        )
 
 
 class GymnasiumAsync(_GymnasiumVector):
@@ -141,7 +150,9 @@ class GymnasiumAsync(_GymnasiumVector):
                 f"a process for each of {num_envs:,} environments is more than the {MAX_PROCESSES} that are measured"
             )
         mode = gymnasium.vector.AutoresetMode.SAME_STEP
-        return gymnasium.vector.AsyncVectorEnv([lambda: gymnasium.make(twin)] * num_envs, autoreset_mode=mode)
+        return gymnasium.vector.AsyncVectorEnv(
+            [lambda: gymnasium.make(twin)] * num_envs, autoreset_mode=mode
+        )
 
 
 class EnvPool:
@@ -154,7 +165,11 @@ class EnvPool:
         import numpy as np
 
         self.env = envpool.make(twin, env_type="gymnasium", num_envs=num_envs, seed=seed)
-        self.num_actions, self.num_envs, self.rng = self.env.action_space.n, num_envs, np.random.default_rng(seed)
+        self.num_actions, self.num_envs, self.rng = (
+            self.env.action_space.n,
+            num_envs,
+            np.random.default_rng(seed),
+        )
         self.env.reset()
 
     def sample(self) -> Any:
@@ -205,27 +220,43 @@ def hello(library: str) -> Reply:
     except ImportError as missing:
         raise ImportError(f"`pip install {package}` installs it: {missing}") from missing
     version = importlib.import_module("importlib.metadata").version(package)
-    return {"hardware": {"device_kind": "cpu"}, "versions": {}, "library": library, "library_version": version}
+    return {
+        "hardware": {"device_kind": "cpu"},
+        "versions": {},
+        "library": library,
+        "library_version": version,
+    }
 
 
-def make_side(library: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool) -> VectorSide:
+def make_side(
+    library: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool
+) -> VectorSide:
     """Build the side of a library.
 
     Raises:
-        NotImplementedError: the library does not step this workload, or not within the time that the others wait.
+        NotImplementedError: the library does not step this workload, or not within the time that
+            the others wait.
     """
     if not twin:
-        raise NotImplementedError(f"suite.toml names no twin of {workload.env} in [twins.{library}]")
+        raise NotImplementedError(
+            f"suite.toml names no twin of {workload.env} in [twins.{library}]"
+        )
     if workload.agent != "random":
-        raise NotImplementedError(f"only random actions are measured with {library}, not the policy {workload.agent!r}")
+        raise NotImplementedError(
+            f"only random actions are measured with {library}, not the policy {workload.agent!r}"
+        )
     if record or returns:
-        raise NotImplementedError(f"with {library} neither trajectories nor returns of episodes are kept")
+        raise NotImplementedError(
+            f"with {library} neither trajectories nor returns of episodes are kept"
+        )
     return VectorSide(BATCHES[library](twin, workload.num_envs, seed), workload)
 
 
 def _refuse_slow(trial: Batch, num_envs: int) -> None:
     """Refuse what steps one environment after another where so many would hold up the others for minutes."""
-    step_s = min(_seconds(lambda: trial.step(trial.sample())) for _ in range(5)) * num_envs / _TRIAL_ENVS
+    step_s = (
+        min(_seconds(lambda: trial.step(trial.sample())) for _ in range(5)) * num_envs / _TRIAL_ENVS
+    )
     if step_s * BURN_IN_STEPS > _MAX_WARM_UP_S:
         raise NotImplementedError(
             f"its first {BURN_IN_STEPS} steps of {num_envs:,} environments would take some "

@@ -1,7 +1,7 @@
 """A JAX library as its users run it: a jitted scan over a batched step, with keys split anew at every step.
 
-The loop and the counting are the same for every peer, so that none has a better or a worse one. No Myriad in here:
-peers run it in a Python of their own.
+The loop and the counting are the same for every peer, so that none has a better or a worse one. No
+Myriad in here: peers run it in a Python of their own.
 """
 
 from typing import Any, Protocol
@@ -68,7 +68,9 @@ class ScannedSide:
         import numpy as np
 
         *_, num_episodes, returned = self.carry
-        return_sum = None if returned is None else float(np.asarray(returned[1]).sum(dtype=np.float64))
+        return_sum = (
+            None if returned is None else float(np.asarray(returned[1]).sum(dtype=np.float64))
+        )
         return Totals(int(np.asarray(num_episodes).sum(dtype=np.int64)), return_sum)
 
     def _scan(self, carry: Any, num_steps: int) -> Any:
@@ -94,7 +96,9 @@ class ScannedSide:
     def _act(self, keys: Any, obs: Any) -> Any:
         import jax
 
-        return self.batch.sample(keys) if self.policy is None else jax.vmap(self.policy.act)(keys, obs)
+        return (
+            self.batch.sample(keys) if self.policy is None else jax.vmap(self.policy.act)(keys, obs)
+        )
 
 
 def _vectors(obs: Any) -> Any:
@@ -110,14 +114,17 @@ def _network_of(agent: str, obs: Any, num_actions: int | None) -> NetworkPolicy 
     """Return the network of a workload's agent, or None for the random one.
 
     Raises:
-        NotImplementedError: neither is the agent, or the environment has no observations or actions for a network.
+        NotImplementedError: neither is the agent, or the environment has no observations or actions
+            for a network.
     """
     if agent == "random":
         return None
     if not is_network(agent):
         raise NotImplementedError(f"beside a peer the agent {agent!r} is not measured")
     if num_actions is None or getattr(obs, "ndim", 0) != 2:
-        raise NotImplementedError("the networks measured here choose among a few actions from a vector of numbers")
+        raise NotImplementedError(
+            "the networks measured here choose among a few actions from a vector of numbers"
+        )
     return NetworkPolicy(agent, obs.shape[1], num_actions)
 
 

@@ -1,7 +1,8 @@
 """Policies with a network, for measuring environments as training meets them: the same weights for every library.
 
-A workload's agent `mlp-64-64` is two layers of 64 with tanh between them, weights drawn once from a fixed seed, and
-actions drawn from its logits. No Myriad in here: peers run it in a Python of their own.
+A workload's agent `mlp-64-64` is two layers of 64 with tanh between them, weights drawn once from a
+fixed seed, and actions drawn from its logits. No Myriad in here: peers run it in a Python of their
+own.
 """
 
 import itertools

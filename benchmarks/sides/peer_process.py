@@ -1,7 +1,7 @@
 """The side of a peer that has a Python of its own: `python -P peer_process.py <peer>`, from an empty folder.
 
-peers.py starts it. Nothing of Myriad can be imported here: `myriad-jax` is itself called `myriad`, so what was imported
-is looked at before anything is measured.
+peers.py starts it. Nothing of Myriad can be imported here: `myriad-jax` is itself called `myriad`,
+so what was imported is looked at before anything is measured.
 """
 
 import functools
@@ -27,7 +27,9 @@ class MyriadJaxBatch:
     def reset(self, keys: Any) -> tuple[Any, Any]:
         import jax
 
-        return jax.vmap(self.env.reset, in_axes=(0, None, None))(keys, self.env.params, self.env.config)
+        return jax.vmap(self.env.reset, in_axes=(0, None, None))(
+            keys, self.env.params, self.env.config
+        )
 
     def sample(self, keys: Any) -> Any:
         import jax
@@ -40,7 +42,9 @@ class MyriadJaxBatch:
 
         step_keys, reset_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, None, None))
-        obs, state, reward, done, _ = step(step_keys, state, action, self.env.params, self.env.config)
+        obs, state, reward, done, _ = step(
+            step_keys, state, action, self.env.params, self.env.config
+        )
         done = done.astype(bool)
         reset_obs, reset_state = self.reset(reset_keys)
 
@@ -57,7 +61,9 @@ class JumanjiBatch:
     module = "jumanji"
 
     def __init__(self, twin: str):
-        jumanji, wrappers = (importlib.import_module(name) for name in ("jumanji", "jumanji.wrappers"))
+        jumanji, wrappers = (
+            importlib.import_module(name) for name in ("jumanji", "jumanji.wrappers")
+        )
         self.env = wrappers.VmapWrapper(wrappers.AutoResetWrapper(jumanji.make(twin)))
         self.num_actions = self.env.action_spec.num_values
 
@@ -88,7 +94,9 @@ def check_origin(name: str, package: str) -> None:
     """
     found = Path(str(importlib.import_module(package).__file__)).resolve()
     if not found.is_relative_to(Path(sys.prefix).resolve()):
-        raise RuntimeError(f"{package} was imported from {found}, outside the environment of {name}")
+        raise RuntimeError(
+            f"{package} was imported from {found}, outside the environment of {name}"
+        )
 
 
 def hello(name: str) -> dict[str, Any]:
@@ -122,7 +130,9 @@ def main() -> None:
 
     def make_side(workload: Any, *, twin: str, **options: Any) -> Any:
         if not twin:
-            raise NotImplementedError(f"suite.toml names no twin of {workload.env} in [twins.{name}]")
+            raise NotImplementedError(
+                f"suite.toml names no twin of {workload.env} in [twins.{name}]"
+            )
         if name in training_peers.LIBRARIES:
             return training_peers.RejaxTraining(workload, seed=options["seed"], twin=twin)
         return ScannedSide(BATCHES[name](twin), workload, **options)

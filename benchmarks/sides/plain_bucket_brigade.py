@@ -1,7 +1,7 @@
 """Bucket-brigade as its user would write it: one village, plain Python, draws from NumPy's generator.
 
-What `bucket-brigade` is measured against: the default scenario, `bernoulli` mode, random opponents. Lists on purpose:
-with NumPy arrays over its ten houses a night takes eight times as long.
+What `bucket-brigade` is measured against: the default scenario, `bernoulli` mode, random opponents.
+Lists on purpose: with NumPy arrays over its ten houses a night takes eight times as long.
 """
 
 import importlib.resources
@@ -18,13 +18,20 @@ class Village:
     """One game: `reset`, then `step(action)` with `action` = house, rest (0) or work (1), signal 0 or 1."""
 
     def __init__(self, rng: np.random.Generator):
-        text = importlib.resources.files("myriad.envs").joinpath("bucket_brigade.toml").read_text(encoding="utf-8")
+        text = (
+            importlib.resources.files("myriad.envs")
+            .joinpath("bucket_brigade.toml")
+            .read_text(encoding="utf-8")
+        )
         self.rng, self.figures = rng, tomllib.loads(text)["default"]
         self.reset()
 
     def reset(self) -> None:
         """Set each house on fire with probability `rho`."""
-        self.houses = [BURNING if u < self.figures["rho"] else SAFE for u in self.rng.random(NUM_HOUSES).tolist()]
+        self.houses = [
+            BURNING if u < self.figures["rho"] else SAFE
+            for u in self.rng.random(NUM_HOUSES).tolist()
+        ]
         self.night = 0
 
     def sample_action(self) -> list[int]:
@@ -37,7 +44,10 @@ class Village:
         draws = self.rng.random(2 * NUM_HOUSES + 3 * (NUM_AGENTS - 1)).tolist()
         choices = draws[2 * NUM_HOUSES :]
         workers = [0] * NUM_HOUSES
-        for place, work, _ in (action, *(_action(choices[i : i + 3]) for i in range(0, len(choices), 3))):
+        for place, work, _ in (
+            action,
+            *(_action(choices[i : i + 3]) for i in range(0, len(choices), 3)),
+        ):
             workers[place] += work
         for h, house in enumerate(before):
             if house == BURNING:
@@ -52,7 +62,9 @@ class Village:
 
     def _reward(self, before: Sequence[int], *, works: bool) -> float:
         figures, houses = self.figures, self.houses
-        team = figures["team_reward"] * houses.count(SAFE) - figures["team_penalty"] * houses.count(RUINED)
+        team = figures["team_reward"] * houses.count(SAFE) - figures["team_penalty"] * houses.count(
+            RUINED
+        )
         reward = team / NUM_HOUSES + (-figures["cost_to_work"] if works else REWARD_REST)
         for h in range(0, NUM_HOUSES, NUM_AGENTS):  # the learner's own
             if houses[h] == RUINED:

@@ -1,9 +1,9 @@
 """What every side does, whatever its library: compile, warm up, run timed calls, count the episodes that ended.
 
-The parent, harness/interleave.py, drives a side by lines of JSON: the side says hello once its libraries are
-imported, then answers `prepare`, `call` (one timed call, blocked until ready) and `stats` until stdin ends.
-Whatever the libraries print goes to stderr; only replies reach stdout. Standard library only: peers run this in a
-Python that lacks Myriad.
+The parent, harness/interleave.py, drives a side by lines of JSON: the side says hello once its
+libraries are imported, then answers `prepare`, `call` (one timed call, blocked until ready) and
+`stats` until stdin ends. Whatever the libraries print goes to stderr; only replies reach stdout.
+Standard library only: peers run this in a Python that lacks Myriad.
 """
 
 import json
@@ -18,8 +18,9 @@ from benchmarks.harness.memory import peak_bytes
 from benchmarks.harness.parent import end_with_parent
 from benchmarks.harness.workloads import Workload
 
-# After so many steps a random policy's episodes have staggered ages: the expected number of episodes that end in a
-# window is then the window's length over the mean length, without the surplus of short episodes after a common start.
+# After so many steps a random policy's episodes have staggered ages: the expected number of
+# episodes that end in a window is then the window's length over the mean length, without the
+# surplus of short episodes after a common start.
 BURN_IN_STEPS = 100
 
 Reply = dict[str, Any]
@@ -31,7 +32,8 @@ class Totals(NamedTuple):
     Attributes:
         num_episodes: those that ended.
         return_sum: of their returns, None where the side does not keep it.
-        num_idle_steps: those that reset an environment instead of moving it: in no episode's length, but in the rate.
+        num_idle_steps: those that reset an environment instead of moving it: in no episode's
+            length, but in the rate.
     """
 
     num_episodes: int
@@ -42,8 +44,8 @@ class Totals(NamedTuple):
 class Side(Protocol):
     """A library that steps all environments of one workload under its policy, with auto-reset.
 
-    `max_steps`: the most steps of every environment in a call that keeps the other sides waiting no longer than it
-    should, None for a library that is fast enough for any workload.
+    `max_steps`: the most steps of every environment in a call that keeps the other sides waiting no
+    longer than it should, None for a library that is fast enough for any workload.
     """
 
     num_devices: int
@@ -64,7 +66,9 @@ class Side(Protocol):
 class MakeSide(Protocol):
     """What builds a side: the workload, then what the parent's request says of it."""
 
-    def __call__(self, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool) -> Side:
+    def __call__(
+        self, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool
+    ) -> Side:
         """Build the side.
 
         Args:
@@ -123,12 +127,16 @@ class Session:
         return {
             "num_episodes": num_episodes,
             "mean_episode_length": num_steps / num_episodes if num_episodes else None,
-            "mean_episode_return": None if returns is None or not num_episodes else returns / num_episodes,
+            "mean_episode_return": None
+            if returns is None or not num_episodes
+            else returns / num_episodes,
             "peak_bytes": peak_bytes(),
         }
 
 
-def serve(hello: Callable[[], Reply], make_side: MakeSide, refusals: tuple[type[Exception], ...] = ()) -> None:
+def serve(
+    hello: Callable[[], Reply], make_side: MakeSide, refusals: tuple[type[Exception], ...] = ()
+) -> None:
     """Answer the requests on stdin. `refusals` are the errors that mean a refusal, `NotImplementedError` beside them.
 
     Any other death than those named here is read from stderr by the parent.
@@ -147,7 +155,9 @@ def serve(hello: Callable[[], Reply], make_side: MakeSide, refusals: tuple[type[
         _tell(replies, "failed", error)
 
 
-def _replies_to(requests: Iterable[str], hello: Callable[[], Reply], make_side: MakeSide) -> Iterator[Reply]:
+def _replies_to(
+    requests: Iterable[str], hello: Callable[[], Reply], make_side: MakeSide
+) -> Iterator[Reply]:
     """Yield the hello, then one reply to every request; `prepare` comes before the others."""
     said = hello()
     yield said
@@ -158,8 +168,12 @@ def _replies_to(requests: Iterable[str], hello: Callable[[], Reply], make_side: 
             case "prepare":
                 workload = Workload(**request["workload"])
                 if said["hardware"]["device_kind"] not in workload.devices:
-                    raise NotImplementedError(f"{workload.name} is declared for {', '.join(workload.devices)} alone")
-                session = Session(make_side(workload, **request["of_side"]), workload, request["min_call_s"])
+                    raise NotImplementedError(
+                        f"{workload.name} is declared for {', '.join(workload.devices)} alone"
+                    )
+                session = Session(
+                    make_side(workload, **request["of_side"]), workload, request["min_call_s"]
+                )
                 yield session.prepared()
             case "call":
                 yield session.call()
@@ -178,7 +192,9 @@ def _calibrated(side: Side, chunk: int, chunk_s: float, min_call_s: float) -> in
     num_chunks, seconds = 1, chunk_s
     while seconds < min_call_s:
         num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
-        seconds = min(_run_s(side, num_chunks * chunk) for _ in range(2))  # what disturbs a call only ever prolongs it
+        seconds = min(
+            _run_s(side, num_chunks * chunk) for _ in range(2)
+        )  # what disturbs a call only ever prolongs it
     return num_chunks * chunk
 
 
@@ -188,7 +204,10 @@ def _program_bytes(side: Side) -> tuple[int | None, int | None]:
     if compiled is None:
         return None, None
     memory = compiled.memory_analysis()
-    return memory.argument_size_in_bytes * side.num_devices, memory.temp_size_in_bytes * side.num_devices
+    return (
+        memory.argument_size_in_bytes * side.num_devices,
+        memory.temp_size_in_bytes * side.num_devices,
+    )
 
 
 def _tell(replies: TextIO, status: str, error: BaseException) -> None:

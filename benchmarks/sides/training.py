@@ -1,7 +1,7 @@
 """PPO of Myriad and of rejax at equal hyperparameters, as sides: a chunk is one whole training, from new parameters.
 
-The networks, their optimiser and the environment run in one compiled program on both sides. No Myriad at import:
-rejax runs in a Python of its own.
+The networks, their optimiser and the environment run in one compiled program on both sides. No
+Myriad at import: rejax runs in a Python of its own.
 """
 
 from typing import Any
@@ -43,7 +43,9 @@ class Training:
 
     def __init__(self, workload: Workload, *, seed: int):
         if workload.agent != AGENT:
-            raise NotImplementedError(f"only trainings by {AGENT} are measured, not the agent {workload.agent!r}")
+            raise NotImplementedError(
+                f"only trainings by {AGENT} are measured, not the agent {workload.agent!r}"
+            )
         self.workload, self.seed = workload, seed
 
     def program(self) -> None:
@@ -98,9 +100,15 @@ class RejaxTraining(Training):
         num_steps = workload.num_envs * workload.scan_chunk_size
         named = {_REJAX_NAMES.get(name, name): value for name, value in HYPERPARAMETERS.items()}
         network = {"hidden_layer_sizes": _HIDDEN_SIZES, "activation": _ACTIVATION}
-        sizes = {"num_envs": workload.num_envs, "total_timesteps": num_steps, "eval_freq": num_steps}
+        sizes = {
+            "num_envs": workload.num_envs,
+            "total_timesteps": num_steps,
+            "eval_freq": num_steps,
+        }
         ppo = rejax.get_algo(AGENT).create(env=twin, agent_kwargs=network, **sizes, **named)
-        self._train = jax.jit(ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train)
+        self._train = jax.jit(
+            ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train
+        )
 
     def train(self, seed: int) -> None:
         import jax

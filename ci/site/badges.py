@@ -8,7 +8,8 @@ from ci.site.measurements import Headline
 from ci.site.formatting import NOT_MEASURED, slug, times
 
 _COLOURS = {"good": "#1a7f4b", "bad": "#b3261e", "quiet": "#5f6670", "plain": "#0b63a5"}
-_CHARACTER = 6.6  # pixels, of 11-pixel Verdana on average; textLength makes the rest fit in any font
+# pixels, of 11-pixel Verdana on average; textLength makes the rest fit in any font
+_CHARACTER = 6.6
 
 
 def badge(label: str, value: str, kind: str) -> str:

@@ -113,7 +113,8 @@ def _now(entry: Entry) -> str:
     ours = [side for _, side in entry.measured if side.library == "myriad"]
     if not ours:
         return wording.NOT_MEASURED
-    side = min(ours, key=lambda side: side.recorded)  # the newest without a trajectory, if there is one
+    # the newest without a trajectory, if there is one
+    side = min(ours, key=lambda side: side.recorded)
     return f"{median_rate(side.rates)} steps/s{', trajectory written' if side.recorded else ''}"
 
 

@@ -2,8 +2,9 @@
 
     python -m ci.site.build [--results results] [--output site]
 
-What is missing says `not measured yet`. The site is built beside its final place and then swapped in, so that a reader
-finds the old one or the new one. It opens from a folder, works from any sub-path, and loads nothing from elsewhere.
+What is missing says `not measured yet`. The site is built beside its final place and then swapped
+in, so that a reader finds the old one or the new one. It opens from a folder, works from any
+sub-path, and loads nothing from elsewhere.
 """
 
 import argparse

@@ -18,7 +18,8 @@ class Style:
     dash: str = ""
 
 
-# Okabe and Ito's colours, those of benchmarks/plot_results.py, and lighter ones of the same hue for a dark page.
+# Okabe and Ito's colours, those of benchmarks/plot_results.py, and lighter ones of the same hue for
+# a dark page.
 STYLES = {
     "myriad": Style("#0072B2", "#58B0E6"),
     "gymnax": Style("#D55E00", "#F0873A", "7 4"),
@@ -30,7 +31,8 @@ STYLES = {
     "jumanji-configured": Style("#CC79A7", "#E6A5C9", "2 3"),
     "numpy": Style("#000000", "#E8E8E8", "2 3"),
 }
-# For libraries that have none of their own: Tol's muted scheme, also told apart under every colour blindness.
+# For libraries that have none of their own: Tol's muted scheme, also told apart under every colour
+# blindness.
 _SPARE = (
     Style("#882255", "#D67AA8", "7 4"), Style("#999933", "#CFCF6B", "7 4"), Style("#332288", "#9A8CF0", "7 4"),
     Style("#44AA99", "#7FD8CA", "7 4"), Style("#AA4499", "#DE8FD2", "7 4"), Style("#661100", "#D9836F", "7 4"),
@@ -107,7 +109,8 @@ def sparkline(values: Sequence[float], *, width: int = 120, height: int = 24, ma
     if len(thinned) < 2:
         return Markup("")
     low, high = min(thinned), max(thinned)
-    spread = max(high - low, abs(high) * 0.04, 1e-30)  # noise of a percent shall not look like a mountain
+    # noise of a percent shall not look like a mountain
+    spread = max(high - low, abs(high) * 0.04, 1e-30)
     middle = (low + high) / 2
     points = " ".join(
         f"{place * (width - 2) / (len(thinned) - 1) + 1:.0f},"

@@ -11,7 +11,8 @@ from ci.site.measurements import Run
 from ci.site.formatting import day, percent, quantity, short_commit
 
 _MAX_ENTRIES = 50
-_NAMESPACE = uuid.UUID("6f7c0a3e-2b8d-5d0e-9a41-0d5d6c1b7e21")  # any fixed one: the same entry keeps its id for ever
+# any fixed one: the same entry keeps its id for ever
+_NAMESPACE = uuid.UUID("6f7c0a3e-2b8d-5d0e-9a41-0d5d6c1b7e21")
 
 
 def feed(title: str, changes: Sequence[Change], pages: Mapping[str, str], runs: Sequence[Run], built: datetime) -> str:

@@ -112,7 +112,8 @@ def when(timestamp: str) -> datetime | None:
 def _read_csv(path: Path) -> tuple[list[str], list[Row]]:
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        rows = [row for row in reader if None not in row.values() and None not in row]  # a killed run's last line
+        # a killed run's last line
+        rows = [row for row in reader if None not in row.values() and None not in row]
         return list(reader.fieldnames or ()), rows
 
 
@@ -205,8 +206,9 @@ def _ratios(of: Side, to: Side) -> list[float]:
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
     """Return the two samples that enclose the true median with at least 95% probability; None where too few.
 
-    The k-th smallest lies above the median only if fewer than k of n fair coins show heads (Conover, Practical
-    Nonparametric Statistics, 3.2). `myriad.timing` has the same for callers that may import it; the tests compare both.
+    The k-th smallest lies above the median only if fewer than k of n fair coins show heads
+    (Conover, Practical Nonparametric Statistics, 3.2). `myriad.timing` has the same for callers
+    that may import it; the tests compare both.
     """
     allowed = (1 - _CONFIDENCE) / 2 * 2.0 ** len(samples)
     rank, below = 0, 1

@@ -1,7 +1,7 @@
 """What the pages know: benchmarks with their histories and measurements, the state of main, and the data files.
 
-A page that is opened from a folder may not fetch, so that a data file is a script that assigns to one global. Each
-page loads only its own.
+A page that is opened from a folder may not fetch, so that a data file is a script that assigns to
+one global. Each page loads only its own.
 """
 
 import json

@@ -29,7 +29,8 @@ PAGES = (
     ("data.html", "Data"),
 )
 _MAX_CHANGES = 1_000  # a page, not an archive: the rest is in the data
-_GATE_TABLES = ("noise_", "mutants")  # what `ci.validation.selftest` and `ci.validation.mutants` found of the gate
+# what `ci.validation.selftest` and `ci.validation.mutants` found of the gate
+_GATE_TABLES = ("noise_", "mutants")
 _RAW_TABLES = ("selftest_",)  # what they found it from: a file, no table
 
 
@@ -134,7 +135,8 @@ def groups_of(headlines: Sequence[Headline]) -> list[Group]:
     """Gather the ratios by environment, peer and run; what was measured at the most sizes comes first."""
     gathered: dict[tuple[str, str, bool, str, str], list[Headline]] = {}
     for line in headlines:
-        # Steps under random actions, under a policy and in a training are three measurements, never mixed.
+        # Steps under random actions, under a policy and in a training are three measurements, never
+        # mixed.
         env = line.ours.env if line.ours.agent == "random" else f"{line.ours.env}, {line.ours.agent}"
         key = (env, line.peer.library, line.ours.recorded, line.run.file, line.ours.hardware)
         gathered.setdefault(key, []).append(line)
@@ -188,7 +190,8 @@ def _scaling_of(env: str, rows: Sequence[Row]) -> dict[str, Any]:
 def _comparison(site: Site) -> dict[str, Any]:
     lost = [row for row in site.measurements.rows if row["status"] != "ok"]
     shown = ("library", "env", "num_envs", "status", "reason")
-    absent = list({tuple(row[name] for name in shown): row for row in lost}.values())  # several runs say the same
+    # several runs say the same
+    absent = list({tuple(row[name] for name in shown): row for row in lost}.values())
     workloads = {
         workload: entry.slug for entry in site.entries if entry.measured for workload in entry.benchmark.parameters
     }

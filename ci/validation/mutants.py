@@ -1,7 +1,8 @@
 """The gate held to changes that people really commit: `python -m ci.validation.mutants`, 20 minutes on 2 cores.
 
-ci/validation/mutants.toml holds them. A harmful one must fail with its cause named; a harmless one must pass. Each row
-of the table is kept as soon as it is there, so that a run that was stopped goes on where it was.
+ci/validation/mutants.toml holds them. A harmful one must fail with its cause named; a harmless one
+must pass. Each row of the table is kept as soon as it is there, so that a run that was stopped goes
+on where it was.
 """
 
 import argparse
@@ -44,13 +45,18 @@ class Mutant:
         path = root / self.file
         text = path.read_text(encoding="utf-8")
         if self.old not in text:
-            raise ValueError(f"{self.file} no longer holds what {self.name!r} changes: {self.old!r}.")
+            raise ValueError(
+                f"{self.file} no longer holds what {self.name!r} changes: {self.old!r}."
+            )
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
 def mutants() -> list[Mutant]:
     """Read them all."""
-    return [Mutant(name, **table) for name, table in tomllib.loads(MUTANTS.read_text(encoding="utf-8")).items()]
+    return [
+        Mutant(name, **table)
+        for name, table in tomllib.loads(MUTANTS.read_text(encoding="utf-8")).items()
+    ]
 
 
 def judge(mutant: Mutant, root: Path) -> dict[str, object]:
@@ -61,8 +67,14 @@ def judge(mutant: Mutant, root: Path) -> dict[str, object]:
     command += [] if mutant.timing else ["--no-timing"]
     environment = os.environ | {"PYTHONPATH": str(root)}
     start = time.monotonic()
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    report = json.loads((root / ".asv" / "gate" / "gate.json").read_text()) if done.returncode in (0, 1, 3) else {}
+    done = subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    report = (
+        json.loads((root / ".asv" / "gate" / "gate.json").read_text())
+        if done.returncode in (0, 1, 3)
+        else {}
+    )
     wanted = 1 if mutant.cause else 0
     named = bool(mutant.cause) and re.search(mutant.cause, done.stdout) is not None
     return {
@@ -79,7 +91,9 @@ def judge(mutant: Mutant, root: Path) -> dict[str, object]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 1 where the gate did not say what it must."""
-    parser = argparse.ArgumentParser(prog="python -m ci.validation.mutants", description=str(__doc__).split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m ci.validation.mutants", description=str(__doc__).split("\n")[0]
+    )
     parser.add_argument("names", nargs="*", help="only these (default: all)")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "csv" / "mutants.csv")
     options = parser.parse_args(argv)

@@ -1,6 +1,7 @@
 """A small project whose benchmarks take as much longer as is asked for: the self-test plants slowdowns.
 
-What is added is more of the same work, never a sleep: a sleeping process gives its core away, a slower one does not.
+What is added is more of the same work, never a sleep: a sleeping process gives its core away, a
+slower one does not.
 """
 
 import dataclasses
@@ -62,7 +63,10 @@ BENCHMARKS = {
     "lookups_10ms": ("lookups", 0.01),
     "copies_30ms": ("copies", 0.03),
     "sums_100ms": ("sums", 0.1),
-    "mixture_1s": ("mixture", 1.0),  # a loop over two floats would draw its luck with addresses once in a second
+    "mixture_1s": (
+        "mixture",
+        1.0,
+    ),  # a loop over two floats would draw its luck with addresses once in a second
 }
 
 
@@ -85,20 +89,32 @@ class Project:
         name = min(self.units, key=lambda each: BENCHMARKS[each][1])
         work = getattr(_work(), BENCHMARKS[name][0])
         units = self.units[name]
-        ratios = [_seconds(work, math.ceil(units * ratio)) / _seconds(work, units) for _ in range(num_rounds)]
+        ratios = [
+            _seconds(work, math.ceil(units * ratio)) / _seconds(work, units)
+            for _ in range(num_rounds)
+        ]
         return statistics.median(ratios)
 
     def commit(self, message: str) -> str:
         """Commit everything and return the hash."""
         self.git("add", "--all")
-        identity = ["-c", "user.name=selftest", "-c", "user.email=selftest@localhost", "-c", "commit.gpgsign=false"]
+        identity = [
+            "-c",
+            "user.name=selftest",
+            "-c",
+            "user.email=selftest@localhost",
+            "-c",
+            "commit.gpgsign=false",
+        ]
         self.git(*identity, "commit", "--quiet", "--allow-empty", "--message", message)
         return self.git("rev-parse", "HEAD")
 
     def git(self, *arguments: str) -> str:
         """Run git there and return what it prints."""
         command = ["git", *arguments]
-        return subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            command, cwd=self.root, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
 
 def make_project(root: Path, shares: float = 1.0) -> Project:
@@ -109,7 +125,10 @@ def make_project(root: Path, shares: float = 1.0) -> Project:
         shares: how long the benchmarks last, in parts of what their names say; tests make it small.
     """
     work = _work()
-    units = {name: _units_of(getattr(work, kind), seconds * shares) for name, (kind, seconds) in BENCHMARKS.items()}
+    units = {
+        name: _units_of(getattr(work, kind), seconds * shares)
+        for name, (kind, seconds) in BENCHMARKS.items()
+    }
     (root / "planted").mkdir(parents=True)
     (root / "benchmarks").mkdir()
     (root / "planted" / "work.py").write_text(WORK)
@@ -132,7 +151,9 @@ def _suite() -> str:
 
 
 def _write_units(root: Path, units: dict[str, int]) -> None:
-    (root / "planted" / "__init__.py").write_text(f'"""How much work is done."""\n\nUNITS = {units!r}\n')
+    (root / "planted" / "__init__.py").write_text(
+        f'"""How much work is done."""\n\nUNITS = {units!r}\n'
+    )
 
 
 def _work() -> Any:

@@ -4,16 +4,17 @@
     python -m ci.validation.selftest --runs 100 --bench cartpole      the gate against itself, on these benchmarks
     python -m ci.validation.selftest --runs 0 --pairs 80 --live 10    planted slowdowns alone
 
-Tables of what was measured, a row per run or pair, each kept as soon as it is there; a second call goes on where the
-first was stopped:
+Tables of what was measured, a row per run or pair, each kept as soon as it is there; a second call
+goes on where the first was stopped:
 
     selftest_itself.csv         a tree against itself, same programs timed too; in every second run a core is busy
     selftest_itself_pairs.csv   the log ratio of every pair of those runs
     selftest_pairs.csv          the same of slowdowns that are planted in a project of five benchmarks
     selftest_live.csv           what the gate said of those slowdowns, run as anybody runs it
 
-From them it makes, prints and keeps `noise_*.csv`: the false alarms, each benchmark's noise with the smallest slowdown
-that the full number of pairs finds, and what the gate's own decisions make of 1,000 draws of the planted pairs.
+From them it makes, prints and keeps `noise_*.csv`: the false alarms, each benchmark's noise with
+the smallest slowdown that the full number of pairs finds, and what the gate's own decisions make of
+1,000 draws of the planted pairs.
 """
 
 import argparse
@@ -70,20 +71,45 @@ class Table:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
-    return guarded(lambda: run(_parse(sys.argv[1:] if argv is None else argv)), "stopped; what was measured is kept")
+    return guarded(
+        lambda: run(_parse(sys.argv[1:] if argv is None else argv)),
+        "stopped; what was measured is kept",
+    )
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
-        prog="python -m ci.validation.selftest", description=(__doc__ or "").split("\n")[0], allow_abbrev=False
+        prog="python -m ci.validation.selftest",
+        description=(__doc__ or "").split("\n")[0],
+        allow_abbrev=False,
     )
     add_suite_config(parser)
-    parser.add_argument("--runs", type=_count, default=100, help="of the tree against itself (default: 100)")
-    parser.add_argument("--bench", default="", metavar="REGEX", help="benchmarks of those runs (default: all)")
-    parser.add_argument("--budget", type=float, default=60.0, metavar="SECONDS", help="of one such run (default: 60)")
-    parser.add_argument("--pairs", type=_count, default=80, help="recorded for each planted slowdown (default: 80)")
-    parser.add_argument("--live", type=_count, default=10, help="whole runs on each planted slowdown (default: 10)")
-    parser.add_argument("--output", type=Path, default=Path("results/csv"), metavar="DIR", help="default: results/csv")
+    parser.add_argument(
+        "--runs", type=_count, default=100, help="of the tree against itself (default: 100)"
+    )
+    parser.add_argument(
+        "--bench", default="", metavar="REGEX", help="benchmarks of those runs (default: all)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="of one such run (default: 60)",
+    )
+    parser.add_argument(
+        "--pairs", type=_count, default=80, help="recorded for each planted slowdown (default: 80)"
+    )
+    parser.add_argument(
+        "--live", type=_count, default=10, help="whole runs on each planted slowdown (default: 10)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results/csv"),
+        metavar="DIR",
+        help="default: results/csv",
+    )
     return parser.parse_args(argv)
 
 
@@ -142,7 +168,9 @@ def _rules(config_file: Path) -> Rules:
         UsageError: there is no such suite, or its rules have a mistake.
     """
     if not config_file.is_file():
-        raise UsageError(f"there is no {config_file}; name the suite's asv.conf.json with --suite-config.")
+        raise UsageError(
+            f"there is no {config_file}; name the suite's asv.conf.json with --suite-config."
+        )
     root = Path(git("rev-parse", "--show-toplevel", cwd=config_file.resolve().parent))
     return read_rules(*find_rules(root / read_config(config_file.resolve(), root).folder))
 
@@ -154,14 +182,19 @@ def _run_against_itself(options: argparse.Namespace) -> None:
         ended, its_pairs = gate.run(number)
         if its_pairs:
             pairs.add(its_pairs)
-        itself.add([ended])  # last: pairs without their run are of a run that was stopped, and not counted
+        itself.add(
+            [ended]
+        )  # last: pairs without their run are of a run that was stopped, and not counted
         _say(f"against itself: {number + 1} of {options.runs}")
 
 
 def _plant(rules: Rules, options: argparse.Namespace) -> None:
     """Record the pairs that planted slowdowns lack, then run the gate on each as often as is missing."""
     pairs, live = (_table(options, name) for name in ("pairs", "live"))
-    if not any(_missing(pairs, ratio, options.pairs) + _missing(live, ratio, options.live) for ratio in PLANTED):
+    if not any(
+        _missing(pairs, ratio, options.pairs) + _missing(live, ratio, options.live)
+        for ratio in PLANTED
+    ):
         return
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         project = make_project(Path(folder) / "project")
@@ -169,7 +202,9 @@ def _plant(rules: Rules, options: argparse.Namespace) -> None:
         for planted in heads:
             while missing := _missing(pairs, planted.ratio, options.pairs):
                 pairs.add(planted.record(min(_BATCH, missing)))
-                _say(f"{planted.ratio:g} times: {_missing(pairs, planted.ratio, options.pairs)} pairs to go")
+                _say(
+                    f"{planted.ratio:g} times: {_missing(pairs, planted.ratio, options.pairs)} pairs to go"
+                )
         for planted in heads:
             while missing := _missing(live, planted.ratio, options.live):
                 live.add(planted.live())

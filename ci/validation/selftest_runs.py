@@ -58,7 +58,13 @@ class AgainstItself:
             **here,
         }
         pairs = [
-            {"run": number + 1, "other_core": core, "benchmark": row["name"], "log_ratio": log_ratio, **here}
+            {
+                "run": number + 1,
+                "other_core": core,
+                "benchmark": row["name"],
+                "log_ratio": log_ratio,
+                **here,
+            }
             for row in timed
             for log_ratio in (*row["log_ratios"], *row["confirming_log_ratios"])
         ]
@@ -132,11 +138,20 @@ class Planted:
             PreparationError: it left no report, or a benchmark has no ratio in it.
         """
         root = self.project.root
-        flags = ["--base", "start", "--head", self.head, "--suite-config", str(root / "asv.conf.json")]
+        flags = [
+            "--base",
+            "start",
+            "--head",
+            self.head,
+            "--suite-config",
+            str(root / "asv.conf.json"),
+        ]
         code, report, seconds = _gate([*flags, "--rules", str(self._write_rules(limits))], root)
         for row in report["rows"]:
             if "ratio" not in row:
-                raise PreparationError(f"{row['name']} was not timed: {'; '.join(row['reasons']) or row['verdict']}.")
+                raise PreparationError(
+                    f"{row['name']} was not timed: {'; '.join(row['reasons']) or row['verdict']}."
+                )
         return code, report, seconds
 
     def _write_rules(self, limits: dict[str, Any]) -> Path:
@@ -165,7 +180,9 @@ def _gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], floa
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="selftest-") as output:
         command = [sys.executable, "-m", "perfgate", *flags, "--output", output]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        }
         try:
             done = subprocess.run(
                 command,
@@ -180,7 +197,9 @@ def _gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], floa
             raise PreparationError(f"the gate did not end within {_GATE_TIMEOUT_S:,} s.") from None
         report = Path(output) / "gate.json"
         if not report.is_file():
-            raise PreparationError(f"the gate left no report: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+            raise PreparationError(
+                f"the gate left no report: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
+            )
         return done.returncode, json.loads(report.read_text()), time.monotonic() - start
 
 

@@ -29,7 +29,10 @@ class Summary:
         if not self.rows:
             return ""
         columns = list(self.rows[0])
-        lines = [columns, ["---:" if is_number(str(self.rows[0][column])) else "---" for column in columns]]
+        lines = [
+            columns,
+            ["---:" if is_number(str(self.rows[0][column])) else "---" for column in columns],
+        ]
         lines += [[str(cell) for cell in row.values()] for row in self.rows]
         return self.title + "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -43,8 +46,19 @@ def false_alarms(runs: Recorded) -> Summary:
         counts = {f"exit {code}": codes.count(code) for code in "013"}
         seconds = [float(run["seconds"]) for run in of_core]
         if of_core:
-            rest = {"another": len(codes) - sum(counts.values()), "median s": f"{np.median(seconds):.0f}"}
-            rows.append({"other core": core, "runs": len(codes), **counts, **rest, "longest s": f"{max(seconds):.0f}"})
+            rest = {
+                "another": len(codes) - sum(counts.values()),
+                "median s": f"{np.median(seconds):.0f}",
+            }
+            rows.append(
+                {
+                    "other core": core,
+                    "runs": len(codes),
+                    **counts,
+                    **rest,
+                    "longest s": f"{max(seconds):.0f}",
+                }
+            )
     return Summary("noise_false_alarms", "A tree against itself", rows)
 
 
@@ -57,10 +71,14 @@ def scatter(pairs: Recorded, rules: Rules) -> Summary:
         of_name = [pair for pair in pairs if pair["benchmark"] == name]
         idle, busy = (_log_ratios(of_name, "other_core", core) for core in ("idle", "busy"))
         every = np.concatenate([idle, busy])
-        noises = {f"noise, {word} (sd)": _percent(each) for word, each in (("idle", idle), ("busy", busy))}
+        noises = {
+            f"noise, {word} (sd)": _percent(each) for word, each in (("idle", idle), ("busy", busy))
+        }
         found = f"{plan.smallest_detectable(noise(every)):.3f}" if len(every) > 1 else "-"
         rows.append({"benchmark": name, "pairs": len(every), **noises, "smallest found": found})
-    return Summary("noise_by_benchmark", "Noise of the benchmarks, one pair of a tree against itself", rows)
+    return Summary(
+        "noise_by_benchmark", "Noise of the benchmarks, one pair of a tree against itself", rows
+    )
 
 
 def found(pairs: Recorded, rules: Rules, planted: Sequence[float]) -> Summary:
@@ -72,7 +90,9 @@ def found(pairs: Recorded, rules: Rules, planted: Sequence[float]) -> Summary:
         for name in dict.fromkeys(pair["benchmark"] for pair in of_ratio):
             recorded = _log_ratios(of_ratio, "benchmark", name)
             if len(recorded) > 1:
-                rows.append({"planted": f"{ratio:g}", "benchmark": name, **_replayed(recorded, plan)})
+                rows.append(
+                    {"planted": f"{ratio:g}", "benchmark": name, **_replayed(recorded, plan)}
+                )
     title = f"Planted slowdowns: the gate's decisions on {_DRAWS:,} draws of the recorded pairs"
     return Summary("noise_planted", title, rows)
 
@@ -80,7 +100,8 @@ def found(pairs: Recorded, rules: Rules, planted: Sequence[float]) -> Summary:
 def _replayed(recorded: NDArray[np.float64], plan: Plan) -> Cells:
     draw = np.random.default_rng(0).integers
     first, fresh = (
-        recorded[draw(len(recorded), size=(_DRAWS, test.looks[-1]))] for test in (plan.suspect, plan.confirm)
+        recorded[draw(len(recorded), size=(_DRAWS, test.looks[-1]))]
+        for test in (plan.suspect, plan.confirm)
     )
     verdicts, _ = replay(plan, first, fresh)
     slower, passed = (float(np.mean(verdicts == word)) for word in (SLOWER, NOT_SLOWER))
@@ -104,7 +125,9 @@ def lived(runs: Recorded, planted: Sequence[float]) -> Summary:
             said = [run["verdict"] for run in of_ratio if run["benchmark"] == name]
             known = {word: said.count(word) for word in ("slower", "not slower")}
             rest = {"undecided": len(said) - sum(known.values())}
-            rows.append({"planted": f"{ratio:g}", "benchmark": name, "runs": len(said), **known, **rest})
+            rows.append(
+                {"planted": f"{ratio:g}", "benchmark": name, "runs": len(said), **known, **rest}
+            )
     return Summary("noise_planted_live", "Planted slowdowns, live", rows)
 
 

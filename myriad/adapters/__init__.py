@@ -1,7 +1,8 @@
 """Myriad's environments in the shapes of gymnax and Gymnasium, and gymnax's environments in Myriad's.
 
-The four functions are the whole face. What subclasses the other libraries' classes lives in `gymnax_adapters.py` and
-`gymnasium_adapters.py`, imported on first use: neither library is needed before.
+The four functions are the whole face. What subclasses the other libraries' classes lives in
+`gymnax_adapters.py` and `gymnasium_adapters.py`, imported on first use: neither library is needed
+before.
 """
 
 import importlib
@@ -45,11 +46,13 @@ def from_gymnax(name_or_env: "str | GymnaxEnvironment", **overrides: Any) -> "Fr
 
     Args:
         name_or_env: a name that `gymnax.registered_envs` holds, or a gymnax environment.
-        **overrides: fields of its parameters, or arguments of its class, that differ from the defaults.
+        **overrides: fields of its parameters, or arguments of its class, that differ from the
+            defaults.
 
     Raises:
         UnknownNameError: no such environment, parameter or argument.
-        InvalidArgumentError: its actions or observations are not one array each, or XLA can't compile it as configured.
+        InvalidArgumentError: its actions or observations are not one array each, or XLA can't
+            compile it as configured.
         NotInstalledError: gymnax can't be imported.
 
     Example:
@@ -67,8 +70,9 @@ def to_gymnasium(
     Args:
         env: the environment, as `make_env` builds it.
         render_mode: None, or "rgb_array" where the environment can render.
-        normalize_actions: let bounded continuous actions run from -1 to 1, as Gymnasium's checker asks for, and scale
-            them to the environment's own units; False leaves them in those units.
+        normalize_actions: let bounded continuous actions run from -1 to 1, as Gymnasium's checker
+            asks for, and scale them to the environment's own units; False leaves them in those
+            units.
 
     Raises:
         UnknownNameError: the environment has no such render mode.
@@ -97,19 +101,22 @@ def to_gymnasium_vector(
 ) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
     """Return `num_envs` copies of `env` as a `gymnasium.vector.VectorEnv`: one compiled call per step.
 
-    Its results are those of `SyncVectorEnv` over `to_gymnasium(env)`, sub-environment by sub-environment.
+    Its results are those of `SyncVectorEnv` over `to_gymnasium(env)`, sub-environment by
+    sub-environment.
 
     Args:
         env: the environment, as `make_env` builds it.
         num_envs: copies that step together.
-        autoreset_mode: "SameStep" returns the first observation of the next episode from the step that ended one, and
-            the last one in `infos["final_obs"]`; "NextStep" (Gymnasium's default) and "Disabled" as Gymnasium has them.
+        autoreset_mode: "SameStep" returns the first observation of the next episode from the step
+            that ended one, and the last one in `infos["final_obs"]`; "NextStep" (Gymnasium's
+            default) and "Disabled" as Gymnasium has them.
         render_mode: None, or "rgb_array" where the environment can render.
         normalize_actions: as for `to_gymnasium`.
 
     Raises:
         UnknownNameError: no such autoreset or render mode.
-        InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no counterpart in Gymnasium.
+        InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no
+            counterpart in Gymnasium.
         NotInstalledError: Gymnasium can't be imported.
 
     Example:
@@ -121,13 +128,19 @@ def to_gymnasium_vector(
     """
     module = _import("gymnasium", "myriad.adapters.gymnasium_vector")
     return module.AsGymnasiumVector(
-        env, num_envs, autoreset_mode=autoreset_mode, render_mode=render_mode, normalize_actions=normalize_actions
+        env,
+        num_envs,
+        autoreset_mode=autoreset_mode,
+        render_mode=render_mode,
+        normalize_actions=normalize_actions,
     )
 
 
 def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of `box`, float32 of its shape; float32's largest figure, as gymnax has it, says no bound."""
-    low, high = (np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high))
+    low, high = (
+        np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high)
+    )
     return np.maximum(low, -_NO_BOUND), np.minimum(high, _NO_BOUND)
 
 

@@ -71,8 +71,8 @@ class ActionAdapter:
         """Return `action`, `[*batch, *A]`, in the environment's units and dtype.
 
         Raises:
-            InvalidArgumentError: it is of another kind or shape, NaN, or no choice that there is. A number out of
-                bounds passes, as what it means is the environment's to say.
+            InvalidArgumentError: it is of another kind or shape, NaN, or no choice that there is. A
+                number out of bounds passes, as what it means is the environment's to say.
         """
         action, shape = np.asarray(action), batch + self._shape
         if action.dtype.kind not in ("iu" if self._is_choice else "iuf") or action.shape != shape:
@@ -80,10 +80,16 @@ class ActionAdapter:
             raise InvalidArgumentError(
                 f"action must be {kind} of shape {shape}, but got {action.dtype} of shape {action.shape}."
             )
-        wrong = (action < 0) | (action >= self._num_choices) if self._is_choice else np.isnan(action)
+        wrong = (
+            (action < 0) | (action >= self._num_choices) if self._is_choice else np.isnan(action)
+        )
         if wrong.any():
-            raise InvalidArgumentError(f"action must be in {self.space}, but got {action[wrong].flat[0]}.")
-        return np.asarray(action if self._is_choice else action * self._half_range + self._centre, self._dtype)
+            raise InvalidArgumentError(
+                f"action must be in {self.space}, but got {action[wrong].flat[0]}."
+            )
+        return np.asarray(
+            action if self._is_choice else action * self._half_range + self._centre, self._dtype
+        )
 
 
 class AsGymnasium(gymnasium.Env[Any, Any]):
@@ -92,18 +98,24 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
     # Gymnasium reads the class's; the instance's says whether this environment can render.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}  # noqa: RUF012  (their name)
 
-    def __init__(self, env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True):
+    def __init__(
+        self, env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True
+    ):
         self.env, self.render_mode = env, render_mode
         self.metadata = {"render_modes": render_modes(env, render_mode), "render_fps": RENDER_FPS}
         self.observation_space = gymnasium_space(env.observation_space(env.default_params))
-        self._adapt_action = ActionAdapter(env.action_space(env.default_params), normalize=normalize_actions)
+        self._adapt_action = ActionAdapter(
+            env.action_space(env.default_params), normalize=normalize_actions
+        )
         self.action_space = self._adapt_action.space
         self.spec = _spec(env, {"env": env, "normalize_actions": normalize_actions})
         self._lane: Lane | None = None
         self._reset = jax.jit(lambda key: reset_lane(env, key))
         self._step = jax.jit(lambda lane, action: step_lane(env, lane, action))
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Start an episode; without a seed, with the randomness that follows the last one."""
         super().reset(seed=seed)
         if seed is None and self._lane is not None:
@@ -121,7 +133,9 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
             InvalidArgumentError: no episode has been started, or `action` is not such an element.
         """
         if self._lane is None:
-            raise InvalidArgumentError("step needs a running episode, but there is none yet; call reset first.")
+            raise InvalidArgumentError(
+                "step needs a running episode, but there is none yet; call reset first."
+            )
         self._lane, results = self._step(self._lane, self._adapt_action(action))
         obs, reward, terminated, truncated, info = jax.device_get(results)
         obs = as_observation(self.observation_space, obs)
@@ -130,7 +144,9 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
     def render(self) -> Any:
         """Return a picture of the state, uint8 `[H, W, 3]`, or None where no `render_mode` was asked for."""
         if self.render_mode is None or self._lane is None:
-            gymnasium.logger.warn("render needs render_mode='rgb_array' and an episode that reset has started.")
+            gymnasium.logger.warn(
+                "render needs render_mode='rgb_array' and an episode that reset has started."
+            )
             return None
         return getattr(self.env, "render")(self._lane.env_state)  # noqa: B009  (no member of the protocol)
 
@@ -160,7 +176,9 @@ def gymnasium_space(space: Space) -> gymnasium.Space:
         low[one_value] = np.nextafter(low[one_value], np.float32(-np.inf))
         high[one_value] = np.nextafter(high[one_value], np.float32(np.inf))
         return gymnasium.spaces.Box(low, high, space.shape, np.float32)
-    raise InvalidArgumentError(f"{space!r} has no counterpart in Gymnasium; use Discrete, MultiDiscrete or Box.")
+    raise InvalidArgumentError(
+        f"{space!r} has no counterpart in Gymnasium; use Discrete, MultiDiscrete or Box."
+    )
 
 
 def as_observation(space: gymnasium.Space, obs: Any) -> Any:
@@ -180,4 +198,6 @@ def _as_scalar(leaf: Any) -> Any:
 
 def _spec(env: Environment, arguments: dict[str, Any]) -> EnvSpec:
     """Say how to build the adapter again: Gymnasium's checker and recorders do."""
-    return EnvSpec(f"myriad/{type(env).__name__}-v0", entry_point=f"{__name__}:AsGymnasium", kwargs=arguments)
+    return EnvSpec(
+        f"myriad/{type(env).__name__}-v0", entry_point=f"{__name__}:AsGymnasium", kwargs=arguments
+    )

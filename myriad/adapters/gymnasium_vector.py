@@ -38,14 +38,22 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         normalize_actions: bool,
     ):
         if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
-            raise InvalidArgumentError(f"num_envs must be an integer of at least 1, but got {num_envs!r}.")
+            raise InvalidArgumentError(
+                f"num_envs must be an integer of at least 1, but got {num_envs!r}."
+            )
         self.env, self.num_envs, self.render_mode = env, int(num_envs), render_mode
         self._mode = _autoreset_mode(autoreset_mode)
         modes = render_modes(env, render_mode)
-        self.metadata = {"render_modes": modes, "render_fps": RENDER_FPS, "autoreset_mode": self._mode}
+        self.metadata = {
+            "render_modes": modes,
+            "render_fps": RENDER_FPS,
+            "autoreset_mode": self._mode,
+        }
         self.single_observation_space = gymnasium_space(env.observation_space(env.default_params))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._adapt_action = ActionAdapter(env.action_space(env.default_params), normalize=normalize_actions)
+        self._adapt_action = ActionAdapter(
+            env.action_space(env.default_params), normalize=normalize_actions
+        )
         self.single_action_space = self._adapt_action.space
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._lanes: Lane | None = None
@@ -63,12 +71,14 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         """Start episodes.
 
         Args:
-            seed: of the first sub-environment, each next one's being one greater; or one, or None, for each. Without a
-                seed the randomness follows that of the last episode.
-            options: `{"reset_mask": mask}`, boolean `[N]`, leaves the other sub-environments as they are.
+            seed: of the first sub-environment, each next one's being one greater; or one, or None,
+                for each. Without a seed the randomness follows that of the last episode.
+            options: `{"reset_mask": mask}`, boolean `[N]`, leaves the other sub-environments as
+                they are.
 
         Raises:
-            InvalidArgumentError: seeds or mask are not of `num_envs` elements, or nothing runs that could stay.
+            InvalidArgumentError: seeds or mask are not of `num_envs` elements, or nothing runs that
+                could stay.
         """
         super().reset(seed=seed if isinstance(seed, int | np.integer) else None)
         mask = self._reset_mask(options)
@@ -84,11 +94,13 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         """Advance all sub-environments by `actions`, an element of `action_space`.
 
         Raises:
-            InvalidArgumentError: no episode has been started, one that ended waits for `reset`, or `actions` is not
-                such an element.
+            InvalidArgumentError: no episode has been started, one that ended waits for `reset`, or
+                `actions` is not such an element.
         """
         if self._lanes is None:
-            raise InvalidArgumentError("step needs running episodes, but there are none yet; call reset first.")
+            raise InvalidArgumentError(
+                "step needs running episodes, but there are none yet; call reset first."
+            )
         if self._mode is AutoresetMode.DISABLED and self._ended.any():
             ended = int(np.flatnonzero(self._ended)[0])
             raise InvalidArgumentError(
@@ -102,23 +114,39 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         done = terminated | truncated
         infos = self._infos(info, final_obs, done)
         self._ended = done
-        return self._obs.copy(), reward.astype(np.float64), terminated.copy(), truncated.copy(), infos
+        return (
+            self._obs.copy(),
+            reward.astype(np.float64),
+            terminated.copy(),
+            truncated.copy(),
+            infos,
+        )
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a picture of each sub-environment, or None where no `render_mode` was asked for."""
         if self.render_mode is None or self._lanes is None:
-            gymnasium.logger.warn("render needs render_mode='rgb_array' and episodes that reset has started.")
+            gymnasium.logger.warn(
+                "render needs render_mode='rgb_array' and episodes that reset has started."
+            )
             return None
         render, state = getattr(self.env, "render"), self._lanes.env_state  # noqa: B009  (no member of the protocol)
-        return tuple(render(jax.tree.map(lambda leaf, i=i: leaf[i], state)) for i in range(self.num_envs))
+        return tuple(
+            render(jax.tree.map(lambda leaf, i=i: leaf[i], state)) for i in range(self.num_envs)
+        )
 
-    def _reset_one(self, key: jax.Array, chosen: jax.Array, kept: Lane | None) -> tuple[Lane, jax.Array]:
+    def _reset_one(
+        self, key: jax.Array, chosen: jax.Array, kept: Lane | None
+    ) -> tuple[Lane, jax.Array]:
         fresh, obs = reset_lane(self.env, key)
         return (fresh if kept is None else _where(chosen, fresh, kept)), obs
 
-    def _step_one(self, lane: Lane, action: jax.Array, ended: jax.Array) -> tuple[Lane, jax.Array, tuple[Any, ...]]:
+    def _step_one(
+        self, lane: Lane, action: jax.Array, ended: jax.Array
+    ) -> tuple[Lane, jax.Array, tuple[Any, ...]]:
         """Step one lane; return it, the observation that the step led to, and what the user sees."""
-        stepped, (final_obs, reward, terminated, truncated, info) = step_lane(self.env, lane, action)
+        stepped, (final_obs, reward, terminated, truncated, info) = step_lane(
+            self.env, lane, action
+        )
         if self._mode is AutoresetMode.DISABLED:
             return stepped, final_obs, (final_obs, reward, terminated, truncated, info)
         if self._mode is AutoresetMode.SAME_STEP:
@@ -126,12 +154,22 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         else:
             # The step after the last one only resets: it earns nothing and ends nothing.
             renewed, key = ended, lane.key
-            reward, terminated, truncated = jnp.where(ended, 0, reward), terminated & ~ended, truncated & ~ended
+            reward, terminated, truncated = (
+                jnp.where(ended, 0, reward),
+                terminated & ~ended,
+                truncated & ~ended,
+            )
         fresh, first_obs = reset_lane(self.env, key)
         obs = _where(renewed, first_obs, final_obs)
-        return _where(renewed, fresh, stepped), final_obs, (obs, reward, terminated, truncated, info)
+        return (
+            _where(renewed, fresh, stepped),
+            final_obs,
+            (obs, reward, terminated, truncated, info),
+        )
 
-    def _infos(self, info: dict[str, Any], final_obs: jax.Array, done: np.ndarray) -> dict[str, Any]:
+    def _infos(
+        self, info: dict[str, Any], final_obs: jax.Array, done: np.ndarray
+    ) -> dict[str, Any]:
         """Return the infos in Gymnasium's vector format; what a reset replaced is in `final_obs` and `final_info`."""
         if self._mode is AutoresetMode.NEXT_STEP:
             return _masked(info, ~self._ended)
@@ -158,9 +196,15 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             raise InvalidArgumentError(
                 f"seed must hold {self.num_envs} integers of at least 0 or None, but got {seed!r}."
             )
-        drawn = self.np_random.integers(2**32, size=self.num_envs) if self._lanes is None else np.zeros(self.num_envs)
+        drawn = (
+            self.np_random.integers(2**32, size=self.num_envs)
+            if self._lanes is None
+            else np.zeros(self.num_envs)
+        )
         given = np.array([value is not None for value in seeds])
-        keys = _first_keys([int(d) if s is None else int(s) for s, d in zip(seeds, drawn, strict=True)])
+        keys = _first_keys(
+            [int(d) if s is None else int(s) for s, d in zip(seeds, drawn, strict=True)]
+        )
         return keys if self._lanes is None else jnp.where(given, keys, self._lanes.key)
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
@@ -206,6 +250,8 @@ def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
         if isinstance(value, dict):
             infos[key] = _masked(value, mask)
         else:
-            infos[key] = np.where(mask.reshape(mask.shape + (1,) * (value.ndim - 1)), value, np.zeros_like(value))
+            infos[key] = np.where(
+                mask.reshape(mask.shape + (1,) * (value.ndim - 1)), value, np.zeros_like(value)
+            )
         infos[f"_{key}"] = mask.copy()
     return infos

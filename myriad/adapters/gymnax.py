@@ -18,10 +18,11 @@ from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
-# Between the largest of Myriad's environments, which gain from being compiled into one function, and the least of
-# gymnax's that compile for minutes, Acrobot.
+# Between the largest of Myriad's environments, which gain from being compiled into one function,
+# and the least of gymnax's that compile for minutes, Acrobot.
 _MOST_OPERATIONS = 10**8
-# Over the steps of these, XLA aborts the process where it fuses several outputs (jaxlib 0.10.2): better refused.
+# Over the steps of these, XLA aborts the process where it fuses several outputs (jaxlib 0.10.2):
+# better refused.
 _MULTI_OUTPUT_FUSION, _ABORTED_BY_IT = "xla_cpu_use_multi_output_fusion", ("SpaceInvaders-MinAtar",)
 
 
@@ -37,7 +38,8 @@ class AsGymnaxState(environment.EnvState):
 class AsGymnax(environment.Environment[AsGymnaxState, Any]):
     """A Myriad environment as gymnax's; `step`, `reset` and auto-reset are gymnax's own."""
 
-    # Detached by default and kept by `with_transition_gradients()`, as for gymnax's differentiable environments.
+    # Detached by default and kept by `with_transition_gradients()`, as for gymnax's differentiable
+    # environments.
     _supports_transition_gradients = True
 
     def __init__(self, env: Environment):
@@ -81,19 +83,23 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
         return state.truncated
 
     def action_space(self, params: Any = None) -> spaces.Space:
-        return gymnax_space(self.env.action_space(self.default_params if params is None else params))
+        return gymnax_space(
+            self.env.action_space(self.default_params if params is None else params)
+        )
 
     def observation_space(self, params: Any) -> spaces.Space:
         return gymnax_space(self.env.observation_space(params))
 
 
-# gymnax's parameters may hold arrays, which neither compare nor hash: an adapter equals itself alone.
+# gymnax's parameters may hold arrays, which neither compare nor hash: an adapter equals itself
+# alone.
 @dataclasses.dataclass(frozen=True, eq=False)
 class FromGymnax:
     """A gymnax environment as Myriad's: its `reset_env` and `step_env`, since the rollout resets by itself.
 
-    Observations are cast to float32, or to int32 where they are one of n; every result is strongly typed, so that a
-    chunk compiles once. `out_of_line` keeps the chunk's loop out of XLA's option for small loops.
+    Observations are cast to float32, or to int32 where they are one of n; every result is strongly
+    typed, so that a chunk compiles once. `out_of_line` keeps the chunk's loop out of XLA's option
+    for small loops.
     """
 
     env: environment.Environment
@@ -107,15 +113,25 @@ class FromGymnax:
     def step(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
-        obs, state, reward, terminated, info = self.env.step_env(key, state, self._choice(action), params)
+        obs, state, reward, terminated, info = self.env.step_env(
+            key, state, self._choice(action), params
+        )
         reward = jnp.asarray(reward, jnp.float32).reshape(())
         if self.out_of_line:
             # A sort is the cheapest operation that does so, and sorting equals changes nothing.
             reward = jax.lax.sort(jnp.stack([reward, reward]))[0]
         terminated, truncated = (
-            jnp.asarray(flag, bool).reshape(()) for flag in (terminated, self.env.is_truncated(state, params))
+            jnp.asarray(flag, bool).reshape(())
+            for flag in (terminated, self.env.is_truncated(state, params))
         )
-        return self._observed(obs), _strongly_typed(state), reward, terminated, truncated, _strongly_typed(info)
+        return (
+            self._observed(obs),
+            _strongly_typed(state),
+            reward,
+            terminated,
+            truncated,
+            _strongly_typed(info),
+        )
 
     def observation_space(self, params: Any) -> Space:
         # Inside a trace, too: gymnax computes bounds with jax, and a space holds figures.
@@ -146,7 +162,9 @@ def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromG
         if field not in params | config:
             raise UnknownNameError(f"field of gymnax's {env.name}", field, params | config)
     if isinstance(name_or_env, str) and config & set(overrides):
-        env = _make(name_or_env, **{field: value for field, value in overrides.items() if field in config})
+        env = _make(
+            name_or_env, **{field: value for field, value in overrides.items() if field in config}
+        )
     chosen = {field: value for field, value in overrides.items() if field in params}
     adapted = FromGymnax(env, dataclasses.replace(env.default_params, **chosen))
     adapted = dataclasses.replace(adapted, out_of_line=_num_operations(adapted) > _MOST_OPERATIONS)
@@ -165,15 +183,21 @@ def gymnax_space(space: Space) -> spaces.Space:
     if isinstance(space, Box):
         low, high = finite_bounds(space)
         return spaces.Box(jnp.asarray(low), jnp.asarray(high), space.shape, jnp.float32)
-    raise InvalidArgumentError(f"{space!r} has no counterpart in gymnax; use Discrete, MultiDiscrete or Box.")
+    raise InvalidArgumentError(
+        f"{space!r} has no counterpart in gymnax; use Discrete, MultiDiscrete or Box."
+    )
 
 
 def myriad_space(space: spaces.Space) -> Space:
     """Convert a gymnax space; a Tuple of choices becomes a vector of them."""
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n))
-    if isinstance(space, spaces.Tuple) and all(isinstance(part, spaces.Discrete) for part in space.spaces):
-        return MultiDiscrete(tuple(int(part.n) for part in space.spaces if isinstance(part, spaces.Discrete)))
+    if isinstance(space, spaces.Tuple) and all(
+        isinstance(part, spaces.Discrete) for part in space.spaces
+    ):
+        return MultiDiscrete(
+            tuple(int(part.n) for part in space.spaces if isinstance(part, spaces.Discrete))
+        )
     if isinstance(space, spaces.Box):
         low, high = infinite_bounds(space.low, space.high)
         return Box(low, high, tuple(int(size) for size in np.atleast_1d(space.shape)))
@@ -200,25 +224,32 @@ def _require_compilable(env: environment.Environment) -> None:
 def _num_operations(env: FromGymnax) -> float:
     """Count the operations of a step written out as one expression, each use of a value with all that leads to it.
 
-    XLA's option for small loops (`xla_cpu_small_while_loop_byte_threshold`) writes steps out like that where arrays are
-    put together and taken apart: Acrobot's, 399 operations, become 7e9 and compile for seven minutes.
+    XLA's option for small loops (`xla_cpu_small_while_loop_byte_threshold`) writes steps out like
+    that where arrays are put together and taken apart: Acrobot's, 399 operations, become 7e9 and
+    compile for seven minutes.
     """
     params, key = env.default_params, jax.random.key(0)
     state = jax.eval_shape(env.reset, key, params)[1]
     action = jax.eval_shape(env.action_space(params).sample, key)
-    program = jax.make_jaxpr(lambda key, state, action: env.step(key, state, action, params))(key, state, action)
+    program = jax.make_jaxpr(lambda key, state, action: env.step(key, state, action, params))(
+        key, state, action
+    )
     return max(_operations_behind(program, [0.0] * len(program.jaxpr.invars)))
 
 
 def _operations_behind(program: ClosedJaxpr, behind_inputs: list[float]) -> list[float]:
     behind: dict[Any, float] = dict(zip(program.jaxpr.invars, behind_inputs, strict=True))
     for operation in program.jaxpr.eqns:
-        inputs = [behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in operation.invars]
+        inputs = [
+            behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in operation.invars
+        ]
         outputs = [1.0 + sum(inputs)] * len(operation.outvars)
         if operation.primitive.name == "jit":
             outputs = _operations_behind(operation.params["jaxpr"], inputs)
         behind.update(zip(operation.outvars, outputs, strict=True))
-    return [behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in program.jaxpr.outvars]
+    return [
+        behind.get(value, 0.0) if isinstance(value, Var) else 0.0 for value in program.jaxpr.outvars
+    ]
 
 
 def _typed(key: jax.Array) -> jax.Array:
@@ -227,5 +258,8 @@ def _typed(key: jax.Array) -> jax.Array:
 
 
 def _strongly_typed(tree: Any) -> Any:
-    # A Python number in a first state is weakly typed, the next state is not: a loop would be compiled for each.
-    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree)
+    # A Python number in a first state is weakly typed, the next state is not: a loop would be
+    # compiled for each.
+    return jax.tree.map(
+        lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree
+    )

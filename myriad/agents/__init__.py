@@ -43,7 +43,11 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
         InvalidArgumentError: the agent can't act in this environment; the message says why.
     """
     kind = AGENTS.load(name)
-    chosen = [f for f in dataclasses.fields(kind) if f.name not in _BUILT and not f.metadata.get("derived")]
+    chosen = [
+        f
+        for f in dataclasses.fields(kind)
+        if f.name not in _BUILT and not f.metadata.get("derived")
+    ]
     check_overrides(name, {field.name: field.default for field in chosen}, overrides)
     return kind.create(env, **overrides)
 

@@ -1,6 +1,7 @@
 """What an agent is: a pure choice of actions, and for a learner also a pure update from experience.
 
-In docstrings `N` is the number of environments, `O` the shape of an observation and `A` that of an action.
+In docstrings `N` is the number of environments, `O` the shape of an observation and `A` that of an
+action.
 """
 
 from typing import ClassVar, Protocol, TypeVar
@@ -36,8 +37,9 @@ class EnvStep(Protocol):
 class Learner(Protocol[State]):
     """An agent that learns: a frozen dataclass whose fields are its hyperparameters.
 
-    `default_num_envs` is how many environments it learns from where nobody says, `metric_names` what `update` reports.
-    A method `require_num_envs(num_envs)`, where there is one, raises where it can't learn from so many.
+    `default_num_envs` is how many environments it learns from where nobody says, `metric_names`
+    what `update` reports. A method `require_num_envs(num_envs)`, where there is one, raises where
+    it can't learn from so many.
     """
 
     default_num_envs: ClassVar[int]
@@ -58,8 +60,8 @@ class Learner(Protocol[State]):
         """Collect `steps_per_update` steps of all environments and learn from them.
 
         Returns:
-            The next state, the next lanes, and for each of `metric_names` a float32 scalar, of which the trainer
-            reports means.
+            The next state, the next lanes, and for each of `metric_names` a float32 scalar, of
+            which the trainer reports means.
         """
         ...
 

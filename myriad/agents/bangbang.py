@@ -17,7 +17,8 @@ class BangBang:
     Attributes:
         actuator: what makes actions of outputs.
         env: the environment, whose `control_error` is what the setpoint lacks.
-        offset: added to the error: on already (or only) so far above (or below) the setpoint, in the error's unit.
+        offset: added to the error: on already (or only) so far above (or below) the setpoint, in
+            the error's unit.
         hysteresis: the error must leave this band, either way, before the output changes.
     """
 
@@ -35,8 +36,12 @@ class BangBang:
         """Return the output, -1: off."""
         return jnp.full((), -1.0, jnp.float32)
 
-    def control(self, memory: jax.Array, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def control(
+        self, memory: jax.Array, key: jax.Array, obs: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """Switch where the error has left the band."""
         error = self.env.control_error(obs) + self.offset
-        output = jnp.where(jnp.abs(error) > self.hysteresis, jnp.sign(error), memory).astype(jnp.float32)
+        output = jnp.where(jnp.abs(error) > self.hysteresis, jnp.sign(error), memory).astype(
+            jnp.float32
+        )
         return self.actuator.action(output), output

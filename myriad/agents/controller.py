@@ -56,7 +56,9 @@ class ControllerLearner:
     def init(self, key: jax.Array, num_envs: int) -> Any:
         return self.first_memory(num_envs)
 
-    def update(self, key: jax.Array, state: Any, lanes: Lanes, step: EnvStep) -> tuple[Any, Lanes, dict[str, Any]]:
+    def update(
+        self, key: jax.Array, state: Any, lanes: Lanes, step: EnvStep
+    ) -> tuple[Any, Lanes, dict[str, Any]]:
         obs: Any = lanes.obs
         action, memory = self.control(state, jax.random.fold_in(key, _ACT), obs)
         lanes, transition = step(jax.random.fold_in(key, _STEP), lanes, action)
@@ -74,8 +76,13 @@ Policy = Callable[[Any, Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 def policy_of(learner: Learner, *, greedy: bool) -> tuple[Callable[[int], Any], Policy]:
     """Return `first_memory(num_envs)` and `policy(state, memory, key, obs) -> (action, memory)` of any learner."""
     if isinstance(learner, ControllerLearner):
-        return learner.first_memory, lambda state, memory, key, obs: learner.control(memory, key, obs)
-    return lambda num_envs: (), lambda state, memory, key, obs: (learner.act(state, key, obs, greedy=greedy), memory)
+        return learner.first_memory, lambda state, memory, key, obs: learner.control(
+            memory, key, obs
+        )
+    return lambda num_envs: (), lambda state, memory, key, obs: (
+        learner.act(state, key, obs, greedy=greedy),
+        memory,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +108,9 @@ class Memoryless:
     def first_memory(self) -> tuple[()]:
         return ()
 
-    def control(self, memory: tuple[()], key: jax.Array, obs: jax.Array) -> tuple[jax.Array, tuple[()]]:
+    def control(
+        self, memory: tuple[()], key: jax.Array, obs: jax.Array
+    ) -> tuple[jax.Array, tuple[()]]:
         return self.policy.act(key, obs if self.policy.uses_observation else None), memory
 
 
@@ -121,7 +130,8 @@ class Actuator:
         """Build it for the actions of `env`.
 
         Raises:
-            InvalidArgumentError: the environment has no setpoint, or its actions are not one bounded quantity.
+            InvalidArgumentError: the environment has no setpoint, or its actions are not one
+                bounded quantity.
         """
         space, kind = env.action_space(env.default_params), type(env).__name__
         if not hasattr(env, "control_error"):
@@ -130,14 +140,20 @@ class Actuator:
                 "control_error(obs) can be controlled so; a learner such as ppo needs none."
             )
         if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):
-            raise InvalidArgumentError(f"{name} steers by one bounded quantity, but the actions of {kind} are {space}.")
+            raise InvalidArgumentError(
+                f"{name} steers by one bounded quantity, but the actions of {kind} are {space}."
+            )
         return cls(space)
 
     def action(self, output: jax.Array) -> jax.Array:
         """Turn a float32 scalar into an action."""
         if isinstance(self.space, Box):
-            low, high = (jnp.asarray(bound, jnp.float32) for bound in (self.space.low, self.space.high))
-            return jnp.reshape(low + (high - low) * 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0), self.space.shape)
+            low, high = (
+                jnp.asarray(bound, jnp.float32) for bound in (self.space.low, self.space.high)
+            )
+            return jnp.reshape(
+                low + (high - low) * 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0), self.space.shape
+            )
         if self.space.n == 2:
             return (output > 0).astype(jnp.int32)
         share = 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0)

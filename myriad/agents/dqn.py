@@ -1,7 +1,7 @@
 """DQN: Q-learning from a replay buffer on the device, towards the values of a target network.
 
-In docstrings `N` is the number of environments, `B` the transitions of a gradient step, `D` the size of a flattened
-observation, `A` the number of actions and `P` that of parameters.
+In docstrings `N` is the number of environments, `B` the transitions of a gradient step, `D` the
+size of a flattened observation, `A` the number of actions and `P` that of parameters.
 """
 
 import dataclasses
@@ -37,7 +37,8 @@ class DQNState:
         optimizer: the optimiser's state.
         num_updates: updates done, int32 scalar.
         replay: the buffer; observations in it are as the environment gave them, flattened.
-        pending: the last `n_step - 1` steps, whose returns are not complete; leaves `[n_step - 1, N, ...]`.
+        pending: the last `n_step - 1` steps, whose returns are not complete; leaves `[n_step - 1,
+            N, ...]`.
         observations: moments of the observations, `[D]`.
         returns: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
@@ -58,31 +59,36 @@ class DQNState:
 class DQN:
     """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1, many environments.
 
-    Double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning"); n-step returns as
-    in Hessel et al. (2018), "Rainbow"; optionally dueling (Wang et al. 2016, "Dueling network architectures"), with
-    hidden layers shared by both streams. Other differences from the first paper: Adam for RMSProp, a target network
-    that follows softly, squared errors unless `huber_delta` is given, observations and rewards scaled by running
+    Double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
+    Q-learning"); n-step returns as in Hessel et al. (2018), "Rainbow"; optionally dueling (Wang et
+    al. 2016, "Dueling network architectures"), with hidden layers shared by both streams. Other
+    differences from the first paper: Adam for RMSProp, a target network that follows softly,
+    squared errors unless `huber_delta` is given, observations and rewards scaled by running
     moments, as they are when sampled, and a value bootstraps through truncation.
 
-    An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of the buffer: none
-    until `learning_starts` transitions were seen. That is a trip count and no branch, and it depends on the number of
-    updates alone, so results are the same however updates are cut into chunks.
+    An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of
+    the buffer: none until `learning_starts` transitions were seen. That is a trip count and no
+    branch, and it depends on the number of updates alone, so results are the same however updates
+    are cut into chunks.
 
     Attributes:
         env: the environment, for its spaces.
         train_every: steps of every environment in an update.
         gradient_steps: gradient steps in an update.
         batch_size: transitions of a gradient step, `B`.
-        buffer_size: transitions that the buffer holds; what it does with more environments, see `ReplayRing`.
+        buffer_size: transitions that the buffer holds; what it does with more environments, see
+            `ReplayRing`.
         learning_starts: transitions before the first gradient step.
         learning_rate: Adam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it constant.
+        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it
+            constant.
         gamma: the discount.
         n_step: rewards in a target before it bootstraps.
         double: the network itself chooses the action that the target network values.
         dueling: the network gives a value and advantages.
         huber_delta: errors beyond it count linearly; None squares all.
-        target_decay: the share of the target network that stays when it is renewed; 0 copies the network.
+        target_decay: the share of the target network that stays when it is renewed; 0 copies the
+            network.
         target_period: updates between renewals of the target network.
         epsilon_start: probability of a random action at first.
         epsilon_end: probability of a random action after `exploration_steps`.
@@ -133,7 +139,14 @@ class DQN:
         """
         q_learning.refuse_actions(cls, env)
         learner = cls(env, **overrides)
-        sizes = ("train_every", "gradient_steps", "batch_size", "buffer_size", "n_step", "target_period")
+        sizes = (
+            "train_every",
+            "gradient_steps",
+            "batch_size",
+            "buffer_size",
+            "n_step",
+            "target_period",
+        )
         refuse_values(
             learner,
             integers=(*sizes, "learning_starts", "anneal_updates", "exploration_steps"),
@@ -159,7 +172,9 @@ class DQN:
             num_updates=jnp.zeros((), jnp.int32),
             replay=ReplayRing(self.buffer_size, num_envs).init(n_step(window, self.gamma)),
             pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
-            observations=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
+            observations=RunningMoments.create((obs_size,))
+            if self.normalize_observations
+            else None,
             returns=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
         )
@@ -180,7 +195,8 @@ class DQN:
         def collect(t: jax.Array, carry: tuple[DQNState, Lanes]) -> tuple[DQNState, Lanes]:
             state, lanes = carry
             act_key, step_key = (
-                jax.random.fold_in(jax.random.fold_in(collect_key, t), purpose) for purpose in (_ACT, _STEP)
+                jax.random.fold_in(jax.random.fold_in(collect_key, t), purpose)
+                for purpose in (_ACT, _STEP)
             )
             obs: Any = lanes.obs
             lanes, result = step(step_key, lanes, self.act(state, act_key, obs, greedy=False))
@@ -189,7 +205,11 @@ class DQN:
         state, lanes = jax.lax.fori_loop(0, self.train_every, collect, (state, lanes))
         epsilon = self._epsilon(state)
         state, loss = self._learn(jax.random.fold_in(key, _SAMPLE), state)
-        return dataclasses.replace(state, num_updates=state.num_updates + 1), lanes, {"loss": loss, "epsilon": epsilon}
+        return (
+            dataclasses.replace(state, num_updates=state.num_updates + 1),
+            lanes,
+            {"loss": loss, "epsilon": epsilon},
+        )
 
     def target(self, params: jax.Array, batch: Experience, target_values: jax.Array) -> jax.Array:
         """Return what values are learned towards, `[B]`; `target_values`, `[B, A]`, are those of `batch.next_obs`."""
@@ -207,22 +227,34 @@ class DQN:
     def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
         """Put a step into the buffer and the moments; `t` counts the steps of this update."""
         obs, final_obs = flatten(obs), flatten(result.final_obs)
-        observations, returns, running_return = state.observations, state.returns, state.running_return
+        observations, returns, running_return = (
+            state.observations,
+            state.returns,
+            state.running_return,
+        )
         if observations is not None:
             observations = observations.update(obs)
         if returns is not None:
             done = result.terminated | result.truncated
-            discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
+            discounted, running_return = discounted_return(
+                running_return, result.reward, done, self.gamma
+            )
             returns = returns.update(discounted)
-        step = Step(obs, result.action, result.reward, result.terminated, result.truncated, final_obs)
+        step = Step(
+            obs, result.action, result.reward, result.terminated, result.truncated, final_obs
+        )
         window = jax.tree.map(lambda leaf: leaf[None], step)
         pending, counts = None, None
         if state.pending is not None:
-            window = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.pending, window)
+            window = jax.tree.map(
+                lambda old, new: jnp.concatenate([old, new]), state.pending, window
+            )
             pending = jax.tree.map(lambda leaf: leaf[1:], window)
             # The first windows are not full.
             counts = state.num_updates * self.train_every + t >= self.n_step - 1
-        replay = ReplayRing(self.buffer_size, obs.shape[0]).write(state.replay, n_step(window, self.gamma), counts)
+        replay = ReplayRing(self.buffer_size, obs.shape[0]).write(
+            state.replay, n_step(window, self.gamma), counts
+        )
         return dataclasses.replace(
             state,
             replay=replay,
@@ -239,7 +271,9 @@ class DQN:
         # The target network rests meanwhile, so all of its values are one product.
         target_values = self._network.values(state.target_params, batch.next_obs)
         shape = (self.gradient_steps, self.batch_size)
-        batches = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values))
+        batches = jax.tree.map(
+            lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values)
+        )
         learning_rate = self._learning_rate(state)
 
         def descend(i: jax.Array, carry: tuple[jax.Array, optax.OptState, jax.Array]) -> Any:
@@ -256,7 +290,9 @@ class DQN:
         num_steps = jnp.where(learns, self.gradient_steps, 0)
         params, optimizer, total_loss = jax.lax.fori_loop(0, num_steps, descend, carry)
         target_params = self._renewed(state, params)
-        state = dataclasses.replace(state, params=params, target_params=target_params, optimizer=optimizer)
+        state = dataclasses.replace(
+            state, params=params, target_params=target_params, optimizer=optimizer
+        )
         return state, total_loss / self.gradient_steps
 
     def _sample(self, key: jax.Array, state: DQNState, num_envs: int) -> Experience:
@@ -274,7 +310,9 @@ class DQN:
         renewed = params + self.target_decay * (state.target_params - params)
         if self.target_period == 1:
             return renewed
-        return jnp.where((state.num_updates + 1) % self.target_period == 0, renewed, state.target_params)
+        return jnp.where(
+            (state.num_updates + 1) % self.target_period == 0, renewed, state.target_params
+        )
 
     def _first_learning_update(self, num_envs: int) -> int:
         """Return which update learns first, counted from 1: none before the first n-step return is complete."""
@@ -285,8 +323,12 @@ class DQN:
         return q_learning.annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
     def _epsilon(self, state: DQNState) -> jax.Array:
-        steps = state.num_updates.astype(jnp.float32) * (self.train_every * state.running_return.shape[0])
-        return q_learning.linear(self.epsilon_start, self.epsilon_end, steps / self.exploration_steps)
+        steps = state.num_updates.astype(jnp.float32) * (
+            self.train_every * state.running_return.shape[0]
+        )
+        return q_learning.linear(
+            self.epsilon_start, self.epsilon_end, steps / self.exploration_steps
+        )
 
     def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
         return obs if state.observations is None else state.observations.normalize(obs)
@@ -299,4 +341,7 @@ class DQN:
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
-        return optax.chain(q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_adam(eps=self.optimizer_epsilon))
+        return optax.chain(
+            q_learning.clip_by_norm(self.max_grad_norm),
+            optax.scale_by_adam(eps=self.optimizer_epsilon),
+        )

@@ -24,7 +24,11 @@ def refuse_values(
     checks = (
         (integers, "an integer of at least 1", lambda value: type(value) is int and value >= 1),
         (positive, "a number above 0", lambda value: _is_number(value) and value > 0),
-        (fractions, "a number between 0 and 1", lambda value: _is_number(value) and 0 <= value <= 1),
+        (
+            fractions,
+            "a number between 0 and 1",
+            lambda value: _is_number(value) and 0 <= value <= 1,
+        ),
         (weights, "a number of at least 0", lambda value: _is_number(value) and value >= 0),
     )
     for names, rule, holds in checks:

@@ -12,15 +12,16 @@ from myriad.errors import InvalidArgumentError
 
 Batch = TypeVar("Batch")
 
-# Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache of today's cores.
+# Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache
+# of today's cores.
 BLOCK_ROWS = 1024
 
 
 def permutations(key: jax.Array, num: int, size: int) -> jax.Array:
     """Draw `num` permutations of 0 to `size - 1`, int32 `[num, size]`, by one sort of 32-bit words.
 
-    The low bits of a word are its index, the others random; of two words that draw alike the lower index comes first,
-    so that for sizes near 2**31 the order would not be random.
+    The low bits of a word are its index, the others random; of two words that draw alike the lower
+    index comes first, so that for sizes near 2**31 the order would not be random.
     """
     mask = jnp.uint32((1 << (size - 1).bit_length()) - 1)
     words = jax.random.bits(key, (num, size)) & ~mask | jnp.arange(size, dtype=jnp.uint32)
@@ -38,7 +39,9 @@ def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
 
 def pack(batch: Any) -> jax.Array:
     """Lay all columns side by side, leaves `[B, ...]` to `[B, columns]`: a minibatch is then one gather of rows."""
-    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(batch)], axis=-1)
+    return jnp.concatenate(
+        [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(batch)], axis=-1
+    )
 
 
 def unpack(rows: jax.Array, like: Batch) -> Batch:
@@ -73,7 +76,9 @@ def mean_over_blocks(function: Callable[[jax.Array], Any], rows: jax.Array) -> A
     def add(total: Any, block: jax.Array) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, function(block)), None
 
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, blocks[0]))
+    zeros = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, blocks[0])
+    )
     return jax.tree.map(lambda total: total / blocks.shape[0], jax.lax.scan(add, zeros, blocks)[0])
 
 

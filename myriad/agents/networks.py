@@ -50,7 +50,10 @@ class MLP(nn.Module):
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
             raise UnknownNameError("activation", self.activation, ACTIVATIONS)
-        if not all(isinstance(size, int | np.integer) and size >= 1 for size in (*self.hidden_sizes, self.num_outputs)):
+        if not all(
+            isinstance(size, int | np.integer) and size >= 1
+            for size in (*self.hidden_sizes, self.num_outputs)
+        ):
             raise InvalidArgumentError(
                 "hidden_sizes and num_outputs must be integers of at least 1, but got "
                 f"{self.hidden_sizes} and {self.num_outputs}."
@@ -96,9 +99,13 @@ def _affine_forward(inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> tu
 
 def _affine_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     inputs, kernel = saved
-    # XLA on a CPU multiplies by a transposed left side in plain loops, unless the transpose is made first: for 128 rows
-    # of 4 inputs and 64 outputs 21 us, against 1.3.
-    return gradient @ kernel.T, jax.lax.optimization_barrier(inputs.T) @ gradient, sum_rows(gradient)
+    # XLA on a CPU multiplies by a transposed left side in plain loops, unless the transpose is made
+    # first: for 128 rows of 4 inputs and 64 outputs 21 us, against 1.3.
+    return (
+        gradient @ kernel.T,
+        jax.lax.optimization_barrier(inputs.T) @ gradient,
+        sum_rows(gradient),
+    )
 
 
 affine.defvjp(_affine_forward, _affine_backward)
@@ -112,28 +119,36 @@ def sum_rows(matrix: jax.Array) -> jax.Array:
 def orthogonal(scale: float) -> Callable[..., jax.Array]:
     """Return an initialiser of weights `[M, N]` with orthogonal rows or columns, whichever are fewer, of norm `scale`.
 
-    As Saxe et al. (2014), "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks".
+    As Saxe et al. (2014), "Exact solutions to the nonlinear dynamics of learning in deep linear
+    neural networks".
     """
     return lambda key, shape, dtype=jnp.float32: scale * _orthonormal(key, tuple(shape), dtype)
 
 
-# Compiled once per shape, and traced once: flax asks for the shape of each weight whenever a network is applied.
+# Compiled once per shape, and traced once: flax asks for the shape of each weight whenever a
+# network is applied.
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
     """Draw a matrix uniformly among those with orthonormal rows or columns: Gram and Schmidt's, of a Gaussian one.
 
-    A QR factorisation would do the same, but on a CPU its lowering imports scipy, a quarter of a second at start-up.
+    A QR factorisation would do the same, but on a CPU its lowering imports scipy, a quarter of a
+    second at start-up.
     """
     fewer, longer = sorted(shape)
     numbers = jnp.arange(fewer)[:, None]
 
     def orthonormalize(turn: jax.Array, rows: jax.Array) -> jax.Array:
         i = turn >> 1  # once leaves what rounding left; twice is enough (Giraud et al. 2005)
-        row, before = jax.lax.dynamic_index_in_dim(rows, i, keepdims=False), jnp.where(numbers < i, rows, 0)
+        row, before = (
+            jax.lax.dynamic_index_in_dim(rows, i, keepdims=False),
+            jnp.where(numbers < i, rows, 0),
+        )
         row = row - (before @ row) @ before
         return jax.lax.dynamic_update_index_in_dim(rows, row * jax.lax.rsqrt(row @ row), i, 0)
 
-    rows = jax.lax.fori_loop(0, 2 * fewer, orthonormalize, jax.random.normal(key, (fewer, longer), dtype))
+    rows = jax.lax.fori_loop(
+        0, 2 * fewer, orthonormalize, jax.random.normal(key, (fewer, longer), dtype)
+    )
     return rows if shape == (fewer, longer) else rows.T
 
 

@@ -14,11 +14,13 @@ _EPSILON = 1e-8
 class RunningMoments:
     """Mean and variance of all elements so far, per dimension, float32.
 
-    Batches are merged by Chan, Golub and LeVeque (1979), "Updating formulae and a pairwise algorithm for computing
-    sample variances", here in the form that keeps the variance and not the sum of squares, which would grow for ever.
+    Batches are merged by Chan, Golub and LeVeque (1979), "Updating formulae and a pairwise
+    algorithm for computing sample variances", here in the form that keeps the variance and not the
+    sum of squares, which would grow for ever.
 
     Attributes:
-        count: elements seen, float32 scalar; past 2**24 batches of it, it stops growing and the oldest fade.
+        count: elements seen, float32 scalar; past 2**24 batches of it, it stops growing and the
+            oldest fade.
         mean: `[*S]`; 0 before the first batch.
         variance: `[*S]`, about the mean, divided by `count`; 1 before the first batch.
 
@@ -35,7 +37,9 @@ class RunningMoments:
     @classmethod
     def create(cls, shape: tuple[int, ...]) -> "RunningMoments":
         """Return the moments of nothing, under which `normalize` leaves values as they are."""
-        return cls(jnp.zeros((), jnp.float32), jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32))
+        return cls(
+            jnp.zeros((), jnp.float32), jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32)
+        )
 
     def update(self, batch: jax.Array) -> "RunningMoments":
         """Merge a batch, `[..., *S]`: every leading axis counts elements."""
@@ -45,13 +49,20 @@ class RunningMoments:
         count = self.count + batch.shape[0]
         weight = batch.shape[0] / count
         shift = batch_mean - self.mean
-        variance = (1 - weight) * self.variance + weight * batch_variance + weight * (1 - weight) * jnp.square(shift)
+        variance = (
+            (1 - weight) * self.variance
+            + weight * batch_variance
+            + weight * (1 - weight) * jnp.square(shift)
+        )
         return RunningMoments(count, self.mean + weight * shift, variance)
 
-    def normalize(self, values: jax.Array, limit: float = 10.0, *, least_deviation: float = 0.0) -> jax.Array:
+    def normalize(
+        self, values: jax.Array, limit: float = 10.0, *, least_deviation: float = 0.0
+    ) -> jax.Array:
         """Shift and scale `[..., *S]` to mean 0 and variance 1, clipped to `limit` on both sides.
 
-        What varies less than `least_deviation` is divided by that, so that at 1 small values are not blown up.
+        What varies less than `least_deviation` is divided by that, so that at 1 small values are
+        not blown up.
         """
         variance = jnp.maximum(self.variance, least_deviation**2) + _EPSILON
         return jnp.clip((values - self.mean) * jax.lax.rsqrt(variance), -limit, limit)
@@ -66,8 +77,9 @@ def discounted_return(
 ) -> tuple[jax.Array, jax.Array]:
     """Discount the rewards of a running episode from its start: the spread of this is what rewards are scaled by.
 
-    `R_t = discount * R_(t-1) + r_t`, begun again at 0 after an episode's end, as Engstrom et al. (2020),
-    "Implementation matters in deep policy gradients", describe it; values of the scaled rewards then stay of order 1.
+    `R_t = discount * R_(t-1) + r_t`, begun again at 0 after an episode's end, as Engstrom et al.
+    (2020), "Implementation matters in deep policy gradients", describe it; values of the scaled
+    rewards then stay of order 1.
 
     Args:
         previous: `R_(t-1)`, or 0 where an episode begins, `[N]`.

@@ -24,8 +24,9 @@ class PIDMemory:
 class PID:
     """The discrete PID law in position form, with the sum held to a limit against windup.
 
-    Output -1 to 1 spans the range of actions; where there are only two, an output above 0 is the upper one.
-    Source: Astrom and Hagglund (1995), "PID Controllers: Theory, Design, and Tuning", sections 3.2 and 3.5.
+    Output -1 to 1 spans the range of actions; where there are only two, an output above 0 is the
+    upper one. Source: Astrom and Hagglund (1995), "PID Controllers: Theory, Design, and Tuning",
+    sections 3.2 and 3.5.
 
     Attributes:
         actuator: what makes actions of outputs.
@@ -53,7 +54,9 @@ class PID:
         zero = jnp.zeros((), jnp.float32)
         return PIDMemory(zero, zero, zero)
 
-    def control(self, memory: PIDMemory, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, PIDMemory]:
+    def control(
+        self, memory: PIDMemory, key: jax.Array, obs: jax.Array
+    ) -> tuple[jax.Array, PIDMemory]:
         """Sum the three terms; the first step of an episode has no change yet."""
         error = self.env.control_error(obs)
         total = jnp.clip(memory.total + self.integral * error, -self.limit, self.limit)

@@ -1,7 +1,8 @@
 """Stochastic policies over action spaces: what a network's outputs mean as a distribution, and as an action.
 
-`N` is the batch, `P` the network's outputs, `C` the components of an action. A choice is float32 `[N, C]` whatever
-the space, so that a batch of experience is one array; `action` turns it into what the environment takes.
+`N` is the batch, `P` the network's outputs, `C` the components of an action. A choice is float32
+`[N, C]` whatever the space, so that a batch of experience is one array; `action` turns it into what
+the environment takes.
 """
 
 import dataclasses
@@ -19,8 +20,8 @@ from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 class Policy(Protocol):
     """A family of distributions over the actions of one space.
 
-    `outputs`, `[N, P]`, come from a network under an observation; `free`, a vector of `num_free`, is learned too but
-    depends on none.
+    `outputs`, `[N, P]`, come from a network under an observation; `free`, a vector of `num_free`,
+    is learned too but depends on none.
     """
 
     @property
@@ -108,10 +109,10 @@ class CategoricalPolicy:
 class GaussianPolicy:
     """A diagonal Gaussian, its log standard deviations free of the observation, its draws clipped to the box.
 
-    A choice of -1 to 1 spans each bounded dimension, and there the mean is the hyperbolic tangent of the output: a mean
-    far outside the box would clip every draw alike, and nothing could be learned from them. A draw outside is clipped
-    for the environment alone, so that the density is the Gaussian's own. An unbounded dimension takes outputs as means
-    and choices as actions.
+    A choice of -1 to 1 spans each bounded dimension, and there the mean is the hyperbolic tangent
+    of the output: a mean far outside the box would clip every draw alike, and nothing could be
+    learned from them. A draw outside is clipped for the environment alone, so that the density is
+    the Gaussian's own. An unbounded dimension takes outputs as means and choices as actions.
     """
 
     space: Box
@@ -171,4 +172,6 @@ def make_policy(space: Space) -> Policy:
         return CategoricalPolicy(space.nvec, scalar=False)
     if isinstance(space, Box):
         return GaussianPolicy(space)
-    raise InvalidArgumentError(f"an action space must be Discrete, MultiDiscrete or Box, but is {space!r}.")
+    raise InvalidArgumentError(
+        f"an action space must be Discrete, MultiDiscrete or Box, but is {space!r}."
+    )

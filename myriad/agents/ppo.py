@@ -1,7 +1,8 @@
 """Proximal policy optimisation: collect a rollout of all environments, then several epochs of minibatches over it.
 
-In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size of a flattened
-observation, `C` the components of an action and `P` the outputs of the policy's network.
+In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size
+of a flattened observation, `C` the components of an action and `P` the outputs of the policy's
+network.
 """
 
 import dataclasses
@@ -36,8 +37,9 @@ from myriad.envs.vector import Lanes
 _ACTOR, _CRITIC = range(2)
 _COLLECT, _SHUFFLE = range(2)
 _ACT, _STEP = range(2)
-# Observations are not blown up by more than twice: early in a run a coordinate has hardly moved, and a policy learned
-# under that scale falls over as the scale grows (CartPole's cart: 1 final policy in 20 lost, and none in 30 with this).
+# Observations are not blown up by more than twice: early in a run a coordinate has hardly moved,
+# and a policy learned under that scale falls over as the scale grows (CartPole's cart: 1 final
+# policy in 20 lost, and none in 30 with this).
 _LEAST_DEVIATION = 0.5
 # Rows of a minibatch below which another device costs more to wait for than it computes.
 _LEAST_SHARE = 4096
@@ -100,13 +102,15 @@ class Batch:
 class PPO:
     """Schulman et al. (2017), "Proximal policy optimization algorithms", with the clipped objective of equation 7.
 
-    Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using generalized advantage
-    estimation". Differences from the first paper: actor and critic are separate networks; advantages are normalised in
-    each minibatch; and of what Engstrom et al. (2020), "Implementation matters in deep policy gradients", found in its
-    reference implementation, there are orthogonal weights, running normalisation of observations and rewards, a clipped
-    gradient and an annealed learning rate, and on demand clipped values. Values bootstrap through truncation.
-    Actions in a Box are drawn from a diagonal Gaussian with free log standard deviations,
-    in units in which -1 to 1 spans the box: its mean is kept within by a hyperbolic tangent, its draws by clipping.
+    Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using
+    generalized advantage estimation". Differences from the first paper: actor and critic are
+    separate networks; advantages are normalised in each minibatch; and of what Engstrom et al.
+    (2020), "Implementation matters in deep policy gradients", found in its reference
+    implementation, there are orthogonal weights, running normalisation of observations and rewards,
+    a clipped gradient and an annealed learning rate, and on demand clipped values. Values bootstrap
+    through truncation. Actions in a Box are drawn from a diagonal Gaussian with free log standard
+    deviations, in units in which -1 to 1 spans the box: its mean is kept within by a hyperbolic
+    tangent, its draws by clipping.
 
     Attributes:
         env: the environment, for its spaces.
@@ -114,17 +118,20 @@ class PPO:
         num_epochs: passes over the batch.
         num_minibatches: gradient steps in each pass; divides the batch.
         learning_rate: Adam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it constant.
+        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it
+            constant.
         gamma: the discount.
         gae_lambda: 1 weighs whole returns, 0 single steps.
         clip_epsilon: how far a probability ratio may go from 1.
-        value_clip: how far a value may go from the old one, in scaled rewards; None leaves values free.
+        value_clip: how far a value may go from the old one, in scaled rewards; None leaves values
+            free.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: of actor and critic alike.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
-        normalize_observations: shift and scale them by running moments; a deviation below 0.5 counts as 0.5.
+        normalize_observations: shift and scale them by running moments; a deviation below 0.5
+            counts as 0.5.
         normalize_rewards: scale them by the running deviation of the discounted return.
         normalize_advantages: shift and scale them within each minibatch.
         num_devices: devices that share each gradient step; the trainer's choice.
@@ -150,7 +157,13 @@ class PPO:
     normalize_advantages: bool = True
     num_devices: int = dataclasses.field(default=1, metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
-    metric_names: ClassVar[tuple[str, ...]] = ("loss", "policy_loss", "value_loss", "entropy", "clip_fraction")
+    metric_names: ClassVar[tuple[str, ...]] = (
+        "loss",
+        "policy_loss",
+        "value_loss",
+        "entropy",
+        "clip_fraction",
+    )
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PPO":
@@ -183,7 +196,11 @@ class PPO:
     def shared_among(self, num_envs: int, num_devices: int) -> int:
         """Return the devices worth sharing a gradient step of a minibatch among: each needs some blocks of rows."""
         rows = num_envs * self.rollout_steps // self.num_minibatches
-        return max(n for n in range(1, num_devices + 1) if n == 1 or (rows % n == 0 and rows // n >= _LEAST_SHARE))
+        return max(
+            n
+            for n in range(1, num_devices + 1)
+            if n == 1 or (rows % n == 0 and rows // n >= _LEAST_SHARE)
+        )
 
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
@@ -212,59 +229,93 @@ class PPO:
     ) -> tuple[PPOState, Lanes, dict[str, jax.Array]]:
         """Collect `rollout_steps` steps of all environments and learn from them.
 
-        The policy acts and learns under the moments from before the rollout; rewards are scaled with it included.
+        The policy acts and learns under the moments from before the rollout; rewards are scaled
+        with it included.
         """
-        lanes, running_return, trajectory = self._collect(jax.random.fold_in(key, _COLLECT), state, lanes, step)
+        lanes, running_return, trajectory = self._collect(
+            jax.random.fold_in(key, _COLLECT), state, lanes, step
+        )
         observations, returns = state.observations, state.returns
         if observations is not None:
             observations = observations.update(trajectory.obs)
         if returns is not None:
             returns = returns.update(trajectory.discounted_return)
-        batch = self._batch(dataclasses.replace(state, returns=returns), trajectory, flatten(lanes.obs))
+        batch = self._batch(
+            dataclasses.replace(state, returns=returns), trajectory, flatten(lanes.obs)
+        )
         params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         num_updates = state.num_updates + 1
-        return PPOState(params, optimizer, num_updates, observations, returns, running_return), lanes, metrics
+        return (
+            PPOState(params, optimizer, num_updates, observations, returns, running_return),
+            lanes,
+            metrics,
+        )
 
     def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the likeliest action if `greedy`, else a draw."""
         outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
-        choice = self.policy.mode(outputs) if greedy else self.policy.sample(key, outputs, state.params["free"])
+        choice = (
+            self.policy.mode(outputs)
+            if greedy
+            else self.policy.sample(key, outputs, state.params["free"])
+        )
         return self.policy.action(choice)
 
     def _collect(
         self, key: jax.Array, state: PPOState, lanes: Lanes, step: EnvStep
     ) -> tuple[Lanes, jax.Array, Trajectory]:
-        def advance(carry: tuple[Lanes, jax.Array], t: jax.Array) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
+        def advance(
+            carry: tuple[Lanes, jax.Array], t: jax.Array
+        ) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
             lanes, running_return = carry
-            act_key, step_key = (jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP))
+            act_key, step_key = (
+                jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
+            )
             obs = flatten(lanes.obs)
             outputs = self._outputs(state.params, self._inputs(state, obs))
             choice = self.policy.sample(act_key, outputs, state.params["free"])
             lanes, result = step(step_key, lanes, self.policy.action(choice))
             done = result.terminated | result.truncated
-            discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
+            discounted, running_return = discounted_return(
+                running_return, result.reward, done, self.gamma
+            )
             final_obs = flatten(result.final_obs)
             return (lanes, running_return), Trajectory(
-                obs, final_obs, outputs, choice, result.reward, discounted, result.terminated, result.truncated
+                obs,
+                final_obs,
+                outputs,
+                choice,
+                result.reward,
+                discounted,
+                result.terminated,
+                result.truncated,
             )
 
         steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
-        (lanes, running_return), trajectory = jax.lax.scan(advance, (lanes, state.running_return), steps)
+        (lanes, running_return), trajectory = jax.lax.scan(
+            advance, (lanes, state.running_return), steps
+        )
         return lanes, running_return, trajectory
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
         """Add values, advantages and targets; the values of the whole rollout are one product, not one per step."""
         obs = self._inputs(state, jnp.concatenate([trajectory.obs, last_obs[None]]))
         rows = obs.reshape(-1, obs.shape[-1])
-        values = map_over_blocks(functools.partial(self._values, state.params), rows).reshape(obs.shape[:-1])
+        values = map_over_blocks(functools.partial(self._values, state.params), rows).reshape(
+            obs.shape[:-1]
+        )
         value, rows = values[:-1], rows[: -obs.shape[1]]
         next_value = self._next_values(state, trajectory, values[1:])
-        reward = trajectory.reward if state.returns is None else state.returns.scale(trajectory.reward)
+        reward = (
+            trajectory.reward if state.returns is None else state.returns.scale(trajectory.reward)
+        )
         done = trajectory.terminated | trajectory.truncated
         advantage = generalized_advantages(
             reward, value, next_value, trajectory.terminated, done, self.gamma, self.gae_lambda
         )
-        outputs, choice = (leaf.reshape(-1, leaf.shape[-1]) for leaf in (trajectory.outputs, trajectory.choice))
+        outputs, choice = (
+            leaf.reshape(-1, leaf.shape[-1]) for leaf in (trajectory.outputs, trajectory.choice)
+        )
         log_prob, _ = self.policy.log_prob_and_entropy(outputs, state.params["free"], choice)
         value, advantage = value.reshape(-1), advantage.reshape(-1)
         return Batch(rows, choice, log_prob, value, advantage, advantage + value)
@@ -276,16 +327,22 @@ class PPO:
         flat, unravel = ravel_pytree(state.params)
         learning_rate = self._learning_rate(state.num_updates)
         packed = pack(batch)
-        orders = permutations(key, self.num_epochs, packed.shape[0]).reshape(self.num_epochs * self.num_minibatches, -1)
+        orders = permutations(key, self.num_epochs, packed.shape[0]).reshape(
+            self.num_epochs * self.num_minibatches, -1
+        )
         advantages = batch.advantage[orders]
         if self.normalize_advantages:
             advantages = _standardize(advantages)
 
         def gradient(flat: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-            gradient, metrics = jax.grad(self.loss, has_aux=True)(unravel(flat), unpack(rows, batch))
+            gradient, metrics = jax.grad(self.loss, has_aux=True)(
+                unravel(flat), unpack(rows, batch)
+            )
             return ravel_pytree(gradient)[0], metrics
 
-        def descend(carry: tuple[jax.Array, optax.OptState], minibatch: tuple[jax.Array, jax.Array]) -> Any:
+        def descend(
+            carry: tuple[jax.Array, optax.OptState], minibatch: tuple[jax.Array, jax.Array]
+        ) -> Any:
             flat, optimizer = carry
             order, advantage = (share_of_rows(rows, self.num_devices) for rows in minibatch)
             rows = packed[order].at[:, -2].set(advantage)
@@ -294,8 +351,14 @@ class PPO:
             update, optimizer = self._optimizer.update(self._clip(mean), optimizer)
             return (flat - learning_rate * jnp.asarray(update), optimizer), metrics
 
-        (flat, optimizer), metrics = jax.lax.scan(descend, (flat, state.optimizer), (orders, advantages))
-        return unravel(flat), optimizer, dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True))
+        (flat, optimizer), metrics = jax.lax.scan(
+            descend, (flat, state.optimizer), (orders, advantages)
+        )
+        return (
+            unravel(flat),
+            optimizer,
+            dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True)),
+        )
 
     def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Return the loss of a minibatch, equation 9 with its sign turned, and `metric_names`, of which it is made."""
@@ -326,14 +389,18 @@ class PPO:
     def _learning_rate(self, num_updates: jax.Array) -> jax.Array | float:
         if self.anneal_updates is None:
             return self.learning_rate
-        return self.learning_rate * jnp.maximum(1 - num_updates.astype(jnp.float32) / self.anneal_updates, 0)
+        return self.learning_rate * jnp.maximum(
+            1 - num_updates.astype(jnp.float32) / self.anneal_updates, 0
+        )
 
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
         if state.observations is None:
             return obs
         return state.observations.normalize(obs, least_deviation=_LEAST_DEVIATION)
 
-    def _next_values(self, state: PPOState, trajectory: Trajectory, next_value: jax.Array) -> jax.Array:
+    def _next_values(
+        self, state: PPOState, trajectory: Trajectory, next_value: jax.Array
+    ) -> jax.Array:
         """Return the values of what each step led to, `[T, N]`; where it terminated they mean nothing.
 
         `next_value` is that of the observation which the next action was chosen under.
@@ -344,11 +411,16 @@ class PPO:
             next_value, cut = carry
             t = jnp.argmax(cut, axis=0)
             final = self._values(state.params, self._inputs(state, trajectory.final_obs[t, lane]))
-            next_value = next_value.at[t, lane].set(jnp.where(cut[t, lane], final, next_value[t, lane]))
+            next_value = next_value.at[t, lane].set(
+                jnp.where(cut[t, lane], final, next_value[t, lane])
+            )
             return next_value, cut.at[t, lane].set(False)
 
-        # Where time was up the next observation is a reset's. There are few such steps: one per environment a round.
-        return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), bootstrap, (next_value, trajectory.truncated))[0]
+        # Where time was up the next observation is a reset's. There are few such steps: one per
+        # environment a round.
+        return jax.lax.while_loop(
+            lambda carry: jnp.any(carry[1]), bootstrap, (next_value, trajectory.truncated)
+        )[0]
 
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
         return cast("jax.Array", self._actor.apply(params["actor"], inputs))
@@ -397,7 +469,9 @@ def generalized_advantages(
     delta = reward + gamma * jnp.where(terminated, 0, next_value) - value
     decay = gamma * gae_lambda * jnp.where(done, 0, jnp.ones_like(value))
 
-    def back(advantage: jax.Array, step: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def back(
+        advantage: jax.Array, step: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         delta, decay = step
         advantage = delta + decay * advantage
         return advantage, advantage
@@ -406,4 +480,6 @@ def generalized_advantages(
 
 
 def _standardize(rows: jax.Array) -> jax.Array:
-    return (rows - jnp.mean(rows, axis=1, keepdims=True)) / (jnp.std(rows, axis=1, keepdims=True) + 1e-8)
+    return (rows - jnp.mean(rows, axis=1, keepdims=True)) / (
+        jnp.std(rows, axis=1, keepdims=True) + 1e-8
+    )

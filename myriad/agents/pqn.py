@@ -1,7 +1,7 @@
 """PQN: Q-learning on what parallel environments bring, with neither a replay buffer nor a target network.
 
-In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size of a flattened
-observation and `P` the number of parameters.
+In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size
+of a flattened observation and `P` the number of parameters.
 """
 
 import dataclasses
@@ -66,13 +66,14 @@ class Trajectory:
 class PQN:
     """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1, for discrete actions.
 
-    Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable by layer norm.
-    Differences from the paper's CartPole: tanh in place of ReLU after the layer norm, observations and rewards scaled
-    by running moments where it multiplies rewards by 0.1, a tight bound on the gradient, a last layer that begins near
-    0, and a value that bootstraps through truncation, where the paper's code takes every end for a termination. Epsilon
-    falls over a number of steps and not over a share of the training, and to another value in each environment, as
-    Mnih et al. (2016) have it for each actor: where all of them have come to do everything right, the network forgets
-    what is wrong.
+    Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable
+    by layer norm. Differences from the paper's CartPole: tanh in place of ReLU after the layer
+    norm, observations and rewards scaled by running moments where it multiplies rewards by 0.1, a
+    tight bound on the gradient, a last layer that begins near 0, and a value that bootstraps
+    through truncation, where the paper's code takes every end for a termination. Epsilon falls over
+    a number of steps and not over a share of the training, and to another value in each
+    environment, as Mnih et al. (2016) have it for each actor: where all of them have come to do
+    everything right, the network forgets what is wrong.
 
     Attributes:
         env: the environment, for its spaces.
@@ -80,13 +81,16 @@ class PQN:
         num_epochs: passes over the batch.
         num_minibatches: gradient steps in each pass; divides the batch.
         learning_rate: RAdam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it constant.
+        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it
+            constant.
         gamma: the discount.
         td_lambda: 1 weighs whole returns, 0 single steps.
         epsilon_start: probability of a random action at first.
-        epsilon_end: probability of a random action after `exploration_steps`, averaged over environments.
-        epsilon_spread: how far environments differ in it, evenly, from `epsilon_end * (1 - epsilon_spread)` in the
-            first to `epsilon_end * (1 + epsilon_spread)` in the last; 0 makes them all alike.
+        epsilon_end: probability of a random action after `exploration_steps`, averaged over
+            environments.
+        epsilon_spread: how far environments differ in it, evenly, from `epsilon_end * (1 -
+            epsilon_spread)` in the first to `epsilon_end * (1 + epsilon_spread)` in the last; 0
+            makes them all alike.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients that RAdam divides by.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
@@ -130,7 +134,13 @@ class PQN:
         learner = cls(env, **overrides)
         refuse_values(
             learner,
-            integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates", "exploration_steps"),
+            integers=(
+                "rollout_steps",
+                "num_epochs",
+                "num_minibatches",
+                "anneal_updates",
+                "exploration_steps",
+            ),
             positive=("learning_rate", "max_grad_norm"),
             fractions=("gamma", "td_lambda", "epsilon_start", "epsilon_end", "epsilon_spread"),
         )
@@ -154,7 +164,9 @@ class PQN:
             params,
             optimizer=self._optimizer.init(params),
             num_updates=jnp.zeros((), jnp.int32),
-            observations=RunningMoments.create((self._network.obs_size,)) if self.normalize_observations else None,
+            observations=RunningMoments.create((self._network.obs_size,))
+            if self.normalize_observations
+            else None,
             returns=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
         )
@@ -171,9 +183,12 @@ class PQN:
     ) -> tuple[PQNState, Lanes, dict[str, jax.Array]]:
         """Collect `rollout_steps` steps of all environments and learn from them.
 
-        The network acts and learns under the moments from before the rollout; rewards are scaled with it included.
+        The network acts and learns under the moments from before the rollout; rewards are scaled
+        with it included.
         """
-        lanes, running_return, trajectory = self._collect(jax.random.fold_in(key, _COLLECT), state, lanes, step)
+        lanes, running_return, trajectory = self._collect(
+            jax.random.fold_in(key, _COLLECT), state, lanes, step
+        )
         observations, returns = state.observations, state.returns
         if observations is not None:
             observations = observations.update(trajectory.obs)
@@ -183,7 +198,11 @@ class PQN:
         params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
         num_updates = state.num_updates + 1
-        return PQNState(params, optimizer, num_updates, observations, returns, running_return), lanes, metrics
+        return (
+            PQNState(params, optimizer, num_updates, observations, returns, running_return),
+            lanes,
+            metrics,
+        )
 
     def loss(
         self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
@@ -196,27 +215,42 @@ class PQN:
     def _collect(
         self, key: jax.Array, state: PQNState, lanes: Lanes, step: EnvStep
     ) -> tuple[Lanes, jax.Array, Trajectory]:
-        def advance(carry: tuple[Lanes, jax.Array], t: jax.Array) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
+        def advance(
+            carry: tuple[Lanes, jax.Array], t: jax.Array
+        ) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
             lanes, running_return = carry
-            act_key, step_key = (jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP))
+            act_key, step_key = (
+                jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
+            )
             obs: Any = lanes.obs
             action = self.act(state, act_key, obs, greedy=False)
             lanes, result = step(step_key, lanes, action)
             done = result.terminated | result.truncated
-            discounted, running_return = discounted_return(running_return, result.reward, done, self.gamma)
+            discounted, running_return = discounted_return(
+                running_return, result.reward, done, self.gamma
+            )
             obs, final_obs = flatten(obs), flatten(result.final_obs)
             return (lanes, running_return), Trajectory(
-                obs, final_obs, action, result.reward, discounted, result.terminated, result.truncated
+                obs,
+                final_obs,
+                action,
+                result.reward,
+                discounted,
+                result.terminated,
+                result.truncated,
             )
 
         steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
-        (lanes, running_return), trajectory = jax.lax.scan(advance, (lanes, state.running_return), steps)
+        (lanes, running_return), trajectory = jax.lax.scan(
+            advance, (lanes, state.running_return), steps
+        )
         return lanes, running_return, trajectory
 
     def _batch(self, state: PQNState, trajectory: Trajectory) -> jax.Array:
         """Lay observation, action and target side by side, `[B, D + 2]`: a minibatch is then one gather of rows.
 
-        The values of all that the steps led to are one product: right at every end, and cheaper than one per step.
+        The values of all that the steps led to are one product: right at every end, and cheaper
+        than one per step.
         """
         num_steps, num_envs = trajectory.reward.shape
         final_obs = self._inputs(state, trajectory.final_obs.reshape(num_steps * num_envs, -1))
@@ -229,7 +263,11 @@ class PQN:
             self.gamma,
             self.td_lambda,
         )
-        columns = [self._inputs(state, trajectory.obs), trajectory.action[..., None], target[..., None]]
+        columns = [
+            self._inputs(state, trajectory.obs),
+            trajectory.action[..., None],
+            target[..., None],
+        ]
         return jnp.concatenate(columns, axis=2).reshape(num_steps * num_envs, -1)
 
     def _learn(
@@ -241,13 +279,17 @@ class PQN:
         def descend(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
             params, optimizer = carry
             slope = jax.grad(self.loss, has_aux=True)
-            gradient, metrics = mean_over_blocks(lambda rows: slope(params, *_columns(rows)), batch[order])
+            gradient, metrics = mean_over_blocks(
+                lambda rows: slope(params, *_columns(rows)), batch[order]
+            )
             update: Any
             update, optimizer = self._optimizer.update(gradient, optimizer)
             return (params - learning_rate * update, optimizer), metrics
 
         minibatches = orders.reshape(self.num_epochs * self.num_minibatches, -1)
-        (params, optimizer), metrics = jax.lax.scan(descend, (state.params, state.optimizer), minibatches)
+        (params, optimizer), metrics = jax.lax.scan(
+            descend, (state.params, state.optimizer), minibatches
+        )
         return params, optimizer, jax.tree.map(jnp.mean, metrics)
 
     def _learning_rate(self, state: PQNState) -> jax.Array | float:
@@ -255,8 +297,14 @@ class PQN:
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""
-        steps = state.num_updates.astype(jnp.float32) * (self.rollout_steps * state.running_return.shape[0])
-        place = np.linspace(-1, 1, num_envs, dtype=np.float32) if num_envs > 1 else np.zeros(1, np.float32)
+        steps = state.num_updates.astype(jnp.float32) * (
+            self.rollout_steps * state.running_return.shape[0]
+        )
+        place = (
+            np.linspace(-1, 1, num_envs, dtype=np.float32)
+            if num_envs > 1
+            else np.zeros(1, np.float32)
+        )
         end = jnp.minimum(self.epsilon_end * (1 + self.epsilon_spread * place), 1)
         return q_learning.linear(self.epsilon_start, end, steps / self.exploration_steps)
 
@@ -265,12 +313,15 @@ class PQN:
 
     @property
     def _network(self) -> q_learning.QNetwork:
-        return q_learning.QNetwork.create(self.env, self.hidden_sizes, self.activation, self.layer_norm)
+        return q_learning.QNetwork.create(
+            self.env, self.hidden_sizes, self.activation, self.layer_norm
+        )
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
         return optax.chain(
-            q_learning.clip_by_norm(self.max_grad_norm), optax.scale_by_radam(eps=self.optimizer_epsilon)
+            q_learning.clip_by_norm(self.max_grad_norm),
+            optax.scale_by_radam(eps=self.optimizer_epsilon),
         )
 
 
@@ -291,8 +342,8 @@ def lambda_returns(
 
     Args:
         reward: of step t.
-        next_value: the best value of the observation that the step led to, before any reset; counts unless
-            `terminated`.
+        next_value: the best value of the observation that the step led to, before any reset; counts
+            unless `terminated`.
         terminated: whether the process ended with step t.
         done: whether the episode did, by termination or truncation.
         gamma: the discount.
@@ -305,4 +356,6 @@ def lambda_returns(
         target = reward + gamma * jnp.where(terminated, 0, ahead)
         return target, target
 
-    return jax.lax.scan(back, next_value[-1], (reward, next_value, terminated, done), reverse=True)[1]
+    return jax.lax.scan(back, next_value[-1], (reward, next_value, terminated, done), reverse=True)[
+        1
+    ]

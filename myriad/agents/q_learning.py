@@ -1,6 +1,7 @@
 """What DQN and PQN share: Q-networks on one flat parameter vector, the choice of actions, and what they refuse.
 
-In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions and `P` of parameters.
+In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions and
+`P` of parameters.
 """
 
 import dataclasses
@@ -27,8 +28,9 @@ _LAYER_NORM_EPSILON = 1e-6  # flax's
 class QNetwork:
     """An `MLP` of Q-values whose parameters are one float32 vector, `[P]`.
 
-    On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the last layer gives a
-    value and advantages whose mean is taken off (Wang et al. 2016, equation 9); both share all hidden layers.
+    On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the
+    last layer gives a value and advantages whose mean is taken off (Wang et al. 2016, equation 9);
+    both share all hidden layers.
     """
 
     obs_size: int
@@ -43,7 +45,9 @@ class QNetwork:
         """Build the network for flat observations of `env` and its discrete actions; the other fields follow."""
         space = env.action_space(env.default_params)
         assert isinstance(space, Discrete), "create has refused the others"
-        return cls(math.prod(env.observation_space(env.default_params).shape), space.n, *args, **kwargs)
+        return cls(
+            math.prod(env.observation_space(env.default_params).shape), space.n, *args, **kwargs
+        )
 
     def init(self, key: jax.Array) -> jax.Array:
         """Draw initial parameters, `[P]`."""
@@ -68,7 +72,8 @@ class QNetwork:
     def _outputs(self, params: Any, obs: jax.Array) -> jax.Array:
         """Apply `mlp`: the same function in fewer passes over the batch, and a faster gradient.
 
-        A layer's mean over its features is linear in its inputs, so it is taken off weights and bias instead.
+        A layer's mean over its features is linear in its inputs, so it is taken off weights and
+        bias instead.
         """
         hidden = obs
         for i in range(len(self.hidden_sizes)):
@@ -87,7 +92,9 @@ class QNetwork:
     def mlp(self) -> MLP:
         """The network in flax. Small last weights: no action begins with much of an advantage."""
         num_outputs = self.num_actions + 1 if self.dueling else self.num_actions
-        return MLP(self.hidden_sizes, num_outputs, self.activation, self.layer_norm, output_scale=0.01)
+        return MLP(
+            self.hidden_sizes, num_outputs, self.activation, self.layer_norm, output_scale=0.01
+        )
 
     @cached_property
     def _no_obs(self) -> np.ndarray:
@@ -97,7 +104,9 @@ class QNetwork:
     def _unravel(self) -> Any:
         shapes = jax.eval_shape(self.mlp.init, jax.random.key(0), self._no_obs)
         with jax.ensure_compile_time_eval():
-            return ravel_pytree(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes))[1]
+            return ravel_pytree(
+                jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+            )[1]
 
 
 @jax.custom_vjp
@@ -106,7 +115,9 @@ def _normalize(centred: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Ar
     return _normalize_forward(centred, scale, shift)[0]
 
 
-def _normalize_forward(centred: jax.Array, scale: jax.Array, shift: jax.Array) -> tuple[jax.Array, Any]:
+def _normalize_forward(
+    centred: jax.Array, scale: jax.Array, shift: jax.Array
+) -> tuple[jax.Array, Any]:
     inverse = jax.lax.rsqrt(_mean_columns(jnp.square(centred)) + _LAYER_NORM_EPSILON)
     return centred * inverse * scale + shift, (centred, inverse, scale)
 
@@ -115,7 +126,11 @@ def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax
     centred, inverse, scale = saved
     weighted = gradient * centred
     along = jnp.square(inverse) * (weighted @ (scale / scale.size)[:, None])
-    return inverse * (gradient * scale - centred * along), inverse[:, 0] @ weighted, sum_rows(gradient)
+    return (
+        inverse * (gradient * scale - centred * along),
+        inverse[:, 0] @ weighted,
+        sum_rows(gradient),
+    )
 
 
 @jax.custom_vjp
@@ -161,7 +176,11 @@ def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Arr
 
 def annealed(rate: float, num_updates: jax.Array, anneal_updates: int | None) -> jax.Array | float:
     """Return a learning rate that falls linearly to 0 over `anneal_updates`; None leaves it constant."""
-    return rate if anneal_updates is None else linear(rate, 0.0, num_updates.astype(jnp.float32) / anneal_updates)
+    return (
+        rate
+        if anneal_updates is None
+        else linear(rate, 0.0, num_updates.astype(jnp.float32) / anneal_updates)
+    )
 
 
 def clip_by_norm(max_norm: float) -> optax.GradientTransformation:

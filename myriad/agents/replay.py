@@ -33,15 +33,17 @@ class ReplayState:
 class ReplayRing:
     """A ring of `capacity` transitions that `num_envs` lanes fill, one transition each at a time.
 
-    With as many lanes as slots or fewer, a write is one row of all lanes, and the ring holds whole rows: the last
-    `capacity // num_envs` of them, `num_slots` transitions. The slots beyond those stay empty.
+    With as many lanes as slots or fewer, a write is one row of all lanes, and the ring holds whole
+    rows: the last `capacity // num_envs` of them, `num_slots` transitions. The slots beyond those
+    stay empty.
 
-    With more lanes than slots, a write keeps `capacity` lanes, those of a block that moves on by `capacity` lanes from
-    write to write, and begins again at lane 0 after `ceil(num_envs / capacity)` of them; the last block is moved back
-    to end at the last lane. So every lane is kept equally often, but for those that two blocks share.
+    With more lanes than slots, a write keeps `capacity` lanes, those of a block that moves on by
+    `capacity` lanes from write to write, and begins again at lane 0 after `ceil(num_envs /
+    capacity)` of them; the last block is moved back to end at the last lane. So every lane is kept
+    equally often, but for those that two blocks share.
 
-    Either way a write is one contiguous update of each column, in place within a compiled loop as long as the ring is
-    written before it is sampled.
+    Either way a write is one contiguous update of each column, in place within a compiled loop as
+    long as the ring is written before it is sampled.
 
     Raises:
         InvalidArgumentError: a size is not an integer of at least 1.
@@ -61,7 +63,9 @@ class ReplayRing:
         for name in ("capacity", "num_envs"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise InvalidArgumentError(f"{name} must be an integer of at least 1, but got {value!r}.")
+                raise InvalidArgumentError(
+                    f"{name} must be an integer of at least 1, but got {value!r}."
+                )
 
     @property
     def lanes_per_write(self) -> int:
@@ -75,7 +79,9 @@ class ReplayRing:
 
     def init(self, row: Any) -> ReplayState:
         """Allocate the ring for rows like `row`, arrays or shapes `[N, ...]`."""
-        columns = jax.tree.map(lambda leaf: jnp.zeros((self.capacity, *leaf.shape[1:]), leaf.dtype), row)
+        columns = jax.tree.map(
+            lambda leaf: jnp.zeros((self.capacity, *leaf.shape[1:]), leaf.dtype), row
+        )
         return ReplayState(columns, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
     def write(self, state: ReplayState, row: Any, counts: jax.Array | None = None) -> ReplayState:
@@ -83,11 +89,15 @@ class ReplayRing:
         start = jnp.zeros((), jnp.int32)
         if self.num_envs > self.capacity:
             lane = jnp.minimum(state.num_writes * self.capacity, self.num_envs - self.capacity)
-            row = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, lane, self.capacity), row)
+            row = jax.tree.map(
+                lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, lane, self.capacity), row
+            )
         else:
             start = state.num_writes * self.num_envs
         columns = jax.tree.map(
-            lambda column, leaf: jax.lax.dynamic_update_slice_in_dim(column, leaf, start, 0), state.columns, row
+            lambda column, leaf: jax.lax.dynamic_update_slice_in_dim(column, leaf, start, 0),
+            state.columns,
+            row,
         )
         num_writes = state.num_writes + (1 if counts is None else counts)
         wraps = num_writes == self._period
@@ -103,7 +113,9 @@ class ReplayRing:
         size = jnp.maximum(self.size(state), 1).astype(jnp.uint32)
         # The bias of the remainder is below size / 2**32.
         index = (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)
-        return jax.tree.map(lambda column: column.at[index].get(mode="promise_in_bounds"), state.columns)
+        return jax.tree.map(
+            lambda column: column.at[index].get(mode="promise_in_bounds"), state.columns
+        )
 
     @property
     def _period(self) -> int:
@@ -142,7 +154,8 @@ class Experience:
         obs: what `action` was chosen under.
         action: int32.
         reward: the discounted sum of up to n rewards.
-        discount: of the value of `next_obs`: `gamma` to the number of rewards, 0 after a termination.
+        discount: of the value of `next_obs`: `gamma` to the number of rewards, 0 after a
+            termination.
         next_obs: what the last of those steps led to, before any reset.
     """
 
@@ -156,8 +169,8 @@ class Experience:
 def n_step(steps: Step, gamma: float) -> Experience:
     """Return the n-step experience that begins with the first of n steps, leaves `[n, N, ...]`.
 
-    The sum stops at the end of an episode. A truncated one goes on with the value of its last observation, a terminated
-    one with none (Sutton and Barto 2018, equation 7.1).
+    The sum stops at the end of an episode. A truncated one goes on with the value of its last
+    observation, a terminated one with none (Sutton and Barto 2018, equation 7.1).
     """
     num_steps, num_envs = steps.reward.shape
     alive = jnp.ones(num_envs, bool)
@@ -165,8 +178,12 @@ def n_step(steps: Step, gamma: float) -> Experience:
     next_obs = steps.final_obs[0]
     for i in range(num_steps):
         reward = reward + jnp.where(alive, np.float32(gamma**i) * steps.reward[i], 0)
-        discount = jnp.where(alive, jnp.where(steps.terminated[i], 0, np.float32(gamma ** (i + 1))), discount)
+        discount = jnp.where(
+            alive, jnp.where(steps.terminated[i], 0, np.float32(gamma ** (i + 1))), discount
+        )
         if i:
-            next_obs = jnp.where(alive.reshape(-1, *[1] * (next_obs.ndim - 1)), steps.final_obs[i], next_obs)
+            next_obs = jnp.where(
+                alive.reshape(-1, *[1] * (next_obs.ndim - 1)), steps.final_obs[i], next_obs
+            )
         alive = alive & ~(steps.terminated[i] | steps.truncated[i])
     return Experience(steps.obs[0], steps.action[0], reward, discount, next_obs)

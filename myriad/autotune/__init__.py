@@ -34,7 +34,8 @@ __all__ = [
     "suggest_scan_chunk_size",
 ]
 
-# Long enough that evaluations, not the training's end, bound a window, and the annealing is that of a long run.
+# Long enough that evaluations, not the training's end, bound a window, and the annealing is that of
+# a long run.
 _STEPS_PER_ENV = 10_000
 _SECONDS = 12.0
 # More rounds than this many seconds hold make no better answer.
@@ -48,7 +49,8 @@ class AutotuneResult:
     """What the autotuner chose for a configuration, and why.
 
     Attributes:
-        config: the resolved configuration with the chunk chosen; nothing that changes what is learned is changed.
+        config: the resolved configuration with the chunk chosen; nothing that changes what is
+            learned is changed.
         scan_chunk_size: the chunk chosen, in steps of every environment.
         steps_per_s: steps/s of all environments in training with it, evaluations left out.
         steps_per_s_low: the lower end of its 95% interval.
@@ -111,7 +113,9 @@ def suggest_scan_chunk_size(
         16
     """
     config = make_config(env, agent, num_envs, _STEPS_PER_ENV, buffer_size=buffer_size)
-    result = autotune(config, force_revalidate=force_revalidate, verbose=verbose, memory_limit=memory_limit)
+    result = autotune(
+        config, force_revalidate=force_revalidate, verbose=verbose, memory_limit=memory_limit
+    )
     return result.scan_chunk_size
 
 
@@ -131,15 +135,20 @@ def autotune(
         force_revalidate: measure again what is known.
         verbose: say on standard output what is done and found.
         memory_limit: bytes that may be used; by default what the machine has left.
-        seconds: what all of it may take, compilation included; the least that evidence needs is taken even so.
-        cache: where answers are kept; by default `~/.myriad/autotune_profiles.json`, or below `MYRIAD_HOME`.
+        seconds: what all of it may take, compilation included; the least that evidence needs is
+            taken even so.
+        cache: where answers are kept; by default `~/.myriad/autotune_profiles.json`, or below
+            `MYRIAD_HOME`.
 
     Raises:
         InvalidArgumentError: nothing fits into memory; the message says what would.
     """
     start, say = time.perf_counter(), _say if verbose else _silent
     cache = ProfileCache() if cache is None else cache
-    resolved, hardware = config.model_copy(update={"env": ENVIRONMENTS.resolve(config.env)}).resolve(), fingerprint()
+    resolved, hardware = (
+        config.model_copy(update={"env": ENVIRONMENTS.resolve(config.env)}).resolve(),
+        fingerprint(),
+    )
     spelled_out = keys.details(resolved, hardware)
     key = keys.key(resolved, hardware, spelled_out)
     known = None if force_revalidate else cache.get("chunk_size_configs", key)
@@ -154,11 +163,15 @@ def autotune(
     training = CompiledTraining(resolved)
     training.compile()
     programs = program_bytes(training)
-    say(f"program: {'loaded from the cache' if training.from_cache else 'compiled'} in {training.compile_s:.1f} s")
+    say(
+        f"program: {'loaded from the cache' if training.from_cache else 'compiled'} in {training.compile_s:.1f} s"
+    )
     _refuse(resolved, size, available_bytes(memory_limit), programs)
     default = config.model_copy(update={"scan_chunk_size": None}).resolve().scan_chunk_size or 1
     left = max(0.0, seconds - (time.perf_counter() - start))
-    found = search(training, {default, config.scan_chunk_size or default}, min(_MOST_TIMING_S, left))
+    found = search(
+        training, {default, config.scan_chunk_size or default}, min(_MOST_TIMING_S, left)
+    )
     entry = _entry(found, most_bytes(programs), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
     result = _result(resolved, entry, time.perf_counter() - start, from_cache=False)
@@ -167,13 +180,18 @@ def autotune(
 
 
 def suggest_config(
-    env: str, agent: str, *, memory_limit: int | None = None, seconds: float = 60.0, verbose: bool = True
+    env: str,
+    agent: str,
+    *,
+    memory_limit: int | None = None,
+    seconds: float = 60.0,
+    verbose: bool = True,
 ) -> TrainingConfig:
     """Return the configuration that trains the most steps/s here, among powers of ten of environments that fit.
 
-    An on-policy agent's batch of an update is kept: more environments, shorter rollouts. So are the steps of all
-    environments together. What is learned per step still changes with the number of environments, so this is a
-    suggestion to try, never applied unasked.
+    An on-policy agent's batch of an update is kept: more environments, shorter rollouts. So are the
+    steps of all environments together. What is learned per step still changes with the number of
+    environments, so this is a suggestion to try, never applied unasked.
 
     Args:
         env: the environment's name.
@@ -192,16 +210,21 @@ def suggest_config(
     for config in _sizes(own):
         size = state_size(config)
         if best is not None and (
-            time.perf_counter() > end or size.bytes(config.num_envs or 1) > available_bytes(memory_limit)
+            time.perf_counter() > end
+            or size.bytes(config.num_envs or 1) > available_bytes(memory_limit)
         ):
             break
         try:
-            result = autotune(config, verbose=False, memory_limit=memory_limit, seconds=min(_SECONDS, seconds / 4))
+            result = autotune(
+                config, verbose=False, memory_limit=memory_limit, seconds=min(_SECONDS, seconds / 4)
+            )
         except InvalidArgumentError:
             if best is None:
                 raise
             break  # the state fits, but not the programs
-        say(f"{config.num_envs:>9,} environments: {result.steps_per_s:>15,.0f} steps/s, chunk {result.scan_chunk_size}")
+        say(
+            f"{config.num_envs:>9,} environments: {result.steps_per_s:>15,.0f} steps/s, chunk {result.scan_chunk_size}"
+        )
         if best is None or result.steps_per_s > best.steps_per_s:
             best = result
     assert best is not None
@@ -214,10 +237,15 @@ def _sizes(own: TrainingConfig) -> list[TrainingConfig]:
     num_envs = own.num_envs or 1
     sizes = [num_envs, *(10**k for k in range(2, 8) if 10**k > num_envs)]
     if own.rollout_steps is None:
-        return [own.model_copy(update={"num_envs": n, "steps_per_env": _STEPS_PER_ENV}).resolve() for n in sizes]
+        return [
+            own.model_copy(update={"num_envs": n, "steps_per_env": _STEPS_PER_ENV}).resolve()
+            for n in sizes
+        ]
     batch = num_envs * own.rollout_steps
     return [
-        own.model_copy(update={"num_envs": n, "rollout_steps": batch // n, "steps_per_env": _STEPS_PER_ENV}).resolve()
+        own.model_copy(
+            update={"num_envs": n, "rollout_steps": batch // n, "steps_per_env": _STEPS_PER_ENV}
+        ).resolve()
         for n in sizes
         if batch % n == 0
     ]
@@ -229,9 +257,24 @@ def _profile(cache: ProfileCache, config: TrainingConfig, hardware: Hardware, sa
     sizes = config.model_dump(include={"buffer_size", "rollout_steps", "batch_size"})
     of_agent = {"agent": config.agent, "agent_options": config.agent_options} | sizes | of_env
     for section, name, key, describe in (
-        ("hardware", hardware.slug, hardware.slug, lambda: dataclasses.asdict(hardware) | _devices()),
-        ("env_profiles", config.env, f"{config.env}:{keys.digest(of_env)}", lambda: of_env | _env_profile(config)),
-        ("agent_profiles", config.agent, f"{config.agent}:{keys.digest(of_agent)}", lambda: of_agent | _size(config)),
+        (
+            "hardware",
+            hardware.slug,
+            hardware.slug,
+            lambda: dataclasses.asdict(hardware) | _devices(),
+        ),
+        (
+            "env_profiles",
+            config.env,
+            f"{config.env}:{keys.digest(of_env)}",
+            lambda: of_env | _env_profile(config),
+        ),
+        (
+            "agent_profiles",
+            config.agent,
+            f"{config.agent}:{keys.digest(of_agent)}",
+            lambda: of_agent | _size(config),
+        ),
     ):
         if cache.get(section, key) is not None:
             say(f"{section.removesuffix('_profiles')} {name}: cached")
@@ -239,7 +282,9 @@ def _profile(cache: ProfileCache, config: TrainingConfig, hardware: Hardware, sa
         start = time.perf_counter()
         entry = describe()
         cache.update(section, key, lambda _, entry=entry: entry)
-        say(f"{section.removesuffix('_profiles')} {name}: profiled in {time.perf_counter() - start:.2f} s")
+        say(
+            f"{section.removesuffix('_profiles')} {name}: profiled in {time.perf_counter() - start:.2f} s"
+        )
 
 
 def _devices() -> dict[str, Any]:
@@ -259,10 +304,13 @@ def _size(config: TrainingConfig) -> dict[str, Any]:
     return {"env": config.env, "fixed_bytes": size.fixed, "bytes_per_env": size.per_env}
 
 
-def _refuse(config: TrainingConfig, size: StateSize, room: int, programs: int | None = None) -> None:
+def _refuse(
+    config: TrainingConfig, size: StateSize, room: int, programs: int | None = None
+) -> None:
     """Refuse what does not fit into `room` bytes, before it runs, and say what would.
 
-    `programs` are the bytes that the compiler states; None before that, when the state's are known alone.
+    `programs` are the bytes that the compiler states; None before that, when the state's are known
+    alone.
     """
     num_envs = config.num_envs or 1
     state = size.bytes(num_envs)
@@ -270,15 +318,20 @@ def _refuse(config: TrainingConfig, size: StateSize, room: int, programs: int | 
     needed = most_bytes(stated)
     if needed <= room:
         return
-    # Programs need this much more than the state; a hundredth is left for what doesn't grow with it.
+    # Programs need this much more than the state; a hundredth is left for what doesn't grow with
+    # it.
     share = 1.01 * max(1.0, stated / state)
     fits = int(stated_bytes_within(room) / share)
     fewer = size.most_envs(fits)
     at_most = "at most about" if programs is not None else "fewer than"
-    help_ = [f"{at_most} {fewer:,} environments fit"] if fewer else ["not even one environment fits"]
+    help_ = (
+        [f"{at_most} {fewer:,} environments fit"] if fewer else ["not even one environment fits"]
+    )
     if config.buffer_size is not None and size.fixed > fits / 2:
         left = max(0, fits - size.per_env * num_envs)
-        help_.append(f"or a buffer_size of about {config.buffer_size * left // max(1, size.fixed):,}")
+        help_.append(
+            f"or a buffer_size of about {config.buffer_size * left // max(1, size.fixed):,}"
+        )
     raise InvalidArgumentError(
         f"No valid chunk_size found for {num_envs:,} environments of {config.env} with {config.agent}: they need "
         f"{_readable(needed)} of memory, and {_readable(max(0, room))} are free; "
@@ -299,8 +352,12 @@ def _entry(found: Found, memory: int, spelled_out: dict[str, Any]) -> dict[str, 
     }
 
 
-def _result(config: TrainingConfig, entry: dict[str, Any], seconds: float, *, from_cache: bool) -> AutotuneResult:
-    candidates = sorted((Candidate(**c) for c in entry["candidates"].values()), key=lambda c: c.chunk_size)
+def _result(
+    config: TrainingConfig, entry: dict[str, Any], seconds: float, *, from_cache: bool
+) -> AutotuneResult:
+    candidates = sorted(
+        (Candidate(**c) for c in entry["candidates"].values()), key=lambda c: c.chunk_size
+    )
     chunk = entry["optimal_chunk_size"]
     return AutotuneResult(
         config.model_copy(update={"scan_chunk_size": chunk}).resolve(),

@@ -25,7 +25,8 @@ _ANSWER = {
     "optimal_chunk_size", "throughput_steps_per_s", "throughput_low", "throughput_high", "memory_bytes", "validated_at",
     "candidates",
 }  # fmt: skip
-# What neither speed nor memory depends on; the schedule's length is a constant in a program, but costs nothing.
+# What neither speed nor memory depends on; the schedule's length is a constant in a program, but
+# costs nothing.
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
     "eval_max_steps",
@@ -37,8 +38,8 @@ Entry = dict[str, Any]
 class ProfileCache:
     """The file `autotune_profiles.json`: an object for each of `SECTIONS`, from key to entry.
 
-    Writers take turns by a lock and put a whole new file in the old one's place, so readers need none. A file that
-    can't be read is set aside with a warning, and a new one begun.
+    Writers take turns by a lock and put a whole new file in the old one's place, so readers need
+    none. A file that can't be read is set aside with a warning, and a new one begun.
     """
 
     def __init__(self, path: Path | None = None):
@@ -92,21 +93,31 @@ class ProfileCache:
         except FileNotFoundError:
             return {section: {} for section in SECTIONS}
         except OSError as error:
-            raise InvalidArgumentError(f"autotune cache {self.path} can't be read: {error.strerror}.") from error
+            raise InvalidArgumentError(
+                f"autotune cache {self.path} can't be read: {error.strerror}."
+            ) from error
         except ValueError:
             return None
         if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
             return None
         sections = {section: content.get(section, {}) for section in SECTIONS}
-        whole = all(isinstance(s, dict) and all(isinstance(e, dict) for e in s.values()) for s in sections.values())
-        answered = whole and all(entry.keys() >= _ANSWER for entry in sections["chunk_size_configs"].values())
+        whole = all(
+            isinstance(s, dict) and all(isinstance(e, dict) for e in s.values())
+            for s in sections.values()
+        )
+        answered = whole and all(
+            entry.keys() >= _ANSWER for entry in sections["chunk_size_configs"].values()
+        )
         return sections if answered else None
 
     def _set_aside(self) -> dict[str, dict[str, Entry]]:
-        aside = self.path.with_name(f"{self.path.name}.unreadable-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns()}")
+        aside = self.path.with_name(
+            f"{self.path.name}.unreadable-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns()}"
+        )
         self.path.rename(aside)
         warnings.warn(
-            f"{self.path} is no autotune cache of version {SCHEMA_VERSION}; it is kept as {aside.name}.", stacklevel=3
+            f"{self.path} is no autotune cache of version {SCHEMA_VERSION}; it is kept as {aside.name}.",
+            stacklevel=3,
         )
         return {section: {} for section in SECTIONS}
 
@@ -119,7 +130,9 @@ class ProfileCache:
             lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
             lock.acquire()
         except OSError as error:
-            raise InvalidArgumentError(f"autotune cache {self.path} can't be written: {error.strerror}.") from error
+            raise InvalidArgumentError(
+                f"autotune cache {self.path} can't be written: {error.strerror}."
+            ) from error
         try:
             yield
         finally:
@@ -133,7 +146,9 @@ def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
 
 def details(config: TrainingConfig, hardware: Hardware) -> Entry:
     """Return all that an answer for a resolved configuration depends on, spelled out; its hash is part of the key."""
-    fields = {name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT}
+    fields = {
+        name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT
+    }
     versions = {"myriad": __version__} | package_versions()  # a checkout is not installed
     return {
         "config": fields,

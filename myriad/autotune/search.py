@@ -15,7 +15,8 @@ from myriad.training.loop import TrainState
 from myriad.training.programs import CompiledTraining
 
 CANDIDATES = tuple(2**k for k in range(11))
-# A chunk is as good as the best if it is no more than this slower; the model must say half of it, to be sure.
+# A chunk is as good as the best if it is no more than this slower; the model must say half of it,
+# to be sure.
 _TOLERANCE = 0.02
 # A timed stretch of training lasts at most this long, so that several rounds fit into the budget.
 _MOST_STRETCH_S = 0.1
@@ -61,9 +62,10 @@ class Found:
 def search(training: CompiledTraining, others: Collection[int], seconds: float) -> Found:
     """Choose among `CANDIDATES` and `others` for a compiled training.
 
-    Every chunk is the same program called with another number of updates, so there is one compilation for all, and the
-    time of a stretch is (calls x overhead) + (updates x step): what is timed is the trainer's own loop over chunks.
-    A fit of that to all timings names the smallest chunk that is no more than 2% slower than the best.
+    Every chunk is the same program called with another number of updates, so there is one
+    compilation for all, and the time of a stretch is (calls x overhead) + (updates x step): what is
+    timed is the trainer's own loop over chunks. A fit of that to all timings names the smallest
+    chunk that is no more than 2% slower than the best.
 
     Args:
         training: compiled; its state is made here, and dropped.
@@ -75,18 +77,29 @@ def search(training: CompiledTraining, others: Collection[int], seconds: float) 
     rounds = stretch.rounds(sizes, seconds)
     times = {size: [a_round[stretch.updates(size)] for a_round in rounds] for size in sizes}
     model = _Model.fit({stretch.calls(size): statistics.median(times[size]) for size in sizes})
-    window = {size: model.seconds(stretch.window_calls(size), stretch.window_stretches) for size in sizes}
-    chosen = next(size for size in sizes if window[size] <= (1 + _TOLERANCE / 2) * min(window.values()))
-    # What was measured has the last word: a chunk that is surely faster by more than that is taken instead.
+    window = {
+        size: model.seconds(stretch.window_calls(size), stretch.window_stretches) for size in sizes
+    }
+    chosen = next(
+        size for size in sizes if window[size] <= (1 + _TOLERANCE / 2) * min(window.values())
+    )
+    # What was measured has the last word: a chunk that is surely faster by more than that is taken
+    # instead.
     faster = [size for size in sizes if _against(times[size], times[chosen])[2] < 1 - _TOLERANCE]
     chosen = min(faster, key=lambda size: statistics.median(times[size]), default=chosen)
     steps = stretch.num_updates * training.steps_per_update
     low, high = _interval(times[chosen])
     candidates = tuple(
-        Candidate(size, steps / statistics.median(times[size]), *_verdict(times[size], times[chosen], size == chosen))
+        Candidate(
+            size,
+            steps / statistics.median(times[size]),
+            *_verdict(times[size], times[chosen], size == chosen),
+        )
         for size in sizes
     )
-    return Found(chosen, steps / statistics.median(times[chosen]), steps / high, steps / low, candidates)
+    return Found(
+        chosen, steps / statistics.median(times[chosen]), steps / high, steps / low, candidates
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +132,9 @@ def _against(times: Sequence[float], other: Sequence[float]) -> tuple[float, flo
 
 def _interval(samples: Sequence[float]) -> tuple[float, float]:
     """Return the median's 95% interval; of too few samples for one, their range."""
-    return median_interval(samples) if len(samples) >= _LEAST_ROUNDS else (min(samples), max(samples))
+    return (
+        median_interval(samples) if len(samples) >= _LEAST_ROUNDS else (min(samples), max(samples))
+    )
 
 
 def _verdict(

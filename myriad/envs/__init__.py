@@ -43,8 +43,8 @@ def make_env(name: str, **overrides: Any) -> Environment:
     """Build the environment called `name`.
 
     Args:
-        name: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a class of your own, or
-            `gymnax:Name` for one of gymnax's.
+        name: one of `list_envs()`, an alias such as `CartPole-v1`, `package.module:Name` for a
+            class of your own, or `gymnax:Name` for one of gymnax's.
         **overrides: fields of the environment or of its parameters that differ from the defaults.
 
     Raises:
@@ -60,15 +60,22 @@ def make_env(name: str, **overrides: Any) -> Environment:
         return adapters.from_gymnax(name.removeprefix("gymnax:"), **overrides)
     kind: Any = ENVIRONMENTS.load(name)
     if not _is_environment_class(kind):
-        raise InvalidArgumentError(f"environment {name!r} must be a dataclass with the field default_params.")
+        raise InvalidArgumentError(
+            f"environment {name!r} must be a dataclass with the field default_params."
+        )
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
     # The configuration first: the default parameters may follow from it, as a scenario's do.
     env = kind(**{field: value for field, value in overrides.items() if field in config})
-    params = {field.name: getattr(env.default_params, field.name) for field in dataclasses.fields(env.default_params)}
+    params = {
+        field.name: getattr(env.default_params, field.name)
+        for field in dataclasses.fields(env.default_params)
+    }
     # The fields of the configuration have been looked at by the class itself.
     check_overrides(ENVIRONMENTS.resolve(name), dict.fromkeys(config) | params, overrides)
     chosen = {field: value for field, value in overrides.items() if field in params}
-    return dataclasses.replace(env, default_params=dataclasses.replace(env.default_params, **chosen))
+    return dataclasses.replace(
+        env, default_params=dataclasses.replace(env.default_params, **chosen)
+    )
 
 
 def _is_environment_class(kind: Any) -> bool:

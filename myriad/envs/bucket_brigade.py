@@ -1,7 +1,8 @@
 """A stochastic public-goods game: houses on a ring catch fire, and every night each agent fights a fire or rests.
 
-What is many, houses or agents, is a tuple of scalars, and loops over it are unrolled: a step stays one loop over lanes.
-`H` is the number of houses, `A` that of agents; agent 0 learns, the others follow a script.
+What is many, houses or agents, is a tuple of scalars, and loops over it are unrolled: a step stays
+one loop over lanes. `H` is the number of houses, `A` that of agents; agent 0 learns, the others
+follow a script.
 """
 
 import dataclasses
@@ -38,7 +39,8 @@ class BucketBrigadeState:
 
     Attributes:
         houses: SAFE, BURNING or RUINED, `H` scalars.
-        progress: how far each fire is put out, 0 to 1, `H` float32 scalars; empty in bernoulli mode, which needs none.
+        progress: how far each fire is put out, 0 to 1, `H` float32 scalars; empty in bernoulli
+            mode, which needs none.
         locations: the house where each agent is, `A` scalars.
         modes: whether each agent rested or worked last, `A` scalars.
         signals: each agent's last signal, 0 or 1, `A` scalars.
@@ -71,7 +73,8 @@ class BucketBrigadeParams:
         other_reward: to all but its owner, for a house that is safe again.
         other_penalty: from all but its owner, every night, for a house in ruins.
         reward_rest: to an agent that rests.
-        suppression_per_worker: what a worker adds to the progress at a house in a night; continuous mode only.
+        suppression_per_worker: what a worker adds to the progress at a house in a night; continuous
+            mode only.
     """
 
     beta: float | jax.Array
@@ -96,7 +99,11 @@ OBSERVED_FIGURES = tuple(field.name for field in dataclasses.fields(BucketBrigad
 @functools.cache
 def scenarios() -> dict[str, BucketBrigadeParams]:
     """Read the scenarios by name from the presets."""
-    text = importlib.resources.files("myriad.envs").joinpath("bucket_brigade.toml").read_text(encoding="utf-8")
+    text = (
+        importlib.resources.files("myriad.envs")
+        .joinpath("bucket_brigade.toml")
+        .read_text(encoding="utf-8")
+    )
     return {name: BucketBrigadeParams(**figures) for name, figures in tomllib.loads(text).items()}
 
 
@@ -119,9 +126,13 @@ def night(
 ) -> tuple[BucketBrigadeState, Scalars]:
     """Live through one night: `actions` `[A, 3]` as an array or nested tuples. Return the state and all `A` rewards.
 
-    A house put out that catches fire again in the same night is burning at its end, and not rewarded.
+    A house put out that catches fire again in the same night is burning at its end, and not
+    rewarded.
     """
-    workers = [[(action[0] == house) & (action[1] == WORK) for action in actions] for house in range(len(state.houses))]
+    workers = [
+        [(action[0] == house) & (action[1] == WORK) for action in actions]
+        for house in range(len(state.houses))
+    ]
     suppress = _suppress_by_chance if mode == "bernoulli" else _suppress_by_progress
     houses, progress = suppress(uniforms, state, workers, params)
     if mode == "continuous":
@@ -148,7 +159,9 @@ def _suppress_by_chance(
     houses = []
     for house, u, working in zip(state.houses, uniforms.suppression, workers, strict=True):
         failing = _power(1.0 - params.kappa, working)
-        houses.append(jnp.where(house == BURNING, jnp.where(u < 1.0 - failing, SAFE, RUINED), house))
+        houses.append(
+            jnp.where(house == BURNING, jnp.where(u < 1.0 - failing, SAFE, RUINED), house)
+        )
     return houses, state.progress
 
 
@@ -159,14 +172,18 @@ def _suppress_by_progress(
     houses, progress = [], []
     for house, before, working in zip(state.houses, state.progress, workers, strict=True):
         num_workers = sum(at_work.astype(jnp.float32) for at_work in working)
-        done = jnp.where(house == BURNING, before + params.suppression_per_worker * num_workers, 0.0)
+        done = jnp.where(
+            house == BURNING, before + params.suppression_per_worker * num_workers, 0.0
+        )
         out = done >= 1.0
         houses.append(jnp.where(out, SAFE, house))
         progress.append(jnp.where(out, 0.0, done))
     return houses, progress
 
 
-def _spread(uniforms: Uniforms, houses: list[jax.Array], params: BucketBrigadeParams) -> list[jax.Array]:
+def _spread(
+    uniforms: Uniforms, houses: list[jax.Array], params: BucketBrigadeParams
+) -> list[jax.Array]:
     """Ignite each safe house with probability `1 - (1 - beta)**burning_neighbours`, all at once."""
     spread = []
     for i, (house, u) in enumerate(zip(houses, uniforms.ignition, strict=True)):
@@ -176,7 +193,9 @@ def _spread(uniforms: Uniforms, houses: list[jax.Array], params: BucketBrigadePa
     return spread
 
 
-def _rewards(before: BucketBrigadeState, after: BucketBrigadeState, params: BucketBrigadeParams) -> Scalars:
+def _rewards(
+    before: BucketBrigadeState, after: BucketBrigadeState, params: BucketBrigadeParams
+) -> Scalars:
     num_houses, num_agents = len(after.houses), len(after.modes)
     saved = [
         ((was != SAFE) & (now == SAFE)).astype(jnp.float32)
@@ -184,7 +203,9 @@ def _rewards(before: BucketBrigadeState, after: BucketBrigadeState, params: Buck
     ]
     ruined = [(house == RUINED).astype(jnp.float32) for house in after.houses]
     num_safe = sum((house == SAFE).astype(jnp.float32) for house in after.houses)
-    team = (params.team_reward * num_safe - params.team_penalty * sum(ruined)) * np.float32(1 / num_houses)
+    team = (params.team_reward * num_safe - params.team_penalty * sum(ruined)) * np.float32(
+        1 / num_houses
+    )
     rewards = []
     for agent, mode in enumerate(after.modes):
         saved_own, ruined_own = sum(saved[agent::num_agents]), sum(ruined[agent::num_agents])
@@ -208,13 +229,16 @@ def _power(base: float | jax.Array, factors: Sequence[jax.Array]) -> jax.Array |
 
 def act_randomly(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
     """Draw house, mode and signal uniformly."""
-    return tuple(Discrete(n).sample(key) for n, key in zip((len(state.houses), 2, 2), keys, strict=True))
+    return tuple(
+        Discrete(n).sample(key) for n, key in zip((len(state.houses), 2, 2), keys, strict=True)
+    )
 
 
 def fight_the_nearest_fire(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
     """Work at the nearest burning house that the agent owns, else at the nearest burning one, and signal so; else rest.
 
-    Near is counted along the ring from where the agent is; of two equally near the lower number is taken.
+    Near is counted along the ring from where the agent is; of two equally near the lower number is
+    taken.
     """
     num_houses, num_agents = len(state.houses), len(state.modes)
     best = jnp.full((), 2 * num_houses * num_houses, jnp.int32)
@@ -259,16 +283,18 @@ POLICIES: dict[str, Callable[[Keys, int, BucketBrigadeState], Action]] = {
 class BucketBrigade:
     """Save the village together with scripted opponents; an action is `[house, rest (0) or work (1), signal 0 or 1]`.
 
-    House `h` belongs to agent `h % A`; the home of agent `i` is house `i % H`. The learner is agent 0.
+    House `h` belongs to agent `h % A`; the home of agent `i` is house `i % H`. The learner is agent
+    0.
 
-    Observation, float32 `[H + 4 A + 9 + A]`: the houses' states (0 safe, 1 burning, 2 ruined), all agents' signals, all
-    agents' locations, each agent's last house and mode in turn, the figures of `OBSERVED_FIGURES`, and the observer
-    one-hot.
+    Observation, float32 `[H + 4 A + 9 + A]`: the houses' states (0 safe, 1 burning, 2 ruined), all
+    agents' signals, all agents' locations, each agent's last house and mode in turn, the figures of
+    `OBSERVED_FIGURES`, and the observer one-hot.
 
     Args:
         num_houses: on the ring, at least 3.
         num_opponents: scripted agents.
-        mode: `bernoulli`, where a fire is put out at once or never, or `continuous`, where it needs work and spreads.
+        mode: `bernoulli`, where a fire is put out at once or never, or `continuous`, where it needs
+            work and spreads.
         opponents: a name in `POLICIES` for all of them, or one for each.
         scenario: a name in `scenarios()`.
         default_params: a scenario in full, in place of the one that `scenario` names.
@@ -285,12 +311,17 @@ class BucketBrigade:
         for name, least in (("num_houses", 3), ("num_opponents", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
-                raise InvalidArgumentError(f"{name} must be an integer of at least {least}, but got {value!r}.")
+                raise InvalidArgumentError(
+                    f"{name} must be an integer of at least {least}, but got {value!r}."
+                )
         if self.mode not in MODES:
             raise UnknownNameError("mode", self.mode, MODES)
         if self.scenario not in scenarios():
             raise UnknownNameError("scenario", self.scenario, scenarios())
-        if not isinstance(self.opponents, str | tuple | list) or len(self.policies) != self.num_opponents:
+        if (
+            not isinstance(self.opponents, str | tuple | list)
+            or len(self.policies) != self.num_opponents
+        ):
             raise InvalidArgumentError(
                 f"opponents must be one name or {self.num_opponents} names (num_opponents), but got {self.opponents!r}."
             )
@@ -307,14 +338,21 @@ class BucketBrigade:
     @property
     def policies(self) -> tuple[str, ...]:
         """The policy of each opponent, in the order of the agents."""
-        return (self.opponents,) * self.num_opponents if isinstance(self.opponents, str) else tuple(self.opponents)
+        return (
+            (self.opponents,) * self.num_opponents
+            if isinstance(self.opponents, str)
+            else tuple(self.opponents)
+        )
 
-    def reset(self, key: jax.Array, params: BucketBrigadeParams) -> tuple[jax.Array, BucketBrigadeState]:
+    def reset(
+        self, key: jax.Array, params: BucketBrigadeParams
+    ) -> tuple[jax.Array, BucketBrigadeState]:
         """Set each house on fire with probability `rho`; every agent rests at house 0."""
         draws = [jax.random.uniform(key) for key in scalar_keys(key, self.num_houses)]
         state = BucketBrigadeState(
             houses=tuple((u < params.rho).astype(jnp.int32) for u in draws),
-            progress=(jnp.zeros((), jnp.float32),) * (self.num_houses if self.mode == "continuous" else 0),
+            progress=(jnp.zeros((), jnp.float32),)
+            * (self.num_houses if self.mode == "continuous" else 0),
             locations=(_constant(0),) * self.num_agents,
             modes=(_constant(REST),) * self.num_agents,
             signals=(_constant(0),) * self.num_agents,
@@ -323,7 +361,11 @@ class BucketBrigade:
         return self.observe(state, params), state
 
     def step(
-        self, key: jax.Array, state: BucketBrigadeState, action: jax.Array, params: BucketBrigadeParams
+        self,
+        key: jax.Array,
+        state: BucketBrigadeState,
+        action: jax.Array,
+        params: BucketBrigadeParams,
     ) -> tuple[jax.Array, BucketBrigadeState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Live through one night; `info["rewards"]` holds all agents' rewards, float32 `[A]`."""
         house, mode, signal = self.action_space(params).validate(action)
@@ -333,7 +375,14 @@ class BucketBrigade:
         burns = functools.reduce(jnp.logical_or, [house == BURNING for house in state.houses])
         terminated = (state.night >= params.min_nights) & ~burns
         truncated = jnp.zeros((), jnp.bool_)
-        return self.observe(state, params), state, rewards[0], terminated, truncated, {"rewards": jnp.stack(rewards)}
+        return (
+            self.observe(state, params),
+            state,
+            rewards[0],
+            terminated,
+            truncated,
+            {"rewards": jnp.stack(rewards)},
+        )
 
     def draw_night(self, key: jax.Array) -> tuple[Uniforms, Keys]:
         """Draw what `step` draws from `key` for the houses, and take the keys of the opponents, three for each."""
@@ -343,11 +392,18 @@ class BucketBrigade:
 
     def opponent_actions(self, keys: Keys, state: BucketBrigadeState) -> list[Action]:
         """Choose what the opponents do; `keys` are those of `draw_night`."""
-        return [POLICIES[policy](keys[3 * i : 3 * i + 3], i + 1, state) for i, policy in enumerate(self.policies)]
+        return [
+            POLICIES[policy](keys[3 * i : 3 * i + 3], i + 1, state)
+            for i, policy in enumerate(self.policies)
+        ]
 
-    def observe(self, state: BucketBrigadeState, params: BucketBrigadeParams, agent: int = 0) -> jax.Array:
+    def observe(
+        self, state: BucketBrigadeState, params: BucketBrigadeParams, agent: int = 0
+    ) -> jax.Array:
         """Return what `agent` sees, laid out as the class says."""
-        last = [scalar for pair in zip(state.locations, state.modes, strict=True) for scalar in pair]
+        last = [
+            scalar for pair in zip(state.locations, state.modes, strict=True) for scalar in pair
+        ]
         figures = [getattr(params, name) for name in OBSERVED_FIGURES]
         identity = [float(i == agent) for i in range(self.num_agents)]
         seen = [*state.houses, *state.signals, *state.locations, *last, *figures, *identity]
@@ -357,8 +413,15 @@ class BucketBrigade:
         """Return the bounds that the layout implies."""
         figures = np.array([getattr(params, name) for name in OBSERVED_FIGURES], np.float32)
         place, num_agents = self.num_houses - 1, self.num_agents
-        high = [2] * self.num_houses + [1] * num_agents + [place] * num_agents + [place, 1] * num_agents
-        low = np.concatenate([np.zeros(len(high)), figures, np.zeros(num_agents)]).astype(np.float32)
+        high = (
+            [2] * self.num_houses
+            + [1] * num_agents
+            + [place] * num_agents
+            + [place, 1] * num_agents
+        )
+        low = np.concatenate([np.zeros(len(high)), figures, np.zeros(num_agents)]).astype(
+            np.float32
+        )
         high = np.concatenate([high, figures, np.ones(num_agents)]).astype(np.float32)
         return Box(low, high, high.shape)
 

@@ -42,18 +42,25 @@ class CartPoleParams:
     max_steps: int | jax.Array = 500
 
 
-def accelerations(state: CartPoleState, force: jax.Array, params: CartPoleParams) -> tuple[jax.Array, jax.Array]:
+def accelerations(
+    state: CartPoleState, force: jax.Array, params: CartPoleParams
+) -> tuple[jax.Array, jax.Array]:
     """Return the accelerations of the cart, m/s^2, and of the pole, rad/s^2, under `force`, N, without friction.
 
-    Source: Florian (2005), "Correct equations for the dynamics of the cart-pole system", equations 23 and 24.
+    Source: Florian (2005), "Correct equations for the dynamics of the cart-pole system", equations
+    23 and 24.
     """
     # Reciprocals of parameters fold into constants; a division per step would not.
     inverse_mass = 1.0 / (params.mass_cart + params.mass_pole)
     sin, cos = sin_cos(state.theta)
-    push = (force + params.mass_pole * params.half_length * state.theta_dot * state.theta_dot * sin) * inverse_mass
+    push = (
+        force + params.mass_pole * params.half_length * state.theta_dot * state.theta_dot * sin
+    ) * inverse_mass
     inertia = params.half_length * (4.0 / 3.0 - params.mass_pole * inverse_mass * cos * cos)
     theta_acceleration = (params.gravity * sin - cos * push) / inertia
-    x_acceleration = push - params.mass_pole * params.half_length * inverse_mass * theta_acceleration * cos
+    x_acceleration = (
+        push - params.mass_pole * params.half_length * inverse_mass * theta_acceleration * cos
+    )
     return x_acceleration, theta_acceleration
 
 
@@ -81,7 +88,9 @@ class CartPole:
     def reset(self, key: jax.Array, params: CartPoleParams) -> tuple[jax.Array, CartPoleState]:
         """Draw the four coordinates uniformly from (-0.05, 0.05)."""
         keys = scalar_keys(key, 4)
-        x, x_dot, theta, theta_dot = (jax.random.uniform(key, minval=-0.05, maxval=0.05) for key in keys)
+        x, x_dot, theta, theta_dot = (
+            jax.random.uniform(key, minval=-0.05, maxval=0.05) for key in keys
+        )
         state = CartPoleState(x, x_dot, theta, theta_dot, time=jnp.zeros((), jnp.int32))
         return _observe(state), state
 
@@ -92,7 +101,9 @@ class CartPole:
         action = self.action_space(params).validate(action)
         force = jnp.where(action == 1, params.force, -params.force)
         state = integrate(state, force, params)
-        terminated = (jnp.abs(state.x) > params.x_threshold) | (jnp.abs(state.theta) > params.theta_threshold)
+        terminated = (jnp.abs(state.x) > params.x_threshold) | (
+            jnp.abs(state.theta) > params.theta_threshold
+        )
         truncated = state.time >= params.max_steps
         return _observe(state), state, jnp.ones((), jnp.float32), terminated, truncated, {}
 
@@ -102,7 +113,9 @@ class CartPole:
 
     def observation_space(self, params: CartPoleParams) -> Box:
         """Return the bounds that Gymnasium declares: twice the limits, and no bound on the velocities."""
-        high = np.array([2 * params.x_threshold, np.inf, 2 * params.theta_threshold, np.inf], np.float32)
+        high = np.array(
+            [2 * params.x_threshold, np.inf, 2 * params.theta_threshold, np.inf], np.float32
+        )
         return Box(-high, high, (4,))
 
     def action_space(self, params: CartPoleParams) -> Discrete:

@@ -1,7 +1,7 @@
 """Learn the figures of a cart and pole by pushing it: system identification on the physics of `cartpole.py`.
 
-What is known of them is a Gaussian posterior that a cubature Kalman filter keeps in the state, and the reward is how
-much closer its mean came to the truth.
+What is known of them is a Gaussian posterior that a cubature Kalman filter keeps in the state, and
+the reward is how much closer its mean came to the truth.
 """
 
 import dataclasses
@@ -13,12 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.cartpole import CartPoleParams, CartPoleState, accelerations, integrate
-from myriad.envs.estimation import Gaussian, Scalars, require_hidden, squared_error, standard_gaussian, with_scores
+from myriad.envs.estimation import (
+    Gaussian,
+    Scalars,
+    require_hidden,
+    squared_error,
+    standard_gaussian,
+    with_scores,
+)
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
-# Under the priors the first measurement outweighs what one Gaussian update can follow on the curve of exp(score). Its
-# likelihood L enters as L**0.1, then from there as L**0.9: the product is L, and a linear model sees no difference.
+# Under the priors the first measurement outweighs what one Gaussian update can follow on the curve
+# of exp(score). Its likelihood L enters as L**0.1, then from there as L**0.9: the product is L, and
+# a linear model sees no difference.
 _PARTS = (0.1, 0.9)
 
 
@@ -27,8 +35,8 @@ _PARTS = (0.1, 0.9)
 class CartPoleSysIDParams(CartPoleParams):
     """The figures of the cart and pole, for the hidden ones their priors' medians; then the priors and the noise.
 
-    `spread` is the standard deviation of each hidden figure's natural logarithm; `x_noise`, m/s^2, and `theta_noise`,
-    rad/s^2, are those of the disturbances of the accelerations.
+    `spread` is the standard deviation of each hidden figure's natural logarithm; `x_noise`, m/s^2,
+    and `theta_noise`, rad/s^2, are those of the disturbances of the accelerations.
     """
 
     spread: float | jax.Array = 0.3
@@ -53,20 +61,24 @@ class CartPoleSysIDState:
 class CartPoleSysID:
     """Push left (0) or right (1) so as to learn the `hidden` figures; 500 steps, never terminated.
 
-    Each episode draws the hidden figures from independent log-normal priors. Gusts disturb the accelerations by
-    Gaussian noise, independent from step to step. Position and velocity are seen exactly, so a change of velocity is a
-    measurement of an acceleration with that noise. A cart or pole beyond the limits of `cartpole-control` is caught and
-    set up anew, about upright, within the episode; the figures and what is known of them stay.
+    Each episode draws the hidden figures from independent log-normal priors. Gusts disturb the
+    accelerations by Gaussian noise, independent from step to step. Position and velocity are seen
+    exactly, so a change of velocity is a measurement of an acceleration with that noise. A cart or
+    pole beyond the limits of `cartpole-control` is caught and set up anew, about upright, within
+    the episode; the figures and what is known of them stay.
 
-    The estimate: the mean of a Gaussian posterior over the scores, by a cubature Kalman filter. The model and the
-    noise are the true ones; that the posterior is Gaussian is the approximation, a good one up to the default spread.
+    The estimate: the mean of a Gaussian posterior over the scores, by a cubature Kalman filter. The
+    model and the noise are the true ones; that the posterior is Gaussian is the approximation, a
+    good one up to the default spread.
 
-    Reward: the reduction of the estimate's squared error, averaged over the hidden figures, in units of the priors'
-    variances. So a return is the error at the start, 1 on average, less that at the end, and its expectation at most 1.
-    Source: quadratic loss, in Chaloner and Verdinelli (1995), "Bayesian experimental design: a review".
+    Reward: the reduction of the estimate's squared error, averaged over the hidden figures, in
+    units of the priors' variances. So a return is the error at the start, 1 on average, less that
+    at the end, and its expectation at most 1. Source: quadratic loss, in Chaloner and Verdinelli
+    (1995), "Bayesian experimental design: a review".
 
-    Observation: x, x_dot, theta, theta_dot; the accelerations just measured; the last push, -1 or 1 (these three are 0
-    at the start); the mean and the standard deviation of each score; float32 `[7 + 2 * len(hidden)]`.
+    Observation: x, x_dot, theta, theta_dot; the accelerations just measured; the last push, -1 or 1
+    (these three are 0 at the start); the mean and the standard deviation of each score; float32 `[7
+    + 2 * len(hidden)]`.
 
     Raises:
         InvalidArgumentError: `hidden` isn't a tuple of different physical figures.
@@ -78,7 +90,9 @@ class CartPoleSysID:
     def __post_init__(self) -> None:
         require_hidden(self.hidden, ("gravity", "mass_cart", "mass_pole", "half_length", "force"))
 
-    def reset(self, key: jax.Array, params: CartPoleSysIDParams) -> tuple[jax.Array, CartPoleSysIDState]:
+    def reset(
+        self, key: jax.Array, params: CartPoleSysIDParams
+    ) -> tuple[jax.Array, CartPoleSysIDState]:
         """Draw the cart and pole as `cartpole-control` does, and the hidden figures, known by their priors alone."""
         keys = scalar_keys(key, 4 + len(self.hidden))
         cart = _set_up(keys[:4], jnp.zeros((), jnp.int32))
@@ -88,24 +102,49 @@ class CartPoleSysID:
         return _observe(state, (zero, zero), zero), state
 
     def step(
-        self, key: jax.Array, state: CartPoleSysIDState, action: jax.Array, params: CartPoleSysIDParams
+        self,
+        key: jax.Array,
+        state: CartPoleSysIDState,
+        action: jax.Array,
+        params: CartPoleSysIDParams,
     ) -> tuple[jax.Array, CartPoleSysIDState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Push for `tau` seconds, measure the accelerations, and learn from them."""
         *set_up_keys, x_key, theta_key = scalar_keys(key, 6)
-        push = jnp.where(self.action_space(params).validate(action) == 1, 1.0, -1.0).astype(jnp.float32)
-        gusts = params.x_noise * jax.random.normal(x_key), params.theta_noise * jax.random.normal(theta_key)
+        push = jnp.where(self.action_space(params).validate(action) == 1, 1.0, -1.0).astype(
+            jnp.float32
+        )
+        gusts = (
+            params.x_noise * jax.random.normal(x_key),
+            params.theta_noise * jax.random.normal(theta_key),
+        )
         figures = with_scores(params, self.hidden, state.hidden)
         exact = accelerations(state.cart, push * figures.force, figures)
         measured = tuple(each + gust for each, gust in zip(exact, gusts, strict=True))
         cart = integrate(state.cart, push * figures.force, figures)
-        x_dot, theta_dot = cart.x_dot + params.tau * gusts[0], cart.theta_dot + params.tau * gusts[1]
+        x_dot, theta_dot = (
+            cart.x_dot + params.tau * gusts[0],
+            cart.theta_dot + params.tau * gusts[1],
+        )
         cart = dataclasses.replace(cart, x_dot=x_dot, theta_dot=theta_dot)
         posterior = self._learn(state, push, measured, params)
-        reward = squared_error(state.posterior.mean, state.hidden) - squared_error(posterior.mean, state.hidden)
-        out = (jnp.abs(cart.x) > params.x_threshold) | (jnp.abs(cart.theta) > params.theta_threshold)
-        cart = jax.tree.map(lambda new, old: jnp.where(out, new, old), _set_up(set_up_keys, cart.time), cart)
+        reward = squared_error(state.posterior.mean, state.hidden) - squared_error(
+            posterior.mean, state.hidden
+        )
+        out = (jnp.abs(cart.x) > params.x_threshold) | (
+            jnp.abs(cart.theta) > params.theta_threshold
+        )
+        cart = jax.tree.map(
+            lambda new, old: jnp.where(out, new, old), _set_up(set_up_keys, cart.time), cart
+        )
         state = CartPoleSysIDState(cart, state.hidden, posterior)
-        return _observe(state, measured, push), state, reward, jnp.zeros((), bool), cart.time >= params.max_steps, {}
+        return (
+            _observe(state, measured, push),
+            state,
+            reward,
+            jnp.zeros((), bool),
+            cart.time >= params.max_steps,
+            {},
+        )
 
     def observation_space(self, params: CartPoleSysIDParams) -> Box:
         """Return the bounds: none."""
@@ -116,23 +155,33 @@ class CartPoleSysID:
         return Discrete(2)
 
     def _learn(
-        self, state: CartPoleSysIDState, push: jax.Array, measured: Scalars, params: CartPoleSysIDParams
+        self,
+        state: CartPoleSysIDState,
+        push: jax.Array,
+        measured: Scalars,
+        params: CartPoleSysIDParams,
     ) -> Gaussian:
         """Condition the posterior on the two accelerations that followed from `state.cart`."""
         posterior, (of_x, of_theta) = state.posterior, measured
         for part in _PARTS:
-            variances = tuple(noise * noise * (1.0 / part) for noise in (params.x_noise, params.theta_noise))
+            variances = tuple(
+                noise * noise * (1.0 / part) for noise in (params.x_noise, params.theta_noise)
+            )
 
             def predict(*scores: jax.Array, variances: Any = variances) -> tuple[Scalars, Any]:
                 figures = with_scores(params, self.hidden, scores)
                 return accelerations(state.cart, push * figures.force, figures), variances
 
-            posterior = posterior.push(predict, len(self.hidden)).condition(of_theta).condition(of_x)
+            posterior = (
+                posterior.push(predict, len(self.hidden)).condition(of_theta).condition(of_x)
+            )
         return posterior
 
 
 def _set_up(keys: Sequence[jax.Array], time: jax.Array) -> CartPoleState:
-    return CartPoleState(*(jax.random.uniform(key, minval=-0.05, maxval=0.05) for key in keys), time=time)
+    return CartPoleState(
+        *(jax.random.uniform(key, minval=-0.05, maxval=0.05) for key in keys), time=time
+    )
 
 
 def _observe(state: CartPoleSysIDState, measured: Scalars, push: jax.Array) -> jax.Array:

@@ -17,14 +17,20 @@ from myriad.xla import count_compilations
 _MEMBERS = ("default_params", "reset", "step", "observation_space", "action_space")
 _NUM_LANES, _NUM_STEPS = 64, 256
 # What JAX raises when Python asks a traced value for its own.
-_TRACING_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError, TypeError, ValueError)
+_TRACING_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    TypeError,
+    ValueError,
+)
 
 
 def check_env(env: Environment) -> None:
     """Try `env` out and say everything that it gets wrong; takes a few seconds, mostly of compilation.
 
-    Checked: the members and their results' shapes and dtypes; random keys used twice or not at all; observations
-    outside their space or not finite; batched parameters; a time limit told as termination; steps that recompile.
+    Checked: the members and their results' shapes and dtypes; random keys used twice or not at all;
+    observations outside their space or not finite; batched parameters; a time limit told as
+    termination; steps that recompile.
 
     Raises:
         FaultyEnvironmentError: something is wrong; its `faults` are the sentences.
@@ -33,7 +39,8 @@ def check_env(env: Environment) -> None:
         >>> from myriad import make_env
         >>> check_env(make_env("cartpole-control"))
     """
-    # Each stage stands on the ones before it: a fault in one makes the next stages' sentences noise.
+    # Each stage stands on the ones before it: a fault in one makes the next stages' sentences
+    # noise.
     for stage in (_members, _reset, _step, _keys, _batches, _behaviour):
         if faults := list(stage(env)):
             raise FaultyEnvironmentError(type(env).__name__, faults)
@@ -51,7 +58,9 @@ def _members(env: Any) -> Iterator[str]:
     for path, leaf in jax.tree_util.tree_leaves_with_path(env.default_params):
         if not isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array):
             yield f"default_params{_at(path)} must be a number or an array, but is {leaf!r}."
-    if dataclasses.is_dataclass(env.default_params) and jax.tree.leaves(env.default_params) == [env.default_params]:
+    if dataclasses.is_dataclass(env.default_params) and jax.tree.leaves(env.default_params) == [
+        env.default_params
+    ]:
         yield "default_params must be a pytree: decorate its class with jax.tree_util.register_dataclass."
 
 
@@ -103,7 +112,9 @@ def _keys(env: Environment) -> Iterator[str]:
     for name, (function, arguments) in calls.items():
         with jax.debug_key_reuse(new_val=True):
             try:
-                jax.jit(lambda *arguments, function=function: function(*arguments)).lower(*arguments)
+                jax.jit(lambda *arguments, function=function: function(*arguments)).lower(
+                    *arguments
+                )
             except jax.errors.KeyReuseError:
                 yield f"{name} uses one random key for several draws, which makes them equal or dependent: split it."
     program = str(jax.make_jaxpr(env.reset)(key, params))
@@ -115,12 +126,16 @@ def _keys(env: Environment) -> Iterator[str]:
 
 
 def _batches(env: Environment) -> Iterator[str]:
-    params = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (_NUM_LANES, *np.shape(leaf))), env.default_params)
+    params = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (_NUM_LANES, *np.shape(leaf))), env.default_params
+    )
     keys = jax.random.split(jax.random.key(0), _NUM_LANES)
     space = env.action_space(env.default_params)
     action = jax.vmap(space.sample)(keys)
     try:
-        jax.eval_shape(lambda: jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params))
+        jax.eval_shape(
+            lambda: jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
+        )
     except _TRACING_ERRORS as error:
         yield f"{_untraceable('step', error)} Here each lane had parameters of its own, as domain randomisation draws."
 
@@ -156,15 +171,22 @@ def _behaviour(env: Environment) -> Iterator[str]:
     yield from _time_limit_faults(env, step, before, after_state, terminated | truncated)
 
 
-def _time_limit_faults(env: Environment, step: Any, before: Any, after: Any, done: np.ndarray) -> Iterator[str]:
+def _time_limit_faults(
+    env: Environment, step: Any, before: Any, after: Any, done: np.ndarray
+) -> Iterator[str]:
     """Find the state's clocks, set them far ahead, and see whether every state then ends as terminated."""
     leaves, structure = jax.tree.flatten(after)
-    is_clock = [_is_clock(old, new, done) for old, new in zip(jax.tree.leaves(before), leaves, strict=True)]
+    is_clock = [
+        _is_clock(old, new, done) for old, new in zip(jax.tree.leaves(before), leaves, strict=True)
+    ]
     if not any(is_clock) or (~done).sum() < _NUM_LANES:
         return
     going = np.random.default_rng(0).permutation(np.argwhere(~done))[:_NUM_LANES]
     picked = [np.stack([leaf[step, lane] for step, lane in going]) for leaf in leaves]
-    late = [np.full_like(leaf, 1_000_000) if clock else leaf for leaf, clock in zip(picked, is_clock, strict=True)]
+    late = [
+        np.full_like(leaf, 1_000_000) if clock else leaf
+        for leaf, clock in zip(picked, is_clock, strict=True)
+    ]
     space, params = env.action_space(env.default_params), env.default_params
     keys = jax.random.split(jax.random.key(1), _NUM_LANES)
     action = jax.vmap(space.sample)(keys)
@@ -181,7 +203,11 @@ def _is_clock(old: np.ndarray, new: np.ndarray, done: np.ndarray) -> bool:
     if old.ndim != 2 or not np.issubdtype(old.dtype, np.number):
         return False
     change = (new - old)[~done]
-    return change.size > 0 and bool(change[0] != 0) and bool(np.allclose(change, change[0], rtol=1e-3, atol=0))
+    return (
+        change.size > 0
+        and bool(change[0] != 0)
+        and bool(np.allclose(change, change[0], rtol=1e-3, atol=0))
+    )
 
 
 def _array_faults(name: str, value: Any, space: Space) -> Iterator[str]:
@@ -212,7 +238,9 @@ def _state_faults(state: Any, next_state: Any) -> Iterator[str]:
     if jax.tree.structure(state) != jax.tree.structure(next_state):
         yield f"step must return a state of the same structure as reset, but returns {_kind(next_state)}."
         return
-    for (path, old), new in zip(jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(next_state), strict=True):
+    for (path, old), new in zip(
+        jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(next_state), strict=True
+    ):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             yield f"state{_at(path)} is {_kind(old)} after reset, but {_kind(new)} after step."
 

@@ -19,8 +19,8 @@ Params = TypeVar("Params")
 class Environment(Protocol[State, Params]):
     """A Markov decision process as pure functions; a frozen dataclass with these members is one.
 
-    `default_params` is a dataclass pytree of figures that may be batched or differentiated; other fields of the
-    environment are static. Auto-reset belongs to the rollout, so `step` never resets.
+    `default_params` is a dataclass pytree of figures that may be batched or differentiated; other
+    fields of the environment are static. Auto-reset belongs to the rollout, so `step` never resets.
     """
 
     @property
@@ -36,8 +36,9 @@ class Environment(Protocol[State, Params]):
         """Advance one time step by `action`, `[*A]`.
 
         Returns:
-            obs `[*O]`, state, reward (float32 scalar), terminated and truncated (boolean scalars), info. `terminated`
-            means that the process ended; `truncated` that the time was up, so that a value still bootstraps.
+            obs `[*O]`, state, reward (float32 scalar), terminated and truncated (boolean scalars),
+            info. `terminated` means that the process ended; `truncated` that the time was up, so
+            that a value still bootstraps.
         """
         ...
 

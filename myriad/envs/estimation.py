@@ -29,12 +29,15 @@ class Gaussian:
     mean: Scalars
     covariance: Scalars
 
-    def push(self, model: Callable[..., tuple[Sequence[Any], Sequence[Any]]], keep: int) -> "Gaussian":
+    def push(
+        self, model: Callable[..., tuple[Sequence[Any], Sequence[Any]]], keep: int
+    ) -> "Gaussian":
         """Return the law of the first `keep` quantities and of the results of `model`, exact where it is linear.
 
-        `model(*quantities)` returns the results expected and the variances of independent noise on them. Averages are
-        over `2 D` points: the mean, plus and minus sqrt(D) times each column of the covariance's Cholesky factor.
-        Source: Arasaratnam and Haykin (2009), "Cubature Kalman filters".
+        `model(*quantities)` returns the results expected and the variances of independent noise on
+        them. Averages are over `2 D` points: the mean, plus and minus sqrt(D) times each column of
+        the covariance's Cholesky factor. Source: Arasaratnam and Haykin (2009), "Cubature Kalman
+        filters".
         """
         size, columns, entry = len(self.mean), self._cholesky(), self._entries()
         reach, share = np.float32(size**0.5), np.float32(0.5 / size)
@@ -43,7 +46,9 @@ class Gaussian:
         results, noises = list(zip(*expected, strict=True)), zip(*variances, strict=True)
         noise = [reduce(add, values) * share for values in noises]
         means = tuple(reduce(add, values) * share for values in results)
-        apart = [[value - mean for value in values] for values, mean in zip(results, means, strict=True)]
+        apart = [
+            [value - mean for value in values] for values, mean in zip(results, means, strict=True)
+        ]
 
         def covariance(i: int, j: int) -> jax.Array:
             if j < keep:
@@ -52,10 +57,14 @@ class Gaussian:
             if i < keep:  # of a kept quantity, later columns know nothing
                 moves = (columns[k][i - k] * (values[k] - values[size + k]) for k in range(i + 1))
                 return reduce(add, moves) * (reach * share)
-            product = reduce(add, (x * y for x, y in zip(apart[i - keep], values, strict=True))) * share
+            product = (
+                reduce(add, (x * y for x, y in zip(apart[i - keep], values, strict=True))) * share
+            )
             return product + noise[i - keep] if i == j else product
 
-        return Gaussian(self.mean[:keep] + means, tuple(covariance(i, j) for i, j in _cells(keep + len(means))))
+        return Gaussian(
+            self.mean[:keep] + means, tuple(covariance(i, j) for i, j in _cells(keep + len(means)))
+        )
 
     def condition(self, value: jax.Array) -> "Gaussian":
         """Learn the value of the last quantity, whose variance is positive, and drop it: a Kalman filter's update."""
@@ -64,13 +73,17 @@ class Gaussian:
         surprise = (value - self.mean[last]) * inverse
         return Gaussian(
             mean=tuple(self.mean[i] + entry[i, last] * surprise for i in range(last)),
-            covariance=tuple(entry[i, j] - entry[i, last] * entry[j, last] * inverse for i, j in _cells(last)),
+            covariance=tuple(
+                entry[i, j] - entry[i, last] * entry[j, last] * inverse for i, j in _cells(last)
+            ),
         )
 
     def deviations(self) -> Scalars:
         """Return the standard deviation of each quantity, `D` scalars."""
         # A variance of almost nothing may round below zero.
-        return tuple(jnp.sqrt(jnp.maximum(x, 0.0)) for (i, j), x in self._entries().items() if i == j)
+        return tuple(
+            jnp.sqrt(jnp.maximum(x, 0.0)) for (i, j), x in self._entries().items() if i == j
+        )
 
     def _entries(self) -> dict[tuple[int, int], jax.Array]:
         return dict(zip(_cells(len(self.mean)), self.covariance, strict=True))
@@ -89,7 +102,9 @@ class Gaussian:
     def _moved(self, column: Scalars, step: np.float32) -> Scalars:
         """Return the mean moved by `step` times a column, which leaves the first quantities where they are."""
         still = len(self.mean) - len(column)
-        return self.mean[:still] + tuple(x + step * y for x, y in zip(self.mean[still:], column, strict=True))
+        return self.mean[:still] + tuple(
+            x + step * y for x, y in zip(self.mean[still:], column, strict=True)
+        )
 
 
 def standard_gaussian(size: int) -> Gaussian:
@@ -100,8 +115,12 @@ def standard_gaussian(size: int) -> Gaussian:
 
 def with_scores(params: Any, names: tuple[str, ...], scores: Sequence[jax.Array]) -> Any:
     """Put the figures called `names` at their scores; `params` holds their medians."""
-    factors = {name: jnp.exp(params.spread * score) for name, score in zip(names, scores, strict=True)}
-    return dataclasses.replace(params, **{name: getattr(params, name) * factor for name, factor in factors.items()})
+    factors = {
+        name: jnp.exp(params.spread * score) for name, score in zip(names, scores, strict=True)
+    }
+    return dataclasses.replace(
+        params, **{name: getattr(params, name) * factor for name, factor in factors.items()}
+    )
 
 
 def squared_error(estimate: Sequence[jax.Array], truth: Sequence[jax.Array]) -> jax.Array:
@@ -113,7 +132,9 @@ def squared_error(estimate: Sequence[jax.Array], truth: Sequence[jax.Array]) -> 
 def require_hidden(hidden: Any, known: tuple[str, ...]) -> None:
     """Raise unless `hidden` is a tuple of different names out of `known`."""
     if not isinstance(hidden, tuple) or not hidden or len(set(hidden)) < len(hidden):
-        raise InvalidArgumentError(f"hidden must be a tuple of one or more different names, but got {hidden!r}.")
+        raise InvalidArgumentError(
+            f"hidden must be a tuple of one or more different names, but got {hidden!r}."
+        )
     for name in hidden:
         if name not in known:
             raise UnknownNameError("hidden figure", name, known)

@@ -1,6 +1,7 @@
 """A light-driven bistable gene circuit in a cell, simulated exactly, reaction by reaction.
 
-Light makes CcaS-CcaR (H), which drives GFP (F), and GFP activates itself. Kinetics first, then the control task.
+Light makes CcaS-CcaR (H), which drives GFP (F), and GFP activates itself. Kinetics first, then the
+control task.
 """
 
 import dataclasses
@@ -19,15 +20,28 @@ from myriad.spaces import Box, Discrete
 
 Target = Literal["constant", "sine"]
 
-# Reactions between two looks at whether any lane still has time left: two are 10% faster than one, four no faster.
+# Reactions between two looks at whether any lane still has time left: two are 10% faster than one,
+# four no faster.
 _REACTIONS_PER_PASS = 2
 # Minimax for the relative error: log2(1 + t) / t on [sqrt(1/2) - 1, sqrt(2) - 1], below 3e-8 ...
 _LOG2 = np.array(
-    [1.442695, -0.7213473, 0.48091064, -0.36070368, 0.28791624, -0.23894485, 0.21571572, -0.20726962, 0.12583654],
+    [
+        1.442695,
+        -0.7213473,
+        0.48091064,
+        -0.36070368,
+        0.28791624,
+        -0.23894485,
+        0.21571572,
+        -0.20726962,
+        0.12583654,
+    ],
     np.float32,
 )
 # ... and 2**f on [-1/2, 1/2], below 8e-8.
-_EXP2 = np.array([1.0000000717, 0.6931469671, 0.2402211972, 0.0555071328, 0.0096755416, 0.0013276470], np.float32)
+_EXP2 = np.array(
+    [1.0000000717, 0.6931469671, 0.2402211972, 0.0555071328, 0.0096755416, 0.0013276470], np.float32
+)
 _SQRT_HALF = np.int32(0x3F3504F3)
 
 
@@ -46,8 +60,8 @@ class GeneCircuitState:
 class GeneCircuitParams:
     """Kinetic figures (rates per minute, half-saturations in molecules), then those of the task (minutes, molecules).
 
-    `eta` makes H under light; `nu` dilutes H and F; `rate_h` and `rate_f` are the most that H and F make of F, with
-    half-saturations `Kh`, `Kf` and Hill exponents `nh`, `nf`.
+    `eta` makes H under light; `nu` dilutes H and F; `rate_h` and `rate_f` are the most that H and F
+    make of F, with half-saturations `Kh`, `Kf` and Hill exponents `nh`, `nf`.
     """
 
     eta: float | jax.Array = 1.0
@@ -79,7 +93,9 @@ def draw_params(
     kinetic = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")
     keys = scalar_keys(key, len(kinetic))
     factors = (jnp.exp(spread * jax.random.normal(each)) for each in keys)
-    drawn = {name: getattr(medians, name) * factor for name, factor in zip(kinetic, factors, strict=True)}
+    drawn = {
+        name: getattr(medians, name) * factor for name, factor in zip(kinetic, factors, strict=True)
+    }
     return dataclasses.replace(medians, **drawn)
 
 
@@ -88,8 +104,9 @@ def react(
 ) -> tuple[jax.Array, jax.Array]:
     """Run all the reactions of one control interval: Gillespie's direct method, without a cap or a leap.
 
-    Waiting times are memoryless, so the one that outlasts the interval is dropped, which leaves the law unchanged.
-    Source: Gillespie (1977), "Exact stochastic simulation of coupled chemical reactions".
+    Waiting times are memoryless, so the one that outlasts the interval is dropped, which leaves the
+    law unchanged. Source: Gillespie (1977), "Exact stochastic simulation of coupled chemical
+    reactions".
 
     Args:
         key: a typed key, scalar.
@@ -112,12 +129,17 @@ def react(
 
     def body(carry: tuple[_Cell, jax.Array]) -> tuple[_Cell, jax.Array]:
         cell, i = carry
-        words = [jax.random.bits(each) for each in scalar_keys(jax.random.fold_in(key, i), 2 * _REACTIONS_PER_PASS)]
+        words = [
+            jax.random.bits(each)
+            for each in scalar_keys(jax.random.fold_in(key, i), 2 * _REACTIONS_PER_PASS)
+        ]
         for wait, choice in zip(words[::2], words[1::2], strict=True):
             cell = _next_reaction(cell, kinetics, wait, choice)
         return cell, i + 1
 
-    cell, _ = jax.lax.while_loop(lambda carry: carry[0].left > 0, body, (cell, jnp.zeros((), jnp.uint32)))
+    cell, _ = jax.lax.while_loop(
+        lambda carry: carry[0].left > 0, body, (cell, jnp.zeros((), jnp.uint32))
+    )
     return cell.H, cell.F
 
 
@@ -148,7 +170,8 @@ def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: ja
     to_make_f = to_lose_h + (cell.from_h + cell.from_f)
     total = to_make_f + nu * cell.F
     left = cell.left - _exponential(wait) / total
-    # A 24-bit uniform times the total is below the total even when rounded: no reaction of rate zero is ever chosen.
+    # A 24-bit uniform times the total is below the total even when rounded: no reaction of rate
+    # zero is ever chosen.
     point = (choice >> 8).astype(jnp.float32) * np.float32(2**-24) * total
     of_h = point < to_lose_h
     made = point < jnp.where(of_h, make_h, to_make_f)
@@ -156,7 +179,9 @@ def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: ja
     change = jnp.where(left > 0, jnp.where(made, 1.0, -1.0), 0.0)
     H, F = jnp.where(of_h, cell.H + change, cell.H), jnp.where(of_h, cell.F, cell.F + change)
     # Only one count changed, so one Hill term is computed and not two.
-    term = hill(jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True)))
+    term = hill(
+        jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True))
+    )
     return _Cell(left, H, F, jnp.where(of_h, term, cell.from_h), jnp.where(of_h, cell.from_f, term))
 
 
@@ -169,8 +194,9 @@ def hill(count: jax.Array, rate: Any, log2_k: jax.Array, exponent: Any) -> jax.A
 class GeneCircuit:
     """Hold GFP at its target with light off (0) or on (1) for 5 minutes at a time; 288 intervals, never terminated.
 
-    Observation: F, the current interval's target and those of the next `n_horizon`, all over 80 molecules, float32
-    `[2 + n_horizon]`. Reward: -|F - target|, F at the interval's end. The target is a constant or a sine in time.
+    Observation: F, the current interval's target and those of the next `n_horizon`, all over 80
+    molecules, float32 `[2 + n_horizon]`. Reward: -|F - target|, F at the interval's end. The target
+    is a constant or a sine in time.
 
     Raises:
         UnknownNameError: `target` is neither `constant` nor `sine`.
@@ -184,10 +210,18 @@ class GeneCircuit:
     def __post_init__(self) -> None:
         if self.target not in get_args(Target):
             raise UnknownNameError("target", self.target, get_args(Target))
-        if isinstance(self.n_horizon, bool) or not isinstance(self.n_horizon, int) or self.n_horizon < 0:
-            raise InvalidArgumentError(f"n_horizon must be an integer of at least 0, but got {self.n_horizon!r}.")
+        if (
+            isinstance(self.n_horizon, bool)
+            or not isinstance(self.n_horizon, int)
+            or self.n_horizon < 0
+        ):
+            raise InvalidArgumentError(
+                f"n_horizon must be an integer of at least 0, but got {self.n_horizon!r}."
+            )
 
-    def reset(self, key: jax.Array, params: GeneCircuitParams) -> tuple[jax.Array, GeneCircuitState]:
+    def reset(
+        self, key: jax.Array, params: GeneCircuitParams
+    ) -> tuple[jax.Array, GeneCircuitState]:
         """Start without a molecule; nothing is drawn, so `key` is not used."""
         zero = jnp.zeros((), jnp.int32)
         state = GeneCircuitState(H=zero, F=zero, time=zero)
@@ -228,7 +262,9 @@ class GeneCircuit:
         return load_drawing("gene_circuit")(self, state)
 
     def _observe(self, state: GeneCircuitState, params: GeneCircuitParams) -> jax.Array:
-        targets = [self.target_at(state.time + ahead, params) for ahead in range(self.n_horizon + 1)]
+        targets = [
+            self.target_at(state.time + ahead, params) for ahead in range(self.n_horizon + 1)
+        ]
         return jnp.stack([state.F.astype(jnp.float32), *targets]) * np.float32(1 / 80)
 
 

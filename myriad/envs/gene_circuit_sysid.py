@@ -1,7 +1,7 @@
 """Learn a cell's kinetics by switching its light: system identification on the reactions of `gene_circuit.py`.
 
-The cell is simulated exactly; the filter that learns from it is the approximation. Priors, posterior and reward are
-those of `estimation.py`.
+The cell is simulated exactly; the filter that learns from it is the approximation. Priors,
+posterior and reward are those of `estimation.py`.
 """
 
 import dataclasses
@@ -11,12 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.estimation import Gaussian, Scalars, require_hidden, squared_error, standard_gaussian, with_scores
+from myriad.envs.estimation import (
+    Gaussian,
+    Scalars,
+    require_hidden,
+    squared_error,
+    standard_gaussian,
+    with_scores,
+)
 from myriad.envs.gene_circuit import GeneCircuitParams, GeneCircuitState, hill, log2, react
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
-# F is a whole number: where less than a molecule's worth of variance is expected, a Gaussian would be too sure.
+# F is a whole number: where less than a molecule's worth of variance is expected, a Gaussian would
+# be too sure.
 _LEAST_VARIANCE = 1.0
 
 
@@ -48,22 +56,25 @@ class GeneCircuitSysIDState:
 class GeneCircuitSysID:
     """Choose light off (0) or on (1) so as to learn the `hidden` kinetic figures; 288 intervals, never terminated.
 
-    Each episode draws the hidden figures from independent log-normal priors. F is counted without error at the end of
-    each interval; H is not seen. All noise is that of the reactions.
+    Each episode draws the hidden figures from independent log-normal priors. F is counted without
+    error at the end of each interval; H is not seen. All noise is that of the reactions.
 
-    The estimate: the mean of a Gaussian posterior over the scores and H, by a cubature Kalman filter. Its likelihood
-    approximates the law of the next F by a Gaussian that has the mean of the deterministic rate equations, over the
-    interval and from the F just seen, and the variance of losing and making F at the rates of the interval's middle,
-    though no less than 1 molecule^2; H moves with its exact mean and variance. That is a linear noise approximation
-    (Komorowski et al. 2009, "Bayesian inference of biochemical kinetic parameters using the linear noise
-    approximation") begun anew at each count; that H's noise already moves F within its interval is left out.
+    The estimate: the mean of a Gaussian posterior over the scores and H, by a cubature Kalman
+    filter. Its likelihood approximates the law of the next F by a Gaussian that has the mean of the
+    deterministic rate equations, over the interval and from the F just seen, and the variance of
+    losing and making F at the rates of the interval's middle, though no less than 1 molecule^2; H
+    moves with its exact mean and variance. That is a linear noise approximation (Komorowski et al.
+    2009, "Bayesian inference of biochemical kinetic parameters using the linear noise
+    approximation") begun anew at each count; that H's noise already moves F within its interval is
+    left out.
 
-    Reward: the reduction of the estimate's squared error, averaged over the hidden figures, in units of the priors'
-    variances. So a return is the error at the start, 1 on average, less that at the end, and its expectation at most 1.
-    Source: quadratic loss, in Chaloner and Verdinelli (1995), "Bayesian experimental design: a review".
+    Reward: the reduction of the estimate's squared error, averaged over the hidden figures, in
+    units of the priors' variances. So a return is the error at the start, 1 on average, less that
+    at the end, and its expectation at most 1. Source: quadratic loss, in Chaloner and Verdinelli
+    (1995), "Bayesian experimental design: a review".
 
-    Observation: F / 80; the last light, 0 or 1; the mean and the standard deviation of H, / 80; the mean and the
-    standard deviation of each score; float32 `[4 + 2 * len(hidden)]`.
+    Observation: F / 80; the last light, 0 or 1; the mean and the standard deviation of H, / 80; the
+    mean and the standard deviation of each score; float32 `[4 + 2 * len(hidden)]`.
 
     Raises:
         InvalidArgumentError: `hidden` isn't a tuple of different kinetic figures.
@@ -75,26 +86,43 @@ class GeneCircuitSysID:
     def __post_init__(self) -> None:
         require_hidden(self.hidden, ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf"))
 
-    def reset(self, key: jax.Array, params: GeneCircuitSysIDParams) -> tuple[jax.Array, GeneCircuitSysIDState]:
+    def reset(
+        self, key: jax.Array, params: GeneCircuitSysIDParams
+    ) -> tuple[jax.Array, GeneCircuitSysIDState]:
         """Start without a molecule, which is known, and draw the hidden figures, of which only the priors are."""
         zero, no_light = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32)
         scores = tuple(jax.random.normal(each) for each in scalar_keys(key, len(self.hidden)))
-        posterior = standard_gaussian(len(scores)).push(lambda *scores: ((no_light,), (no_light,)), len(scores))
+        posterior = standard_gaussian(len(scores)).push(
+            lambda *scores: ((no_light,), (no_light,)), len(scores)
+        )
         state = GeneCircuitSysIDState(GeneCircuitState(zero, zero, zero), scores, posterior)
         return _observe(state, no_light), state
 
     def step(
-        self, key: jax.Array, state: GeneCircuitSysIDState, action: jax.Array, params: GeneCircuitSysIDParams
+        self,
+        key: jax.Array,
+        state: GeneCircuitSysIDState,
+        action: jax.Array,
+        params: GeneCircuitSysIDParams,
     ) -> tuple[jax.Array, GeneCircuitSysIDState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
         """Switch the light, let the cell react for one interval, and learn from the new count of F."""
         light = (self.action_space(params).validate(action) == 1).astype(jnp.float32)
         figures = with_scores(params, self.hidden, state.hidden)
-        H, F = react(key, state.cell.H.astype(jnp.float32), state.cell.F.astype(jnp.float32), light, figures)
+        H, F = react(
+            key, state.cell.H.astype(jnp.float32), state.cell.F.astype(jnp.float32), light, figures
+        )
         posterior = self._learn(state, light, F, params)
         reward = self.error(state) - self.error(dataclasses.replace(state, posterior=posterior))
         cell = GeneCircuitState(H.astype(jnp.int32), F.astype(jnp.int32), state.cell.time + 1)
         state = GeneCircuitSysIDState(cell, state.hidden, posterior)
-        return _observe(state, light), state, reward, jnp.zeros((), bool), cell.time >= params.max_steps, {}
+        return (
+            _observe(state, light),
+            state,
+            reward,
+            jnp.zeros((), bool),
+            cell.time >= params.max_steps,
+            {},
+        )
 
     def error(self, state: GeneCircuitSysIDState) -> jax.Array:
         """Return the estimate's squared error, the mean over the hidden figures, in scores."""
@@ -109,7 +137,11 @@ class GeneCircuitSysID:
         return Discrete(2)
 
     def _learn(
-        self, state: GeneCircuitSysIDState, light: jax.Array, F: jax.Array, params: GeneCircuitSysIDParams
+        self,
+        state: GeneCircuitSysIDState,
+        light: jax.Array,
+        F: jax.Array,
+        params: GeneCircuitSysIDParams,
     ) -> Gaussian:
         """Condition the posterior on `F` at the end of the interval that follows `state`, and let H follow."""
         seen = state.cell.F.astype(jnp.float32)
@@ -118,7 +150,8 @@ class GeneCircuitSysID:
             *scores, H = quantities
             figures = with_scores(params, self.hidden, scores)
             next_h, next_f = expected_counts(H, seen, light, figures)
-            # A molecule stays with probability p and others come: their variances add up to mean - count * p^2.
+            # A molecule stays with probability p and others come: their variances add up to mean -
+            # count * p^2.
             p_squared = jnp.exp(-2.0 * figures.nu * figures.interval)
             of_h = next_h - jnp.maximum(H, 0.0) * p_squared
             return (next_h, next_f), (of_h, jnp.maximum(next_f - seen * p_squared, _LEAST_VARIANCE))
@@ -136,7 +169,9 @@ def expected_counts(
 
     def level_f(H: jax.Array, F: jax.Array) -> jax.Array:
         """Return where F would settle, were it made at its present rate for ever."""
-        return (hill(H, params.rate_h, log2_kh, params.nh) + hill(F, params.rate_f, log2_kf, params.nf)) / params.nu
+        return (
+            hill(H, params.rate_h, log2_kh, params.nh) + hill(F, params.rate_f, log2_kf, params.nf)
+        ) / params.nu
 
     start = level_f(H, F)
     middle = level_f(level_h + (H - level_h) * halfway, start + (F - start) * halfway)
@@ -146,5 +181,7 @@ def expected_counts(
 
 def _observe(state: GeneCircuitSysIDState, light: jax.Array) -> jax.Array:
     (*means, H), (*deviations, about_H) = state.posterior.mean, state.posterior.deviations()
-    F, H, about_H = (count * np.float32(1 / 80) for count in (state.cell.F.astype(jnp.float32), H, about_H))
+    F, H, about_H = (
+        count * np.float32(1 / 80) for count in (state.cell.F.astype(jnp.float32), H, about_H)
+    )
     return jnp.stack([F, light, H, about_H, *means, *deviations])

@@ -61,9 +61,10 @@ def integrate(state: PendulumState, torque: jax.Array, params: PendulumParams) -
 class Pendulum:
     """Swing the pendulum up with a torque too weak to lift it; 200 steps, never terminated.
 
-    Observation: cos(theta), sin(theta), theta_dot, float32 `[3]`. Action: the torque, N m, float32 `[1]`, clipped to
-    `max_torque`; with `discrete_torques=n`, one of `n` evenly spaced torques from the least to the greatest. Reward:
-    -(theta^2 + 0.1 theta_dot^2 + 0.001 torque^2), from the state before the step, theta within half a turn of upright.
+    Observation: cos(theta), sin(theta), theta_dot, float32 `[3]`. Action: the torque, N m, float32
+    `[1]`, clipped to `max_torque`; with `discrete_torques=n`, one of `n` evenly spaced torques from
+    the least to the greatest. Reward: -(theta^2 + 0.1 theta_dot^2 + 0.001 torque^2), from the state
+    before the step, theta within half a turn of upright.
 
     Raises:
         InvalidArgumentError: `discrete_torques` is neither None nor an integer of at least 2.
@@ -74,7 +75,9 @@ class Pendulum:
 
     def __post_init__(self) -> None:
         torques = self.discrete_torques
-        if torques is not None and (isinstance(torques, bool) or not isinstance(torques, int) or torques < 2):
+        if torques is not None and (
+            isinstance(torques, bool) or not isinstance(torques, int) or torques < 2
+        ):
             raise InvalidArgumentError(
                 f"discrete_torques must be None or an integer of at least 2, but got {torques!r}."
             )

@@ -1,8 +1,9 @@
 """The grid game: eat, grow, hit neither the wall nor yourself.
 
-A board is a set of cells, and here a set is a few 32-bit words: cell `c` is bit `c % 32` of word `c // 32`. Each word
-is a leaf of its own, so a step is logic on whole words, in loops over lanes; with an array of cells it took 32 times as
-long. When each cell was entered is kept alike, in bit planes: plane `b` is the set of cells whose time has bit `b`.
+A board is a set of cells, and here a set is a few 32-bit words: cell `c` is bit `c % 32` of word `c
+// 32`. Each word is a leaf of its own, so a step is logic on whole words, in loops over lanes; with
+an array of cells it took 32 times as long. When each cell was entered is kept alike, in bit planes:
+plane `b` is the set of cells whose time has bit `b`.
 """
 
 import dataclasses
@@ -30,7 +31,8 @@ class SnakeState:
 
     Attributes:
         occupied: the cells under the snake.
-        entered: bit planes of the time, modulo a power of two, at which the head entered each occupied cell.
+        entered: bit planes of the time, modulo a power of two, at which the head entered each
+            occupied cell.
         row: of the head.
         column: of the head.
         direction: of the last move, 0 to 3: up, right, down, left.
@@ -63,15 +65,16 @@ class SnakeParams:
 class Snake:
     """Move up (0), right (1), down (2) or left (3); food +1, death -1, each step `-step_penalty`.
 
-    A turn by 180 degrees is ignored: the snake goes straight on. Food lies on any free cell with the same probability.
-    The head may enter the cell that the tail leaves in the same step. A fatal move ends the episode and leaves the
-    board as it was. The food that fills the board is worth +1 as any other, and the win ends the episode. It is
-    truncated after `10 * height * width` steps without food. The start is always the same but for the food: three cells
-    in the middle row, heading right.
+    A turn by 180 degrees is ignored: the snake goes straight on. Food lies on any free cell with
+    the same probability. The head may enter the cell that the tail leaves in the same step. A fatal
+    move ends the episode and leaves the board as it was. The food that fills the board is worth +1
+    as any other, and the win ends the episode. It is truncated after `10 * height * width` steps
+    without food. The start is always the same but for the food: three cells in the middle row,
+    heading right.
 
-    Observation: float32 `[height, width, 3]`. Channel 0 is one at the head. Channel 1 is, for each cell of the snake,
-    the number of moves until it is free again if nothing is eaten (tail 1, head the length), over `height * width`.
-    Channel 2 is one at the food.
+    Observation: float32 `[height, width, 3]`. Channel 0 is one at the head. Channel 1 is, for each
+    cell of the snake, the number of moves until it is free again if nothing is eaten (tail 1, head
+    the length), over `height * width`. Channel 2 is one at the food.
     """
 
     height: int = 12
@@ -81,7 +84,12 @@ class Snake:
     def __post_init__(self) -> None:
         height, width = self.height, self.width
         whole = isinstance(height, int | np.integer) and isinstance(width, int | np.integer)
-        if not whole or width < START_LENGTH or height < 1 or not START_LENGTH < height * width < 2**16:
+        if (
+            not whole
+            or width < START_LENGTH
+            or height < 1
+            or not START_LENGTH < height * width < 2**16
+        ):
             raise InvalidArgumentError(
                 "a board needs integers, width >= 3, height >= 1, and 4 to 65,535 cells, but got height x width = "
                 f"{height!r} x {width!r}."
@@ -97,14 +105,21 @@ class Snake:
         tail = row * self.width + column - START_LENGTH + 1
         free = _below(jax.random.bits(key), jnp.uint32(self.num_cells - START_LENGTH))
         body = [tail + i for i in range(START_LENGTH)]
-        scalars = {"row": row, "column": column, "direction": RIGHT, "length": START_LENGTH, "time": START_LENGTH}
+        scalars = {
+            "row": row,
+            "column": column,
+            "direction": RIGHT,
+            "length": START_LENGTH,
+            "time": START_LENGTH,
+        }
         state = SnakeState(
             occupied=self._constant(body),
             entered=tuple(
                 self._constant([cell for i, cell in enumerate(body, start=1) if i >> plane & 1])
                 for plane in range(self.num_cells.bit_length())
             ),
-            # The body's cells are neighbours in number, so the free ones are those below it and those above.
+            # The body's cells are neighbours in number, so the free ones are those below it and
+            # those above.
             food=free + jnp.where(free >= tail, START_LENGTH, 0),
             hunger=jnp.zeros((), jnp.int32),
             **{name: jnp.full((), value, jnp.int32) for name, value in scalars.items()},
@@ -127,24 +142,33 @@ class Snake:
     def move(self, state: SnakeState, action: jax.Array) -> tuple[SnakeState, jax.Array, jax.Array]:
         """Advance the snake, the food left where it is; return the state, whether it ate and whether it died."""
         # Opposite directions differ by two.
-        direction = jnp.where(action == state.direction ^ 2, state.direction, action).astype(jnp.int32)
+        direction = jnp.where(action == state.direction ^ 2, state.direction, action).astype(
+            jnp.int32
+        )
         row = state.row + (direction == DOWN) - (direction == UP)
         column = state.column + (direction == RIGHT) - (direction == LEFT)
         inside = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
         cell = row * self.width + column
         ate = inside & (cell == state.food)
         head = self._cell(cell)
-        # Food is on a free cell, so whether the tail leaves decides no collision on a step that eats.
+        # Food is on a free cell, so whether the tail leaves decides no collision on a step that
+        # eats.
         tail = self._cells_entered_at(state, state.time - state.length + 1)
-        alive = inside & ~_intersects([word & ~left for word, left in zip(state.occupied, tail, strict=True)], head)
+        alive = inside & ~_intersects(
+            [word & ~left for word, left in zip(state.occupied, tail, strict=True)], head
+        )
         head = _only_if(alive, head)
         tail = _only_if(alive & ~ate, tail)
         time = state.time + alive
         moved = SnakeState(
-            occupied=tuple((word & ~t) | h for word, h, t in zip(state.occupied, head, tail, strict=True)),
+            occupied=tuple(
+                (word & ~t) | h for word, h, t in zip(state.occupied, head, tail, strict=True)
+            ),
             entered=tuple(
                 tuple((word & ~h) | (h & bits) for word, h in zip(plane, head, strict=True))
-                for plane, bits in zip(state.entered, _spread_bits(time, len(state.entered)), strict=True)
+                for plane, bits in zip(
+                    state.entered, _spread_bits(time, len(state.entered)), strict=True
+                )
             ),
             row=jnp.where(alive, row, state.row),
             column=jnp.where(alive, column, state.column),
@@ -186,7 +210,9 @@ class Snake:
         before_tail, mask = state.time - state.length, (1 << len(state.entered)) - 1
         moves = []
         for word, *planes in zip(state.occupied, *state.entered, strict=True):
-            entered = sum((plane >> position & 1).astype(jnp.int32) << b for b, plane in enumerate(planes))
+            entered = sum(
+                (plane >> position & 1).astype(jnp.int32) << b for b, plane in enumerate(planes)
+            )
             moves.append(jnp.where((word >> position & 1) == 1, (entered - before_tail) & mask, 0))
         return jnp.concatenate(moves)[: self.num_cells]
 
@@ -210,7 +236,9 @@ class Snake:
     def _cells_entered_at(self, state: SnakeState, time: jax.Array) -> Cells:
         cells = state.occupied
         for plane, bits in zip(state.entered, _spread_bits(time, len(state.entered)), strict=True):
-            cells = tuple(word & ~(entered ^ bits) for word, entered in zip(cells, plane, strict=True))
+            cells = tuple(
+                word & ~(entered ^ bits) for word, entered in zip(cells, plane, strict=True)
+            )
         return cells
 
     def _constant(self, cells: Any) -> Cells:

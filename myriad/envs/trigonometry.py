@@ -1,19 +1,26 @@
 """Sine and cosine that XLA can fuse and vectorise on every backend.
 
-The math library's calls keep a step from being vectorised on the CPU and cost more than the rest of a cart-pole. Both
-functions share one range reduction to [-pi/2, pi/2] and two short polynomials; environments call `sin_cos`.
+The math library's calls keep a step from being vectorised on the CPU and cost more than the rest of
+a cart-pole. Both functions share one range reduction to [-pi/2, pi/2] and two short polynomials;
+environments call `sin_cos`.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-# pi in three parts whose products with integers below 2**12 are exact in float32 (Cody and Waite 1980, chapter 8).
-_PI_PARTS = tuple(np.float32(part) for part in (3.140625, 9.67502593994140625e-4, 1.509957990978376e-7))
+# pi in three parts whose products with integers below 2**12 are exact in float32 (Cody and Waite
+# 1980, chapter 8).
+_PI_PARTS = tuple(
+    np.float32(part) for part in (3.140625, 9.67502593994140625e-4, 1.509957990978376e-7)
+)
 _INVERSE_PI = np.float32(1 / np.pi)
-# Minimax for the relative error of sine and the absolute error of cosine on [-pi/2, pi/2], in powers of the square.
+# Minimax for the relative error of sine and the absolute error of cosine on [-pi/2, pi/2], in
+# powers of the square.
 _SIN = tuple(np.float32(c) for c in (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800))
-_COS = tuple(np.float32(c) for c in (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320, -1 / 3628800, 1 / 479001600))
+_COS = tuple(
+    np.float32(c) for c in (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320, -1 / 3628800, 1 / 479001600)
+)
 
 
 def sin_cos(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -29,7 +36,9 @@ def sin_cos(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
     square = reduced * reduced
     # An odd number of half turns changes the sign of both: move the parity bit into the sign bit.
     sign = half_turns.astype(jnp.int32).astype(jnp.uint32) << 31
-    return _with_sign(reduced * _horner(_SIN, square), sign), _with_sign(_horner(_COS, square), sign)
+    return _with_sign(reduced * _horner(_SIN, square), sign), _with_sign(
+        _horner(_COS, square), sign
+    )
 
 
 def _horner(coefficients: tuple[np.float32, ...], x: jax.Array) -> jax.Array:

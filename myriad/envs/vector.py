@@ -19,7 +19,8 @@ class Lanes:
     Attributes:
         env_state: the environment's state, leaves `[N, ...]`.
         obs: the last observation, `[N, *O]`, or None where the agent uses none.
-        own_params: the parameters in which the lanes differ, leaves `[N, ...]`; empty where they share all.
+        own_params: the parameters in which the lanes differ, leaves `[N, ...]`; empty where they
+            share all.
         episode_length: steps of the running episode, int32 `[N]`.
         episode_return: rewards of the running episode, float32 `[N]`.
         num_episodes: episodes that ended, int32 `[N]`.
@@ -41,8 +42,8 @@ class Transition:
     """One step, as gymnax returns it; in a trajectory each leaf is `[T, N, ...]`.
 
     `obs` follows the step: the first of a new episode where the old one ended, and what the
-    next action is chosen under. `final_obs` is what the step itself led to, the last of the old episode where one
-    ended: what a value bootstraps from. It is None unless it was asked for.
+    next action is chosen under. `final_obs` is what the step itself led to, the last of the old
+    episode where one ended: what a value bootstraps from. It is None unless it was asked for.
     """
 
     obs: jax.Array
@@ -59,10 +60,12 @@ class Parameters:
     Args:
         env: the environment.
         num_envs: how many lanes count.
-        params: a pytree like `env.default_params`; a leaf with one more axis, `[num_envs, ...]`, differs by lane.
+        params: a pytree like `env.default_params`; a leaf with one more axis, `[num_envs, ...]`,
+            differs by lane.
 
     Raises:
-        InvalidArgumentError: `params` is not of the environment's kind, or a leaf is of another length.
+        InvalidArgumentError: `params` is not of the environment's kind, or a leaf is of another
+            length.
     """
 
     def __init__(self, env: Environment, num_envs: int, params: Any = None):
@@ -71,25 +74,37 @@ class Parameters:
         paths, structure = jax.tree_util.tree_flatten_with_path(params)
         if structure != self._structure:
             expected = type(env.default_params).__name__
-            raise InvalidArgumentError(f"params must be a {expected} for {env}, but got {type(params).__name__}.")
+            raise InvalidArgumentError(
+                f"params must be a {expected} for {env}, but got {type(params).__name__}."
+            )
         self._leaves = [leaf for _, leaf in paths]
         self._axes = [
-            _lane_axis(path, leaf, default, num_envs) for (path, leaf), default in zip(paths, defaults, strict=True)
+            _lane_axis(path, leaf, default, num_envs)
+            for (path, leaf), default in zip(paths, defaults, strict=True)
         ]
-        self.own = tuple(jnp.asarray(leaf) for leaf, axis in zip(self._leaves, self._axes, strict=True) if axis == 0)
+        self.own = tuple(
+            jnp.asarray(leaf)
+            for leaf, axis in zip(self._leaves, self._axes, strict=True)
+            if axis == 0
+        )
         self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
 
     def of(self, own: tuple[jax.Array, ...]) -> Any:
         """Return the parameters of lanes whose own ones are `own`."""
         rest = iter(own)
-        leaves = [next(rest) if axis == 0 else leaf for leaf, axis in zip(self._leaves, self._axes, strict=True)]
+        leaves = [
+            next(rest) if axis == 0 else leaf
+            for leaf, axis in zip(self._leaves, self._axes, strict=True)
+        ]
         return jax.tree.unflatten(self._structure, leaves)
 
 
 class LaneEnvironment:
     """`num_envs` copies of `env`, batched with auto-reset; `keep_obs` is False where no agent looks."""
 
-    def __init__(self, env: Environment, num_envs: int, params: Any = None, *, keep_obs: bool = True):
+    def __init__(
+        self, env: Environment, num_envs: int, params: Any = None, *, keep_obs: bool = True
+    ):
         self.env, self.num_envs, self.keep_obs = env, num_envs, keep_obs
         self.params = Parameters(env, num_envs, params)
 
@@ -114,7 +129,9 @@ class LaneEnvironment:
         """Advance every lane by one step, resetting those whose episode ends. `action` `[N, *A]`, keys `[N]`."""
         params, in_axes = self.params.of(lanes.own_params), self.params.in_axes
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, in_axes))
-        final_obs, env_state, reward, terminated, truncated, _ = step(step_keys, lanes.env_state, action, params)
+        final_obs, env_state, reward, terminated, truncated, _ = step(
+            step_keys, lanes.env_state, action, params
+        )
         done = terminated | truncated
         reset_obs, reset_state = jax.vmap(self.env.reset, in_axes=(0, in_axes))(reset_keys, params)
         obs = where_lane(done, reset_obs, final_obs)
@@ -147,4 +164,6 @@ def _lane_axis(path: Any, leaf: Any, default: Any, num_envs: int) -> int | None:
     if shape == (num_envs, *shared):
         return 0
     name = jax.tree_util.keystr(path, simple=True, separator=".")
-    raise InvalidArgumentError(f"params.{name} must be of shape {shared} or {(num_envs, *shared)}, but is of {shape}.")
+    raise InvalidArgumentError(
+        f"params.{name} must be of shape {shared} or {(num_envs, *shared)}, but is of {shape}."
+    )

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from myriad.envs.bucket_brigade import BURNING, RUINED, SAFE, WORK, BucketBrigade, BucketBrigadeState
+from myriad.envs.bucket_brigade import (
+    BURNING,
+    RUINED,
+    SAFE,
+    WORK,
+    BucketBrigade,
+    BucketBrigadeState,
+)
 from myriad.rendering.canvas import (
     BLUE,
     FAINT,
@@ -56,19 +63,32 @@ def house_centre(number: int, num_houses: int, inwards: float = 0, aside: float 
     )
 
 
-def _draw_house(canvas: Canvas, centre: Point, side: float, house: int, number: int, progress: float) -> None:
+def _draw_house(
+    canvas: Canvas, centre: Point, side: float, house: int, number: int, progress: float
+) -> None:
     """Draw a house; one on fire has flames for a roof, a ruin has none."""
     (x, y), half, colour = centre, side / 2, WALLS[house]
     canvas.rectangle(x - half - 2, y - 0.25 * half - 2, x + half + 2, y + half + 2, WHITE, corner=3)
     if house == SAFE:
-        roof = [(x - 1.25 * half, y - 0.2 * half), (x, y - 1.2 * half), (x + 1.25 * half, y - 0.2 * half)]
+        roof = [
+            (x - 1.25 * half, y - 0.2 * half),
+            (x, y - 1.2 * half),
+            (x + 1.25 * half, y - 0.2 * half),
+        ]
         canvas.polygon(roof, mix(colour, INK, 0.3))
     elif house == BURNING:
         for aside, height in ((-0.6, 1.1), (0.6, 1.1), (0.0, 1.55)):
             _draw_flame(canvas, (x + aside * half, y), half, height)
     if house == RUINED:
         for edge, towards, height in ((-half, -0.2 * half, 0.3), (half, 0.1 * half, 0.8)):
-            canvas.polygon([(x + edge, y + half), (x + edge, y - height * half), (x + towards, y + 0.2 * half)], colour)
+            canvas.polygon(
+                [
+                    (x + edge, y + half),
+                    (x + edge, y - height * half),
+                    (x + towards, y + 0.2 * half),
+                ],
+                colour,
+            )
         canvas.rectangle(x - half, y + 0.05 * half, x + half, y + half, colour, corner=2)
     else:
         canvas.rectangle(x - half, y - 0.25 * half, x + half, y + half, colour, corner=2)
@@ -76,7 +96,14 @@ def _draw_house(canvas: Canvas, centre: Point, side: float, house: int, number: 
         canvas.text(x, y + 0.46 * half, str(number), round(0.4 * side), WHITE, "middle")
     if progress > 0:
         canvas.rectangle(x - half, y + half + 3, x + half, y + half + 7, FAINT, corner=2)
-        canvas.rectangle(x - half, y + half + 3, x - half + side * min(progress, 1.0), y + half + 7, BLUE, corner=2)
+        canvas.rectangle(
+            x - half,
+            y + half + 3,
+            x - half + side * min(progress, 1.0),
+            y + half + 7,
+            BLUE,
+            corner=2,
+        )
 
 
 def _draw_flame(canvas: Canvas, foot: Point, half: float, height: float) -> None:
@@ -105,7 +132,13 @@ def _draw_agents(canvas: Canvas, state: BucketBrigadeState, num_houses: int, sid
             alone = place == len(agents) - 1 and place % 2 == 0
             aside = 0.0 if alone else (-14.0, 14.0)[place % 2]
             at = house_centre(house, num_houses, 0.62 * side + 22 + row * (place // 2), aside)
-            _draw_agent(canvas, at, agent, works=int(state.modes[agent]) == WORK, signals=bool(state.signals[agent]))
+            _draw_agent(
+                canvas,
+                at,
+                agent,
+                works=int(state.modes[agent]) == WORK,
+                signals=bool(state.signals[agent]),
+            )
 
 
 def _draw_agent(canvas: Canvas, centre: Point, agent: int, *, works: bool, signals: bool) -> None:
@@ -127,7 +160,9 @@ def _draw_legend(canvas: Canvas, houses: Sequence[int], modes: Sequence[int]) ->
         _draw_house(canvas, (left, y), 19, house, 0, 0.0)
         canvas.text(left + 24, y + 3, f"{houses.count(house)} {name}", 16)
     workers = sum(mode == WORK for mode in modes)
-    for i, (works, words) in enumerate(((True, f"{workers} at work"), (False, f"{len(modes) - workers} at rest"))):
+    for i, (works, words) in enumerate(
+        ((True, f"{workers} at work"), (False, f"{len(modes) - workers} at rest"))
+    ):
         _draw_agent(canvas, (left, 230 + 34 * i), 0, works=works, signals=False)
         canvas.text(left + 24, 231 + 34 * i, words, 16)
     canvas.line([(left - 5, 306), (left - 5, 290)], 2, INK)

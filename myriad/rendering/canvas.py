@@ -1,7 +1,7 @@
 """A small raster canvas in NumPy, with the size and the colours that all pictures of environments share.
 
-Shapes are anti-aliased: a pixel is covered as far as its centre lies inside a shape's edge. Coordinates are in pixels
-from the top left corner, x to the right and y down. Words need Pillow.
+Shapes are anti-aliased: a pixel is covered as far as its centre lies inside a shape's edge.
+Coordinates are in pixels from the top left corner, x to the right and y down. Words need Pillow.
 """
 
 import functools
@@ -39,7 +39,9 @@ def one_instance(state: Any) -> Any:
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         name = f"state{jax.tree_util.keystr(path)}"
         if isinstance(leaf, Tracer):
-            raise InvalidArgumentError(f"render runs on the host, but {name} is traced; call it outside jit and vmap.")
+            raise InvalidArgumentError(
+                f"render runs on the host, but {name} is traced; call it outside jit and vmap."
+            )
         if np.shape(leaf):
             raise InvalidArgumentError(
                 f"render draws one instance, but {name} has shape {np.shape(leaf)}; "
@@ -77,17 +79,32 @@ class Canvas:
         return np.rint(self._pixels).astype(np.uint8)
 
     def rectangle(
-        self, left: float, top: float, right: float, bottom: float, colour: Colour, corner: float = 0
+        self,
+        left: float,
+        top: float,
+        right: float,
+        bottom: float,
+        colour: Colour,
+        corner: float = 0,
     ) -> None:
         """Fill a rectangle whose corners are rounded by the radius `corner`."""
         if right <= left or bottom <= top:
             return
-        x0, y0, half_width, half_height = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
+        x0, y0, half_width, half_height = (
+            (left + right) / 2,
+            (top + bottom) / 2,
+            (right - left) / 2,
+            (bottom - top) / 2,
+        )
         corner = min(corner, half_width, half_height)
 
         def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             dx, dy = np.abs(x - x0) - half_width + corner, np.abs(y - y0) - half_height + corner
-            return np.hypot(np.maximum(dx, 0), np.maximum(dy, 0)) + np.minimum(np.maximum(dx, dy), 0) - corner
+            return (
+                np.hypot(np.maximum(dx, 0), np.maximum(dy, 0))
+                + np.minimum(np.maximum(dx, dy), 0)
+                - corner
+            )
 
         self._fill((left, top, right, bottom), distance, colour)
 
@@ -100,7 +117,9 @@ class Canvas:
         """Draw a circle's line, its middle at `radius`."""
         outer = radius + width / 2
         box = (x - outer, y - outer, x + outer, y + outer)
-        self._fill(box, lambda px, py: np.abs(np.hypot(px - x, py - y) - radius) - width / 2, colour)
+        self._fill(
+            box, lambda px, py: np.abs(np.hypot(px - x, py - y) - radius) - width / 2, colour
+        )
 
     def line(self, points: Sequence[Point], width: float, colour: Colour) -> None:
         """Draw a line through two points or more, its ends and its joints round."""
@@ -115,12 +134,16 @@ class Canvas:
                 rows = _span(y[:, 0], y0, y1, width / 2 + 1)
                 dx, dy, px, py = x1 - x0, y1 - y0, x[:, columns] - x0, y[rows] - y0
                 along = np.clip((px * dx + py * dy) / max(dx * dx + dy * dy, 1e-12), 0, 1)
-                nearest[rows, columns] = np.minimum(nearest[rows, columns], np.hypot(px - along * dx, py - along * dy))
+                nearest[rows, columns] = np.minimum(
+                    nearest[rows, columns], np.hypot(px - along * dx, py - along * dy)
+                )
             return nearest - width / 2
 
         self._fill((left, top, right, bottom), distance, colour)
 
-    def dashes(self, start: Point, end: Point, width: float, colour: Colour, dash: float = 7) -> None:
+    def dashes(
+        self, start: Point, end: Point, width: float, colour: Colour, dash: float = 7
+    ) -> None:
         """Draw a dashed line, dashes and gaps of equal length."""
         (x0, y0), (x1, y1) = start, end
         if not np.all(np.isfinite((start, end))):
@@ -134,12 +157,17 @@ class Canvas:
         """Fill a convex polygon, its corners in either order of turning."""
         corners = np.asarray(points, np.float64)
         edges = np.roll(corners, -1, axis=0) - corners
-        area = (corners[:, 0] * np.roll(corners[:, 1], -1) - corners[:, 1] * np.roll(corners[:, 0], -1)).sum()
+        area = (
+            corners[:, 0] * np.roll(corners[:, 1], -1) - corners[:, 1] * np.roll(corners[:, 0], -1)
+        ).sum()
         normals = np.stack([edges[:, 1], -edges[:, 0]], 1) * (np.sign(area) or 1)
         normals /= np.maximum(np.hypot(*normals.T), 1e-12)[:, None]
 
         def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-            sides = [(x - x0) * nx + (y - y0) * ny for (x0, y0), (nx, ny) in zip(corners, normals, strict=True)]
+            sides = [
+                (x - x0) * nx + (y - y0) * ny
+                for (x0, y0), (nx, ny) in zip(corners, normals, strict=True)
+            ]
             return functools.reduce(np.maximum, sides)
 
         (left, top), (right, bottom) = corners.min(0), corners.max(0)
@@ -152,11 +180,22 @@ class Canvas:
         dx, dy = (x1 - x0) / length * width, (y1 - y0) / length * width
         self.line(points, width, colour)
         self.polygon(
-            [(x1 + 3 * dx, y1 + 3 * dy), (x1 - 1.8 * dy, y1 + 1.8 * dx), (x1 + 1.8 * dy, y1 - 1.8 * dx)], colour
+            [
+                (x1 + 3 * dx, y1 + 3 * dy),
+                (x1 - 1.8 * dy, y1 + 1.8 * dx),
+                (x1 + 1.8 * dy, y1 - 1.8 * dx),
+            ],
+            colour,
         )
 
     def text(
-        self, x: float, y: float, words: str, size: int = 14, colour: Colour = INK, anchor: Anchor = "left"
+        self,
+        x: float,
+        y: float,
+        words: str,
+        size: int = 14,
+        colour: Colour = INK,
+        anchor: Anchor = "left",
     ) -> None:
         """Write a line of words, half its height above `y`.
 
@@ -186,10 +225,12 @@ class Canvas:
             return
         height, width, _ = self._pixels.shape
         left, top = (
-            int(np.clip(np.floor(low) - 1, 0, size)) for low, size in zip(box[:2], (width, height), strict=True)
+            int(np.clip(np.floor(low) - 1, 0, size))
+            for low, size in zip(box[:2], (width, height), strict=True)
         )
         right, bottom = (
-            int(np.clip(np.ceil(high) + 1, 0, size)) for high, size in zip(box[2:], (width, height), strict=True)
+            int(np.clip(np.ceil(high) + 1, 0, size))
+            for high, size in zip(box[2:], (width, height), strict=True)
         )
         if right > left and bottom > top:
             x, y = np.arange(left, right)[None, :] + 0.5, np.arange(top, bottom)[:, None] + 0.5
@@ -220,7 +261,9 @@ def _written(words: str, size: int) -> np.ndarray:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError as error:
-        raise NotInstalledError("pictures need Pillow; install it with: pip install pillow.") from error
+        raise NotInstalledError(
+            "pictures need Pillow; install it with: pip install pillow."
+        ) from error
     # The font that comes with Pillow: the same letters on every machine.
     font = ImageFont.load_default(size)
     left, _, right, _ = font.getbbox(words, anchor="lm")

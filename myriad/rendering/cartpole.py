@@ -48,7 +48,9 @@ def draw(env: CartPole, state: CartPoleState) -> np.ndarray:
 
 
 def _draw_track(canvas: Canvas, scale: float, limit: float, *, passed: bool) -> None:
-    canvas.line([(_MIDDLE - scale * limit - 24, _TRACK), (_MIDDLE + scale * limit + 24, _TRACK)], 3, MUTED)
+    canvas.line(
+        [(_MIDDLE - scale * limit - 24, _TRACK), (_MIDDLE + scale * limit + 24, _TRACK)], 3, MUTED
+    )
     step = max(1, round(limit / 4))
     for metre in range(-int(limit) // step * step, int(limit) + 1, step):
         place = _MIDDLE + scale * metre

@@ -51,7 +51,8 @@ def _draw_cell(canvas: Canvas, of_h: int, of_f: int) -> None:
     canvas.rectangle(left, top, right, bottom, mix(GREEN, INK, 0.25), corner=radius)
     glow = mix(mix(WHITE, GREEN, 0.06), GREEN, 0.5 * of_f / (of_f + 80))
     canvas.rectangle(left + 5, top + 5, right - 5, bottom - 5, glow, corner=radius - 5)
-    # One kind from the sequence's start and one from its end: each spreads evenly, and none meets another.
+    # One kind from the sequence's start and one from its end: each spreads evenly, and none meets
+    # another.
     places = _places(2 * _MOST_DRAWN)
     for count, colour, of_kind in ((of_h, BLUE, places), (of_f, GREEN, places[::-1])):
         for x, y in of_kind[: min(count, _MOST_DRAWN)]:
@@ -65,7 +66,9 @@ def _places(count: int) -> list[tuple[float, float]]:
 
     Source: Roberts (2018), "The unreasonable effectiveness of quasirandom sequences".
     """
-    left, top, right, bottom = (edge + inset for edge, inset in zip(_CELL, (14, 14, -14, -14), strict=True))
+    left, top, right, bottom = (
+        edge + inset for edge, inset in zip(_CELL, (14, 14, -14, -14), strict=True)
+    )
     radius, places, i = (bottom - top) / 2, [], 0
     while len(places) < count:
         i += 1
@@ -100,7 +103,9 @@ def _draw_bars(canvas: Canvas, of_h: int, of_f: int, target: float, most: float)
     canvas.dashes((middle - 50, y), (middle + 50, y), 3, VERMILLION)
 
 
-def _draw_day(canvas: Canvas, hours: np.ndarray, targets: np.ndarray, now: tuple[float, int]) -> None:
+def _draw_day(
+    canvas: Canvas, hours: np.ndarray, targets: np.ndarray, now: tuple[float, int]
+) -> None:
     """Draw the target over the episode's hours, and the count of F as a point on it."""
     left, top, right, bottom = _DAY
     most, length = max(1.2 * float(targets.max()), now[1], 1.0), max(float(hours[-1]), 1e-9)
@@ -115,7 +120,9 @@ def _draw_day(canvas: Canvas, hours: np.ndarray, targets: np.ndarray, now: tuple
         x, _ = place(hour, 0)
         canvas.line([(x, bottom), (x, bottom + 5)], 1.5, MUTED)
         canvas.text(x, bottom + 15, f"{hour:.3g} h", 13, MUTED, "middle")
-    canvas.line([place(hour, target) for hour, target in zip(hours, targets, strict=True)], 3, VERMILLION)
+    canvas.line(
+        [place(hour, target) for hour, target in zip(hours, targets, strict=True)], 3, VERMILLION
+    )
     canvas.text(left, top - 12, "target of F", 13, VERMILLION)
     canvas.text(right, top - 12, "F now", 13, GREEN, "right")
     canvas.disc(*place(*now), 7, WHITE)

@@ -5,7 +5,18 @@ import math
 import numpy as np
 
 from myriad.envs.pendulum import Pendulum, PendulumState
-from myriad.rendering.canvas import BLUE, FAINT, INK, MUTED, ORANGE, PALE, WHITE, Canvas, direction, one_instance
+from myriad.rendering.canvas import (
+    BLUE,
+    FAINT,
+    INK,
+    MUTED,
+    ORANGE,
+    PALE,
+    WHITE,
+    Canvas,
+    direction,
+    one_instance,
+)
 
 _X, _Y, _ROD = 195, 218, 128
 
@@ -13,13 +24,21 @@ _X, _Y, _ROD = 195, 218, 128
 def draw(env: Pendulum, state: PendulumState) -> np.ndarray:
     """Draw the state: uint8 `[400, 600, 3]`. The arrow's length is the speed, in the direction of the turn."""
     state = one_instance(state)
-    theta, theta_dot, max_speed = float(state.theta), float(state.theta_dot), float(env.default_params.max_speed)
+    theta, theta_dot, max_speed = (
+        float(state.theta),
+        float(state.theta_dot),
+        float(env.default_params.max_speed),
+    )
     canvas = Canvas()
     canvas.heading("Pendulum", f"step {int(state.time)}")
     canvas.disc(_X, _Y, _ROD + 30, WHITE)
     canvas.ring(_X, _Y, _ROD + 30, 1.5, FAINT)
     for quarter in range(4):
-        canvas.line([_around(quarter * math.pi / 2, _ROD + 24), _around(quarter * math.pi / 2, _ROD + 30)], 2, MUTED)
+        canvas.line(
+            [_around(quarter * math.pi / 2, _ROD + 24), _around(quarter * math.pi / 2, _ROD + 30)],
+            2,
+            MUTED,
+        )
     canvas.dashes((_X, _Y), _around(0, _ROD + 18), 2, FAINT)
     canvas.line([(_X, _Y), _around(theta, _ROD)], 22, ORANGE)
     _draw_speed(canvas, theta, theta_dot / max_speed)

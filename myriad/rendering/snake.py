@@ -35,7 +35,12 @@ def draw(env: Snake, state: SnakeState) -> np.ndarray:
     canvas.heading("Snake", f"step {int(state.time) - 3}")
     side = _draw_board(canvas, env)
     _draw_body(canvas, [cell_centre(env, int(cell)) for cell in body], side)
-    _draw_head(canvas, cell_centre(env, int(state.row) * env.width + int(state.column)), int(state.direction), side)
+    _draw_head(
+        canvas,
+        cell_centre(env, int(state.row) * env.width + int(state.column)),
+        int(state.direction),
+        side,
+    )
     if state.food >= 0:
         _draw_food(canvas, cell_centre(env, int(state.food)), side)
     _draw_figures(canvas, env, state)

@@ -18,7 +18,8 @@ from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.random import make_key
 
-# Viewers slow a GIF down that asks for more: its unit of time is 10 ms, and one unit counts as none.
+# Viewers slow a GIF down that asks for more: its unit of time is 10 ms, and one unit counts as
+# none.
 _MAX_FPS = {".gif": 50, ".mp4": 120}
 
 
@@ -43,7 +44,13 @@ class Recording:
 
 
 def record(
-    env: Environment, agent: Agent | Controller, path: str | Path, *, num_steps: int = 500, seed: int = 0, fps: int = 30
+    env: Environment,
+    agent: Agent | Controller,
+    path: str | Path,
+    *,
+    num_steps: int = 500,
+    seed: int = 0,
+    fps: int = 30,
 ) -> Recording:
     """Play one episode and write a picture of the state after each of its steps.
 
@@ -67,7 +74,9 @@ def record(
     path = Path(path)
     _check(path, num_steps, fps)
     if not callable(getattr(env, "render", None)):
-        raise InvalidArgumentError(f"{type(env).__name__} has no method render(state), so there is nothing to record.")
+        raise InvalidArgumentError(
+            f"{type(env).__name__} has no method render(state), so there is nothing to record."
+        )
     moments = []
 
     def pictures() -> Iterator[np.ndarray]:
@@ -81,10 +90,13 @@ def record(
     return Recording(path, len(moments), sum(moment.reward for moment in moments), end)
 
 
-def play(env: Environment, agent: Agent | Controller, *, num_steps: int, seed: int) -> Iterator[Moment]:
+def play(
+    env: Environment, agent: Agent | Controller, *, num_steps: int, seed: int
+) -> Iterator[Moment]:
     """Step one instance until its episode ends or `num_steps` are over."""
     params = env.default_params
-    # Constants of the program, as in a rollout: a parameter given to it would be rounded and folded in otherwise.
+    # Constants of the program, as in a rollout: a parameter given to it would be rounded and folded
+    # in otherwise.
     controller = controller_of(agent)
     reset, control = jax.jit(lambda key: env.reset(key, params)), jax.jit(controller.control)
     step = jax.jit(lambda key, state, action: env.step(key, state, action, params))
@@ -121,9 +133,14 @@ def _write_gif(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) 
     try:
         from PIL import Image
     except ImportError as error:
-        raise NotInstalledError("a GIF needs Pillow; install it with: pip install pillow.") from error
+        raise NotInstalledError(
+            "a GIF needs Pillow; install it with: pip install pillow."
+        ) from error
     # Reduced to 256 colours one by one, so that no more than one picture is held in full.
-    frames = (Image.fromarray(picture).quantize(kmeans=1, dither=Image.Dither.NONE) for picture in pictures)
+    frames = (
+        Image.fromarray(picture).quantize(kmeans=1, dither=Image.Dither.NONE)
+        for picture in pictures
+    )
     # In whole units of 10 ms, whose sum keeps to the rate.
     ends = [round(100 * (i + 1) / fps) for i in range(most)]
     durations = [10 * (end - start) for start, end in zip([0, *ends], ends, strict=False)]
@@ -133,11 +150,43 @@ def _write_gif(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) 
 def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
     first = next(pictures)
     height, width, _ = first.shape
-    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-"]
-    # The colour format asks for even sides; the index comes first, so that a browser need not wait for the whole file.
-    even = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
-    command = [_ffmpeg(), "-y", "-loglevel", "error", *source, "-c:v", "libx264", "-crf", "18", *even, str(path)]
-    # Started here and not by imageio-ffmpeg, which forks a process that JAX's threads are running in.
+    source = [
+        "-f",
+        "rawvideo",
+        "-pix_fmt",
+        "rgb24",
+        "-s",
+        f"{width}x{height}",
+        "-r",
+        str(fps),
+        "-i",
+        "-",
+    ]
+    # The colour format asks for even sides; the index comes first, so that a browser need not wait
+    # for the whole file.
+    even = [
+        "-vf",
+        "pad=ceil(iw/2)*2:ceil(ih/2)*2",
+        "-pix_fmt",
+        "yuv420p",
+        "-movflags",
+        "+faststart",
+    ]
+    command = [
+        _ffmpeg(),
+        "-y",
+        "-loglevel",
+        "error",
+        *source,
+        "-c:v",
+        "libx264",
+        "-crf",
+        "18",
+        *even,
+        str(path),
+    ]
+    # Started here and not by imageio-ffmpeg, which forks a process that JAX's threads are running
+    # in.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as ffmpeg:  # noqa: S603  (ours)
         assert ffmpeg.stdin
         # Where ffmpeg gives up, it says why.
@@ -146,7 +195,9 @@ def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
                 ffmpeg.stdin.write(np.ascontiguousarray(picture).data)
         _, said = ffmpeg.communicate()
     if ffmpeg.returncode:
-        raise OSError(said.decode(errors="replace").strip() or f"ffmpeg ended with code {ffmpeg.returncode}")
+        raise OSError(
+            said.decode(errors="replace").strip() or f"ffmpeg ended with code {ffmpeg.returncode}"
+        )
 
 
 def _ffmpeg() -> str:
@@ -158,19 +209,27 @@ def _ffmpeg() -> str:
     try:
         return imageio_ffmpeg.get_ffmpeg_exe()
     except RuntimeError as error:
-        raise NotInstalledError(f"an MP4 needs ffmpeg, and imageio-ffmpeg came without one; re{remedy}") from error
+        raise NotInstalledError(
+            f"an MP4 needs ffmpeg, and imageio-ffmpeg came without one; re{remedy}"
+        ) from error
 
 
 def _check(path: Path, num_steps: int, fps: int) -> None:
     if path.suffix.lower() not in _MAX_FPS:
-        raise InvalidArgumentError(f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}.")
+        raise InvalidArgumentError(
+            f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}."
+        )
     if not path.parent.is_dir():
-        raise InvalidArgumentError(f"{path} can't be written, since the folder {path.parent} does not exist.")
+        raise InvalidArgumentError(
+            f"{path} can't be written, since the folder {path.parent} does not exist."
+        )
     if path.is_dir():
         raise InvalidArgumentError(f"{path} can't be written, since it is a folder.")
     most = _MAX_FPS[path.suffix.lower()]
     if not 1 <= fps <= most:
-        raise InvalidArgumentError(f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}.")
+        raise InvalidArgumentError(
+            f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}."
+        )
     if num_steps < 1:
         raise InvalidArgumentError(f"num_steps must be at least 1, but got {num_steps!r}.")
 

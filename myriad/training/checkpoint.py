@@ -57,7 +57,9 @@ class Checkpoints:
         if problem is not None:
             self._tidy()
             # Raised out here, without orbax's error: its coroutines would complain at the exit.
-            raise InvalidArgumentError(f"checkpoint {path} can't be written: {problem}; the ones before it are kept.")
+            raise InvalidArgumentError(
+                f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
+            )
 
     def restore(self, num_updates: int, like: Any) -> Any:
         """Return a saved state.
@@ -67,15 +69,19 @@ class Checkpoints:
             like: a state of the same program, arrays or their shapes.
 
         Raises:
-            InvalidArgumentError: the checkpoint is damaged, or of another program: a leaf is missing or of another
-                shape.
+            InvalidArgumentError: the checkpoint is damaged, or of another program: a leaf is
+                missing or of another shape.
         """
         import orbax.checkpoint as ocp
 
         path = self.folder / str(num_updates)
         if (damage := _damage(path)) is not None:
-            older = [n for n in self._done() if n < num_updates and _damage(self.folder / str(n)) is None]
-            go_on = f"remove it to go on from update {max(older)}" if older else "no older one is whole"
+            older = [
+                n for n in self._done() if n < num_updates and _damage(self.folder / str(n)) is None
+            ]
+            go_on = (
+                f"remove it to go on from update {max(older)}" if older else "no older one is whole"
+            )
             raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
         with ocp.StandardCheckpointer() as checkpointer:
             saved = checkpointer.restore(path)
@@ -106,7 +112,11 @@ def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
 
     with _silent_orbax(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, arrays, force=True)
-    sums = {str(file.relative_to(path)): _checksum(file) for file in sorted(path.rglob("*")) if file.is_file()}
+    sums = {
+        str(file.relative_to(path)): _checksum(file)
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+    }
     (path / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
 
 

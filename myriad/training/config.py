@@ -37,9 +37,10 @@ class TrainingConfig(BaseModel):
         eval_frequency: steps of every environment between two evaluations.
         eval_rollouts: episodes in one evaluation.
         eval_max_steps: steps after which an evaluation cuts an episode off.
-        target_return: stop as soon as an evaluation's mean return reaches it; None trains to the end.
-        checkpoint_every_s: seconds between two checkpoints, taken where a window between evaluations ends; one is also
-            saved at the end and at an interrupt.
+        target_return: stop as soon as an evaluation's mean return reaches it; None trains to the
+            end.
+        checkpoint_every_s: seconds between two checkpoints, taken where a window between
+            evaluations ends; one is also saved at the end and at an interrupt.
         log_to: `tensorboard`, `wandb`, beside the run's folder.
         seed: every random number of the run follows from it.
         env_options: fields of the environment or its parameters that differ from their defaults.
@@ -47,7 +48,9 @@ class TrainingConfig(BaseModel):
     """
 
     # TOML has an infinity, and Python's JSON; pydantic would make None of it, and so the default.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, ser_json_inf_nan="constants"
+    )
 
     env: str
     agent: str
@@ -103,18 +106,22 @@ class TrainingConfig(BaseModel):
         """Build the agent for `env`.
 
         Raises:
-            InvalidArgumentError: the agent can't act in this environment, or lacks a field that is set.
+            InvalidArgumentError: the agent can't act in this environment, or lacks a field that is
+                set.
         """
-        shared = {name: value for name in _SHARED_WITH_AGENT if (value := getattr(self, name)) is not None}
+        shared = {
+            name: value for name in _SHARED_WITH_AGENT if (value := getattr(self, name)) is not None
+        }
         return make_learner(self.agent, env, **(shared | _with_tuples(self.agent_options)))
 
     def resolve(self) -> "TrainingConfig":
         """Return the configuration with every default filled in, and steps rounded up to whole updates.
 
-        An agent learns in updates of `steps_per_update` steps; chunks and evaluations end where an update does.
+        An agent learns in updates of `steps_per_update` steps; chunks and evaluations end where an
+        update does.
 
-        Raises what `make_env` and `make_learner` do, and InvalidArgumentError where the agent can't learn from so many
-        environments.
+        Raises what `make_env` and `make_learner` do, and InvalidArgumentError where the agent can't
+        learn from so many environments.
         """
         env = self.make_env()
         learner = self.make_learner(env)
@@ -124,14 +131,23 @@ class TrainingConfig(BaseModel):
         unit = learner.steps_per_update
         steps = _whole(self.steps_per_env or math.ceil(_DEFAULT_TOTAL_STEPS / num_envs), unit)
         agent = getattr(learner, "controller", learner)
-        chosen = {name: value for name, value in self.agent_options.items() if name not in _SHARED_WITH_AGENT}
-        shared = {name: getattr(learner, name) for name in _SHARED_WITH_AGENT if hasattr(learner, name)}
+        chosen = {
+            name: value
+            for name, value in self.agent_options.items()
+            if name not in _SHARED_WITH_AGENT
+        }
+        shared = {
+            name: getattr(learner, name) for name in _SHARED_WITH_AGENT if hasattr(learner, name)
+        }
         filled = shared | {
             "num_envs": num_envs,
             "steps_per_env": steps,
             "eval_frequency": min(steps, _whole(self.eval_frequency or steps, unit)),
-            "scan_chunk_size": min(steps, _whole(self.scan_chunk_size or _default_chunk(num_envs), unit)),
-            # What was chosen comes first: an adapter may keep it where no field of the environment shows it.
+            "scan_chunk_size": min(
+                steps, _whole(self.scan_chunk_size or _default_chunk(num_envs), unit)
+            ),
+            # What was chosen comes first: an adapter may keep it where no field of the environment
+            # shows it.
             "env_options": self.env_options
             | _options(env, without={"default_params"})
             | _options(env.default_params, without=set()),
@@ -159,11 +175,13 @@ def make_config(
         num_envs: environments in parallel.
         steps_per_env: steps of every environment in the whole training.
         scan_chunk_size: steps of every environment in one compiled call.
-        **overrides: other fields, and hyperparameters by dotted name such as `"agent.learning_rate"`, `"env.gravity"`.
+        **overrides: other fields, and hyperparameters by dotted name such as
+            `"agent.learning_rate"`, `"env.gravity"`.
 
     Raises:
         UnknownNameError: no such environment, agent or field; the message holds the closest.
-        InvalidArgumentError: a value that can't be used, or an agent that can't act in the environment.
+        InvalidArgumentError: a value that can't be used, or an agent that can't act in the
+            environment.
 
     Example:
         >>> config = make_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
@@ -175,13 +193,17 @@ def make_config(
     for table in ("env_options", "agent_options"):
         options = overrides.pop(table, {})
         if not isinstance(options, Mapping):
-            raise InvalidArgumentError(f"{table} must be a table of names and values, but got {options!r}.")
+            raise InvalidArgumentError(
+                f"{table} must be a table of names and values, but got {options!r}."
+            )
         fields[table] = dict(options)
     for name in list(overrides):
         table, dot, option = name.partition(".")
         if dot and table in ("env", "agent"):
             fields[f"{table}_options"][option] = overrides.pop(name)
-    config = _checked(TrainingConfig, {name: _plain(name, value) for name, value in (fields | overrides).items()})
+    config = _checked(
+        TrainingConfig, {name: _plain(name, value) for name, value in (fields | overrides).items()}
+    )
     config.resolve()  # a mistake is said here, not when the training starts
     return config
 
@@ -193,13 +215,18 @@ def _plain(name: str, value: Any) -> Any:
         InvalidArgumentError: an array of any other shape.
     """
     if isinstance(value, Mapping):
-        return {key: _plain(f"{name.removesuffix('_options')}.{key}", each) for key, each in value.items()}
+        return {
+            key: _plain(f"{name.removesuffix('_options')}.{key}", each)
+            for key, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_plain(name, each) for each in value]
     if not hasattr(value, "item"):
         return value
     if value.shape:
-        raise InvalidArgumentError(f"{name} must be a number or a list, but got an array of shape {value.shape}.")
+        raise InvalidArgumentError(
+            f"{name} must be a number or a list, but got an array of shape {value.shape}."
+        )
     return value.item()
 
 
@@ -215,7 +242,9 @@ def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
         says = first["msg"][0].lower() + first["msg"][1:]
-        raise InvalidArgumentError(f"{name}: {says.removeprefix('input ')}, but got {first['input']!r}.") from None
+        raise InvalidArgumentError(
+            f"{name}: {says.removeprefix('input ')}, but got {first['input']!r}."
+        ) from None
 
 
 def _whole(steps: int, unit: int) -> int:
@@ -223,7 +252,8 @@ def _whole(steps: int, unit: int) -> int:
 
 
 def _default_chunk(num_envs: int) -> int:
-    # About a million steps of all environments: enough to hide a call's cost, and some calls a second for the progress.
+    # About a million steps of all environments: enough to hide a call's cost, and some calls a
+    # second for the progress.
     return max(1, min(1_000, 1_000_000 // num_envs))
 
 
@@ -232,8 +262,14 @@ def _options(thing: Any, without: set[str]) -> dict[str, Any]:
     fields = [field for field in dataclasses.fields(thing) if not field.metadata.get("derived")]
     values = {field.name: getattr(thing, field.name) for field in fields}
     plain = (bool, int, float, str, list)
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    return {name: value for name, value in values.items() if name not in without and isinstance(value, plain)}
+    values = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in without and isinstance(value, plain)
+    }
 
 
 def _with_tuples(value: Any) -> Any:
@@ -244,4 +280,6 @@ def _with_tuples(value: Any) -> Any:
 
 
 def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: _without_none(v) if isinstance(v, dict) else v for k, v in table.items() if v is not None}
+    return {
+        k: _without_none(v) if isinstance(v, dict) else v for k, v in table.items() if v is not None
+    }

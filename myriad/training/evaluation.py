@@ -16,7 +16,15 @@ _Carry = tuple[jax.Array, Lanes, Any, jax.Array]
 class Evaluation:
     """`num_episodes` episodes side by side, each in an environment of its own, until every one has ended."""
 
-    def __init__(self, env: Environment, learner: Learner, num_episodes: int, *, max_steps: int, greedy: bool = True):
+    def __init__(
+        self,
+        env: Environment,
+        learner: Learner,
+        num_episodes: int,
+        *,
+        max_steps: int,
+        greedy: bool = True,
+    ):
         self._max_steps = max_steps
         self._first_memory, self._policy = policy_of(learner, greedy=greedy)
         self._envs = LaneEnvironment(env, num_episodes)
@@ -25,8 +33,8 @@ class Evaluation:
         """Run one episode in each environment.
 
         Returns:
-            each episode's return, float32 `[num_episodes]`, and whether it ended within `max_steps`; the return of
-            one that did not is what it had come to.
+            each episode's return, float32 `[num_episodes]`, and whether it ended within
+            `max_steps`; the return of one that did not is what it had come to.
         """
         lane = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
@@ -37,7 +45,9 @@ class Evaluation:
 
         def body(carry: _Carry) -> _Carry:
             step, lanes, memory, returns = carry
-            act_key, step_key = (jax.random.fold_in(jax.random.fold_in(key, step), purpose) for purpose in range(2))
+            act_key, step_key = (
+                jax.random.fold_in(jax.random.fold_in(key, step), purpose) for purpose in range(2)
+            )
             obs: Any = lanes.obs
             action, memory = self._policy(agent, memory, act_key, obs)
             step_keys = keys_of(step_key, lane)
@@ -47,7 +57,12 @@ class Evaluation:
             return step + 1, lanes, memory, jnp.where(first_ended, lanes.return_sum, returns)
 
         lanes = self._envs.reset(keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), lane))
-        start = jnp.zeros((), jnp.uint32), lanes, self._first_memory(lane.shape[0]), jnp.zeros(lane.shape, jnp.float32)
+        start = (
+            jnp.zeros((), jnp.uint32),
+            lanes,
+            self._first_memory(lane.shape[0]),
+            jnp.zeros(lane.shape, jnp.float32),
+        )
         _, lanes, _, returns = jax.lax.while_loop(running, body, start)
         ended = lanes.num_episodes > 0
         return jnp.where(ended, returns, lanes.episode_return), ended

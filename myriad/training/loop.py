@@ -22,8 +22,8 @@ _STEP, _RESET = range(2)
 class TrainState:
     """Everything that a run needs to go on: its key, the updates done (uint32), the learner's state and the lanes.
 
-    `metric_sums` adds up each update's metrics since the window began, in the order of the updates; the episode
-    statistics of the lanes count from there, too.
+    `metric_sums` adds up each update's metrics since the window began, in the order of the updates;
+    the episode statistics of the lanes count from there, too.
     """
 
     key: jax.Array
@@ -52,7 +52,8 @@ class Report:
 
 
 PARTS = ("a metric", "the agent's state", "an environment's state")
-# A leaf beyond this size is a replay buffer: what it holds came through the lanes, which are looked at.
+# A leaf beyond this size is a replay buffer: what it holds came through the lanes, which are looked
+# at.
 _LARGE = 1 << 20
 # Below this size a copy costs nothing worth a loop of its own.
 _SMALL = 1 << 16
@@ -61,13 +62,24 @@ _SMALL = 1 << 16
 class LearningLoop:
     """`num_envs` copies of `env` and the learner, as two pure functions that a jit or a vmap may wrap.
 
-    Where a learner's gradient steps are large it may share them among devices (`parallel_learner`); each device then
-    holds the whole state and does all the rest, and `jitted` and `on_one_device` know where things lie.
+    Where a learner's gradient steps are large it may share them among devices (`parallel_learner`);
+    each device then holds the whole state and does all the rest, and `jitted` and `on_one_device`
+    know where things lie.
     """
 
-    def __init__(self, env: Environment, learner: Learner, num_envs: int, params: Any = None, *, num_devices: int = 1):
+    def __init__(
+        self,
+        env: Environment,
+        learner: Learner,
+        num_envs: int,
+        params: Any = None,
+        *,
+        num_devices: int = 1,
+    ):
         self.learner, self.num_envs, self.num_devices = learner, num_envs, num_devices
-        mesh = jax.make_mesh((num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices])
+        mesh = jax.make_mesh(
+            (num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices]
+        )
         self._everywhere: Any = NamedSharding(mesh, PartitionSpec())
         self.envs = LaneEnvironment(env, num_envs, params)
 
@@ -89,7 +101,11 @@ class LearningLoop:
             return jax.jit(init_from), jax.jit(self.run, donate_argnums=0)
         everywhere = self._everywhere
         shared = jax.shard_map(
-            self.run, mesh=everywhere.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(), check_vma=False
+            self.run,
+            mesh=everywhere.mesh,
+            in_specs=PartitionSpec(),
+            out_specs=PartitionSpec(),
+            check_vma=False,
         )
         return (
             jax.jit(init_from, in_shardings=everywhere, out_shardings=everywhere),
@@ -102,14 +118,21 @@ class LearningLoop:
 
     def on_one_device(self, tree: Any) -> Any:
         """Return a part of the state as the first device holds it."""
-        return tree if self.num_devices == 1 else jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        return (
+            tree
+            if self.num_devices == 1
+            else jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        )
 
-    def run(self, state: TrainState, num_updates: jax.Array, begin: jax.Array) -> tuple[TrainState, Report]:
+    def run(
+        self, state: TrainState, num_updates: jax.Array, begin: jax.Array
+    ) -> tuple[TrainState, Report]:
         """Do some updates.
 
         Args:
             state: from `init` or `run`.
-            num_updates: how many, int32 scalar: an argument, so that a chunk's remainder is the same program.
+            num_updates: how many, int32 scalar: an argument, so that a chunk's remainder is the
+                same program.
             begin: whether a new window of sums begins here, boolean scalar.
         """
         state = _begin_window(state, begin)
@@ -123,11 +146,15 @@ class LearningLoop:
         state = jax.lax.fori_loop(0, num_updates, body, state)
         return state, _report(state)
 
-    def _update(self, key: jax.Array, agent: Any, lanes: Lanes) -> tuple[Any, Lanes, dict[str, jax.Array]]:
+    def _update(
+        self, key: jax.Array, agent: Any, lanes: Lanes
+    ) -> tuple[Any, Lanes, dict[str, jax.Array]]:
         return self.learner.update(key, agent, lanes, self._step)
 
     def _step(self, key: jax.Array, lanes: Lanes, action: jax.Array) -> tuple[Lanes, Transition]:
-        step_keys, reset_keys = (self._lane_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET))
+        step_keys, reset_keys = (
+            self._lane_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
+        )
         return self.envs.step(lanes, action, step_keys, reset_keys)
 
     def _lane_keys(self, key: jax.Array) -> jax.Array:
@@ -139,7 +166,11 @@ def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
     """Return the learner and the devices to share its gradient steps, as many as it finds worth it."""
     share = getattr(learner, "shared_among", None)
     num_devices = 1 if share is None else share(num_envs, jax.local_device_count())
-    return (learner, 1) if num_devices == 1 else (dataclasses.replace(learner, num_devices=num_devices), num_devices)
+    return (
+        (learner, 1)
+        if num_devices == 1
+        else (dataclasses.replace(learner, num_devices=num_devices), num_devices)
+    )
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
@@ -159,10 +190,19 @@ def _report(state: TrainState) -> Report:
 
 
 def _holds_nan(tree: Any) -> jax.Array:
-    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating) and x.size < _LARGE]
+    floats = [
+        x
+        for x in jax.tree.leaves(tree)
+        if jnp.issubdtype(x.dtype, jnp.floating) and x.size < _LARGE
+    ]
     small = [leaf.ravel() for leaf in floats if leaf.size < _SMALL]
     if small:
-        # One plain loop for these, not fused with their joining: a loop each would be a tenth of what is to compile.
+        # One plain loop for these, not fused with their joining: a loop each would be a tenth of
+        # what is to compile.
         small = [jax.lax.optimization_barrier(jnp.concatenate(small))]
     looked_at = small + [leaf for leaf in floats if leaf.size >= _SMALL]
-    return jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in looked_at])) if looked_at else jnp.zeros((), bool)
+    return (
+        jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in looked_at]))
+        if looked_at
+        else jnp.zeros((), bool)
+    )

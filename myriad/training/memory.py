@@ -16,7 +16,9 @@ from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.xla import describe
 
-_BESIDE_PROGRAMS = 32 << 20  # of a process: the interpreter's and XLA's threads, code, a report's copy
+_BESIDE_PROGRAMS = (
+    32 << 20
+)  # of a process: the interpreter's and XLA's threads, code, a report's copy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +54,9 @@ def _bytes(env: Any, learner: Any, num_envs: int) -> int:
 
 def program_bytes(training: CompiledTraining) -> int:
     """Return the most that a training's programs hold at once, its state included, as the compiler states it."""
-    init, run, evaluate = (describe(program) for program in (training.init, training.run, training.evaluate))
+    init, run, evaluate = (
+        describe(program) for program in (training.init, training.run, training.evaluate)
+    )
     state = init.output_bytes
     while_running = state + run.temp_bytes + run.output_bytes - run.alias_bytes
     while_evaluating = state + evaluate.temp_bytes + evaluate.output_bytes
@@ -77,11 +81,14 @@ def available_bytes(limit: int | None = None, hardware: Hardware | None = None) 
     """Return what a training may take beside what this process holds already.
 
     Args:
-        limit: of the whole process on a CPU, of the device's memory elsewhere; never more than the machine has left.
+        limit: of the whole process on a CPU, of the device's memory elsewhere; never more than the
+            machine has left.
         hardware: the machine, where it is at hand.
     """
     hardware = fingerprint() if hardware is None else hardware
-    left = sys.maxsize if hardware.memory_available_bytes is None else hardware.memory_available_bytes
+    left = (
+        sys.maxsize if hardware.memory_available_bytes is None else hardware.memory_available_bytes
+    )
     if limit is None:
         return left
     return min(left, limit - (resident_bytes() if hardware.device_kind == "cpu" else 0))
@@ -92,5 +99,7 @@ def resident_bytes() -> int:
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+            1 if sys.platform == "darwin" else 1024
+        )
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -22,7 +22,8 @@ from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
 from myriad.xla import count_cache_hits, use_compilation_cache
 
-# The key of evaluations is folded from the run's with this and the update, away from every key of the training.
+# The key of evaluations is folded from the run's with this and the update, away from every key of
+# the training.
 _EVALUATE = 0x7E57
 
 OnReport = Callable[[Report, int], None]
@@ -57,7 +58,9 @@ class CompiledTraining:
         self.chunk = cast("int", config.scan_chunk_size) // unit
         learner, num_devices = parallel_learner(with_schedule(learner, self.num_updates), num_envs)
         self.loop = LearningLoop(env, learner, num_envs, num_devices=num_devices)
-        self._evaluation = Evaluation(env, learner, config.eval_rollouts, max_steps=config.eval_max_steps)
+        self._evaluation = Evaluation(
+            env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+        )
         self.init: Any = None
         self.run: Any = None
         self.evaluate: Any = None
@@ -77,8 +80,11 @@ class CompiledTraining:
         evaluate = jax.jit(self._evaluate)
         with count_cache_hits() as hits, ThreadPoolExecutor(3) as pool, _collector_paused():
             first = init.trace(np.int64(0))
-            state = self.state_shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info)
-            # The longest goes first; the compiler leaves Python free to trace the next one, and to import.
+            state = self.state_shapes = jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info
+            )
+            # The longest goes first; the compiler leaves Python free to trace the next one, and to
+            # import.
             compiling = [
                 pool.submit(run.lower(state, np.int32(0), np.bool_(False)).compile),  # noqa: FBT003
                 pool.submit(first.lower().compile),
@@ -128,7 +134,9 @@ class CompiledTraining:
             on_report(jax.device_get(report), done)
         return state, done
 
-    def _evaluate(self, agent: Any, key: jax.Array, num_updates: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def _evaluate(
+        self, agent: Any, key: jax.Array, num_updates: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         key = jax.random.fold_in(jax.random.fold_in(key, _EVALUATE), num_updates)
         return self._evaluation.returns(agent, key)
 

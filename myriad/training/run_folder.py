@@ -14,7 +14,8 @@ from myriad.errors import InvalidArgumentError, NotInstalledError
 
 Row = Mapping[str, Any]
 
-# What JSON has no numbers for goes into metrics.jsonl as these strings, which protobuf's JSON uses, too.
+# What JSON has no numbers for goes into metrics.jsonl as these strings, which protobuf's JSON uses,
+# too.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -79,14 +80,17 @@ class RunFolder:
         """Make the folder; of several processes that make the same one, one does and the others are refused.
 
         Raises:
-            InvalidArgumentError: it holds a run already, is in use, or is no folder that can be written.
+            InvalidArgumentError: it holds a run already, is in use, or is no folder that can be
+                written.
         """
         folder = cls(path)
         with explained(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
         with folder.held():
             if (path / "config.toml").exists():
-                raise InvalidArgumentError(f"run folder {path} holds a run already: resume it, or name another folder.")
+                raise InvalidArgumentError(
+                    f"run folder {path} holds a run already: resume it, or name another folder."
+                )
             with replacing(path / "environment.json") as file:
                 json.dump(environment, file, indent=2)
             with replacing(path / "config.toml") as file:
@@ -124,7 +128,9 @@ class RunFolder:
         try:
             return (self.path / "config.toml").read_text(encoding="utf-8")
         except OSError as error:
-            raise InvalidArgumentError(f"{self.path} holds no run to resume: {error.strerror}: config.toml.") from error
+            raise InvalidArgumentError(
+                f"{self.path} holds no run to resume: {error.strerror}: config.toml."
+            ) from error
 
     def append(self, row: Row) -> None:
         """Add a line to `metrics.jsonl`.
@@ -174,11 +180,15 @@ class Progress:
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
-            progress.TextColumn("{task.fields[steps]} steps  {task.fields[rate]}  return {task.fields[score]}"),
+            progress.TextColumn(
+                "{task.fields[steps]} steps  {task.fields[rate]}  return {task.fields[score]}"
+            ),
             progress.TimeRemainingColumn(),
             console=console.Console(stderr=True),
         )
-        self._task = self._bar.add_task("training", total=total_steps, steps="0", rate="", score="-")
+        self._task = self._bar.add_task(
+            "training", total=total_steps, steps="0", rate="", score="-"
+        )
         self._bar.start()
 
     def say(self, sentence: str) -> None:
@@ -190,7 +200,9 @@ class Progress:
         """Show how far the run has come."""
         if self._bar is not None and self._task is not None:
             shown = "-" if score is None else f"{score:.1f}"
-            self._bar.update(self._task, completed=steps, steps=f"{steps:,}", rate=f"{rate:,.0f}/s", score=shown)
+            self._bar.update(
+                self._task, completed=steps, steps=f"{steps:,}", rate=f"{rate:,.0f}/s", score=shown
+            )
 
     def close(self) -> None:
         if self._bar is not None:
@@ -207,7 +219,11 @@ def replacing(path: Path, *, binary: bool = False) -> Iterator[Any]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with explained(path):
         try:
-            with temporary.open("wb") if binary else temporary.open("w", encoding="utf-8", newline="") as file:
+            with (
+                temporary.open("wb")
+                if binary
+                else temporary.open("w", encoding="utf-8", newline="") as file
+            ):
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -224,9 +240,14 @@ def explained(what: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidArgumentError(f"{what} can't be written: {error.strerror or error}.") from error
+        raise InvalidArgumentError(
+            f"{what} can't be written: {error.strerror or error}."
+        ) from error
 
 
 def _line(row: Row) -> str:
-    shown = {k: json.dumps(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+    shown = {
+        k: json.dumps(v) if isinstance(v, float) and not math.isfinite(v) else v
+        for k, v in row.items()
+    }
     return json.dumps(shown, allow_nan=False) + "\n"

@@ -24,7 +24,8 @@ class TensorBoard:
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
         writers, self._event = self.library()
-        # Its SummaryWriter hands rows to a thread, which loses two minutes at a kill and dies on a full disk.
+        # Its SummaryWriter hands rows to a thread, which loses two minutes at a kill and dies on a
+        # full disk.
         self._path = folder.path / "tensorboard"
         with explained(self._path):
             self._path.mkdir(exist_ok=True)
@@ -37,12 +38,16 @@ class TensorBoard:
             events = importlib.import_module("tensorboardX.proto.event_pb2")
             return importlib.import_module("tensorboardX.event_file_writer"), events.Event
         except ImportError as error:
-            raise NotInstalledError("log_to 'tensorboard' needs tensorboardX: pip install tensorboardX") from error
+            raise NotInstalledError(
+                "log_to 'tensorboard' needs tensorboardX: pip install tensorboardX"
+            ) from error
 
     def log(self, row: Row, step: int) -> None:
         values = [{"tag": name, "simple_value": float(value)} for name, value in row.items()]
         with explained(self._path):
-            self._writer.write_event(self._event(wall_time=time.time(), step=step, summary={"value": values}))
+            self._writer.write_event(
+                self._event(wall_time=time.time(), step=step, summary={"value": values})
+            )
             self._writer.flush()
 
     def close(self) -> None:
@@ -57,9 +62,15 @@ class WeightsAndBiases:
         wandb = self.library()
         # A resumed run goes on under the id that its folder's name ends with, `run-<time>-<id>`.
         ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
-        given = {"project": os.environ.get("WANDB_PROJECT", "myriad"), "name": folder.path.name, "config": dict(config)}
+        given = {
+            "project": os.environ.get("WANDB_PROJECT", "myriad"),
+            "name": folder.path.name,
+            "config": dict(config),
+        }
         try:
-            self._run = wandb.init(**given, dir=str(folder.path), id=ids[-1] if ids else None, resume="allow")
+            self._run = wandb.init(
+                **given, dir=str(folder.path), id=ids[-1] if ids else None, resume="allow"
+            )
         except wandb.errors.Error as error:
             what = " ".join(str(error).split()).rstrip(".")
             raise InvalidArgumentError(
@@ -84,7 +95,9 @@ class WeightsAndBiases:
 TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
-def make_trackers(names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]) -> list[Tracker]:
+def make_trackers(
+    names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]
+) -> list[Tracker]:
     """Build the trackers called `names`; where one can't be built, those before it are closed.
 
     Raises what `require_trackers` does, and InvalidArgumentError where one can't start.

@@ -42,8 +42,10 @@ class TrainingResults:
 
     Attributes:
         agent_state: the learner's state, its parameters within.
-        training: a row per evaluation boundary: update, steps, episodes, mean return and the means of the metrics.
-        evaluations: a row per evaluation: update, steps, mean return and its standard deviation over the episodes.
+        training: a row per evaluation boundary: update, steps, episodes, mean return and the means
+            of the metrics.
+        evaluations: a row per evaluation: update, steps, mean return and its standard deviation
+            over the episodes.
         config: the resolved configuration.
         timings: how long it took.
         run_folder: where all of it is written.
@@ -72,7 +74,9 @@ class Trainer:
         self.programs = CompiledTraining(config)
         self.config = self.programs.config
         self.folder, self._checkpoints = folder, Checkpoints(folder.checkpoints)
-        self._progress = Progress(self.programs.num_updates * self.programs.steps_per_update, quiet=quiet)
+        self._progress = Progress(
+            self.programs.num_updates * self.programs.steps_per_update, quiet=quiet
+        )
         self._train_s = self._evaluate_s = 0.0
         self._report: Any = None
 
@@ -87,7 +91,9 @@ class Trainer:
         with contextlib.ExitStack() as opened:
             opened.callback(self._progress.close)
             self._compile()
-            trackers = make_trackers(self.config.log_to, self.folder, self.config.model_dump(mode="json"))
+            trackers = make_trackers(
+                self.config.log_to, self.folder, self.config.model_dump(mode="json")
+            )
             for tracker in trackers:
                 opened.callback(tracker.close)
             state, done, rows = self._first_state()
@@ -107,7 +113,12 @@ class Trainer:
         rate = steps / self._train_s if self._train_s else math.nan
         programs = self.programs
         return Timings(
-            programs.compile_s, self._train_s, self._evaluate_s, total_s, rate, from_cache=programs.from_cache
+            programs.compile_s,
+            self._train_s,
+            self._evaluate_s,
+            total_s,
+            rate,
+            from_cache=programs.from_cache,
         )
 
     def _compile(self) -> None:
@@ -150,7 +161,12 @@ class Trainer:
         return state, "target" if self._reached(rows) else "end"
 
     def _run_window(
-        self, state: TrainState, done: int, boundary: int, score: float | None, interrupted: threading.Event
+        self,
+        state: TrainState,
+        done: int,
+        boundary: int,
+        score: float | None,
+        interrupted: threading.Event,
     ) -> tuple[TrainState, int]:
         """Run up to the next evaluation, or to an interrupt, watching what comes back."""
         start, first, steps = time.perf_counter(), done, self.programs.steps_per_update
@@ -168,10 +184,16 @@ class Trainer:
         """Stop the run at a NaN."""
         bad = [part for part, is_nan in zip(PARTS, report.is_nan, strict=True) if is_nan]
         if bad:
-            metrics = [name for name, value in report.metric_sums.items() if not math.isfinite(value)]
+            metrics = [
+                name for name, value in report.metric_sums.items() if not math.isfinite(value)
+            ]
             what = f"{', '.join(bad)} ({', '.join(metrics)})" if metrics else ", ".join(bad)
             newest = self._checkpoints.latest()
-            kept = "no checkpoint was saved before" if newest is None else f"the checkpoint of update {newest} is kept"
+            kept = (
+                "no checkpoint was saved before"
+                if newest is None
+                else f"the checkpoint of update {newest} is kept"
+            )
             raise DivergedError(f"NaN in {what} by update {done}; {kept} in {self.folder.path}.")
         return report
 
@@ -179,11 +201,17 @@ class Trainer:
         """Evaluate, and put the window's figures in one row."""
         start = time.perf_counter()
         state = self.programs.loop.on_one_device(state)
-        returns, ended = jax.device_get(self.programs.evaluate(state.agent, state.key, state.num_updates))
+        returns, ended = jax.device_get(
+            self.programs.evaluate(state.agent, state.key, state.num_updates)
+        )
         self._evaluate_s += time.perf_counter() - start
         window = done % self.programs.eval_every or self.programs.eval_every
         episodes = int(self._report.num_episodes)
-        row: dict[str, Any] = {"update": done, "steps": done * self.programs.steps_per_update, "episodes": episodes}
+        row: dict[str, Any] = {
+            "update": done,
+            "steps": done * self.programs.steps_per_update,
+            "episodes": episodes,
+        }
         if episodes:
             row["return"] = float(self._report.return_sum) / episodes
         row |= {name: float(total) / window for name, total in self._report.metric_sums.items()}
@@ -212,7 +240,11 @@ def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "update": row["update"],
         "steps": row["steps"],
-        **{name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")},
+        **{
+            name.removeprefix("eval_"): value
+            for name, value in row.items()
+            if name.startswith("eval_")
+        },
     }
 
 

@@ -25,7 +25,8 @@ from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
-# Short episodes, so that a test of a few steps sees them end; with an info, a continuous action, a termination.
+# Short episodes, so that a test of a few steps sees them end; with an info, a continuous action, a
+# termination.
 SHORT = {
     "bucket-brigade": {"min_nights": 3},
     "cartpole-control": {"max_steps": 7},
@@ -38,7 +39,10 @@ SHORT = {
 def _no_download(monkeypatch):
     """Give MNISTBandit a few random digits in place of the images that it would fetch."""
     rng = np.random.default_rng(0)
-    images, labels = rng.integers(0, 127, (32, 28, 28)).astype(np.int8), rng.integers(0, 10, 32).astype(np.uint8)
+    images, labels = (
+        rng.integers(0, 127, (32, 28, 28)).astype(np.int8),
+        rng.integers(0, 10, 32).astype(np.uint8),
+    )
     monkeypatch.setattr(load_mnist, "load_mnist", lambda: ((images, labels), None))
 
 
@@ -49,20 +53,35 @@ def assert_trees_match(ours, theirs):
 
 
 def aborts_xla(name: str) -> bool:
-    return name == "SpaceInvaders-MinAtar" and "multi_output_fusion" in os.environ.get("XLA_FLAGS", "")
+    return name == "SpaceInvaders-MinAtar" and "multi_output_fusion" in os.environ.get(
+        "XLA_FLAGS", ""
+    )
 
 
 def refused_here_and_passes_without_options(name: str, test: str):
     """Hold `name` to be refused under the options that conftest sets, and run `test` where they are not set."""
-    with pytest.raises(InvalidArgumentError, match=r"end the process.*configure\(xla_options=False\)"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"end the process.*configure\(xla_options=False\)"
+    ):
         from_gymnax(name)
-    command = [sys.executable, "-m", "pytest", "--noconftest", "-q", "-p", "no:cacheprovider", f"{__file__}::{test}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--noconftest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"{__file__}::{test}",
+    ]
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+    )
     assert "1 passed" in run.stdout, run.stdout
 
 
-# --- Gymnasium, one environment ---------------------------------------------------------------------------------------
+# --- Gymnasium, one environment -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", list_envs())
@@ -124,13 +143,33 @@ def test_continuous_actions_run_from_minus_one_to_one_unless_asked_not_to():
 @pytest.mark.parametrize(
     ("name", "action", "sentence"),
     [
-        ("cartpole-control", 0.5, r"action must be integers of shape \(\), but got float64 of shape \(\)\."),
-        ("cartpole-control", [1], r"action must be integers of shape \(\), but got int64 of shape \(1,\)\."),
+        (
+            "cartpole-control",
+            0.5,
+            r"action must be integers of shape \(\), but got float64 of shape \(\)\.",
+        ),
+        (
+            "cartpole-control",
+            [1],
+            r"action must be integers of shape \(\), but got int64 of shape \(1,\)\.",
+        ),
         ("cartpole-control", 2, r"action must be in Discrete\(2\), but got 2\."),
         ("cartpole-control", None, "but got object"),
-        ("bucket-brigade", [0, 2, 0], r"action must be in MultiDiscrete\(\[10  2  2\]\), but got 2\."),
-        ("pendulum-control", [np.nan], r"action must be in Box\(-1\.0, 1\.0, \(1,\), float32\), but got nan\."),
-        ("pendulum-control", 1.0, r"action must be floats of shape \(1,\), but got float64 of shape \(\)\."),
+        (
+            "bucket-brigade",
+            [0, 2, 0],
+            r"action must be in MultiDiscrete\(\[10  2  2\]\), but got 2\.",
+        ),
+        (
+            "pendulum-control",
+            [np.nan],
+            r"action must be in Box\(-1\.0, 1\.0, \(1,\), float32\), but got nan\.",
+        ),
+        (
+            "pendulum-control",
+            1.0,
+            r"action must be floats of shape \(1,\), but got float64 of shape \(\)\.",
+        ),
     ],
 )
 def test_an_action_of_the_wrong_kind_is_refused_in_one_sentence(name, action, sentence):
@@ -200,7 +239,7 @@ def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
         to_gymnasium_vector(Drawn(), 2, render_mode="human")
 
 
-# --- Gymnasium, many environments -------------------------------------------------------------------------------------
+# --- Gymnasium, many environments -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
@@ -210,7 +249,12 @@ def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mod
     ours = to_gymnasium_vector(env, num_envs, autoreset_mode=mode.value)
     theirs = SyncVectorEnv([lambda: to_gymnasium(env)] * num_envs, autoreset_mode=mode)
     assert ours.metadata == theirs.metadata
-    for space in ("observation_space", "action_space", "single_observation_space", "single_action_space"):
+    for space in (
+        "observation_space",
+        "action_space",
+        "single_observation_space",
+        "single_action_space",
+    ):
         assert getattr(ours, space) == getattr(theirs, space)
 
     assert data_equivalence(ours.reset(seed=11), theirs.reset(seed=11))
@@ -225,7 +269,9 @@ def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mod
         ends += done.sum()
         if mode is AutoresetMode.DISABLED and done.any():
             options = {"reset_mask": done}
-            assert data_equivalence(ours.reset(options=dict(options)), theirs.reset(options=dict(options)))
+            assert data_equivalence(
+                ours.reset(options=dict(options)), theirs.reset(options=dict(options))
+            )
     assert ends > 0
 
 
@@ -278,11 +324,20 @@ def test_what_the_vector_environment_returns_belongs_to_the_caller():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda env: to_gymnasium_vector(env, 0), "num_envs must be an integer of at least 1, but got 0"),
+        (
+            lambda env: to_gymnasium_vector(env, 0),
+            "num_envs must be an integer of at least 1, but got 0",
+        ),
         (lambda env: to_gymnasium_vector(env, 2, autoreset_mode="same"), "did you mean 'SameStep'"),
         (lambda env: to_gymnasium_vector(env, 2).reset(seed=[1]), "seed must hold 2 integers"),
-        (lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}), "must be 2 booleans"),
-        (lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True, False]}), "none runs yet"),
+        (
+            lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True]}),
+            "must be 2 booleans",
+        ),
+        (
+            lambda env: to_gymnasium_vector(env, 2).reset(options={"reset_mask": [True, False]}),
+            "none runs yet",
+        ),
     ],
 )
 def test_a_wrong_argument_of_the_vector_environment_is_named(call, sentence):
@@ -291,10 +346,14 @@ def test_a_wrong_argument_of_the_vector_environment_is_named(call, sentence):
 
 
 def test_an_ended_episode_is_not_stepped_where_autoreset_is_disabled():
-    envs = to_gymnasium_vector(make_env("cartpole-control", max_steps=1), 2, autoreset_mode="Disabled")
+    envs = to_gymnasium_vector(
+        make_env("cartpole-control", max_steps=1), 2, autoreset_mode="Disabled"
+    )
     envs.reset(seed=0)
     envs.step([0, 0])
-    with pytest.raises(InvalidArgumentError, match="sub-environment 0 has ended and autoreset is disabled"):
+    with pytest.raises(
+        InvalidArgumentError, match="sub-environment 0 has ended and autoreset is disabled"
+    ):
         envs.step([0, 0])
 
 
@@ -308,13 +367,18 @@ def test_a_step_compiles_once():
     assert compilations.count == 0
 
 
-# --- gymnax, ours as theirs -------------------------------------------------------------------------------------------
+# --- gymnax, ours as theirs -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SHORT)
 def test_gymnax_steps_are_the_environments_own_and_reset_by_themselves(name):
     env = make_env(name, **SHORT[name])
-    params, adapted, own_reset, own_step = env.default_params, to_gymnax(env), jax.jit(env.reset), jax.jit(env.step)
+    params, adapted, own_reset, own_step = (
+        env.default_params,
+        to_gymnax(env),
+        jax.jit(env.reset),
+        jax.jit(env.step),
+    )
     assert isinstance(adapted, gymnax.environments.environment.Environment)
     key, reset_key = jax.random.split(jax.random.key(0))
     obs, state = adapted.reset(reset_key, params)
@@ -326,8 +390,13 @@ def test_gymnax_steps_are_the_environments_own_and_reset_by_themselves(name):
         own_key, own_reset_key = jax.random.split(step_key)
         own_action = jnp.stack(action) if isinstance(action, tuple) else action
         expected = own_step(own_key, state.env_state, own_action, params)
-        obs, state, reward, terminated, truncated, info = adapted.step(step_key, state, action, params)
-        assert_trees_match((info["final_observation"], reward, terminated, truncated), (expected[0], *expected[2:5]))
+        obs, state, reward, terminated, truncated, info = adapted.step(
+            step_key, state, action, params
+        )
+        assert_trees_match(
+            (info["final_observation"], reward, terminated, truncated),
+            (expected[0], *expected[2:5]),
+        )
         assert (info["terminated"], info["truncated"]) == (terminated, truncated)
         assert info["discount"] == 1 - terminated
         done = bool(terminated | truncated)
@@ -350,7 +419,10 @@ def test_gymnax_spaces_hold_the_observations_and_the_actions():
     by_array = adapted.step(jax.random.key(1), state, jnp.array([3, 1, 0]), params)
     assert_trees_match(by_tuple, by_array)
     assert (adapted.num_actions, adapted.name) == (3, "BucketBrigade")
-    assert (to_gymnax(make_env("snake")).num_actions, to_gymnax(make_env("pendulum")).num_actions) == (4, 1)
+    assert (
+        to_gymnax(make_env("snake")).num_actions,
+        to_gymnax(make_env("pendulum")).num_actions,
+    ) == (4, 1)
 
 
 def test_gymnax_users_may_keep_their_raw_keys():
@@ -368,11 +440,13 @@ def test_transition_gradients_are_gymnaxs_choice():
 
     torque = jnp.array([0.5])
     assert jax.grad(lambda torque: speed_after(adapted, torque))(torque) == 0
-    slope = jax.grad(lambda torque: speed_after(adapted.with_transition_gradients(), torque))(torque)
+    slope = jax.grad(lambda torque: speed_after(adapted.with_transition_gradients(), torque))(
+        torque
+    )
     assert slope == pytest.approx(3 * 0.05)
 
 
-# --- gymnax, theirs as ours -------------------------------------------------------------------------------------------
+# --- gymnax, theirs as ours -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -404,7 +478,9 @@ def test_a_step_of_a_gymnax_environment_is_gymnaxs_own(name, request):
     first = theirs.reset(reset_key, params)
     assert_trees_match((obs, state), first)
     assert (obs.shape, obs.dtype) == (obs_space.shape, obs_space.dtype)
-    both = jax.jit(lambda *arguments: (ours.step(*arguments, params), theirs.step_env(*arguments, params)))
+    both = jax.jit(
+        lambda *arguments: (ours.step(*arguments, params), theirs.step_env(*arguments, params))
+    )
     for _ in range(4):
         key, act_key, step_key = jax.random.split(key, 3)
         action = space.sample(act_key)
@@ -412,7 +488,9 @@ def test_a_step_of_a_gymnax_environment_is_gymnaxs_own(name, request):
         assert_trees_match((obs, state, reward, terminated, info), expected)
         assert bool(truncated) == bool(theirs.is_truncated(expected[1], params))
         assert (reward.dtype, terminated.dtype, truncated.dtype) == (jnp.float32, bool, bool)
-        assert not any(leaf.weak_type for leaf in jax.tree.leaves((obs, state, reward, terminated, truncated)))
+        assert not any(
+            leaf.weak_type for leaf in jax.tree.leaves((obs, state, reward, terminated, truncated))
+        )
         assert obs.dtype == obs_space.dtype
 
 
@@ -430,7 +508,9 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
     assert env.default_params.max_steps_in_episode == 9
     with pytest.raises(UnknownNameError, match="did you mean 'Breakout-MinAtar'"):
         from_gymnax("Breakout")
-    with pytest.raises(UnknownNameError, match="field of gymnax's Catch-bsuite 'row'; did you mean 'rows'"):
+    with pytest.raises(
+        UnknownNameError, match="field of gymnax's Catch-bsuite 'row'; did you mean 'rows'"
+    ):
         from_gymnax("Catch-bsuite", row=7)
     built = gymnax.make("Catch-bsuite", rows=6)[0]
     assert from_gymnax(built).env is built
@@ -441,7 +521,9 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
 def test_no_bound_is_no_bound_in_either_library():
     space = from_gymnax("CartPole-v1").observation_space(gymnax.make("CartPole-v1")[1])
     assert np.isinf(space.high).tolist() == [False, True, False, True]
-    theirs = to_gymnax(make_env("cartpole-control")).observation_space(make_env("cartpole-control").default_params)
+    theirs = to_gymnax(make_env("cartpole-control")).observation_space(
+        make_env("cartpole-control").default_params
+    )
     np.testing.assert_array_equal(theirs.high[1], jnp.finfo(jnp.float32).max)
 
 
@@ -459,35 +541,54 @@ def test_there_and_back_is_the_same_environment():
     again_obs, again = back.reset(key, params)
     np.testing.assert_array_equal(obs, again_obs)
     action = jnp.array([2, 1, 1])
-    assert_trees_match(back.step(key, again, action, params)[2:5], env.step(key, state, action, params)[2:5])
+    assert_trees_match(
+        back.step(key, again, action, params)[2:5], env.step(key, state, action, params)[2:5]
+    )
 
 
-# --- without the libraries --------------------------------------------------------------------------------------------
+# --- without the libraries ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adapter", [to_gymnax, to_gymnasium, lambda env: to_gymnasium_vector(env, 2), from_gymnax])
+@pytest.mark.parametrize(
+    "adapter", [to_gymnax, to_gymnasium, lambda env: to_gymnasium_vector(env, 2), from_gymnax]
+)
 def test_a_missing_library_is_named_with_the_command_that_installs_it(adapter, monkeypatch):
     for library in ("gymnax", "gymnasium"):
         monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(NotInstalledError, match=r"needs gym(nax|nasium).*pip install 'myriad\[bench\]'"):
+    with pytest.raises(
+        NotInstalledError, match=r"needs gym(nax|nasium).*pip install 'myriad\[bench\]'"
+    ):
         adapter("CartPole-v1" if adapter is from_gymnax else make_env("cartpole-control"))
 
 
 def test_importing_the_adapters_imports_neither_library():
     script = "import sys, myriad, myriad.adapters; print({'gymnax', 'gymnasium', 'flax'} & set(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     assert run.stdout == "set()\n"
     assert myriad.__name__ == "myriad"
 
 
-# --- the example ------------------------------------------------------------------------------------------------------
+# --- the example ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", ["myriad", "gymnasium"])
 def test_the_example_trains_on_either_librarys_vector_environment(library):
     script = ROOT / "examples" / "ppo_gymnasium_vector.py"
-    command = [sys.executable, script, "--library", library, "--total-timesteps", "4096", "--num-envs", "8"]
+    command = [
+        sys.executable,
+        script,
+        "--library",
+        library,
+        "--total-timesteps",
+        "4096",
+        "--num-envs",
+        "8",
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+    )
     assert run.returncode == 0, run.stderr
     assert "mean return of the last" in run.stdout

@@ -85,7 +85,9 @@ def test_pid_balances_the_pole_in_every_evaluation(tmp_path):
 def test_controllers_hold_the_gene_circuit_better_than_chance(tmp_path):
     returns = {}
     for agent in ("random", "bangbang", "pid"):
-        config = create_config("gene-circuit", agent, num_envs=32, steps_per_env=288, eval_frequency=288)
+        config = create_config(
+            "gene-circuit", agent, num_envs=32, steps_per_env=288, eval_frequency=288
+        )
         returns[agent] = train_and_evaluate(config, tmp_path / agent).evaluations[-1]["return"]
     assert returns["random"] < 1.2 * returns["bangbang"]
     assert returns["random"] < 1.2 * returns["pid"]

@@ -48,9 +48,15 @@ def apply(layers, obs, *, dueling=False):
     """Apply dense layers with ReLU, then a linear one, in float64."""
     hidden = obs
     for i in range(2):
-        hidden = np.maximum(hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"], 0)
+        hidden = np.maximum(
+            hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"], 0
+        )
     outputs = hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
-    return outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(1, keepdims=True) if dueling else outputs
+    return (
+        outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(1, keepdims=True)
+        if dueling
+        else outputs
+    )
 
 
 def a_batch(size, rng):
@@ -68,34 +74,53 @@ def a_batch(size, rng):
 @pytest.mark.parametrize("huber_delta", [None, 0.5])
 def test_target_and_loss_are_those_of_the_papers(double, dueling, huber_delta):
     learner = DQN.create(
-        make_env("cartpole-control"), hidden_sizes=(8, 8), double=double, dueling=dueling, huber_delta=huber_delta
+        make_env("cartpole-control"),
+        hidden_sizes=(8, 8),
+        double=double,
+        dueling=dueling,
+        huber_delta=huber_delta,
     )
     network, rng = learner._network, np.random.default_rng(0)
-    online, frozen = (rng.normal(size=network.init(make_key(0)).shape).astype(np.float32) for _ in range(2))
+    online, frozen = (
+        rng.normal(size=network.init(make_key(0)).shape).astype(np.float32) for _ in range(2)
+    )
     batch = a_batch(64, rng)
     layers = [to_numpy(network.unravel(params)["params"]) for params in (online, frozen)]
-    next_online, next_frozen = (apply(net, batch.next_obs.astype(np.float64), dueling=dueling) for net in layers)
+    next_online, next_frozen = (
+        apply(net, batch.next_obs.astype(np.float64), dueling=dueling) for net in layers
+    )
     best = (next_online if double else next_frozen).argmax(1)
     expected = batch.reward + batch.discount * next_frozen[np.arange(64), best]
     target = learner.target(online, batch, network.values(frozen, batch.next_obs))
     np.testing.assert_allclose(target, expected, rtol=1e-4, atol=1e-4)
 
-    error = apply(layers[0], batch.obs.astype(np.float64), dueling=dueling)[np.arange(64), batch.action] - expected
+    error = (
+        apply(layers[0], batch.obs.astype(np.float64), dueling=dueling)[np.arange(64), batch.action]
+        - expected
+    )
     squared = 0.5 * error**2
     if huber_delta is not None:
-        squared = np.where(np.abs(error) < huber_delta, squared, huber_delta * (np.abs(error) - huber_delta / 2))
+        squared = np.where(
+            np.abs(error) < huber_delta, squared, huber_delta * (np.abs(error) - huber_delta / 2)
+        )
     np.testing.assert_allclose(learner.loss(online, batch, target), squared.mean(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{"target_decay": 0.9}, {"target_decay": 0.0, "target_period": 2}])
+@pytest.mark.parametrize(
+    "options", [{"target_decay": 0.9}, {"target_decay": 0.0, "target_period": 2}]
+)
 def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
-    learner = DQN.create(make_env("cartpole-control"), **SMALL, gradient_steps=3, learning_rate=1e-2, **options)
+    learner = DQN.create(
+        make_env("cartpole-control"), **SMALL, gradient_steps=3, learning_rate=1e-2, **options
+    )
     state = train(learner, 4, [10]).agent
     key, num_updates = make_key(3), int(state.num_updates)
     after, mean_loss = jax.jit(learner._learn)(key, state)
     batch = learner._sample(key, state, 4)
     np.testing.assert_allclose(
-        batch.reward.max(), sum(0.995**i for i in range(3)) / np.sqrt(state.returns.variance), rtol=1e-5
+        batch.reward.max(),
+        sum(0.995**i for i in range(3)) / np.sqrt(state.returns.variance),
+        rtol=1e-5,
     )
     rule = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(1e-2, eps=1.5e-4))
     optimizer = rule.init(state.params)
@@ -103,7 +128,9 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     params, losses = state.params, []
     for i in range(3):
         part = jax.tree.map(lambda leaf, i=i: leaf[16 * i : 16 * (i + 1)], batch)
-        target = learner.target(params, part, learner._network.values(state.target_params, part.next_obs))
+        target = learner.target(
+            params, part, learner._network.values(state.target_params, part.next_obs)
+        )
         loss, gradient = jax.value_and_grad(learner.loss)(params, part, target)
         step, optimizer = rule.update(gradient, optimizer)
         params = params + step
@@ -112,13 +139,18 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     np.testing.assert_allclose(mean_loss, np.mean(losses), rtol=1e-4)
     decay = learner.target_decay if (num_updates + 1) % learner.target_period == 0 else 1.0
     np.testing.assert_allclose(
-        after.target_params, decay * state.target_params + (1 - decay) * params, rtol=1e-4, atol=1e-5
+        after.target_params,
+        decay * state.target_params + (1 - decay) * params,
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
-    learner = DQN.create(make_env("cartpole-control"), **{**SMALL, "n_step": steps, "learning_starts": 1000})
+    learner = DQN.create(
+        make_env("cartpole-control"), **{**SMALL, "n_step": steps, "learning_starts": 1000}
+    )
     loop = LearningLoop(learner.env, learner, 3)
     state, lived = loop.init(make_key(1)), []
 
@@ -130,7 +162,9 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
     agent, lanes = state.agent, state.lanes
     with jax.disable_jit():
         for i in range(20):
-            agent, lanes, _ = learner.update(jax.random.fold_in(make_key(2), i), agent, lanes, recording)
+            agent, lanes, _ = learner.update(
+                jax.random.fold_in(make_key(2), i), agent, lanes, recording
+            )
     columns, rows = agent.replay.columns, 21 - steps
     assert int(agent.replay.num_writes) == rows
     ends = 0
@@ -153,7 +187,9 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
     assert ends > 0
 
 
-@pytest.mark.parametrize("options", [{"n_step": 3}, {"n_step": 1, "train_every": 4, "dueling": True}])
+@pytest.mark.parametrize(
+    "options", [{"n_step": 3}, {"n_step": 1, "train_every": 4, "dueling": True}]
+)
 def test_results_are_the_same_bits_however_updates_are_cut_into_calls(options):
     learner = DQN.create(make_env("cartpole-control"), **SMALL, **options)
     states = [train(learner, 4, calls) for calls in ([12], [1, 11], [5, 0, 7])]
@@ -167,7 +203,10 @@ def test_nothing_is_learned_before_there_is_something_to_learn_from():
     before, after = (train(learner, 4, [n]).agent for n in (4, 5))
     assert_same_bits((first.params, first.optimizer), (before.params, before.optimizer))
     assert (after.params != before.params).any()
-    late = DQN.create(make_env("cartpole-control"), **{**SMALL, "learning_starts": 1, "n_step": 5, "train_every": 2})
+    late = DQN.create(
+        make_env("cartpole-control"),
+        **{**SMALL, "learning_starts": 1, "n_step": 5, "train_every": 2},
+    )
     assert late._first_learning_update(100_000) == 3
 
 
@@ -176,9 +215,9 @@ def test_a_state_holds_no_weak_types_and_keeps_its_own():
     loop = LearningLoop(learner.env, learner, 4)
     before = jax.eval_shape(loop.init, make_key(0))
     after = jax.eval_shape(loop.run, before, np.int32(1), BEGIN)[0]
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), before) == jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after
-    )
+    assert jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), before
+    ) == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after)
     assert not any(leaf.weak_type for leaf in jax.tree.leaves(after))
 
 
@@ -186,14 +225,20 @@ def test_a_batch_of_seeds_learns_what_each_seed_does_alone():
     learner = DQN.create(make_env("cartpole-control"), **SMALL)
     loop = LearningLoop(learner.env, learner, 4)
     keys = jnp.stack([make_key(seed) for seed in (0, 1)])
-    together = jax.jit(jax.vmap(lambda key: loop.run(loop.init(key), np.int32(8), BEGIN)[0].agent.params))(keys)
+    together = jax.jit(
+        jax.vmap(lambda key: loop.run(loop.init(key), np.int32(8), BEGIN)[0].agent.params)
+    )(keys)
     for seed in (0, 1):
-        np.testing.assert_allclose(together[seed], train(learner, 4, [8], seed).agent.params, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            together[seed], train(learner, 4, [8], seed).agent.params, rtol=1e-3, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("num_envs", [100, 1000])
 def test_training_copies_no_column_of_a_large_buffer(num_envs):
-    learner = DQN.create(make_env("cartpole-control"), buffer_size=1_000_000, batch_size=32, gradient_steps=1)
+    learner = DQN.create(
+        make_env("cartpole-control"), buffer_size=1_000_000, batch_size=32, gradient_steps=1
+    )
     loop = LearningLoop(learner.env, learner, num_envs)
     state = jax.eval_shape(loop.init, make_key(0))
     compiled = jax.jit(loop.run, donate_argnums=0).lower(state, np.int32(1), BEGIN).compile()
@@ -211,7 +256,9 @@ def test_more_environments_than_slots_train():
 def test_cartpole_is_balanced_within_30_000_steps():
     learner = DQN.create(make_env("cartpole-control"), anneal_updates=3750)
     state = train(learner, 8, [3750], seed=1000)
-    returns, ended = Evaluation(learner.env, learner, 64, max_steps=500).returns(state.agent, make_key(1))
+    returns, ended = Evaluation(learner.env, learner, 64, max_steps=500).returns(
+        state.agent, make_key(1)
+    )
     assert ended.all()
     assert returns.mean() > 300
 
@@ -227,7 +274,10 @@ def test_other_environments_train_without_a_nan(name, overrides):
 
 
 def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
-    with pytest.raises(InvalidArgumentError, match=r"DQN learns .* those of Pendulum are a Box of shape \(1,\); ppo"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"DQN learns .* those of Pendulum are a Box of shape \(1,\); ppo",
+    ):
         DQN.create(make_env("pendulum-control"))
 
 
@@ -247,7 +297,9 @@ def test_values_out_of_range_are_refused_by_name(field, value, rule):
 
 
 def test_unknown_fields_are_refused_with_the_closest_name():
-    with pytest.raises(UnknownNameError, match="unknown field of dqn 'bufer_size'; did you mean 'buffer_size'"):
+    with pytest.raises(
+        UnknownNameError, match="unknown field of dqn 'bufer_size'; did you mean 'buffer_size'"
+    ):
         make_learner("dqn", make_env("cartpole-control"), bufer_size=10)
 
 

@@ -22,7 +22,9 @@ def test_an_mlp_is_products_biases_and_activations():
         dense = params["params"][f"Dense_{layer}"]
         hidden = np.tanh(hidden @ dense["kernel"] + dense["bias"])
     dense = params["params"]["Dense_2"]
-    np.testing.assert_allclose(network.apply(params, inputs), hidden @ dense["kernel"] + dense["bias"], atol=1e-5)
+    np.testing.assert_allclose(
+        network.apply(params, inputs), hidden @ dense["kernel"] + dense["bias"], atol=1e-5
+    )
 
 
 def test_layer_norm_stands_between_product_and_activation():
@@ -30,7 +32,9 @@ def test_layer_norm_stands_between_product_and_activation():
     params = parameters(network)
     inputs = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
     hidden = inputs @ params["params"]["Dense_0"]["kernel"]
-    normal = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(hidden.var(-1, keepdims=True) + 1e-6)
+    normal = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(
+        hidden.var(-1, keepdims=True) + 1e-6
+    )
     expected = np.maximum(normal, 0) @ params["params"]["Dense_1"]["kernel"]
     np.testing.assert_allclose(network.apply(params, inputs), expected, atol=1e-4)
 
@@ -51,7 +55,9 @@ def test_no_parameter_is_weakly_typed():
 def test_no_hidden_layer_is_a_linear_map():
     network = MLP((), 2)
     params = parameters(network)
-    np.testing.assert_allclose(network.apply(params, 2 * jnp.ones((1, 5))), 2 * network.apply(params, jnp.ones((1, 5))))
+    np.testing.assert_allclose(
+        network.apply(params, 2 * jnp.ones((1, 5))), 2 * network.apply(params, jnp.ones((1, 5)))
+    )
 
 
 @pytest.mark.parametrize("sizes", [(0,), (8, -1), ("a",), (8.0,)])

@@ -11,16 +11,22 @@ from myriad.agents.normalization import RunningMoments, discounted_return
 
 
 @settings(max_examples=20)  # each shape compiles anew
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.floats(-100, 100), st.floats(0.01, 100))
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=6), st.floats(-100, 100), st.floats(0.01, 100)
+)
 def test_moments_are_those_of_everything_in_whatever_batches_it_came(sizes, centre, spread):
-    values = np.random.default_rng(sum(sizes)).normal(centre, spread, (sum(sizes), 3)).astype(np.float32)
+    values = (
+        np.random.default_rng(sum(sizes)).normal(centre, spread, (sum(sizes), 3)).astype(np.float32)
+    )
     moments = RunningMoments.create((3,))
     for batch in np.split(values, np.cumsum(sizes)[:-1]):
         moments = moments.update(jnp.asarray(batch))
     assert float(moments.count) == len(values)
     scale = spread + abs(centre) * 1e-3
     np.testing.assert_allclose(moments.mean, values.mean(0, dtype=np.float64), atol=1e-4 * scale)
-    np.testing.assert_allclose(moments.variance, values.var(0, dtype=np.float64), rtol=1e-3, atol=1e-5 * scale**2)
+    np.testing.assert_allclose(
+        moments.variance, values.var(0, dtype=np.float64), rtol=1e-3, atol=1e-5 * scale**2
+    )
 
 
 def test_a_batch_may_have_any_leading_axes():
@@ -38,7 +44,9 @@ def test_nothing_seen_changes_nothing():
 
 
 def test_what_was_seen_normalises_to_mean_zero_and_deviation_one():
-    values = jax.random.normal(jax.random.key(0), (1000, 2)) * jnp.array([3.0, 0.2]) + jnp.array([7.0, -1.0])
+    values = jax.random.normal(jax.random.key(0), (1000, 2)) * jnp.array([3.0, 0.2]) + jnp.array(
+        [7.0, -1.0]
+    )
     normal = RunningMoments.create((2,)).update(values).normalize(values)
     np.testing.assert_allclose(normal.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(normal.std(0), 1, atol=1e-4)
@@ -54,7 +62,9 @@ def test_what_varies_little_is_not_blown_up_beyond_the_least_deviation():
     moments = RunningMoments.create((2,)).update(jnp.array([[9.0, 9.9], [11.0, 10.1]]))
     values = jnp.array([[11.0, 10.1]])
     np.testing.assert_allclose(moments.normalize(values), [[1, 1]], atol=1e-3)
-    np.testing.assert_allclose(moments.normalize(values, least_deviation=0.5), [[1, 0.2]], atol=1e-3)
+    np.testing.assert_allclose(
+        moments.normalize(values, least_deviation=0.5), [[1, 0.2]], atol=1e-3
+    )
 
 
 def test_what_never_varied_stays_finite():
@@ -65,7 +75,9 @@ def test_what_never_varied_stays_finite():
 
 def test_moments_stay_right_over_a_hundred_million_elements():
     batch = jnp.tile(jnp.array([99.0, 101.0], jnp.float32), 5000)
-    moments = jax.lax.fori_loop(0, 10_000, lambda _, moments: moments.update(batch), RunningMoments.create(()))
+    moments = jax.lax.fori_loop(
+        0, 10_000, lambda _, moments: moments.update(batch), RunningMoments.create(())
+    )
     assert float(moments.mean) == pytest.approx(100, abs=1e-3)
     assert float(moments.variance) == pytest.approx(1, abs=1e-3)
 

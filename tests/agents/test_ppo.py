@@ -10,7 +10,14 @@ import pytest
 
 from myriad import make_env, make_key
 from myriad.agents import make_learner
-from myriad.agents.minibatches import BLOCK_ROWS, map_over_blocks, mean_over_blocks, pack, permutations, unpack
+from myriad.agents.minibatches import (
+    BLOCK_ROWS,
+    map_over_blocks,
+    mean_over_blocks,
+    pack,
+    permutations,
+    unpack,
+)
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_policy
 from myriad.agents.ppo import PPO, Batch, Trajectory, generalized_advantages
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -19,7 +26,13 @@ from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
 
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
-ENVIRONMENTS = ["cartpole-control", "pendulum-control", "gene-circuit-control", "snake", "bucket-brigade"]
+ENVIRONMENTS = [
+    "cartpole-control",
+    "pendulum-control",
+    "gene-circuit-control",
+    "snake",
+    "bucket-brigade",
+]
 BEGIN = jnp.array(True)  # noqa: FBT003  (an array's value, not a switch)
 
 
@@ -29,7 +42,9 @@ def loop(env="cartpole-control", num_envs=4, **overrides):
 
 
 def after(learning, num_updates, seed=0):
-    return jax.jit(learning.run)(jax.jit(learning.init)(make_key(seed)), jnp.int32(num_updates), BEGIN)[0]
+    return jax.jit(learning.run)(
+        jax.jit(learning.init)(make_key(seed)), jnp.int32(num_updates), BEGIN
+    )[0]
 
 
 def assert_same(a, b):
@@ -41,7 +56,11 @@ def assert_same(a, b):
 def random_batch(rng, size, num_obs, choice):
     columns = rng.normal(size=(4, size)).astype(np.float32)
     obs = rng.normal(size=(size, num_obs)).astype(np.float32)
-    return Batch(jnp.asarray(obs), jnp.asarray(choice), *(jnp.asarray(0.3 * column - 0.5) for column in columns))
+    return Batch(
+        jnp.asarray(obs),
+        jnp.asarray(choice),
+        *(jnp.asarray(0.3 * column - 0.5) for column in columns),
+    )
 
 
 def test_advantages_are_the_sum_over_the_rest_of_each_episode():
@@ -61,14 +80,18 @@ def test_advantages_are_the_sum_over_the_rest_of_each_episode():
                 if done[k, n]:
                     break
     np.testing.assert_allclose(
-        generalized_advantages(*map(jnp.asarray, (reward, value, next_value, terminated, done)), gamma, lam),
+        generalized_advantages(
+            *map(jnp.asarray, (reward, value, next_value, terminated, done)), gamma, lam
+        ),
         expected,
         atol=1e-5,
     )
 
 
 def test_truncation_bootstraps_from_the_last_observation_and_termination_from_none():
-    learner = PPO.create(make_env("cartpole-control"), **SMALL, gamma=0.5, gae_lambda=0.0, normalize_rewards=False)
+    learner = PPO.create(
+        make_env("cartpole-control"), **SMALL, gamma=0.5, gae_lambda=0.0, normalize_rewards=False
+    )
     state = learner.init(make_key(0), 3)
     T, N = 8, 3
     obs, final_obs = jax.random.normal(jax.random.key(1), (2, T, N, 4))
@@ -83,10 +106,14 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
     last_obs = jnp.full((N, 4), 0.3)
     value = np.asarray(learner._values(state.params, obs))
     next_value = np.concatenate([value[1:], learner._values(state.params, last_obs)[None]])
-    next_value = np.where(truncated, learner._values(state.params, final_obs), np.where(terminated, 0, next_value))
+    next_value = np.where(
+        truncated, learner._values(state.params, final_obs), np.where(terminated, 0, next_value)
+    )
     batch = learner._batch(state, trajectory, last_obs)
     np.testing.assert_allclose(batch.target.reshape(T, N), 1 + 0.5 * next_value, atol=1e-5)
-    np.testing.assert_allclose(batch.advantage.reshape(T, N), 1 + 0.5 * next_value - value, atol=1e-5)
+    np.testing.assert_allclose(
+        batch.advantage.reshape(T, N), 1 + 0.5 * next_value - value, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("value_clip", [None, 0.2])
@@ -107,7 +134,10 @@ def test_the_loss_for_categorical_actions_is_equation_9(value_clip):
 
 
 def test_the_loss_for_continuous_actions_is_equation_9():
-    learner, rng = PPO.create(make_env("pendulum-control"), **SMALL, entropy_coef=0.02), np.random.default_rng(0)
+    learner, rng = (
+        PPO.create(make_env("pendulum-control"), **SMALL, entropy_coef=0.02),
+        np.random.default_rng(0),
+    )
     params = jax.tree.map(lambda leaf: leaf + 0.1, learner.init(make_key(0), 4).params)
     batch = random_batch(rng, 6, 3, rng.normal(size=(6, 1)).astype(np.float32))
     mean = np.tanh(np.asarray(learner._outputs(params, batch.obs), np.float64))
@@ -127,35 +157,51 @@ def assert_loss(learner, params, batch, log_prob, entropy):
     if learner.value_clip is not None:
         near = batch.value + np.clip(value - batch.value, -learner.value_clip, learner.value_clip)
         error = np.maximum(error, (near - batch.target) ** 2)
-    expected = -surrogate + learner.value_coef * error.mean() - learner.entropy_coef * np.mean(entropy)
+    expected = (
+        -surrogate + learner.value_coef * error.mean() - learner.entropy_coef * np.mean(entropy)
+    )
     loss, metrics = learner.loss(params, batch)
     assert float(loss) == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
-    assert float(metrics[learner.metric_names.index("clip_fraction")]) == pytest.approx(np.mean(ratio != clipped))
+    assert float(metrics[learner.metric_names.index("clip_fraction")]) == pytest.approx(
+        np.mean(ratio != clipped)
+    )
 
 
 @pytest.mark.parametrize("max_grad_norm", [math.inf, 0.05])
 def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradient(max_grad_norm):
     env = make_env("cartpole-control")
-    options = {"num_epochs": 1, "num_minibatches": 1, "anneal_updates": 4, "max_grad_norm": max_grad_norm}
+    options = {
+        "num_epochs": 1,
+        "num_minibatches": 1,
+        "anneal_updates": 4,
+        "max_grad_norm": max_grad_norm,
+    }
     learner = PPO.create(env, **{**SMALL, **options})
     state = dataclasses.replace(learner.init(make_key(0), 4), num_updates=jnp.int32(1))
     rng = np.random.default_rng(0)
     batch = random_batch(rng, 32, 4, rng.integers(0, 2, (32, 1)).astype(np.float32))
     params, _, _ = learner._learn(make_key(1), state, batch)
     advantage = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
-    gradient = jax.grad(lambda p: learner.loss(p, dataclasses.replace(batch, advantage=advantage))[0])(state.params)
+    gradient = jax.grad(
+        lambda p: learner.loss(p, dataclasses.replace(batch, advantage=advantage))[0]
+    )(state.params)
     norm = math.sqrt(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
     factor = min(1, max_grad_norm / norm)
     # Adam's first step with both moments corrected for their start is g / (|g| + eps).
     rate = 0.75 * learner.learning_rate
-    expected = jax.tree.map(lambda p, g: p - rate * factor * g / (abs(factor * g) + 1e-5), state.params, gradient)
+    expected = jax.tree.map(
+        lambda p, g: p - rate * factor * g / (abs(factor * g) + 1e-5), state.params, gradient
+    )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), params, expected)
 
 
 def test_the_learning_rate_falls_to_zero_and_no_further():
     learner = PPO.create(make_env("cartpole-control"), learning_rate=0.5, anneal_updates=4)
     assert [float(learner._learning_rate(jnp.int32(n))) for n in (0, 1, 4, 9)] == [0.5, 0.375, 0, 0]
-    assert PPO.create(make_env("cartpole-control"), learning_rate=0.5)._learning_rate(jnp.int32(9)) == 0.5
+    assert (
+        PPO.create(make_env("cartpole-control"), learning_rate=0.5)._learning_rate(jnp.int32(9))
+        == 0.5
+    )
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
@@ -179,28 +225,40 @@ def test_packing_is_undone_by_unpacking():
 @pytest.mark.parametrize("num_rows", [12, 2 * BLOCK_ROWS, 3 * 521])
 def test_blocks_change_nothing_but_the_memory(num_rows):
     rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
-    np.testing.assert_allclose(mean_over_blocks(lambda block: block.mean(0), rows), rows.mean(0), atol=1e-6)
-    np.testing.assert_array_equal(map_over_blocks(lambda block: block[:, 0] * 2, rows), rows[:, 0] * 2)
+    np.testing.assert_allclose(
+        mean_over_blocks(lambda block: block.mean(0), rows), rows.mean(0), atol=1e-6
+    )
+    np.testing.assert_array_equal(
+        map_over_blocks(lambda block: block[:, 0] * 2, rows), rows[:, 0] * 2
+    )
 
 
 def test_categorical_draws_follow_their_probabilities():
     policy = CategoricalPolicy((3, 2), scalar=False)
     logits = jnp.tile(jnp.log(jnp.array([0.2, 0.5, 0.3, 0.9, 0.1])), (20_000, 1))
     drawn = np.asarray(policy.action(policy.sample(make_key(0), logits, policy.initial_free())))
-    np.testing.assert_allclose(np.bincount(drawn[:, 0], minlength=3) / 20_000, [0.2, 0.5, 0.3], atol=0.012)
-    np.testing.assert_allclose(np.bincount(drawn[:, 1], minlength=2) / 20_000, [0.9, 0.1], atol=0.012)
+    np.testing.assert_allclose(
+        np.bincount(drawn[:, 0], minlength=3) / 20_000, [0.2, 0.5, 0.3], atol=0.012
+    )
+    np.testing.assert_allclose(
+        np.bincount(drawn[:, 1], minlength=2) / 20_000, [0.9, 0.1], atol=0.012
+    )
     np.testing.assert_array_equal(policy.action(policy.mode(logits))[0], [1, 0])
 
 
 def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
-    policy = GaussianPolicy(Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), log_std=-1.0)
+    policy = GaussianPolicy(
+        Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), log_std=-1.0
+    )
     mean = jnp.tile(jnp.array([0.5, 30.0]), (20_000, 1))
     drawn = policy.sample(make_key(0), mean, policy.initial_free())
     np.testing.assert_allclose(drawn.std(0), math.exp(-1), atol=0.01)
     action = np.asarray(policy.action(drawn))
     assert action[:, 0].max() == 4
     assert action[:, 0].min() >= 0
-    np.testing.assert_allclose(policy.action(policy.mode(mean))[0], [2 + 2 * math.tanh(0.5), 30], rtol=1e-6)
+    np.testing.assert_allclose(
+        policy.action(policy.mode(mean))[0], [2 + 2 * math.tanh(0.5), 30], rtol=1e-6
+    )
     far = policy.action(policy.mode(jnp.array([[1e3, 1e3]])))[0]
     np.testing.assert_allclose(far, [4, 1e3])
 
@@ -218,7 +276,9 @@ def test_it_updates_and_acts_in_every_environment(name):
     learning = loop(name)
     state = after(learning, 2)
     assert all(np.isfinite(value) for value in state.metric_sums.values())
-    floats = [leaf for leaf in jax.tree.leaves(state.agent) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    floats = [
+        leaf for leaf in jax.tree.leaves(state.agent) if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
     assert all(np.isfinite(leaf).all() for leaf in floats)
     space = learning.envs.env.action_space(learning.envs.env.default_params)
     for greedy in (True, False):
@@ -266,7 +326,9 @@ def test_it_learns_to_balance_the_pole():
     env = make_env("cartpole-control")
     learning = LearningLoop(env, PPO.create(env, anneal_updates=40), PPO.default_num_envs)
     state = after(learning, 40, seed=1000)
-    returns, ended = jax.jit(Evaluation(env, learning.learner, 64, max_steps=500).returns)(state.agent, make_key(1))
+    returns, ended = jax.jit(Evaluation(env, learning.learner, 64, max_steps=500).returns)(
+        state.agent, make_key(1)
+    )
     assert ended.all()
     assert float(jnp.mean(returns)) >= 475
 
@@ -298,5 +360,9 @@ def test_a_value_that_cannot_work_is_refused_by_name(field, value, rule):
 
 
 def test_minibatches_must_divide_the_batch():
-    with pytest.raises(InvalidArgumentError, match=r"num_minibatches must divide .* = 24, but is 5"):
-        PPO.create(make_env("cartpole-control"), rollout_steps=8, num_minibatches=5).init(make_key(0), 3)
+    with pytest.raises(
+        InvalidArgumentError, match=r"num_minibatches must divide .* = 24, but is 5"
+    ):
+        PPO.create(make_env("cartpole-control"), rollout_steps=8, num_minibatches=5).init(
+            make_key(0), 3
+        )

@@ -59,7 +59,9 @@ def test_lambda_returns_are_mixtures_of_n_step_returns_cut_at_ends(td_lambda):
     terminated, done = ended < 0.1, ended < 0.2
     arguments = (reward, next_value, terminated, done)
     targets = pqn.lambda_returns(*map(jnp.asarray, arguments), 0.97, td_lambda)
-    np.testing.assert_allclose(targets, reference_returns(*arguments, 0.97, td_lambda), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        targets, reference_returns(*arguments, 0.97, td_lambda), rtol=1e-5, atol=1e-5
+    )
 
 
 def apply(layers, obs):
@@ -67,8 +69,12 @@ def apply(layers, obs):
     hidden = obs
     for i in range(2):
         hidden = hidden @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
-        hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(hidden.var(-1, keepdims=True) + 1e-6)
-        hidden = np.tanh(hidden * layers[f"LayerNorm_{i}"]["scale"] + layers[f"LayerNorm_{i}"]["bias"])
+        hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(
+            hidden.var(-1, keepdims=True) + 1e-6
+        )
+        hidden = np.tanh(
+            hidden * layers[f"LayerNorm_{i}"]["scale"] + layers[f"LayerNorm_{i}"]["bias"]
+        )
     return hidden @ layers["Dense_2"]["kernel"] + layers["Dense_2"]["bias"]
 
 
@@ -93,7 +99,9 @@ def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
         values = apply(to_numpy(network.unravel(vector)["params"]), obs.astype(np.float64))
         return 0.5 * np.mean((values[np.arange(32), action] - target) ** 2)
 
-    gradient, metrics = jax.grad(learner.loss, has_aux=True)(params, obs, jnp.asarray(action), target)
+    gradient, metrics = jax.grad(learner.loss, has_aux=True)(
+        params, obs, jnp.asarray(action), target
+    )
     np.testing.assert_allclose(metrics["loss"], loss(params), rtol=1e-5)
 
     def plain(vector):
@@ -119,19 +127,30 @@ def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_nor
 
 
 def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
-    learner = PQN.create(make_env("cartpole-control"), **SMALL, learning_rate=1e-2, anneal_updates=10)
+    learner = PQN.create(
+        make_env("cartpole-control"), **SMALL, learning_rate=1e-2, anneal_updates=10
+    )
     loop = LearningLoop(learner.env, learner, 4)
     start = loop.init(make_key(5))
     key = make_key(6)
     after, _, metrics = jax.jit(lambda: learner.update(key, start.agent, start.lanes, loop._step))()
-    _, _, trajectory = learner._collect(jax.random.fold_in(key, 0), start.agent, start.lanes, loop._step)
+    _, _, trajectory = learner._collect(
+        jax.random.fold_in(key, 0), start.agent, start.lanes, loop._step
+    )
 
     network, old = learner._network, start.agent.params
     values = apply(to_numpy(network.unravel(old)["params"]), to_numpy(trajectory.final_obs))
-    scaled = np.asarray(trajectory.reward) / np.sqrt(np.var(to_numpy(trajectory.discounted_return)) + 1e-8)
+    scaled = np.asarray(trajectory.reward) / np.sqrt(
+        np.var(to_numpy(trajectory.discounted_return)) + 1e-8
+    )
     done = np.asarray(trajectory.terminated | trajectory.truncated)
     target = reference_returns(
-        np.clip(scaled, -10, 10), values.max(-1), np.asarray(trajectory.terminated), done, 0.995, 0.95
+        np.clip(scaled, -10, 10),
+        values.max(-1),
+        np.asarray(trajectory.terminated),
+        done,
+        0.995,
+        0.95,
     )
     orders = np.asarray(permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
     obs, action = trajectory.obs.reshape(32, 4), trajectory.action.reshape(32)
@@ -140,7 +159,9 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     for order in orders:
 
         def loss(params, order=order):
-            chosen = network.mlp.apply(network.unravel(params), obs[order])[jnp.arange(16), action[order]]
+            chosen = network.mlp.apply(network.unravel(params), obs[order])[
+                jnp.arange(16), action[order]
+            ]
             return 0.5 * jnp.mean((chosen - target.reshape(32)[order]) ** 2)
 
         value, gradient = jax.value_and_grad(loss)(params)
@@ -156,7 +177,9 @@ def test_results_are_the_same_bits_however_updates_are_cut_into_calls():
     learner = PQN.create(make_env("cartpole-control"), **SMALL)
     states = [train(learner, 4, calls) for calls in ([6], [1, 5], [2, 2, 2], [3, 0, 3])]
     for other in states[1:]:
-        jax.tree.map(np.testing.assert_array_equal, *(jax.tree.map(raw, s) for s in (states[0], other)))
+        jax.tree.map(
+            np.testing.assert_array_equal, *(jax.tree.map(raw, s) for s in (states[0], other))
+        )
 
 
 def raw(leaf):
@@ -168,9 +191,9 @@ def test_a_state_holds_no_weak_types_and_keeps_its_own():
     loop = LearningLoop(learner.env, learner, 4)
     before = jax.eval_shape(loop.init, make_key(0))
     after = jax.eval_shape(loop.run, before, np.int32(1), BEGIN)[0]
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), before) == jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after
-    )
+    assert jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), before
+    ) == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), after)
     assert not any(leaf.weak_type for leaf in jax.tree.leaves(after))
 
 
@@ -178,9 +201,13 @@ def test_a_batch_of_seeds_learns_what_each_seed_does_alone():
     learner = PQN.create(make_env("cartpole-control"), **SMALL)
     loop = LearningLoop(learner.env, learner, 4)
     keys = jnp.stack([make_key(seed) for seed in (0, 1)])
-    together = jax.jit(jax.vmap(lambda key: loop.run(loop.init(key), np.int32(3), BEGIN)[0].agent.params))(keys)
+    together = jax.jit(
+        jax.vmap(lambda key: loop.run(loop.init(key), np.int32(3), BEGIN)[0].agent.params)
+    )(keys)
     for seed in (0, 1):
-        np.testing.assert_allclose(together[seed], train(learner, 4, [3], seed).agent.params, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            together[seed], train(learner, 4, [3], seed).agent.params, rtol=1e-3, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
@@ -192,13 +219,19 @@ def test_epsilon_is_the_share_of_random_actions(epsilon):
 
 
 @pytest.mark.parametrize(("spread", "ends"), [(0.0, [0.2, 0.2, 0.2]), (1.0, [0.0, 0.2, 0.4])])
-def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_value_in_each(spread, ends):
+def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_value_in_each(
+    spread, ends
+):
     options = {**SMALL, "exploration_steps": 48, "epsilon_end": 0.2, "epsilon_spread": spread}
     learner = PQN.create(make_env("cartpole-control"), **options)
     state = learner.init(make_key(0), 3)
     for num_updates, fraction in ((0, 0.0), (1, 0.5), (2, 1.0), (9, 1.0)):
-        epsilons = learner._epsilons(dataclasses.replace(state, num_updates=jnp.int32(num_updates)), 3)
-        np.testing.assert_allclose(epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7)
+        epsilons = learner._epsilons(
+            dataclasses.replace(state, num_updates=jnp.int32(num_updates)), 3
+        )
+        np.testing.assert_allclose(
+            epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7
+        )
 
 
 def test_greedy_actions_leave_exploration_out():
@@ -214,7 +247,9 @@ def test_greedy_actions_leave_exploration_out():
 def test_cartpole_is_balanced_within_60_000_steps():
     learner = PQN.create(make_env("cartpole-control"), anneal_updates=60)
     state = train(learner, 16, [60], seed=1000)
-    returns, ended = Evaluation(learner.env, learner, 64, max_steps=500).returns(state.agent, make_key(1))
+    returns, ended = Evaluation(learner.env, learner, 64, max_steps=500).returns(
+        state.agent, make_key(1)
+    )
     assert ended.all()
     assert returns.mean() > 300
 
@@ -229,7 +264,9 @@ def test_other_environments_train_without_a_nan(name, overrides):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.agent))
 
 
-@pytest.mark.parametrize(("max_norm", "expected"), [(1.0, [0.6, 0.8]), (5.0, [3.0, 4.0]), (np.inf, [3.0, 4.0])])
+@pytest.mark.parametrize(
+    ("max_norm", "expected"), [(1.0, [0.6, 0.8]), (5.0, [3.0, 4.0]), (np.inf, [3.0, 4.0])]
+)
 def test_a_gradient_keeps_to_its_norm_and_an_infinite_one_leaves_it(max_norm, expected):
     clip = clip_by_norm(max_norm)
     clipped, _ = clip.update(jnp.array([3.0, 4.0]), clip.init(jnp.zeros(2)))
@@ -246,9 +283,14 @@ class TwoActions:
 
 
 def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
-    with pytest.raises(InvalidArgumentError, match=r"PQN learns .* those of Pendulum are a Box of shape \(1,\); ppo"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"PQN learns .* those of Pendulum are a Box of shape \(1,\); ppo",
+    ):
         PQN.create(make_env("pendulum-control"))
-    with pytest.raises(InvalidArgumentError, match=r"those of TwoActions are a MultiDiscrete of shape \(2,\); ppo"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"those of TwoActions are a MultiDiscrete of shape \(2,\); ppo"
+    ):
         PQN.create(TwoActions())
 
 
@@ -270,7 +312,11 @@ def test_values_out_of_range_are_refused_by_name(field, value, rule):
 
 def test_unknown_fields_and_batches_that_do_not_divide_are_refused():
     env = make_env("cartpole-control")
-    with pytest.raises(UnknownNameError, match="unknown field of pqn 'td_lamda'; did you mean 'td_lambda'"):
+    with pytest.raises(
+        UnknownNameError, match="unknown field of pqn 'td_lamda'; did you mean 'td_lambda'"
+    ):
         make_learner("pqn", env, td_lamda=0.9)
-    with pytest.raises(InvalidArgumentError, match=r"num_minibatches must divide the batch .* = 192, but is 7"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"num_minibatches must divide the batch .* = 192, but is 7"
+    ):
         PQN.create(env, num_minibatches=7).init(make_key(0), 3)

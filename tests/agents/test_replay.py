@@ -23,14 +23,19 @@ class PlainRing:
         if self.num_envs > self.capacity:
             start = min(self.lane, self.num_envs - self.capacity)
             self.kept = list(row[start : start + self.capacity])
-            self.lane = self.lane + self.capacity if self.lane + self.capacity < self.num_envs else 0
+            self.lane = (
+                self.lane + self.capacity if self.lane + self.capacity < self.num_envs else 0
+            )
         else:
             self.kept = [*self.kept, *row][-(self.capacity // self.num_envs * self.num_envs) :]
 
 
 def write_rows(ring, num_rows):
     """Write rows of distinct numbers, one call each as a trainer's loop does, and keep the plain ring beside it."""
-    plain, state = PlainRing(ring.capacity, ring.num_envs), ring.init({"x": jnp.zeros((ring.num_envs, 2))})
+    plain, state = (
+        PlainRing(ring.capacity, ring.num_envs),
+        ring.init({"x": jnp.zeros((ring.num_envs, 2))}),
+    )
     write = jax.jit(ring.write)
     for i in range(num_rows):
         row = np.arange(ring.num_envs, dtype=np.float32) + i * ring.num_envs
@@ -39,7 +44,9 @@ def write_rows(ring, num_rows):
         yield state, plain
 
 
-@pytest.mark.parametrize(("capacity", "num_envs"), [(12, 4), (10, 4), (4, 4), (7, 1), (4, 10), (4, 8), (1, 3), (5, 6)])
+@pytest.mark.parametrize(
+    ("capacity", "num_envs"), [(12, 4), (10, 4), (4, 4), (7, 1), (4, 10), (4, 8), (1, 3), (5, 6)]
+)
 def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_envs):
     ring = ReplayRing(capacity, num_envs)
     for state, plain in write_rows(ring, 9):
@@ -51,7 +58,9 @@ def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_en
 
 def test_blocks_of_lanes_take_turns_where_there_are_more_lanes_than_slots():
     ring = ReplayRing(4, 10)
-    first_lanes = [int(state.columns["x"][0, 0]) - 10 * i for i, (state, _) in enumerate(write_rows(ring, 5))]
+    first_lanes = [
+        int(state.columns["x"][0, 0]) - 10 * i for i, (state, _) in enumerate(write_rows(ring, 5))
+    ]
     assert first_lanes == [0, 4, 6, 0, 4]
 
 
@@ -83,7 +92,9 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs):
         def body(i, carry):
             state, total = carry
             state = ring.write(state, jnp.full((num_envs, 3), i, jnp.float32))
-            return state, total + ring.sample(jax.random.fold_in(jax.random.key(0), i), state, 32).sum()
+            return state, total + ring.sample(
+                jax.random.fold_in(jax.random.key(0), i), state, 32
+            ).sum()
 
         return jax.lax.fori_loop(0, num_steps, body, (state, jnp.zeros(())))
 
@@ -137,5 +148,7 @@ def test_n_step_returns_stop_at_terminations_and_go_on_past_truncations(num_step
 @pytest.mark.parametrize("field", ["capacity", "num_envs"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
 def test_sizes_that_cannot_be_are_refused_by_name(field, value):
-    with pytest.raises(InvalidArgumentError, match=f"{field} must be an integer of at least 1, but got {value}"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"{field} must be an integer of at least 1, but got {value}"
+    ):
         dataclasses.replace(ReplayRing(4, 4), **{field: value})

@@ -102,8 +102,14 @@ def test_the_evidence_is_in_the_entry(known):
     entry = only_answer()
     assert entry["optimal_chunk_size"] == known
     assert entry["throughput_low"] <= entry["throughput_steps_per_s"] <= entry["throughput_high"]
-    assert {c["verdict"] for c in entry["candidates"].values()} <= {"best", "indistinguishable", "slower"}
-    assert [c["chunk_size"] for c in entry["candidates"].values() if c["verdict"] == "best"] == [known]
+    assert {c["verdict"] for c in entry["candidates"].values()} <= {
+        "best",
+        "indistinguishable",
+        "slower",
+    }
+    assert [c["chunk_size"] for c in entry["candidates"].values() if c["verdict"] == "best"] == [
+        known
+    ]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["validated_at"])
 
 
@@ -116,7 +122,9 @@ def test_the_second_call_answers_from_the_cache_and_compiles_nothing(known, caps
 
 
 @pytest.mark.usefixtures("known", "no_compilation")
-@pytest.mark.parametrize("change", [{"buffer_size": 4096}, {"num_envs": 65}, {"agent": "dqn"}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"buffer_size": 4096}, {"num_envs": 65}, {"agent": "dqn"}], ids=str
+)
 def test_another_configuration_is_not_answered_from_the_cache(change):
     agent = "dqn" if "buffer_size" in change else "random"
     given = {"num_envs": 64, "env": "cartpole-control", "agent": agent} | change
@@ -154,7 +162,9 @@ def test_it_says_that_it_knew(known, capsys):
 
 def assert_names_each_candidate_and_the_answer(said, answer):
     for chunk in only_answer()["candidates"]:
-        assert re.search(rf"^\W*{int(chunk):,}\b.*(best|indistinguishable|slower)", said, re.MULTILINE), said
+        assert re.search(
+            rf"^\W*{int(chunk):,}\b.*(best|indistinguishable|slower)", said, re.MULTILINE
+        ), said
     (best,) = [line for line in said.splitlines() if re.match(r"\W*[\d,]+\b.*\bbest$", line)]
     assert f"{answer:,}" in best.split()
 
@@ -170,33 +180,49 @@ def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_config
     result = autotune(config, verbose=False, seconds=0)
     assert {*CANDIDATES, 48, 1_000} == {candidate.chunk_size for candidate in result.candidates}
     own = config.resolve()
-    assert result.config == own.model_copy(update={"scan_chunk_size": result.config.scan_chunk_size})
+    assert result.config == own.model_copy(
+        update={"scan_chunk_size": result.config.scan_chunk_size}
+    )
     assert f"{result.scan_chunk_size:,}" in str(result)
 
 
 @pytest.mark.usefixtures("no_compilation")
 def test_ten_billion_environments_are_refused_from_shapes_with_what_would_fit():
-    with pytest.raises(InvalidArgumentError, match=r"^No valid chunk_size found for 10,000,000,000 environments") as e:
+    with pytest.raises(
+        InvalidArgumentError, match=r"^No valid chunk_size found for 10,000,000,000 environments"
+    ) as e:
         suggest_scan_chunk_size(10**10, "cartpole-control", "dqn", verbose=False)
-    assert re.search(r"they need .* of memory, and .* are free; fewer than [\d,]+ environments fit", str(e.value))
+    assert re.search(
+        r"they need .* of memory, and .* are free; fewer than [\d,]+ environments fit", str(e.value)
+    )
 
 
 @pytest.mark.usefixtures("no_compilation")
 def test_a_limit_beyond_the_machine_refuses_what_the_machine_cannot_hold():
     with pytest.raises(InvalidArgumentError, match="No valid chunk_size found"):
-        suggest_scan_chunk_size(10**10, "cartpole-control", "dqn", verbose=False, memory_limit=10**18)
+        suggest_scan_chunk_size(
+            10**10, "cartpole-control", "dqn", verbose=False, memory_limit=10**18
+        )
     assert available_bytes(10**18) <= (fingerprint().memory_available_bytes or 10**18)
 
 
 @pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (200_000, 48 * MIB)])
-def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(monkeypatch, num_envs, limit):
+def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(
+    monkeypatch, num_envs, limit
+):
     monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
     sentence = rf"^No valid chunk_size found for {num_envs:,} .* need \d+ MiB of .* {limit // MIB} MiB are free"
     with monkeypatch.context() as patch:
         patch.setattr(autotuner, "search", lambda *_: pytest.fail("it ran"))
         with pytest.raises(InvalidArgumentError, match=sentence) as refused:
-            suggest_scan_chunk_size(num_envs, "cartpole-control", "random", verbose=False, memory_limit=limit)
-    named = int(re.search(r"at most about ([\d,]+) environments fit", str(refused.value))[1].replace(",", ""))
+            suggest_scan_chunk_size(
+                num_envs, "cartpole-control", "random", verbose=False, memory_limit=limit
+            )
+    named = int(
+        re.search(r"at most about ([\d,]+) environments fit", str(refused.value))[1].replace(
+            ",", ""
+        )
+    )
     assert num_envs / 10 < named < num_envs
     config = create_config("cartpole-control", "random", named, 10_000)
     assert autotune(config, verbose=False, seconds=0, memory_limit=limit).memory_bytes <= limit
@@ -205,12 +231,19 @@ def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(m
 def test_a_buffer_that_exceeds_a_memory_limit_is_refused_with_one_that_fits():
     limit = resident_bytes() + 100 * MIB
     with pytest.raises(InvalidArgumentError, match=r"or a buffer_size of about [\d,]+\.$"):
-        suggest_scan_chunk_size(8, "cartpole-control", "dqn", 10**9, verbose=False, memory_limit=limit)
+        suggest_scan_chunk_size(
+            8, "cartpole-control", "dqn", 10**9, verbose=False, memory_limit=limit
+        )
 
 
 @pytest.mark.parametrize(
     "training",
-    [("dqn", 1_000, 1_000_000), ("dqn", 100_000, 1_000_000), ("ppo", 1_024, None), ("ppo", 32_768, None)],
+    [
+        ("dqn", 1_000, 1_000_000),
+        ("dqn", 100_000, 1_000_000),
+        ("ppo", 1_024, None),
+        ("ppo", 32_768, None),
+    ],
     ids=str,
 )
 def test_memory_is_predicted_never_too_low_and_at_most_a_quarter_too_high(training):
@@ -236,8 +269,16 @@ def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
     config = suggest_config("cartpole-control", "random", memory_limit=limit, seconds=2)
     assert isinstance(config, TrainingConfig)
     own = create_config("cartpole-control", "random").resolve()
-    assert 0 <= config.num_envs * config.steps_per_env - own.num_envs * own.steps_per_env < config.num_envs
-    assert re.search(rf"^\s*{config.num_envs:,} environments: +[\d,]+ steps/s", capsys.readouterr().out, re.MULTILINE)
+    assert (
+        0
+        <= config.num_envs * config.steps_per_env - own.num_envs * own.steps_per_env
+        < config.num_envs
+    )
+    assert re.search(
+        rf"^\s*{config.num_envs:,} environments: +[\d,]+ steps/s",
+        capsys.readouterr().out,
+        re.MULTILINE,
+    )
     tried = ProfileCache().read()["chunk_size_configs"].values()
     (entry,) = [e for e in tried if e["details"]["config"]["num_envs"] == config.num_envs]
     assert entry["memory_bytes"] <= 200 * MIB
@@ -247,7 +288,10 @@ def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
 def test_suggest_config_stops_at_what_fits_as_a_state_but_not_as_a_program(monkeypatch):
     monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
     monkeypatch.setattr(autotuner, "search", lambda *_: Found(16, 2e6, 1.9e6, 2.1e6, ()))
-    assert suggest_config("cartpole-control", "random", memory_limit=33 * MIB, verbose=False).num_envs <= 10_000
+    assert (
+        suggest_config("cartpole-control", "random", memory_limit=33 * MIB, verbose=False).num_envs
+        <= 10_000
+    )
 
 
 def test_the_model_finds_the_cost_of_a_call_and_of_the_rest():
@@ -273,7 +317,11 @@ class MadeUpTraining:
 def made_up(monkeypatch, seconds, num_updates=1024):
     """Search where a stretch takes `seconds(calls, a_round)`."""
     rounds = [
-        {chunk: seconds(-(-num_updates // chunk), a_round) for chunk in CANDIDATES if chunk <= num_updates}
+        {
+            chunk: seconds(-(-num_updates // chunk), a_round)
+            for chunk in CANDIDATES
+            if chunk <= num_updates
+        }
         for a_round in range(9)
     ]
 
@@ -297,7 +345,9 @@ def test_the_smallest_chunk_that_is_nearly_the_best_is_chosen(monkeypatch):
     found = made_up(monkeypatch, lambda calls, _: 1.0 + 0.001 * calls)
     best = 1.001
     assert 1.0 + 0.001 * -(-1024 // found.chunk_size) <= 1.02 * best
-    assert 1.0 + 0.001 * -(-1024 // (found.chunk_size // 4)) > 1.02 * best  # not one that is far too large
+    assert (
+        1.0 + 0.001 * -(-1024 // (found.chunk_size // 4)) > 1.02 * best
+    )  # not one that is far too large
     assert found.steps_per_s == pytest.approx(1024 * 4 / (1.0 + 0.001 * 1024 / found.chunk_size))
 
 
@@ -314,7 +364,10 @@ def test_what_was_measured_outweighs_the_model(monkeypatch):
 
 def test_a_verdict_needs_an_interval_that_excludes_equality(monkeypatch):
     noise = [0.9, 1.1, 1.0, 0.95, 1.05, 1.2, 0.8, 1.0, 1.1]
-    found = made_up(monkeypatch, lambda calls, a_round: (2.0 if calls > 100 else 1.0) * (noise[a_round] ** (calls > 1)))
+    found = made_up(
+        monkeypatch,
+        lambda calls, a_round: (2.0 if calls > 100 else 1.0) * (noise[a_round] ** (calls > 1)),
+    )
     verdicts = {candidate.chunk_size: candidate for candidate in found.candidates}
     assert verdicts[found.chunk_size].verdict == "best"
     assert verdicts[1].verdict == "slower"
@@ -365,7 +418,9 @@ def test_the_command_shows_exports_and_clears_the_cache(known, tmp_path, capsys)
     assert "--env" in capsys.readouterr().err
 
 
-def test_the_benchmark_of_a_known_size_tunes_in_setup_cache_and_only_asks_again(tmp_path, monkeypatch):
+def test_the_benchmark_of_a_known_size_tunes_in_setup_cache_and_only_asks_again(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (workload,) = Autotune.params
     Autotune().setup_cache()

@@ -27,7 +27,8 @@ ANSWER = {
     "candidates": {},
 }
 MACHINE = Hardware("cpu", "AMD EPYC", 2, 24 << 30, 20 << 30)
-# Both import once and fork before JAX's backend starts: an import for each writer would take most of the time.
+# Both import once and fork before JAX's backend starts: an import for each writer would take most
+# of the time.
 FIFTY_WRITERS = """
 import os, sys, warnings
 from pathlib import Path
@@ -128,17 +129,33 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
         json.dumps({"schema_version": SCHEMA_VERSION + 1}),
         json.dumps({"schema_version": SCHEMA_VERSION, "hardware": []}),
         json.dumps({"schema_version": SCHEMA_VERSION, "hardware": {"a": 1}}),
-        json.dumps({"schema_version": SCHEMA_VERSION, "chunk_size_configs": {"a": {"optimal_chunk_size": 16}}}),
+        json.dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "chunk_size_configs": {"a": {"optimal_chunk_size": 16}},
+            }
+        ),
     ],
     ids=[
-        *("empty", "no json", "half written", "a list", "no version", "other version", "wrong section", "wrong entry"),
+        *(
+            "empty",
+            "no json",
+            "half written",
+            "a list",
+            "no version",
+            "other version",
+            "wrong section",
+            "wrong entry",
+        ),
         "half an answer",
     ],
 )
 def test_a_file_that_is_not_ours_is_set_aside_with_a_warning_and_kept(cache, content):
     cache.path.parent.mkdir()
     cache.path.write_text(content)
-    with pytest.warns(UserWarning, match=r"is no autotune cache of version 1; it is kept as .*unreadable") as warned:
+    with pytest.warns(
+        UserWarning, match=r"is no autotune cache of version 1; it is kept as .*unreadable"
+    ) as warned:
         assert cache.read() == {section: {} for section in SECTIONS}
     assert len(warned) == 1
     (aside,) = cache.path.parent.glob("*.unreadable-*")
@@ -159,9 +176,13 @@ def test_bytes_that_are_no_text_are_set_aside_by_a_writer_too(cache):
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     cache = ProfileCache(tmp_path / "file" / "autotune_profiles.json")
-    with pytest.raises(InvalidArgumentError, match=rf"^autotune cache {cache.path} can't be written: .*\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"^autotune cache {cache.path} can't be written: .*\.$"
+    ):
         cache.update("hardware", "new", lambda _: {})
-    with pytest.raises(InvalidArgumentError, match=rf"^autotune cache {cache.path} can't be read: .*\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=rf"^autotune cache {cache.path} can't be read: .*\.$"
+    ):
         cache.get("hardware", "new")
 
 
@@ -251,9 +272,16 @@ def test_an_answer_holds_whatever_does_not_change_the_speed(change):
 )
 def test_a_copied_file_misses_on_other_hardware(change, cache):
     config = dqn()
-    cache.update("chunk_size_configs", key_of(config), lambda _: ANSWER | {"details": keys.details(config, MACHINE)})
+    cache.update(
+        "chunk_size_configs",
+        key_of(config),
+        lambda _: ANSWER | {"details": keys.details(config, MACHINE)},
+    )
     assert cache.get("chunk_size_configs", key_of(config)) is not None
-    assert cache.get("chunk_size_configs", key_of(config, dataclasses.replace(MACHINE, **change))) is None
+    assert (
+        cache.get("chunk_size_configs", key_of(config, dataclasses.replace(MACHINE, **change)))
+        is None
+    )
 
 
 def test_memory_that_others_take_meanwhile_changes_no_key():
@@ -281,7 +309,9 @@ def test_an_answer_is_for_this_precision_and_these_options_of_xla_only(monkeypat
         found.add(key_of(config))
     with jax.default_matmul_precision("highest"):
         found.add(key_of(config))
-    monkeypatch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_fast_math=true")
+    monkeypatch.setenv(
+        "XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_fast_math=true"
+    )
     found.add(key_of(config))
     assert len(found) == 4
 
@@ -289,7 +319,10 @@ def test_an_answer_is_for_this_precision_and_these_options_of_xla_only(monkeypat
 def test_the_key_is_readable_and_its_rest_is_spelled_out():
     config = dqn()
     spelled_out = keys.details(config, MACHINE)
-    assert keys.key(config, MACHINE, spelled_out) == f"cartpole:dqn:4:AMD-EPYC_24GB:{keys.digest(spelled_out)}"
+    assert (
+        keys.key(config, MACHINE, spelled_out)
+        == f"cartpole:dqn:4:AMD-EPYC_24GB:{keys.digest(spelled_out)}"
+    )
     assert spelled_out["config"]["buffer_size"] == 512
     assert spelled_out["device"] == {
         "kind": "cpu",

@@ -32,7 +32,9 @@ def test_a_snake_that_looks_grows_longer_than_one_that_does_not_and_neither_dies
 def test_the_best_of_a_sweep_is_no_worse_than_the_controller_as_it_comes():
     env = make_env("gene-circuit-control")
     plain = BangBang.create(env)
-    _, best = _best("bang-bang", env, plain, {"offset": (-0.2, 0.0, 0.1), "hysteresis": (0.0, 0.02)})
+    _, best = _best(
+        "bang-bang", env, plain, {"offset": (-0.2, 0.0, 0.1), "hysteresis": (0.0, 0.02)}
+    )
     assert float(_returns(env, best).mean()) >= float(_returns(env, plain).mean()) - 30
 
 

@@ -22,7 +22,9 @@ from benchmarks.sides.network_policy import NetworkPolicy
 from benchmarks.sides.server import Totals
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
-TINY = Workload("comparison", "tiny", "cartpole-control", "random", 8, 50, (), ("cpu",), num_steps=400)
+TINY = Workload(
+    "comparison", "tiny", "cartpole-control", "random", 8, 50, (), ("cpu",), num_steps=400
+)
 
 
 def measured(*sides, workload=TINY, budget=BUDGET):
@@ -30,19 +32,25 @@ def measured(*sides, workload=TINY, budget=BUDGET):
     pytest.importorskip("gymnasium")
     declaration = load()
     law = declaration.law_of(workload)
-    outcomes = alternate([as_declared(Contender(side, workload), declaration) for side in sides], budget)
+    outcomes = alternate(
+        [as_declared(Contender(side, workload), declaration) for side in sides], budget
+    )
     for outcome in outcomes:
         hold_to_law(outcome, law and replace(law, num_episodes=300, tolerance=2.0))
     return outcomes
 
 
 def children_of(pid):
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
     return [int(line) for line in listed.stdout.split()]
 
 
 def is_running(pid):
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
     return bool(state.strip()) and not state.startswith("Z")
 
 
@@ -57,7 +65,9 @@ def test_every_way_of_gymnasium_steps_the_environment_that_the_law_knows():
 
 
 def test_one_environment_in_a_loop_and_ours_beside_it_are_held_to_the_law():
-    ours, loop = measured("myriad-plain", "gymnasium", workload=replace(TINY, num_envs=1, num_steps=3_000))
+    ours, loop = measured(
+        "myriad-plain", "gymnasium", workload=replace(TINY, num_envs=1, num_steps=3_000)
+    )
     assert (ours.status, loop.status, loop.reason) == ("ok", "ok", "")
     assert loop.hello["hardware"] == ours.hello["hardware"]
     assert loop.stats["num_episodes"] >= 300
@@ -65,7 +75,9 @@ def test_one_environment_in_a_loop_and_ours_beside_it_are_held_to_the_law():
 
 def test_the_step_that_only_resets_is_in_no_episodes_length():
     steps = {"ends": [1, 1, 1, 0, 0], "idle": 0}
-    batch = types.SimpleNamespace(idles=True, sample=lambda: None, step=lambda actions: steps["ends"].pop(0))
+    batch = types.SimpleNamespace(
+        idles=True, sample=lambda: None, step=lambda actions: steps["ends"].pop(0)
+    )
     side = vector_peers.VectorSide(batch, TINY)  # its first three steps are timed
     side.run(2)
     assert side.totals() == Totals(3, None, 3)
@@ -94,23 +106,39 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
 @pytest.mark.parametrize(
     ("side", "changes", "reason"),
     [
-        ("gymnasium-async", {"num_envs": 17}, "a process for each of 17 environments is more than the 16"),
+        (
+            "gymnasium-async",
+            {"num_envs": 17},
+            "a process for each of 17 environments is more than the 16",
+        ),
         ("gymnasium", {"num_envs": 2}, "a loop over one environment, not 2"),
-        ("gymnasium-sync", {"agent": "mlp-64-64"}, "only random actions are measured with gymnasium-sync"),
-        ("gymnasium-sync", {"env": "snake"}, "suite.toml names no twin of snake in [twins.gymnasium-sync]"),
+        (
+            "gymnasium-sync",
+            {"agent": "mlp-64-64"},
+            "only random actions are measured with gymnasium-sync",
+        ),
+        (
+            "gymnasium-sync",
+            {"env": "snake"},
+            "suite.toml names no twin of snake in [twins.gymnasium-sync]",
+        ),
     ],
 )
 def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, reason):
     workload = replace(TINY, **changes)
     with pytest.raises(NotImplementedError) as error:
-        vector_peers.make_side(side, workload, record=False, seed=0, twin=load().twin_of(side, workload), returns=False)
+        vector_peers.make_side(
+            side, workload, record=False, seed=0, twin=load().twin_of(side, workload), returns=False
+        )
     assert reason in str(error.value)
 
 
 def test_a_side_that_would_hold_up_the_others_is_refused_before_it_is_built(monkeypatch):
     pytest.importorskip("gymnasium")
     monkeypatch.setattr(vector_peers, "_MAX_WARM_UP_S", 0.0)
-    with pytest.raises(NotImplementedError, match=r"its first 100 steps of 1,000 environments would take some"):
+    with pytest.raises(
+        NotImplementedError, match=r"its first 100 steps of 1,000 environments would take some"
+    ):
         vector_peers.GymnasiumSync("CartPole-v1", 1_000, 0)
 
 
@@ -144,7 +172,9 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
 def test_a_peer_that_is_not_installed_is_a_row_with_its_command(name, tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "FOLDER", tmp_path)
     code = f"import sys; from pathlib import Path; from benchmarks import peers, sides\npeers.FOLDER = Path({str(tmp_path)!r}); sides.main()"  # noqa: E501
-    monkeypatch.setattr(alternation, "side_command", lambda side: [sys.executable, "-c", code, side])
+    monkeypatch.setattr(
+        alternation, "side_command", lambda side: [sys.executable, "-c", code, side]
+    )
     (outcome,) = alternate([Contender(name, TINY)], BUDGET)
     assert outcome.status == "not installed"
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
@@ -176,11 +206,15 @@ def test_a_networks_weights_are_its_own_and_its_actions_are_drawn():
     policy = NetworkPolicy("mlp-8-4", 3, 2)
     assert [kernel.shape for kernel in policy.kernels] == [(3, 8), (8, 4), (4, 2)]
     keys = jax.random.split(jax.random.key(0), 100)
-    assert set(np.asarray(jax.vmap(policy.act, in_axes=(0, None))(keys, np.ones(3, np.float32)))) == {0, 1}
+    assert set(
+        np.asarray(jax.vmap(policy.act, in_axes=(0, None))(keys, np.ones(3, np.float32)))
+    ) == {0, 1}
 
 
 def test_an_environment_that_no_network_fits_refuses():
-    (outcome,) = measured("myriad-plain", workload=replace(TINY, env="pendulum-control", agent="mlp-64-64"))
+    (outcome,) = measured(
+        "myriad-plain", workload=replace(TINY, env="pendulum-control", agent="mlp-64-64")
+    )
     assert (outcome.status, outcome.reason) == (
         "refused",
         "the networks measured here choose among a few actions from a vector of numbers",
@@ -204,7 +238,9 @@ def test_the_trainings_have_the_same_hyperparameters():
     side = training_peers.MyriadTraining(TRAINING, seed=0)
     learner = myriad.make_agent("ppo", env, **training_peers.HYPERPARAMETERS)
     assert side.num_updates == 256 // learner.steps_per_update == 2
-    with pytest.raises(NotImplementedError, match="only trainings by ppo are measured, not the agent 'random'"):
+    with pytest.raises(
+        NotImplementedError, match="only trainings by ppo are measured, not the agent 'random'"
+    ):
         training_peers.MyriadTraining(TINY, seed=0)
 
 
@@ -224,8 +260,16 @@ def workloads_for(*arguments):
 
 def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
     assert [workload.num_envs for workload in workloads_for()] == [1, 1_000, 10_000]
-    assert [workload.num_envs for workload in workloads_for("--full")] == [1, 100, 1_000, 10_000, 100_000]
-    (one,) = workloads_for("--num-envs", "5000", "--steps-per-env", "7", "--policy", "64-64", "--env", "pendulum")
+    assert [workload.num_envs for workload in workloads_for("--full")] == [
+        1,
+        100,
+        1_000,
+        10_000,
+        100_000,
+    ]
+    (one,) = workloads_for(
+        "--num-envs", "5000", "--steps-per-env", "7", "--policy", "64-64", "--env", "pendulum"
+    )
     assert (one.num_envs, one.num_steps, one.scan_chunk_size) == (5_000, 7, 256)
     assert (one.agent, one.env) == ("mlp-64-64", "pendulum-control")
 
@@ -237,7 +281,9 @@ def test_a_training_is_one_chunk_beside_the_libraries_that_train():
 
 
 def test_a_large_network_has_short_chunks_and_leaves_out_what_takes_minutes():
-    sizes = {w.num_envs: w.scan_chunk_size for w in workloads_for("--full", "--policy", "1024-1024")}
+    sizes = {
+        w.num_envs: w.scan_chunk_size for w in workloads_for("--full", "--policy", "1024-1024")
+    }
     assert sizes == {1: 1_024, 100: 95, 1_000: 9, 10_000: 1}
     (asked_for,) = workloads_for("--num-envs", "100000", "--policy", "1024-1024")
     assert (asked_for.num_envs, asked_for.scan_chunk_size) == (100_000, 1)
@@ -247,7 +293,12 @@ def test_the_libraries_are_ours_first_and_those_asked_for_or_all_that_have_the_e
     def sides(*asked, env="cartpole-control"):
         return sides_of(asked, replace(TINY, env=env), load())
 
-    assert sides("gymnax,envpool", "gymnasium", "gymnax") == ["myriad", "gymnax", "envpool", "gymnasium"]
+    assert sides("gymnax,envpool", "gymnasium", "gymnax") == [
+        "myriad",
+        "gymnax",
+        "envpool",
+        "gymnasium",
+    ]
     assert sides("myriad") == ["myriad"]
     assert sides(env="snake") == ["myriad", "jumanji"]
     ways = ["gymnasium", "gymnasium-vector", "gymnasium-sync", "gymnasium-async"]
@@ -276,7 +327,14 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, tmp_path
 def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch, capsys):
     pytest.importorskip("gymnasium")
     monkeypatch.setattr(comparison, "BUDGET", BUDGET)
-    arguments = ["--num-envs", "4", "--steps-per-env", "200", "--library", "gymnasium,gymnasium-vector"]
+    arguments = [
+        "--num-envs",
+        "4",
+        "--steps-per-env",
+        "200",
+        "--library",
+        "gymnasium,gymnasium-vector",
+    ]
     assert main([*arguments, "--output", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("comparison_cpu_*.csv")
     rows = read_csv(path)
@@ -286,7 +344,9 @@ def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch,
     assert {row["suite"] for row in rows} == {"comparison"}
     assert rows[2]["device_name"] == rows[0]["device_name"] != ""
     printed = capsys.readouterr().out
-    assert printed.startswith("Where Myriad is not ahead:\n- 4 environments")  # Gymnasium compiles nothing
+    assert printed.startswith(
+        "Where Myriad is not ahead:\n- 4 environments"
+    )  # Gymnasium compiles nothing
     assert "| gymnasium-vector |" in printed
     assert "* gymnasium: a loop over one environment, not 4" in printed
     assert f"python benchmarks/comparison.py {' '.join(arguments)}" in printed.splitlines()[-1]
@@ -294,7 +354,9 @@ def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch,
 
 def outcome_of(side, seconds=1.0, compile_s=1.0, argument_bytes=8, **changes):
     prepared = {"num_steps": 1, "compile_s": compile_s, "argument_bytes": argument_bytes}
-    return replace(Outcome(Contender(side, TINY), prepared=prepared, seconds=[seconds] * 6), **changes)
+    return replace(
+        Outcome(Contender(side, TINY), prepared=prepared, seconds=[seconds] * 6), **changes
+    )
 
 
 def test_the_first_lines_say_where_ours_is_not_ahead():
@@ -307,13 +369,18 @@ def test_the_first_lines_say_where_ours_is_not_ahead():
     ]
     slower = outcome_of("gymnax", seconds=2.0, compile_s=2.0)
     absent = outcome_of("pufferlib", status="not installed", reason="a command installs it")
-    assert report([[ours, slower, absent]]).startswith("Myriad is ahead of all that was measured.\n")
+    assert report([[ours, slower, absent]]).startswith(
+        "Myriad is ahead of all that was measured.\n"
+    )
 
 
 @pytest.mark.parametrize(("statuses", "code"), [(("ok", "failed"), 0), (("failed", "ok"), 1)])
 def test_only_a_failure_of_ours_fails_the_command(statuses, code, tmp_path, monkeypatch, capsys):
     def measure(contenders, *_, hold):
-        return [outcome_of(each.side, status=status) for each, status in zip(contenders, statuses, strict=True)]
+        return [
+            outcome_of(each.side, status=status)
+            for each, status in zip(contenders, statuses, strict=True)
+        ]
 
     monkeypatch.setattr(comparison, "measure", measure)
     assert main(["--num-envs", "8", "--library", "gymnax", "--output", str(tmp_path)]) == code
@@ -321,8 +388,14 @@ def test_only_a_failure_of_ours_fails_the_command(statuses, code, tmp_path, monk
 
 
 def test_the_script_runs_as_a_user_starts_it():
-    environ = {name: value for name, value in os.environ.items() if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}
+    }
     command = [sys.executable, "benchmarks/comparison.py", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ, cwd=alternation.ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environ, cwd=alternation.ROOT
+    )
     assert done.returncode == 0
     assert "--steps-per-env" in done.stdout

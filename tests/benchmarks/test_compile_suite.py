@@ -26,7 +26,9 @@ def small_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compile")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(suite, "QUICK_LAUNCHES", 1)
-        return suite.main(["--agent", "random", "--num-envs", "64", "--output", str(folder)]), folder
+        return suite.main(
+            ["--agent", "random", "--num-envs", "64", "--output", str(folder)]
+        ), folder
 
 
 def test_a_run_writes_a_row_for_cold_launches_and_one_for_those_from_the_cache(small_run):
@@ -37,7 +39,12 @@ def test_a_run_writes_a_row_for_cold_launches_and_one_for_those_from_the_cache(s
     assert [row["suite"] for row in rows] == ["compile", "compile_cached"]
     for row in rows:
         assert tuple(row) == COLUMNS
-        assert (row["num_envs"], row["scan_chunk_size"], row["samples"], row["status"]) == ("64", "128", "1", "ok")
+        assert (row["num_envs"], row["scan_chunk_size"], row["samples"], row["status"]) == (
+            "64",
+            "128",
+            "1",
+            "ok",
+        )
         assert float(row["compile_s"]) == float(row["run_s"]) > 0
 
 
@@ -53,10 +60,16 @@ def test_the_samples_hold_the_size_of_the_program_and_prove_the_cache(small_run)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--num-envs", "0"], "argument --num-envs: must be a whole number of at least 1, but got '0'"),
+        (
+            ["--num-envs", "0"],
+            "argument --num-envs: must be a whole number of at least 1, but got '0'",
+        ),
         (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
         (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
-        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
+        (
+            ["--output", f"{__file__}/folder"],
+            "folder can't be made to hold the results: Not a directory.",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
@@ -73,7 +86,9 @@ def test_a_missing_device_is_one_sentence_and_exit_code_2(tmp_path, monkeypatch,
 
     monkeypatch.setattr(programs, "run", no_device)
     assert suite.main(["--output", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == "JAX finds no such device on this machine: JAX_PLATFORMS=gpu.\n"
+    assert (
+        capsys.readouterr().err == "JAX finds no such device on this machine: JAX_PLATFORMS=gpu.\n"
+    )
 
 
 def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkeypatch, capsys):
@@ -84,7 +99,11 @@ def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkey
             raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
         filled = environ["MYRIAD_COMPILATION_CACHE"] in folders
         folders.add(environ["MYRIAD_COMPILATION_CACHE"])
-        found = {"compile_s": 0.5 if filled else 2.0, "cache_hits": int(filled), "scan_chunk_size": 128}
+        found = {
+            "compile_s": 0.5 if filled else 2.0,
+            "cache_hits": int(filled),
+            "scan_chunk_size": 128,
+        }
         found["num_programs"] = 1
         return found | {"instructions": 7, "code_bytes": 0}
 
@@ -94,7 +113,10 @@ def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkey
     monkeypatch.setenv("MYRIAD_TIER", "full")
     assert suite.main(["--full", "--output", str(tmp_path)]) == 1
     rows = read_csv(only_file(tmp_path))
-    assert [(row["suite"], row["agent"], row["status"], row["compile_s"], row["samples"]) for row in rows] == [
+    assert [
+        (row["suite"], row["agent"], row["status"], row["compile_s"], row["samples"])
+        for row in rows
+    ] == [
         ("compile", "random", "ok", "2.0", "6"),
         ("compile_cached", "random", "ok", "0.5", "6"),
         ("compile", "dqn", "refused", "", ""),
@@ -102,12 +124,18 @@ def test_a_launch_that_fails_costs_its_own_rows_and_exit_code_1(tmp_path, monkey
         ("compile", "ppo", "ok", "2.0", "6"),
         ("compile_cached", "ppo", "ok", "0.5", "6"),
     ]
-    assert "cartpole-control with dqn, 64 environments, chunk 128: refused: out of memory" in capsys.readouterr().err
+    assert (
+        "cartpole-control with dqn, 64 environments, chunk 128: refused: out of memory"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("cold_hits", "cached_hits"), [(1, 2), (0, 0), (0, 1)])
 def test_a_cache_that_does_not_do_what_its_row_says_is_a_failure(cold_hits, cached_hits):
-    with pytest.raises(ChildError, match=f"an empty cache answered {cold_hits} times, and a filled one {cached_hits}"):
+    with pytest.raises(
+        ChildError,
+        match=f"an empty cache answered {cold_hits} times, and a filled one {cached_hits}",
+    ):
         suite._check_cache(cold_hits, cached_hits, 2)
 
 
@@ -138,7 +166,11 @@ def test_an_agent_that_learns_is_a_training(monkeypatch):
 
 def test_the_benchmark_launches_what_is_declared(monkeypatch):
     launched = []
-    monkeypatch.setattr(suite, "_launch", lambda *call: launched.append(call) or {"compile_s": 2.0, "instructions": 7})
+    monkeypatch.setattr(
+        suite,
+        "_launch",
+        lambda *call: launched.append(call) or {"compile_s": 2.0, "instructions": 7},
+    )
     benchmark, name = suite.Compile(), "cartpole-random"
     benchmark.setup(name)
     assert (benchmark.track_compile_s(name), benchmark.track_instructions(name)) == (2.0, 7)
@@ -151,7 +183,9 @@ def test_a_commit_without_the_package_is_skipped(monkeypatch):
         suite.Compile().setup("cartpole-random")
 
 
-@pytest.mark.parametrize(("num_bytes", "text"), [(0, "-"), (12, "12 B"), (2048, "2.0 KiB"), (3 << 30, "3.0 GiB")])
+@pytest.mark.parametrize(
+    ("num_bytes", "text"), [(0, "-"), (12, "12 B"), (2048, "2.0 KiB"), (3 << 30, "3.0 GiB")]
+)
 def test_bytes_are_written_in_the_unit_that_fits(num_bytes, text):
     assert readable(num_bytes) == text
 

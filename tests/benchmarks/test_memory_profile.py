@@ -32,7 +32,8 @@ def test_a_run_writes_what_is_stated_and_what_was_held(small_run):
         "128",
         "ok",
     )
-    # CartPole's state is 36 bytes of floats, counters and flags at least; a process with JAX holds 100 MB.
+    # CartPole's state is 36 bytes of floats, counters and flags at least; a process with JAX holds
+    # 100 MB.
     assert int(row["argument_bytes"]) > 1_000 * 16
     assert int(row["temp_bytes"]) > 0
     if row["device"] == "cpu":
@@ -75,7 +76,13 @@ def test_where_nothing_fits_the_answer_is_none():
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("4GiB", 4 << 30), ("512MiB", 512 << 20), ("1.5kB", 1_500), ("2g", 2_000_000_000), ("1000000", 1_000_000)],
+    [
+        ("4GiB", 4 << 30),
+        ("512MiB", 512 << 20),
+        ("1.5kB", 1_500),
+        ("2g", 2_000_000_000),
+        ("1000000", 1_000_000),
+    ],
 )
 def test_a_size_is_read_with_its_unit(text, size):
     assert size_of(text) == size
@@ -84,14 +91,26 @@ def test_a_size_is_read_with_its_unit(text, size):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--limit", "much"], "argument --limit: must be a number of bytes such as 4GiB or 500MB, but got 'much'"),
-        (["--limit", "0"], "argument --limit: must be a number of bytes such as 4GiB or 500MB, but got '0'"),
-        (["--num-envs", "0"], "argument --num-envs: must be a whole number of at least 1, but got '0'"),
+        (
+            ["--limit", "much"],
+            "argument --limit: must be a number of bytes such as 4GiB or 500MB, but got 'much'",
+        ),
+        (
+            ["--limit", "0"],
+            "argument --limit: must be a number of bytes such as 4GiB or 500MB, but got '0'",
+        ),
+        (
+            ["--num-envs", "0"],
+            "argument --num-envs: must be a whole number of at least 1, but got '0'",
+        ),
         (["--profile", "time"], "argument --profile: invalid choice: 'time'"),
         (["--profile", "scan", "--limit", "1GiB"], "--limit is about numbers of environments"),
         (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
         (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
-        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
+        (
+            ["--output", f"{__file__}/folder"],
+            "folder can't be made to hold the results: Not a directory.",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
@@ -108,13 +127,22 @@ def pretended(target, request, **limits):
     if target.endswith("_machine_of_child"):
         return {"columns": columns, "available_bytes": 4 << 30}
     if target.endswith("_most_of"):
-        return {"num_envs": most_that_fit(lambda n: 100 * n + request["overhead"], request["limit"]), "stated_bytes": 1}
+        return {
+            "num_envs": most_that_fit(lambda n: 100 * n + request["overhead"], request["limit"]),
+            "stated_bytes": 1,
+        }
     if request["scan_chunk_size"] == 32 or request["num_envs"] == 10_000:
         raise ChildError("failed", "the process ended by signal 9: no message")
     if request["num_envs"] == 100_000:
         raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
-    stated = dict.fromkeys(("argument_bytes", "temp_bytes", "output_bytes", "code_bytes", "stated_bytes"), 1_000)
-    return stated | {"columns": columns, "peak_bytes": 100_000_000, "scan_chunk_size": request["scan_chunk_size"]}
+    stated = dict.fromkeys(
+        ("argument_bytes", "temp_bytes", "output_bytes", "code_bytes", "stated_bytes"), 1_000
+    )
+    return stated | {
+        "columns": columns,
+        "peak_bytes": 100_000_000,
+        "scan_chunk_size": request["scan_chunk_size"],
+    }
 
 
 @pytest.fixture
@@ -125,7 +153,9 @@ def no_children(monkeypatch):
 
 @pytest.mark.usefixtures("no_children")
 def test_a_size_that_fails_costs_its_own_row_and_exit_code_1(tmp_path, capsys):
-    assert main(["--profile", "both", "--limit", "1GiB", "--output", str(tmp_path / "rows.csv")]) == 1
+    assert (
+        main(["--profile", "both", "--limit", "1GiB", "--output", str(tmp_path / "rows.csv")]) == 1
+    )
     envs, scan = (read_csv(tmp_path / f"rows_{profile}.csv") for profile in ("envs", "scan"))
     assert [(row["suite"], row["status"], row["peak_bytes"]) for row in envs] == [
         ("memory_envs", "ok", "100000000"),
@@ -133,19 +163,39 @@ def test_a_size_that_fails_costs_its_own_row_and_exit_code_1(tmp_path, capsys):
         ("memory_envs", "refused", ""),
         ("memory_limit", "ok", "100000000"),
     ]
-    assert [(row["scan_chunk_size"], row["status"]) for row in scan] == [("1", "ok"), ("32", "failed"), ("1024", "ok")]
+    assert [(row["scan_chunk_size"], row["status"]) for row in scan] == [
+        ("1", "ok"),
+        ("32", "failed"),
+        ("1024", "ok"),
+    ]
     assert {row["suite"] for row in scan} == {"memory_scan"}
     printed = capsys.readouterr()
-    assert "10,000 environments, chunk 128: failed: the process ended by signal 9: no message\n" in printed.err
-    assert "100,000 environments, chunk 128: refused: out of memory: it held 9 bytes and may hold 8\n" in printed.err
+    assert (
+        "10,000 environments, chunk 128: failed: the process ended by signal 9: no message\n"
+        in printed.err
+    )
+    assert (
+        "100,000 environments, chunk 128: refused: out of memory: it held 9 bytes and may hold 8\n"
+        in printed.err
+    )
 
 
 @pytest.mark.usefixtures("no_children")
 @pytest.mark.parametrize(
     ("limit", "code", "status", "words"),
     [
-        ("8GiB", 0, "ok", "stated by the compiler and not run, as the limit of 8,589,934,592 bytes is above"),
-        ("50MB", 1, "refused", "not even 64 environments fit: the process alone needs 133,553,432 bytes and may hold"),
+        (
+            "8GiB",
+            0,
+            "ok",
+            "stated by the compiler and not run, as the limit of 8,589,934,592 bytes is above",
+        ),
+        (
+            "50MB",
+            1,
+            "refused",
+            "not even 64 environments fit: the process alone needs 133,553,432 bytes and may hold",
+        ),
     ],
 )
 def test_a_limit_that_is_not_tried_says_why(limit, code, status, words, tmp_path):
@@ -160,12 +210,17 @@ def test_a_run_above_the_limit_is_refused_though_it_ended(tmp_path, monkeypatch)
     heavy = {"peak_bytes": 300_000_000}
 
     def above(target, request, **limits):
-        return pretended(target, request, **limits) | (heavy if "memory_limit_bytes" in limits else {})
+        return pretended(target, request, **limits) | (
+            heavy if "memory_limit_bytes" in limits else {}
+        )
 
     monkeypatch.setattr(memory_profile, "run", above)
     assert main(["--num-envs", "64", "--limit", "200MB", "--output", str(tmp_path)]) == 1
     row = read_csv(only_file(tmp_path))[-1]
-    assert (row["status"], row["reason"]) == ("refused", "it held 300,000,000 bytes and may hold 200,000,000")
+    assert (row["status"], row["reason"]) == (
+        "refused",
+        "it held 300,000,000 bytes and may hold 200,000,000",
+    )
 
 
 def test_the_benchmark_states_bytes_and_runs_a_chunk():

@@ -4,14 +4,29 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.interleave import Contender, Outcome
-from benchmarks.harness.results import COLUMNS, ResultsFile, markdown, new_row, read_csv, scaling_table
+from benchmarks.harness.results import (
+    COLUMNS,
+    ResultsFile,
+    markdown,
+    new_row,
+    read_csv,
+    scaling_table,
+)
 from benchmarks.harness.workloads import Workload
 from benchmarks.plot_results import PLOTS, draw, main, newest, plot_type, select
 from benchmarks.plots.scaling import finding, throughput_scaling
 from benchmarks.plots.style import STYLES, caption, short_bytes, short_number, short_times
 from myriad.errors import InvalidArgumentError
 
-MACHINE = ("library", "library_version", "device", "device_name", "cores", "memory_total_bytes", "jax_version")
+MACHINE = (
+    "library",
+    "library_version",
+    "device",
+    "device_name",
+    "cores",
+    "memory_total_bytes",
+    "jax_version",
+)
 SIZES = (100, 1_000, 10_000)
 
 
@@ -49,10 +64,16 @@ def write(path, rows):
 
 
 def outcome(side="myriad", num_envs=1_000, seconds=(0.5, 0.25, 1.0, 0.5, 0.5, 0.5, 0.5), **changes):
-    workload = Workload("throughput", "tiny", "cartpole-control", "random", num_envs, 8, (), ("cpu",))
+    workload = Workload(
+        "throughput", "tiny", "cartpole-control", "random", num_envs, 8, (), ("cpu",)
+    )
     prepared = {"num_steps": 16, "compile_s": 1.5, "argument_bytes": 3, "temp_bytes": None}
     stats = {"num_episodes": 0, "mean_episode_length": None, "peak_bytes": 9}
-    hello = {"hardware": {"device_kind": "cpu", "cores": 2}, "versions": {"jax": "0.10"}, "library_version": "7"}
+    hello = {
+        "hardware": {"device_kind": "cpu", "cores": 2},
+        "versions": {"jax": "0.10"},
+        "library_version": "7",
+    }
     values = {"hello": hello, "prepared": prepared, "stats": stats, "seconds": list(seconds)}
     return Outcome(Contender(side, workload), **(values | changes))
 
@@ -65,18 +86,28 @@ def test_a_file_of_results_becomes_the_documented_plot(tmp_path):
 
 
 def test_the_title_says_how_many_times_as_fast():
-    rows = [row(num_envs=100), row(num_envs=1_000), row("gymnax", 100, 1e7), row("gymnax", 1_000, 4e8)]
+    rows = [
+        row(num_envs=100),
+        row(num_envs=1_000),
+        row("gymnax", 100, 1e7),
+        row("gymnax", 1_000, 4e8),
+    ]
     assert finding(rows) == "Myriad steps cartpole-control 2.5 to 100 times as fast as gymnax"
     assert finding(rows[:1]) == "cartpole-control: up to 1 G steps per second"
 
 
 def test_the_title_never_divides_figures_of_two_runs():
-    rows = [row(timestamp="20260102T000000Z"), row("gymnax", 100, 1e7, timestamp="20260101T000000Z")]
+    rows = [
+        row(timestamp="20260102T000000Z"),
+        row("gymnax", 100, 1e7, timestamp="20260101T000000Z"),
+    ]
     assert "times as fast" not in finding(rows)
 
 
 def test_the_caption_names_the_machine_the_versions_the_commit_and_the_day():
-    text = caption([row(), row("gymnax", library_version="1.0.1", jax_version="0.7.2")], "What is shown.")
+    text = caption(
+        [row(), row("gymnax", library_version="1.0.1", jax_version="0.7.2")], "What is shown."
+    )
     for part in (
         "What is shown.",
         "gymnax 1.0.1 (on jax 0.7.2)",
@@ -123,7 +154,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
 
 def test_a_table_of_another_schema_is_named(tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(InvalidArgumentError, match=r"other\.csv is no table of results: it lacks the column 'agent'\."):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"other\.csv is no table of results: it lacks the column 'agent'\.",
+    ):
         draw(tmp_path / "other.csv", tmp_path, ["throughput"])
 
 
@@ -139,14 +173,21 @@ def test_failed_rows_are_not_drawn(tmp_path):
         draw(write(tmp_path / "t.csv", [row(status="failed")]), tmp_path, ["throughput"])
 
 
-@pytest.mark.parametrize(("value", "text"), [(1, "1"), (100, "100"), (1e4, "10 k"), (2.5e6, "2.5 M"), (1e9, "1 G")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(1, "1"), (100, "100"), (1e4, "10 k"), (2.5e6, "2.5 M"), (1e9, "1 G")]
+)
 def test_numbers_on_the_axes_are_short(value, text):
     assert short_number(value) == text
 
 
 def test_sizes_and_ratios_are_short():
     assert [short_bytes(value) for value in (100, 2.5e6, 999_999)] == ["100 B", "2.5 MB", "1 MB"]
-    assert [short_times(ratio) for ratio in (0.512, 2.44, 125.6, 40_000)] == ["0.51", "2.4", "126", "40,000"]
+    assert [short_times(ratio) for ratio in (0.512, 2.44, 125.6, 40_000)] == [
+        "0.51",
+        "2.4",
+        "126",
+        "40,000",
+    ]
 
 
 def test_a_row_states_the_median_rate_with_its_interval(tmp_path):
@@ -158,14 +199,23 @@ def test_a_row_states_the_median_rate_with_its_interval(tmp_path):
     assert float(written["steps_per_s"]) == 1_000 * 16 / 0.5
     assert float(written["steps_per_s_low"]) == 1_000 * 16 / 1.0
     assert float(written["steps_per_s_high"]) == 1_000 * 16 / 0.25
-    assert (written["run_s"], written["samples"], written["temp_bytes"], written["peak_bytes"]) == ("0.5", "7", "", "9")
+    assert (written["run_s"], written["samples"], written["temp_bytes"], written["peak_bytes"]) == (
+        "0.5",
+        "7",
+        "",
+        "9",
+    )
 
 
 def test_a_failed_row_keeps_what_is_known_and_the_reason(tmp_path):
     file = ResultsFile("throughput", tmp_path / "mine.csv", "make bench")
     file.add([outcome(status="failed", reason="out of memory", prepared={}, stats={})])
     (written,) = read_csv(tmp_path / "mine.csv")
-    assert (written["status"], written["reason"], written["device"]) == ("failed", "out of memory", "cpu")
+    assert (written["status"], written["reason"], written["device"]) == (
+        "failed",
+        "out of memory",
+        "cpu",
+    )
     assert written["steps_per_s"] == written["samples"] == ""
 
 
@@ -181,41 +231,76 @@ def test_the_raw_samples_and_the_command_lie_beside_the_table(tmp_path):
 
 
 def test_the_table_reads_in_a_terminal_and_in_markdown():
-    assert markdown(["a", "long"], [["12", "b"]]).split("\n") == ["|  a | long |", "|---:|-----:|", "| 12 |    b |"]
+    assert markdown(["a", "long"], [["12", "b"]]).split("\n") == [
+        "|  a | long |",
+        "|---:|-----:|",
+        "| 12 |    b |",
+    ]
     table = scaling_table([[outcome(), outcome("gymnax", seconds=[5.0] * 7)]])
     assert "| times as fast (95% interval) |" in table
     assert "10 (5 to 20)" in table
 
 
 def test_a_side_that_failed_leaves_its_cells_without_a_figure():
-    table = scaling_table([[outcome(), outcome("gymnax", status="not installed", prepared={}, seconds=[None] * 7)]])
+    table = scaling_table(
+        [[outcome(), outcome("gymnax", status="not installed", prepared={}, seconds=[None] * 7)]]
+    )
     assert "not installed" in table
     assert "nan" not in table
 
 
 def made(suite, **columns):
     """Return a row that `results.new_row` made, as a CSV gives it back."""
-    known = {name: value for name, value in row().items() if name in MACHINE} | {"env": "snake", "agent": "random"}
-    return {name: str(value) for name, value in new_row(suite, "20260102T030405Z", **known | columns).items()}
+    known = {name: value for name, value in row().items() if name in MACHINE} | {
+        "env": "snake",
+        "agent": "random",
+    }
+    return {
+        name: str(value)
+        for name, value in new_row(suite, "20260102T030405Z", **known | columns).items()
+    }
 
 
 def rate(middle):
-    return {"steps_per_s": middle, "steps_per_s_low": 0.9 * middle, "steps_per_s_high": 1.1 * middle, "samples": 11}
+    return {
+        "steps_per_s": middle,
+        "steps_per_s_low": 0.9 * middle,
+        "steps_per_s_high": 1.1 * middle,
+        "samples": 11,
+    }
 
 
 def without_machine(suite, library, **columns):
     """Return the row of a library that never started, and so never named the machine."""
-    return made(suite, library=library, library_version="", device="", device_name="", cores="", **columns)
+    return made(
+        suite, library=library, library_version="", device="", device_name="", cores="", **columns
+    )
 
 
 def memory_rows():
     envs = [
-        made("memory_envs", num_envs=n, scan_chunk_size=256, argument_bytes=28 * n, temp_bytes=8 * n, peak_bytes=p)
+        made(
+            "memory_envs",
+            num_envs=n,
+            scan_chunk_size=256,
+            argument_bytes=28 * n,
+            temp_bytes=8 * n,
+            peak_bytes=p,
+        )
         for n, p in ((100, 1_000_000), (1_000, 1_900_000), (10_000, 10_900_000))
     ]
-    refused = made("memory_envs", num_envs=10**6, scan_chunk_size=256, status="refused", reason="out of memory")
+    refused = made(
+        "memory_envs", num_envs=10**6, scan_chunk_size=256, status="refused", reason="out of memory"
+    )
     scan = [
-        made("memory_scan", num_envs=1_000, scan_chunk_size=c, argument_bytes=28_000, temp_bytes=c * 400, peak_bytes=p)
+        made(
+            "memory_scan",
+            num_envs=1_000,
+            scan_chunk_size=c,
+            argument_bytes=28_000,
+            temp_bytes=c * 400,
+            peak_bytes=p,
+        )
         for c, p in ((1, 1_000_000), (256, 3_000_000))
     ]
     return [*envs, refused, *scan]
@@ -224,10 +309,23 @@ def memory_rows():
 def chunk_rows():
     rates = {8: 1e6, 64: 3e6, 256: 3.1e6, 1_024: 2e6}
     rows = [
-        made("scan_chunk", num_envs=1_000, scan_chunk_size=c, temp_bytes=c * 40, compile_s=0.1 + c / 1e3, **rate(r))
+        made(
+            "scan_chunk",
+            num_envs=1_000,
+            scan_chunk_size=c,
+            temp_bytes=c * 40,
+            compile_s=0.1 + c / 1e3,
+            **rate(r),
+        )
         for c, r in rates.items()
     ]
-    refused = made("scan_chunk", num_envs=1_000, scan_chunk_size=4_096, status="refused", reason="out of memory")
+    refused = made(
+        "scan_chunk",
+        num_envs=1_000,
+        scan_chunk_size=4_096,
+        status="refused",
+        reason="out of memory",
+    )
     return [*rows, refused]
 
 
@@ -238,8 +336,14 @@ def comparison_rows():
         for n in (1, 1_000)
         for library, r in rates.items()
     ]
-    absent = without_machine("comparison", "pufferlib", num_envs=1_000, status="not installed", reason="it needs C")
-    return [*rows, absent, made("comparison", library="rejax", num_envs=1_000, status="refused", reason="no memory")]
+    absent = without_machine(
+        "comparison", "pufferlib", num_envs=1_000, status="not installed", reason="it needs C"
+    )
+    return [
+        *rows,
+        absent,
+        made("comparison", library="rejax", num_envs=1_000, status="refused", reason="no memory"),
+    ]
 
 
 def training_rows():
@@ -260,7 +364,11 @@ def compile_rows():
 
 
 def throughput_rows():
-    return [row(library, n, r * n / (n + 100)) for library, r in (("myriad", 1e9), ("gymnax", 1e7)) for n in SIZES]
+    return [
+        row(library, n, r * n / (n + 100))
+        for library, r in (("myriad", 1e9), ("gymnax", 1e7))
+        for n in SIZES
+    ]
 
 
 ROWS = {
@@ -289,7 +397,9 @@ def figure_of(kind, rows=None):
 
 
 def words(figure):
-    return [text.get_text() for axes in figure.axes for text in [*axes.texts, *axes.get_yticklabels()]]
+    return [
+        text.get_text() for axes in figure.axes for text in [*axes.texts, *axes.get_yticklabels()]
+    ]
 
 
 def title_of(figure):
@@ -300,7 +410,13 @@ def title_of(figure):
 def test_the_title_says_what_the_rows_show_and_the_caption_on_what(kind):
     figure = figure_of(kind)
     assert title_of(figure) == FINDINGS[kind]
-    for part in ("A Processor 9000, 2 cores, 8 GiB", "myriad 1.0", "jax 0.10.2", "commit ", "Measured 2026-01-02."):
+    for part in (
+        "A Processor 9000, 2 cores, 8 GiB",
+        "myriad 1.0",
+        "jax 0.10.2",
+        "commit ",
+        "Measured 2026-01-02.",
+    ):
         assert part in figure.get_supxlabel().replace("\n", " ")
 
 
@@ -311,7 +427,9 @@ def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     printed = capsys.readouterr().out.split()
     assert len(printed) == 2 * len(PLOTS)
     for plot in PLOTS.values():
-        png, svg = ((tmp_path / "plots" / f"{plot.file}.{kind}").read_bytes() for kind in ("png", "svg"))
+        png, svg = (
+            (tmp_path / "plots" / f"{plot.file}.{kind}").read_bytes() for kind in ("png", "svg")
+        )
         assert png.startswith(b"\x89PNG")
         assert b"<svg" in svg
         assert min(len(png), len(svg)) > 10_000
@@ -319,7 +437,10 @@ def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
 
 
 def test_kinds_without_rows_are_left_out(tmp_path, capsys):
-    assert main(["--input", str(write(tmp_path / "c.csv", compile_rows())), "--output", str(tmp_path)]) == 0
+    assert (
+        main(["--input", str(write(tmp_path / "c.csv", compile_rows())), "--output", str(tmp_path)])
+        == 0
+    )
     assert [path.rsplit("/", 1)[-1] for path in capsys.readouterr().out.split()] == [
         "compile_time.png",
         "compile_time.svg",
@@ -329,8 +450,13 @@ def test_kinds_without_rows_are_left_out(tmp_path, capsys):
 def test_a_name_of_a_file_is_a_name_of_its_type(tmp_path, capsys):
     assert [plot_type(plot.file) for plot in PLOTS.values()] == list(PLOTS)
     file = write(tmp_path / "c.csv", compile_rows())
-    assert main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "compile_time"]) == 0
-    assert main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "memory_scaling"]) == 2
+    assert (
+        main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "compile_time"]) == 0
+    )
+    assert (
+        main(["--input", str(file), "--output", str(tmp_path), "--plot-type", "memory_scaling"])
+        == 2
+    )
     assert "holds no memory results to draw" in capsys.readouterr().err
 
 
@@ -388,10 +514,15 @@ def test_libraries_are_ranked_with_ours_marked_and_the_absent_ones_explained():
     names = [label.get_text() for label in thousand.get_yticklabels()]
     assert names == ["myriad", "gymnax", "envpool", "gymnasium", "pufferlib", "rejax"]
     assert thousand.get_yticklabels()[0].get_fontweight() == "bold"
-    assert {"60 M; ours is 100 times that", "refused: no memory", "not installed: it needs C"} <= set(
-        words_of(thousand)
+    assert {
+        "60 M; ours is 100 times that",
+        "refused: no memory",
+        "not installed: it needs C",
+    } <= set(words_of(thousand))
+    assert (thousand.get_xscale(), all(each.has_xerr for each in thousand.containers)) == (
+        "log",
+        True,
     )
-    assert (thousand.get_xscale(), all(each.has_xerr for each in thousand.containers)) == ("log", True)
     assert len(one.containers) == 4
 
 
@@ -408,14 +539,22 @@ def test_the_title_says_first_where_ours_is_slower():
 
 def test_a_library_is_compared_with_the_same_agent_and_run_only():
     rows = [*comparison_rows(), made("comparison", agent="policy-64-64", num_envs=1, **rate(1e3))]
-    later = made("comparison", library="gymnax", num_envs=1, **rate(1e9)) | {"timestamp": "20260103T000000Z"}
+    later = made("comparison", library="gymnax", num_envs=1, **rate(1e9)) | {
+        "timestamp": "20260103T000000Z"
+    }
     figure = figure_of("comparison", [*rows, later])
     assert len(figure.axes) == 3
-    assert title_of(figure) == "Myriad steps snake 100 to 300 times as fast as the fastest other library"
+    assert (
+        title_of(figure)
+        == "Myriad steps snake 100 to 300 times as fast as the fastest other library"
+    )
 
 
 def test_another_environment_is_starred_and_explained():
-    rows = [*comparison_rows(), made("comparison", library="jumanji", num_envs=1, reason="other rules", **rate(1e4))]
+    rows = [
+        *comparison_rows(),
+        made("comparison", library="jumanji", num_envs=1, reason="other rules", **rate(1e4)),
+    ]
     figure = figure_of("comparison", rows)
     assert "jumanji*" in words(figure)
     assert "* jumanji: other rules" in figure.get_supxlabel()
@@ -423,7 +562,9 @@ def test_another_environment_is_starred_and_explained():
 
 def test_every_seed_is_a_dot_and_those_that_missed_the_target_are_counted():
     missed = made("training", agent="dqn", num_envs=16, status="failed", reason="short of 475")
-    never = without_machine("training", "myriad", status="failed", reason="out of memory") | {"agent": "pqn"}
+    never = without_machine("training", "myriad", status="failed", reason="out of memory") | {
+        "agent": "pqn"
+    }
     figure = figure_of("time_to_solve", [*training_rows(), missed, never])
     (axes,) = figure.axes
     assert [len(line.get_xdata()) for line in axes.lines if line.get_gid() == "seeds"] == [3, 3]
@@ -473,7 +614,9 @@ def test_the_published_rows_can_be_drawn(tmp_path):
 
 def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
     rows = [
-        row(env=env, num_envs=size) for env in ("cartpole-control", "snake", "my.module:Mine") for size in (100, 1_000)
+        row(env=env, num_envs=size)
+        for env in ("cartpole-control", "snake", "my.module:Mine")
+        for size in (100, 1_000)
     ]
     source = write(tmp_path / "rows.csv", rows)
     paths = draw(source, tmp_path / "plots", ["throughput"])
@@ -489,7 +632,13 @@ def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
 def test_without_cartpole_the_newest_environment_has_the_plain_name(tmp_path):
     rows = [
         row(env=env, timestamp=timestamp)
-        for env, timestamp in (("snake", "20261121T000001Z"), ("pendulum-control", "20261121T000000Z"))
+        for env, timestamp in (
+            ("snake", "20261121T000001Z"),
+            ("pendulum-control", "20261121T000000Z"),
+        )
     ]
     paths = draw(write(tmp_path / "rows.csv", rows), tmp_path, ["throughput"])
-    assert {path.name for path in paths} >= {"throughput_scaling.png", "throughput_scaling_pendulum_control.png"}
+    assert {path.name for path in paths} >= {
+        "throughput_scaling.png",
+        "throughput_scaling_pendulum_control.png",
+    }

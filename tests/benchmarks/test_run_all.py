@@ -23,7 +23,9 @@ def state(folder):
     return {key.split()[0]: value for key, value in found.items()}
 
 
-def test_what_fails_is_recorded_and_the_rest_goes_on_and_a_second_run_goes_on_with_what_is_missing(tmp_path, capsys):
+def test_what_fails_is_recorded_and_the_rest_goes_on_and_a_second_run_goes_on_with_what_is_missing(
+    tmp_path, capsys
+):
     assert main(["--output", str(tmp_path)]) == 1
     found = state(tmp_path)
     assert {name: each["status"] for name, each in found.items()} == {
@@ -31,7 +33,9 @@ def test_what_fails_is_recorded_and_the_rest_goes_on_and_a_second_run_goes_on_wi
         "throughput_slow": "failed",
         "throughput_good": "ok",
     }
-    assert found["throughput_bad"]["reason"].startswith("exit code 2: unknown environment 'nowhere'")
+    assert found["throughput_bad"]["reason"].startswith(
+        "exit code 2: unknown environment 'nowhere'"
+    )
     assert found["throughput_slow"]["reason"] == "no answer within 0.1 s"
     assert "3 of 3: throughput_good, about" in capsys.readouterr().err
     (first,) = tmp_path.glob("throughput_cpu_*.csv")
@@ -45,9 +49,17 @@ def test_another_commit_is_measured_anew_and_force_measures_again(tmp_path, monk
     monkeypatch.setattr(run_all, "jobs", lambda *, full: iter([GOOD]))
     runs = []
     monkeypatch.setattr(
-        run_all, "_measure", lambda job, folder: runs.append(job) or {"status": "ok", "reason": "", "seconds": 1.0}
+        run_all,
+        "_measure",
+        lambda job, folder: runs.append(job) or {"status": "ok", "reason": "", "seconds": 1.0},
     )
-    for arguments, commit, number in (((), "a", 1), ((), "a", 1), ((), "b", 2), (("--force",), "b", 3), ((), "a", 3)):
+    for arguments, commit, number in (
+        ((), "a", 1),
+        ((), "a", 1),
+        ((), "b", 2),
+        (("--force",), "b", 3),
+        ((), "a", 3),
+    ):
         monkeypatch.setattr(run_all, "_tree", lambda commit=commit: commit)
         assert main(["--output", str(tmp_path), *arguments]) == 0
         assert len(runs) == number

@@ -17,7 +17,9 @@ def only_file(folder):
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("chunks")
-    return main(["--num-envs", "64", "--scan-chunk-sizes", "8", "16", "32", "--output", str(folder)]), folder
+    return main(
+        ["--num-envs", "64", "--scan-chunk-sizes", "8", "16", "32", "--output", str(folder)]
+    ), folder
 
 
 def test_a_run_writes_a_row_for_each_chunk_size(small_run):
@@ -28,8 +30,17 @@ def test_a_run_writes_a_row_for_each_chunk_size(small_run):
     assert [row["scan_chunk_size"] for row in rows] == ["8", "16", "32"]
     for row in rows:
         assert tuple(row) == COLUMNS
-        assert (row["suite"], row["status"], row["num_envs"], row["agent"]) == ("scan_chunk", "ok", "64", "random")
-        assert float(row["steps_per_s_low"]) <= float(row["steps_per_s"]) <= float(row["steps_per_s_high"])
+        assert (row["suite"], row["status"], row["num_envs"], row["agent"]) == (
+            "scan_chunk",
+            "ok",
+            "64",
+            "random",
+        )
+        assert (
+            float(row["steps_per_s_low"])
+            <= float(row["steps_per_s"])
+            <= float(row["steps_per_s_high"])
+        )
         assert int(row["samples"]) >= 6
         assert float(row["compile_s"]) > 0
         assert int(row["argument_bytes"]) > 0
@@ -45,7 +56,8 @@ def test_every_size_takes_the_same_steps_in_a_timed_call_and_the_samples_are_kep
 
 
 @pytest.mark.parametrize(
-    ("chunks", "steps"), [([1, 16, 128], 128), ([2, 3], 6), ([128, 256], 256), ([97, 101], 101), ([7], 7)]
+    ("chunks", "steps"),
+    [([1, 16, 128], 128), ([2, 3], 6), ([128, 256], 256), ([97, 101], 101), ([7], 7)],
 )
 def test_the_common_steps_are_whole_chunks_where_few_suffice(chunks, steps):
     assert common_steps(chunks) == steps
@@ -55,11 +67,20 @@ def test_the_common_steps_are_whole_chunks_where_few_suffice(chunks, steps):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--scan-chunk-sizes", "0"], "argument --scan-chunk-sizes: must be a whole number of at least 1, but got '0'"),
-        (["--num-envs", "x"], "argument --num-envs: must be a whole number of at least 1, but got 'x'"),
+        (
+            ["--scan-chunk-sizes", "0"],
+            "argument --scan-chunk-sizes: must be a whole number of at least 1, but got '0'",
+        ),
+        (
+            ["--num-envs", "x"],
+            "argument --num-envs: must be a whole number of at least 1, but got 'x'",
+        ),
         (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
         (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
-        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
+        (
+            ["--output", f"{__file__}/folder"],
+            "folder can't be made to hold the results: Not a directory.",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
@@ -104,7 +125,13 @@ def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys
     def pretended(target, request, **limits):
         if whole:
             raise ChildError("refused", "out of memory: it held 9 bytes and may hold 8")
-        timed = {"compile_s": 1.0, "argument_bytes": 1, "temp_bytes": 1, "num_steps": 8, "seconds": [1.0] * 6}
+        timed = {
+            "compile_s": 1.0,
+            "argument_bytes": 1,
+            "temp_bytes": 1,
+            "num_steps": 8,
+            "seconds": [1.0] * 6,
+        }
         failed = {"scan_chunk_size": 8, "failure": "RESOURCE_EXHAUSTED: out of memory"}
         return {"columns": {"device": "cpu"}, "chunks": [{"scan_chunk_size": 1} | timed, failed]}
 
@@ -112,7 +139,10 @@ def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys
     monkeypatch.setattr(scan_chunk, "machine", lambda: {"columns": {"device": "cpu"}})
     assert main(["--scan-chunk-sizes", "1", "8", "--output", str(tmp_path)]) == 1
     statuses = [(row["scan_chunk_size"], row["status"]) for row in read_csv(only_file(tmp_path))]
-    assert statuses == [("1", "refused" if whole else "ok"), ("8", "refused" if whole else "failed")]
+    assert statuses == [
+        ("1", "refused" if whole else "ok"),
+        ("8", "refused" if whole else "failed"),
+    ]
     assert "1,000 environments, chunk 8: " in capsys.readouterr().err
 
 

@@ -20,14 +20,22 @@ from benchmarks.harness.workloads import Bar, Declaration, Workload, load
 from benchmarks.sides.__main__ import MyriadSide
 from benchmarks.throughput import Throughput, chosen, main, measure
 
-TINY = Workload("throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32)
+TINY = Workload(
+    "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32
+)
 
 
 def run_python(*arguments, **environ):
     """Run Python as a user would, without what the test session has set for itself."""
-    inherited = {name: value for name, value in os.environ.items() if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"XLA_FLAGS", "JAX_PLATFORMS"}
+    }
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=inherited | environ, timeout=300)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=inherited | environ, timeout=300
+    )
 
 
 def workloads_for(*arguments):
@@ -39,7 +47,10 @@ def workloads_for(*arguments):
 
 def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
     discovery = pytest.importorskip("asv_runner.discovery")
-    names = {benchmark.name for benchmark in discovery.disc_benchmarks(str(Path(benchmarks.__file__).parent))}
+    names = {
+        benchmark.name
+        for benchmark in discovery.disc_benchmarks(str(Path(benchmarks.__file__).parent))
+    }
     assert names == {
         "autotune.Autotune.time_cached",
         "autotune.AutotuneCold.track_cold_s",
@@ -61,9 +72,8 @@ def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
 
 def test_the_suite_imports_where_the_package_and_jax_are_absent():
     modules = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
-    hide = (
-        "import sys; sys.modules.update(myriad=None, jax=None, gymnax=None, matplotlib=None); sys.path.insert(0, '.')"
-    )
+    hide = "import sys; sys.path.insert(0, '.'); "
+    hide += "sys.modules.update(myriad=None, jax=None, gymnax=None, matplotlib=None)"
     done = run_python("-c", f"{hide}; import {', '.join(f'benchmarks.{name}' for name in modules)}")
     assert done.returncode == 0, done.stderr
 
@@ -75,7 +85,9 @@ def test_a_commit_without_the_rollout_is_skipped(monkeypatch):
 
 
 def test_a_commit_without_the_environment_is_skipped():
-    with pytest.raises(NotImplementedError, match="this commit lacks warp-drive or the agent random"):
+    with pytest.raises(
+        NotImplementedError, match="this commit lacks warp-drive or the agent random"
+    ):
         throughput._warm_rollout(replace(TINY, env="warp-drive"))
 
 
@@ -88,7 +100,9 @@ def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
     )
     done = run_python("-c", code)
     workload = load().workloads["throughput"][Throughput.params[0]]
-    assert done.stdout.split() == ["True", str(4 * workload.num_envs * workload.scan_chunk_size)], done.stderr
+    assert done.stdout.split() == ["True", str(4 * workload.num_envs * workload.scan_chunk_size)], (
+        done.stderr
+    )
 
 
 def test_gymnax_takes_the_same_number_of_steps_as_the_rollout_it_is_held_to():
@@ -104,7 +118,9 @@ def test_gymnax_takes_the_same_number_of_steps_as_the_rollout_it_is_held_to():
     *same, num_episodes = done.stdout.split()
     assert same == ["True", str(workload.scan_chunk_size), str(workload.num_envs)], done.stderr
     # Under random actions an episode lasts some 22 steps; two chunks were run.
-    assert int(num_episodes) == pytest.approx(2 * workload.scan_chunk_size * workload.num_envs / 22, rel=0.1)
+    assert int(num_episodes) == pytest.approx(
+        2 * workload.scan_chunk_size * workload.num_envs / 22, rel=0.1
+    )
 
 
 def test_the_documented_timing_functions_are_offered():
@@ -117,7 +133,9 @@ def test_the_documented_timing_functions_are_offered():
     assert stats["min"] <= stats["median"] <= stats["max"]
     assert len(stats["all_times"]) == 6
     assert stats["compile_time"] > 0
-    stats = utils.time_jitted_fn(double, jnp.ones(3), num_runs=6, warmup_steps=0, measure_compile_time=False)
+    stats = utils.time_jitted_fn(
+        double, jnp.ones(3), num_runs=6, warmup_steps=0, measure_compile_time=False
+    )
     assert "compile_time" not in stats
     with pytest.raises(AttributeError, match="has no attribute 'time_fn'"):
         _ = utils.time_fn
@@ -128,11 +146,21 @@ def test_the_documented_timing_functions_are_offered():
 
 def test_without_flags_the_quick_tier_is_measured_and_with_full_the_matrix():
     assert [workload.num_envs for workload in workloads_for()] == [1_000, 10_000, 100_000]
-    assert [workload.num_envs for workload in workloads_for("--full")] == [100, 1_000, 10_000, 100_000, 1_000_000]
+    assert [workload.num_envs for workload in workloads_for("--full")] == [
+        100,
+        1_000,
+        10_000,
+        100_000,
+        1_000_000,
+    ]
 
 
-@pytest.mark.parametrize(("num_envs", "scan_chunk_size"), [(5, 256), (1_000, 256), (200_000, 128), (2_000_000, 32)])
-def test_num_envs_alone_takes_the_chunk_declared_for_the_nearest_smaller_size(num_envs, scan_chunk_size):
+@pytest.mark.parametrize(
+    ("num_envs", "scan_chunk_size"), [(5, 256), (1_000, 256), (200_000, 128), (2_000_000, 32)]
+)
+def test_num_envs_alone_takes_the_chunk_declared_for_the_nearest_smaller_size(
+    num_envs, scan_chunk_size
+):
     (workload,) = workloads_for("--num-envs", str(num_envs))
     assert (workload.num_envs, workload.scan_chunk_size) == (num_envs, scan_chunk_size)
 
@@ -165,7 +193,11 @@ def test_the_scan_chunk_size_alone_holds_for_every_size():
 
 
 def test_an_alias_names_the_same_environment():
-    assert workloads_for("--env", "CartPole-v1") == workloads_for("--env", "cartpole") == workloads_for()
+    assert (
+        workloads_for("--env", "CartPole-v1")
+        == workloads_for("--env", "cartpole")
+        == workloads_for()
+    )
 
 
 def test_the_scan_chunk_size_given_is_the_one_that_runs():
@@ -178,7 +210,10 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--num-envs", "0"], "argument --num-envs: must be a whole number of at least 1, but got '0'"),
+        (
+            ["--num-envs", "0"],
+            "argument --num-envs: must be a whole number of at least 1, but got '0'",
+        ),
         (
             ["--scan-chunk-size", "1.5"],
             "argument --scan-chunk-size: must be a whole number of at least 1, but got '1.5'",
@@ -191,7 +226,10 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
             ["--bars", "--env", "a.module:Class"],
             "no bar is about a.module:Class; there are bars about bucket-brigade, ",
         ),
-        (["--output", f"{__file__}/folder"], "folder can't be made to hold the results: Not a directory."),
+        (
+            ["--output", f"{__file__}/folder"],
+            "folder can't be made to hold the results: Not a directory.",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
@@ -208,7 +246,9 @@ def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(variable, tmp
 
     if any(device.platform == "gpu" for device in jax.devices()):
         pytest.skip("this machine has a GPU")
-    done = run_python(ROOT / "benchmarks" / "throughput.py", "--output", tmp_path, **{variable: "gpu"})
+    done = run_python(
+        ROOT / "benchmarks" / "throughput.py", "--output", tmp_path, **{variable: "gpu"}
+    )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1, done.stderr
     assert "gpu" in done.stderr.lower()
@@ -231,7 +271,8 @@ def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch,
     assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
     assert ours["reason"] == "the process ended with exit code 1: no more memory"
     assert (
-        "myriad, 8 environments: failed: the process ended with exit code 1: no more memory" in capsys.readouterr().err
+        "myriad, 8 environments: failed: the process ended with exit code 1: no more memory"
+        in capsys.readouterr().err
     )
 
 
@@ -266,14 +307,21 @@ def test_a_run_writes_a_tidy_row_for_each_library(small_run):
     for row in rows:
         assert tuple(row) == COLUMNS
         assert (row["num_envs"], row["scan_chunk_size"], row["num_steps"]) == ("64", "16", "24")
-        assert float(row["steps_per_s_low"]) <= float(row["steps_per_s"]) <= float(row["steps_per_s_high"])
+        assert (
+            float(row["steps_per_s_low"])
+            <= float(row["steps_per_s"])
+            <= float(row["steps_per_s_high"])
+        )
         assert all(row[column] for column in COLUMNS if column not in {"reason", "commit"})
 
 
 def test_a_run_says_how_many_times_faster_where_the_files_are_and_what_repeats_it(small_run):
     done, folder = small_run
     assert "times as fast (95% interval)" in done.stdout
-    assert "reproduce with: JAX_PLATFORM_NAME=cpu python benchmarks/throughput.py --num-envs 64" in done.stdout
+    assert (
+        "reproduce with: JAX_PLATFORM_NAME=cpu python benchmarks/throughput.py --num-envs 64"
+        in done.stdout
+    )
     for path in (*folder.glob("*.csv"), *folder.glob("*.json"), folder / "throughput_scaling.png"):
         assert str(path) in done.stdout
         assert path.exists()
@@ -292,10 +340,14 @@ def test_the_bars_are_checked_against_what_is_measured(tmp_path):
     file = ResultsFile("throughput", tmp_path, "a test")
 
     def six_rounds(contenders):
-        return measure(contenders, Budget(num_rounds=6), file, declaration, lambda event, outcomes: None)
+        return measure(
+            contenders, Budget(num_rounds=6), file, declaration, lambda event, outcomes: None
+        )
 
     met, missed = check_bars(declaration, six_rounds)
-    assert [(row["suite"], row["library"], row["num_envs"], row["status"]) for row in file.rows] == [
+    assert [
+        (row["suite"], row["library"], row["num_envs"], row["status"]) for row in file.rows
+    ] == [
         ("trajectory", "myriad", 64, "ok"),
         ("trajectory", "gymnax", 64, "ok"),
         ("throughput", "myriad", 64, "ok"),
@@ -341,22 +393,37 @@ def test_a_bar_may_ask_something_of_myriad_without_configure(at_least, word):
 
 
 def test_a_bar_without_a_bound_is_reported():
-    assert cells_of(Bar("tiny", of="numpy", than="tiny"))[3:7] == ["", "numpy at 64", "2.0 (2.0 to 2.0)", "reported"]
+    assert cells_of(Bar("tiny", of="numpy", than="tiny"))[3:7] == [
+        "",
+        "numpy at 64",
+        "2.0 (2.0 to 2.0)",
+        "reported",
+    ]
 
 
 def test_a_bar_beside_a_peer_that_is_not_installed_is_neither_met_nor_missed():
     absent = {"status": "not installed", "reason": "`a command` installs it"}
-    assert cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji=absent)[5:7] == ["-", "not installed"]
+    assert cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji=absent)[5:7] == [
+        "-",
+        "not installed",
+    ]
 
 
 def test_a_peer_with_a_note_is_marked_by_a_star():
-    cells = cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji={"reason": "another environment"})
+    cells = cells_of(
+        Bar("tiny", of="jumanji", at_least=5), jumanji={"reason": "another environment"}
+    )
     assert cells[5:8] == ["8.0 (8.0 to 8.0)*", "met", "6.0 (6.0 to 6.0)"]
 
 
 def test_a_missed_bar_is_exit_code_1(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(throughput, "check_bars", lambda *_: [Verdict(Bar("tiny", "gymnax", 2), failed)])
-    failed = [alternation.Outcome(alternation.Contender(side, TINY), status="failed") for side in ("myriad", "gymnax")]
+    monkeypatch.setattr(
+        throughput, "check_bars", lambda *_: [Verdict(Bar("tiny", "gymnax", 2), failed)]
+    )
+    failed = [
+        alternation.Outcome(alternation.Contender(side, TINY), status="failed")
+        for side in ("myriad", "gymnax")
+    ]
     assert main(["--bars", "--output", str(tmp_path)]) == 1
     assert "MISSED" in capsys.readouterr().out
 
@@ -365,7 +432,9 @@ def test_env_selects_the_bars_of_that_environment(monkeypatch, tmp_path, capsys)
     def check(declaration, _):
         return [Verdict(bar, absent) for bar in declaration.bars]
 
-    absent = [alternation.Outcome(alternation.Contender(side, TINY)) for side in ("myriad", "jumanji")]
+    absent = [
+        alternation.Outcome(alternation.Contender(side, TINY)) for side in ("myriad", "jumanji")
+    ]
     absent[1].status = "not installed"
     monkeypatch.setattr(throughput, "check_bars", check)
     assert main(["--bars", "--env", "snake", "--output", str(tmp_path)]) == 0
@@ -374,12 +443,22 @@ def test_env_selects_the_bars_of_that_environment(monkeypatch, tmp_path, capsys)
 
 def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
     file = ResultsFile("throughput", tmp_path, "a test")
-    file.add([alternation.Outcome(alternation.Contender("jumanji", TINY), status="failed", reason="no memory")])
+    file.add(
+        [
+            alternation.Outcome(
+                alternation.Contender("jumanji", TINY), status="failed", reason="no memory"
+            )
+        ]
+    )
     noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
     file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]
     throughput._report(file)
     printed = capsys.readouterr()
-    assert printed.out.count("* jumanji, cartpole-control: another environment\n") == printed.out.count("*") == 1
+    assert (
+        printed.out.count("* jumanji, cartpole-control: another environment\n")
+        == printed.out.count("*")
+        == 1
+    )
     assert "jumanji, 64 environments: failed: no memory\n" in printed.err
 
 

@@ -5,15 +5,29 @@ from benchmarks.harness.results import read_csv
 from benchmarks.harness.workloads import Declaration, Training
 from benchmarks.training import TrainingLoop, main
 
-EASY = Training("training", "easy", "cartpole-control", "pqn", ("quick",), ("cpu",), 16, 8_192, target_return=9.0)
+EASY = Training(
+    "training",
+    "easy",
+    "cartpole-control",
+    "pqn",
+    ("quick",),
+    ("cpu",),
+    16,
+    8_192,
+    target_return=9.0,
+)
 
 
 def declare(monkeypatch, *trainings):
-    declared = Declaration({}, laws={}, bars=(), trainings={"training": {each.name: each for each in trainings}})
+    declared = Declaration(
+        {}, laws={}, bars=(), trainings={"training": {each.name: each for each in trainings}}
+    )
     monkeypatch.setattr(training, "load", lambda: declared)
 
 
-def test_a_seed_is_a_row_with_its_seconds_from_the_start_of_its_process(monkeypatch, tmp_path, capsys):
+def test_a_seed_is_a_row_with_its_seconds_from_the_start_of_its_process(
+    monkeypatch, tmp_path, capsys
+):
     declare(monkeypatch, EASY)
     assert main(["--seeds", "2", "--output", str(tmp_path / "t.csv")]) == 0
     rows = read_csv(tmp_path / "t.csv")
@@ -27,7 +41,9 @@ def test_a_seed_is_a_row_with_its_seconds_from_the_start_of_its_process(monkeypa
     assert "2 of 2" in capsys.readouterr().out
 
 
-def test_a_training_that_misses_its_target_fails_and_says_by_how_much(monkeypatch, tmp_path, capsys):
+def test_a_training_that_misses_its_target_fails_and_says_by_how_much(
+    monkeypatch, tmp_path, capsys
+):
     declare(monkeypatch, Training(**{**vars(EASY), "target_return": 600.0, "num_steps": 1_024}))
     assert main(["--seeds", "1", "--output", str(tmp_path / "t.csv")]) == 1
     (row,) = read_csv(tmp_path / "t.csv")
@@ -39,7 +55,10 @@ def test_a_training_that_misses_its_target_fails_and_says_by_how_much(monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--agent", "sarsa"], "suite.toml declares no training of sarsa in any environment; there are"),
+        (
+            ["--agent", "sarsa"],
+            "suite.toml declares no training of sarsa in any environment; there are",
+        ),
         (["--seeds", "0"], "must be a whole number of at least 1, but got '0'"),
         (["--fast"], "unrecognized arguments: --fast"),
     ],

@@ -43,7 +43,9 @@ TABLE = {
     "mixed_motivation": (0.3, 0.5, 0.03, 100, 100, 1, 2, 0.6, 15),
 }
 # Fires are frequent, and every figure differs from every other one.
-LIVELY = BucketBrigadeParams(0.3, 0.35, 0.15, 90.0, 110.0, 7.0, 11.0, 0.75, 5, 3.0, 2.0, 0.25, 0.375)
+LIVELY = BucketBrigadeParams(
+    0.3, 0.35, 0.15, 90.0, 110.0, 7.0, 11.0, 0.75, 5, 3.0, 2.0, 0.25, 0.375
+)
 MODES = ("bernoulli", "continuous")
 
 
@@ -59,7 +61,10 @@ class PlainVillage:
     def live(self, suppression, ignition, spark, actions) -> list[float]:
         """Live through a night; return all agents' rewards."""
         params, num_houses = self.params, len(self.houses)
-        before, self.actions = list(self.houses), [tuple(int(x) for x in action) for action in actions]
+        before, self.actions = (
+            list(self.houses),
+            [tuple(int(x) for x in action) for action in actions],
+        )
         for h in range(num_houses):
             if before[h] != BURNING:
                 continue
@@ -101,7 +106,10 @@ class PlainVillage:
     def script(self, policy: str, agent: int) -> tuple[int, int, int]:
         """Choose as the opponent `policy`, which is not the random one."""
         num_houses, num_agents = len(self.houses), len(self.actions)
-        home, fires = agent % num_houses, [h for h, house in enumerate(self.houses) if house == BURNING]
+        home, fires = (
+            agent % num_houses,
+            [h for h, house in enumerate(self.houses) if house == BURNING],
+        )
         if policy == "free-rider":
             return home, REST, 0
         if policy == "hero":
@@ -110,7 +118,13 @@ class PlainVillage:
             return home, REST, 0
         place = self.actions[agent][0]
         own = [h for h in fires if h % num_agents == agent]
-        return min(own or fires, key=lambda h: min((place - h) % num_houses, (h - place) % num_houses)), WORK, 1
+        return (
+            min(
+                own or fires, key=lambda h: min((place - h) % num_houses, (h - place) % num_houses)
+            ),
+            WORK,
+            1,
+        )
 
     def observation(self, agent: int = 0) -> np.ndarray:
         places, _, signals = zip(*self.actions, strict=True)
@@ -125,7 +139,9 @@ def batched(env: BucketBrigade):
     return jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
 
 
-def make_state(houses, num_agents: int = 3, mode: str = "bernoulli", nights: int = 0, locations=None):
+def make_state(
+    houses, num_agents: int = 3, mode: str = "bernoulli", nights: int = 0, locations=None
+):
     """Build a state from lists; the agents rest at `locations`, by default at house 0."""
     zero = jnp.zeros((), jnp.int32)
     return BucketBrigadeState(
@@ -141,10 +157,24 @@ def make_state(houses, num_agents: int = 3, mode: str = "bernoulli", nights: int
 @pytest.mark.parametrize("name", TABLE)
 def test_a_scenarios_figures_are_the_published_ones(name):
     params = BucketBrigade(scenario=name).default_params
-    columns = ["beta", "kappa", "rho", "team_reward", "team_penalty", "own_reward", "own_penalty", "cost_to_work"]
+    columns = [
+        "beta",
+        "kappa",
+        "rho",
+        "team_reward",
+        "team_penalty",
+        "own_reward",
+        "own_penalty",
+        "cost_to_work",
+    ]
     assert [*columns, "min_nights"] == list(OBSERVED_FIGURES)
     assert tuple(getattr(params, figure) for figure in OBSERVED_FIGURES) == TABLE[name]
-    assert (params.other_reward, params.other_penalty, params.reward_rest, params.suppression_per_worker) == (
+    assert (
+        params.other_reward,
+        params.other_penalty,
+        params.reward_rest,
+        params.suppression_per_worker,
+    ) == (
         0,
         0,
         0.5,
@@ -173,9 +203,13 @@ def test_nights_equal_the_plain_ones_on_the_same_draws(mode, num_houses, num_age
         state, rewards = advance(Uniforms(*draws), state, actions)
         expected = [village.live(*draws[:, i], actions[i]) for i, village in enumerate(villages)]
         np.testing.assert_allclose(np.stack(rewards, axis=1), expected, rtol=1e-6, atol=2e-5)
-        np.testing.assert_array_equal(np.stack(state.houses, axis=1), [village.houses for village in villages])
+        np.testing.assert_array_equal(
+            np.stack(state.houses, axis=1), [village.houses for village in villages]
+        )
         if mode == "continuous":
-            np.testing.assert_array_equal(np.stack(state.progress, axis=1), [village.progress for village in villages])
+            np.testing.assert_array_equal(
+                np.stack(state.progress, axis=1), [village.progress for village in villages]
+            )
         placed = np.stack([state.locations, state.modes, state.signals]).transpose(2, 1, 0)
         np.testing.assert_array_equal(placed, actions)
         seen |= set(np.unique(state.houses).tolist())
@@ -184,7 +218,10 @@ def test_nights_equal_the_plain_ones_on_the_same_draws(mode, num_houses, num_age
 
 @pytest.mark.parametrize(
     ("mode", "opponents"),
-    [("bernoulli", ("firefighter", "hero", "free-rider")), ("continuous", ("hero", "firefighter", "firefighter"))],
+    [
+        ("bernoulli", ("firefighter", "hero", "free-rider")),
+        ("continuous", ("hero", "firefighter", "firefighter")),
+    ],
 )
 def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(mode, opponents):
     params = dataclasses.replace(LIVELY, rho=0.05, beta=0.1)
@@ -197,12 +234,16 @@ def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(mode
         keys = jax.random.split(jax.random.fold_in(make_key(1), t), num_villages)
         action = rng.integers(0, [8, 2, 2], (num_villages, 3)).astype(np.int32)
         draws, _ = draw(keys)
-        draws = np.stack([np.stack(kind, axis=1) for kind in (draws.suppression, draws.ignition, draws.spark)])
+        draws = np.stack(
+            [np.stack(kind, axis=1) for kind in (draws.suppression, draws.ignition, draws.spark)]
+        )
         obs, state, reward, terminated, truncated, info = batched(env)(keys, state, action, params)
         rewards = np.asarray(info["rewards"])
         np.testing.assert_array_equal(reward, rewards[:, 0])
         for i, village in enumerate(villages):
-            scripted = [village.script(policy, agent) for agent, policy in enumerate(opponents, start=1)]
+            scripted = [
+                village.script(policy, agent) for agent, policy in enumerate(opponents, start=1)
+            ]
             expected = village.live(*draws[:, i], [action[i], *scripted])
             np.testing.assert_allclose(rewards[i], expected, rtol=1e-6, atol=2e-5)
             np.testing.assert_array_equal(obs[i], village.observation())
@@ -219,7 +260,11 @@ def test_the_random_opponents_draw_uniformly_and_apart_from_each_other(mode):
     many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num,)), state)
     keys = jax.random.split(make_key(2), num)
     _, after, *_ = batched(env)(keys, many, jnp.zeros((num, 3), jnp.int32), env.default_params)
-    drawn = [np.asarray(kind[agent]) for agent in (1, 2) for kind in (after.locations, after.modes, after.signals)]
+    drawn = [
+        np.asarray(kind[agent])
+        for agent in (1, 2)
+        for kind in (after.locations, after.modes, after.signals)
+    ]
     for values, size in zip(drawn, [5, 2, 2] * 2, strict=True):
         assert chisquare(np.bincount(values, minlength=size)).pvalue > 0.001
     pairs = np.bincount(drawn[0] * 5 + drawn[3], minlength=25)
@@ -234,8 +279,12 @@ def step_many(env: BucketBrigade, houses, num: int, action, seed: int = 0, **sta
     return batched(env)(jax.random.split(make_key(seed), num), many, actions, env.default_params)
 
 
-@pytest.mark.parametrize(("opponents", "num_workers"), [("free-rider", 1), (("hero", "free-rider"), 2), ("hero", 3)])
-def test_k_workers_put_a_fire_out_with_probability_one_minus_1_minus_kappa_to_the_k(opponents, num_workers):
+@pytest.mark.parametrize(
+    ("opponents", "num_workers"), [("free-rider", 1), (("hero", "free-rider"), 2), ("hero", 3)]
+)
+def test_k_workers_put_a_fire_out_with_probability_one_minus_1_minus_kappa_to_the_k(
+    opponents, num_workers
+):
     params = dataclasses.replace(LIVELY, rho=0.0)
     env = BucketBrigade(4, 2, "bernoulli", opponents, default_params=params)
     _, state, *_ = step_many(env, [SAFE, BURNING, SAFE, SAFE], 10_000, [1, WORK, 0])
@@ -246,7 +295,9 @@ def test_k_workers_put_a_fire_out_with_probability_one_minus_1_minus_kappa_to_th
 
 def test_fire_spreads_to_safe_neighbours_by_beta_and_starts_by_rho():
     env = BucketBrigade(7, 2, "continuous", "free-rider", default_params=LIVELY)
-    _, state, *_ = step_many(env, [BURNING, SAFE, BURNING, SAFE, SAFE, SAFE, SAFE], 20_000, [4, REST, 0])
+    _, state, *_ = step_many(
+        env, [BURNING, SAFE, BURNING, SAFE, SAFE, SAFE, SAFE], 20_000, [4, REST, 0]
+    )
     beta, rho = LIVELY.beta, LIVELY.rho
     caught = [int((house == BURNING).sum()) for house in state.houses]
     assert caught[0] == caught[2] == 20_000  # no burn-out, no rescue
@@ -259,7 +310,9 @@ def test_fire_spreads_to_safe_neighbours_by_beta_and_starts_by_rho():
 
 def test_a_start_has_fires_by_rho_and_everybody_at_house_0():
     env = BucketBrigade(default_params=dataclasses.replace(LIVELY, rho=0.2))
-    obs, state = jax.vmap(env.reset, (0, None))(jax.random.split(make_key(3), 5_000), env.default_params)
+    obs, state = jax.vmap(env.reset, (0, None))(
+        jax.random.split(make_key(3), 5_000), env.default_params
+    )
     houses = np.stack(state.houses, axis=1)
     assert set(np.unique(houses).tolist()) == {SAFE, BURNING}
     assert binomtest(int(houses.sum()), houses.size, 0.2).pvalue > 0.001
@@ -271,7 +324,9 @@ def test_a_start_has_fires_by_rho_and_everybody_at_house_0():
 def one_night(before, draws, actions, params=LIVELY, mode="bernoulli"):
     """Live one night; every draw is the same number. Return the houses and the rewards."""
     uniforms = Uniforms(*(jnp.full(len(before), draw, jnp.float32) for draw in draws))
-    state, rewards = night(uniforms, make_state(before, len(actions), mode), jnp.array(actions), params, mode)
+    state, rewards = night(
+        uniforms, make_state(before, len(actions), mode), jnp.array(actions), params, mode
+    )
     return [int(house) for house in state.houses], [float(reward) for reward in rewards]
 
 
@@ -298,7 +353,9 @@ def test_a_house_that_burns_down_costs_its_owner_and_the_others_every_night():
 
 
 def test_a_house_put_out_that_catches_fire_again_is_not_rewarded():
-    houses, rewards = one_night([BURNING, BURNING, BURNING], (0, 1, 0), [(0, WORK, 1), (0, WORK, 0)])
+    houses, rewards = one_night(
+        [BURNING, BURNING, BURNING], (0, 1, 0), [(0, WORK, 1), (0, WORK, 0)]
+    )
     assert houses == [BURNING, RUINED, RUINED]
     assert rewards[0] == pytest.approx(-110 * 2 / 3 - 0.75 - 11 - 2)
 
@@ -334,11 +391,15 @@ def test_it_ends_when_nothing_burns_but_not_before_min_nights(nights, houses, ov
     params = dataclasses.replace(LIVELY, rho=0.0, beta=0.0)
     env = BucketBrigade(4, 0, "continuous", default_params=params)
     state = make_state(houses, 1, "continuous", nights)
-    _, _, _, terminated, truncated, _ = jax.jit(env.step)(make_key(0), state, jnp.zeros(3, jnp.int32), params)
+    _, _, _, terminated, truncated, _ = jax.jit(env.step)(
+        make_key(0), state, jnp.zeros(3, jnp.int32), params
+    )
     assert (bool(terminated), bool(truncated)) == (over, False)
 
 
-def scripted(policy: str, houses, *, agent: int = 1, locations=None, progress=None) -> tuple[int, ...]:
+def scripted(
+    policy: str, houses, *, agent: int = 1, locations=None, progress=None
+) -> tuple[int, ...]:
     state = make_state(houses, 2, locations=locations)
     if progress:
         state = dataclasses.replace(state, progress=tuple(jnp.float32(done) for done in progress))
@@ -354,7 +415,11 @@ def test_the_firefighter_goes_to_its_own_nearest_fire_then_to_any_then_home():
     )  # 7 is its own, and one step away on the ring
     assert scripted("firefighter", fires, locations=[0, 4]) == (3, WORK, 1)
     fires = [BURNING if house in (2, 6) else SAFE for house in range(8)]
-    assert scripted("firefighter", fires, locations=[0, 0]) == (2, WORK, 1)  # both at distance 2: the lower number
+    assert scripted("firefighter", fires, locations=[0, 0]) == (
+        2,
+        WORK,
+        1,
+    )  # both at distance 2: the lower number
     assert scripted("firefighter", fires, locations=[0, 7]) == (6, WORK, 1)
     assert scripted("firefighter", [SAFE, RUINED, SAFE]) == (1, REST, 0)
 
@@ -374,8 +439,12 @@ def test_an_observation_names_the_observer():
     env = BucketBrigade(num_houses=4)
     _, state = env.reset(make_key(0), env.default_params)
     for agent in range(3):
-        village = PlainVillage([int(house) for house in state.houses], 3, env.default_params, "bernoulli")
-        np.testing.assert_array_equal(env.observe(state, env.default_params, agent), village.observation(agent))
+        village = PlainVillage(
+            [int(house) for house in state.houses], 3, env.default_params, "bernoulli"
+        )
+        np.testing.assert_array_equal(
+            env.observe(state, env.default_params, agent), village.observation(agent)
+        )
 
 
 def test_parameters_may_be_batched():
@@ -384,7 +453,9 @@ def test_parameters_may_be_batched():
     params = dataclasses.replace(params, cost_to_work=jnp.array([0.0, 1.0, 2.0]))
     keys = jnp.stack([make_key(0)] * 3)
     _, state = jax.vmap(env.reset)(keys, params)
-    _, _, reward, *_ = jax.jit(jax.vmap(env.step))(keys, state, jnp.full((3, 3), WORK, jnp.int32), params)
+    _, _, reward, *_ = jax.jit(jax.vmap(env.step))(
+        keys, state, jnp.full((3, 3), WORK, jnp.int32), params
+    )
     np.testing.assert_allclose(np.diff(reward), [-1.0, -1.0], rtol=1e-5)
 
 
@@ -407,7 +478,9 @@ def test_the_batched_step_equals_the_single_one(mode):
 def test_random_play_gives_the_same_bits_for_every_tile():
     env = BucketBrigade()
     agent = make_agent("random", env)
-    rollouts = [Rollout(env, agent, 100, chunk, tile_size=tile) for chunk, tile in ((40, None), (12, 32))]
+    rollouts = [
+        Rollout(env, agent, 100, chunk, tile_size=tile) for chunk, tile in ((40, None), (12, 32))
+    ]
     final = [rollout.lanes(rollout.run(rollout.init(seed=0), num_steps=40)) for rollout in rollouts]
     jax.tree.map(np.testing.assert_array_equal, *jax.device_get(final))
 
@@ -417,7 +490,9 @@ def test_random_play_gives_the_same_bits_for_every_tile():
 def test_the_state_keeps_its_shapes_and_types(mode, opponents):
     env = BucketBrigade(mode=mode, opponents=opponents)
     obs, state = jax.eval_shape(env.reset, make_key(0), env.default_params)
-    after = jax.eval_shape(env.step, make_key(0), state, jnp.zeros(3, jnp.int32), env.default_params)
+    after = jax.eval_shape(
+        env.step, make_key(0), state, jnp.zeros(3, jnp.int32), env.default_params
+    )
     assert (after[0], after[1]) == (obs, state)
     assert not any(leaf.weak_type for leaf in jax.tree.leaves((after, state)))
     assert (after[2].shape, after[2].dtype) == ((), jnp.float32)
@@ -431,11 +506,15 @@ def test_observations_lie_in_the_declared_space():
     rollout = Rollout(env, make_agent("random", env), num_envs=32, scan_chunk_size=30)
     _, trajectory = rollout.record_chunk(rollout.init(seed=0))
     space = env.observation_space(env.default_params)
-    assert np.all((np.asarray(trajectory.obs) >= space.low) & (np.asarray(trajectory.obs) <= space.high))
+    assert np.all(
+        (np.asarray(trajectory.obs) >= space.low) & (np.asarray(trajectory.obs) <= space.high)
+    )
 
 
 def test_an_unknown_scenario_is_answered_with_the_closest_one():
-    with pytest.raises(UnknownNameError, match="unknown scenario 'chain_reacton'; did you mean 'chain_reaction'"):
+    with pytest.raises(
+        UnknownNameError, match="unknown scenario 'chain_reacton'; did you mean 'chain_reaction'"
+    ):
         BucketBrigade(scenario="chain_reacton")
 
 

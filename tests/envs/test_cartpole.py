@@ -21,7 +21,9 @@ PARAMS = ENV.default_params
 def step_all(x, x_dot, theta, theta_dot, time, action):
     state = CartPoleState(x, x_dot, theta, theta_dot, time)
     keys = jax.random.split(make_key(0), x.shape[0])
-    _, state, reward, terminated, truncated, _ = jax.vmap(ENV.step, (0, 0, 0, None))(keys, state, action, PARAMS)
+    _, state, reward, terminated, truncated, _ = jax.vmap(ENV.step, (0, 0, 0, None))(
+        keys, state, action, PARAMS
+    )
     return state, reward, terminated, truncated
 
 
@@ -48,7 +50,9 @@ def test_a_transition_equals_gymnasiums_over_a_hundred_thousand_visited_states()
         theirs[i], _, theirs_terminated[i], _, _ = reference.step(int(push))
 
     np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=0)
-    distance_to_limit = np.minimum(np.abs(np.abs(theirs[:, 0]) - 2.4), np.abs(np.abs(theirs[:, 2]) - np.pi / 15))
+    distance_to_limit = np.minimum(
+        np.abs(np.abs(theirs[:, 0]) - 2.4), np.abs(np.abs(theirs[:, 2]) - np.pi / 15)
+    )
     decided = distance_to_limit > 1e-6
     np.testing.assert_array_equal(np.asarray(terminated)[decided], theirs_terminated[decided])
 
@@ -74,7 +78,9 @@ def test_whole_random_episodes_follow_gymnasiums():
 def test_step_500_truncates_and_does_not_terminate():
     balanced = [jnp.zeros(1)] * 4
     for time, expected in ((498, False), (499, True)):
-        _, _, terminated, truncated = step_all(*balanced, jnp.full(1, time, jnp.int32), jnp.zeros(1, jnp.int32))
+        _, _, terminated, truncated = step_all(
+            *balanced, jnp.full(1, time, jnp.int32), jnp.zeros(1, jnp.int32)
+        )
         assert (bool(terminated[0]), bool(truncated[0])) == (False, expected)
 
 
@@ -109,13 +115,20 @@ def test_parameters_may_be_batched():
 
 def test_the_batched_step_equals_the_single_one():
     trajectory = visited_states(num_steps=20, num_envs=64)
-    flat, action = np.asarray(trajectory.obs[:-1]).reshape(-1, 4)[:200], np.asarray(trajectory.action[1:]).ravel()[:200]
+    flat, action = (
+        np.asarray(trajectory.obs[:-1]).reshape(-1, 4)[:200],
+        np.asarray(trajectory.action[1:]).ravel()[:200],
+    )
     batched = step_all(*flat.T, np.zeros(200, np.int32), action)
     single = jax.jit(ENV.step)
     for i in range(0, 200, 10):
         state = CartPoleState(*jnp.asarray(flat[i]), time=jnp.zeros((), jnp.int32))
-        _, expected, _, terminated, truncated, _ = single(make_key(0), state, jnp.int32(action[i]), PARAMS)
+        _, expected, _, terminated, truncated, _ = single(
+            make_key(0), state, jnp.int32(action[i]), PARAMS
+        )
         got = jax.tree.map(itemgetter(i), batched)
         # Where a sum nearly cancels, 1e-7 is the last bit of its terms.
-        np.testing.assert_allclose(jax.tree.leaves(got[0]), jax.tree.leaves(expected), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            jax.tree.leaves(got[0]), jax.tree.leaves(expected), rtol=1e-6, atol=1e-7
+        )
         assert (got[2], got[3]) == (terminated, truncated)

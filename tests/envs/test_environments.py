@@ -172,7 +172,9 @@ class TwinCartPole(CartPole):
 
 class PythonCartPole(CartPole):
     def step(self, key, state, action, params):
-        return super().step(key, state, action, dataclasses.replace(params, gravity=float(params.gravity)))
+        return super().step(
+            key, state, action, dataclasses.replace(params, gravity=float(params.gravity))
+        )
 
 
 class WideCartPole(CartPole):
@@ -188,7 +190,10 @@ class WideCartPole(CartPole):
         (EqualCartPole, "64 resets with different keys are all equal"),
         (TwinCartPole, "reset uses one random key for several draws"),
         (PythonCartPole, "step can't be compiled"),
-        (WideCartPole, r"obs of reset must have the shape of observation_space, (5,), but has (4,)"),
+        (
+            WideCartPole,
+            r"obs of reset must have the shape of observation_space, (5,), but has (4,)",
+        ),
     ],
 )
 def test_a_fault_of_reset_or_of_the_class_is_said(kind, sentence):
@@ -209,7 +214,10 @@ ACTIONS = {
         (2, "but got 2"),
     ],
     "pendulum-control": [
-        (np.float32(1), "floats of shape \\(1,\\), none of them NaN, but got float32 of shape \\(\\)"),
+        (
+            np.float32(1),
+            "floats of shape \\(1,\\), none of them NaN, but got float32 of shape \\(\\)",
+        ),
         (np.ones(1, int), "but got int32 of shape \\(1,\\)"),
         (np.full(1, np.nan, np.float32), "but got \\[nan\\]"),
     ],
@@ -223,7 +231,8 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "action", "sentence"), [(name, *case) for name, cases in ACTIONS.items() for case in cases]
+    ("name", "action", "sentence"),
+    [(name, *case) for name, cases in ACTIONS.items() for case in cases],
 )
 def test_a_wrong_action_is_refused_in_one_sentence(name, action, sentence):
     env = make_env(name)

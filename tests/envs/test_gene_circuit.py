@@ -19,7 +19,8 @@ from myriad.xla import count_compilations
 ENV = GeneCircuit()
 PARAMS = ENV.default_params
 NUM_CELLS = 20_000
-# Light by interval, the same for every cell: an hour on, then two intervals in three, so that both states are visited.
+# Light by interval, the same for every cell: an hour on, then two intervals in three, so that both
+# states are visited.
 LIGHT = np.array([t < 12 or t % 3 < 2 for t in range(120)], np.int32)
 
 
@@ -37,7 +38,9 @@ def simulate(light, params=PARAMS, seed=0, H=0, F=0, num_cells=NUM_CELLS):
 
         return jax.lax.scan(interval, state, (jax.random.split(key, len(light)), light))[1]
 
-    return [np.asarray(counts) for counts in run(make_key(seed), start, jnp.asarray(light, jnp.int32))]
+    return [
+        np.asarray(counts) for counts in run(make_key(seed), start, jnp.asarray(light, jnp.int32))
+    ]
 
 
 def numpy_gillespie(light_by_interval, at_intervals, seed, p=PARAMS, num_cells=NUM_CELLS):
@@ -81,7 +84,9 @@ def both_simulations():
 
 def bins(ours, theirs, count):
     """Number the cells' bins, cut at quantiles of both samples together."""
-    edges = np.unique(np.quantile(np.concatenate([ours, theirs]), np.linspace(0, 1, count + 1)[1:-1]))
+    edges = np.unique(
+        np.quantile(np.concatenate([ours, theirs]), np.linspace(0, 1, count + 1)[1:-1])
+    )
     return np.searchsorted(edges, ours), np.searchsorted(edges, theirs), len(edges) + 1
 
 
@@ -104,19 +109,33 @@ def assert_sample_follows(sample, law):
     assert abs(sample.mean() - mean) < 4 * np.sqrt(variance / size)
     assert abs(sample.var(ddof=1) - variance) < 4 * variance * np.sqrt((kurtosis + 2) / size)
     inner = np.arange(law.ppf(0.002), law.ppf(0.998) + 1)
-    observed = np.array([(sample < inner[0]).sum(), *(np.sum(sample == k) for k in inner), (sample > inner[-1]).sum()])
+    observed = np.array(
+        [
+            (sample < inner[0]).sum(),
+            *(np.sum(sample == k) for k in inner),
+            (sample > inner[-1]).sum(),
+        ]
+    )
     expected = size * np.array([law.cdf(inner[0] - 1), *law.pmf(inner), law.sf(inner[-1])])
     likely = expected > 5
     observed, expected = (np.append(x[likely], x[~likely].sum()) for x in (observed, expected))
     keep = expected > 0
-    assert stats.chisquare(observed[keep], expected[keep] * (size / expected[keep].sum())).pvalue > 1e-3
+    assert (
+        stats.chisquare(observed[keep], expected[keep] * (size / expected[keep].sum())).pvalue
+        > 1e-3
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("minutes", [60, 600])
 def test_the_joint_law_of_both_counts_is_the_numpy_references(minutes):
     ours, theirs = both_simulations()[minutes]
-    for statistic in (lambda h, f: h, lambda h, f: f, lambda h, f: h + 2 * f, lambda h, f: 2 * f - h):
+    for statistic in (
+        lambda h, f: h,
+        lambda h, f: f,
+        lambda h, f: h + 2 * f,
+        lambda h, f: 2 * f - h,
+    ):
         assert stats.ks_2samp(statistic(*ours), statistic(*theirs)).pvalue > 1e-3
     assert chi_square_of_joint(ours, theirs) > 1e-3
 
@@ -124,7 +143,9 @@ def test_the_joint_law_of_both_counts_is_the_numpy_references(minutes):
 @pytest.mark.slow
 def test_the_comparison_would_notice_a_rate_that_is_three_percent_off():
     _, theirs = both_simulations()[600]
-    wrong = [counts[-1] for counts in simulate(LIGHT, dataclasses.replace(PARAMS, Kh=PARAMS.Kh * 1.03))]
+    wrong = [
+        counts[-1] for counts in simulate(LIGHT, dataclasses.replace(PARAMS, Kh=PARAMS.Kh * 1.03))
+    ]
     assert chi_square_of_joint(wrong, theirs) < 1e-3
 
 
@@ -140,7 +161,9 @@ def test_f_decays_by_binomial_thinning_with_both_hill_terms_off(light):
     params = dataclasses.replace(PARAMS, rate_h=0.0, rate_f=0.0)
     _, counts = simulate(np.full(60, light), params, seed=3 + light, F=100)
     for intervals in (1, 12, 60):
-        assert_sample_follows(counts[intervals - 1], stats.binom(100, np.exp(-PARAMS.nu * 5 * intervals)))
+        assert_sample_follows(
+            counts[intervals - 1], stats.binom(100, np.exp(-PARAMS.nu * 5 * intervals))
+        )
 
 
 def test_an_empty_cell_in_the_dark_stays_empty():
@@ -167,12 +190,16 @@ def test_a_hundred_times_the_reactions_are_all_run():
 def test_observation_and_reward_follow_the_target(target, n_horizon):
     env = GeneCircuit(target=target, n_horizon=n_horizon)
     minutes = 5.0 * np.arange(300)
-    targets = np.full(300, 25.0) if target == "constant" else 30 + 20 * np.sin(2 * np.pi * minutes / 600)
+    targets = (
+        np.full(300, 25.0) if target == "constant" else 30 + 20 * np.sin(2 * np.pi * minutes / 600)
+    )
     obs, state = env.reset(make_key(0), PARAMS)
     np.testing.assert_allclose(obs, np.array([0, *targets[: n_horizon + 1]]) / 80, rtol=1e-5)
     step = jax.jit(env.step)
     for t in range(288):
-        obs, state, reward, terminated, truncated, info = step(jax.random.key(t), state, jnp.int32(t % 2), PARAMS)
+        obs, state, reward, terminated, truncated, info = step(
+            jax.random.key(t), state, jnp.int32(t % 2), PARAMS
+        )
         expected = np.array([state.F, *targets[t + 1 : t + 2 + n_horizon]]) / 80
         np.testing.assert_allclose(obs, expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(reward, -abs(int(state.F) - targets[t]), rtol=1e-5, atol=1e-4)
@@ -196,7 +223,9 @@ def test_the_batched_step_equals_the_single_one(prng):
     batched = jax.jit(jax.vmap(ENV.step, (0, 0, 0, None)))(keys, state, action, PARAMS)
     single = jax.jit(ENV.step)
     for i in range(0, 64, 5):
-        expected = single(keys[i], jax.tree.map(lambda leaf, i=i: leaf[i], state), action[i], PARAMS)
+        expected = single(
+            keys[i], jax.tree.map(lambda leaf, i=i: leaf[i], state), action[i], PARAMS
+        )
         for ours, theirs in zip(jax.tree.leaves(batched), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(ours[i], theirs, rtol=0 if ours.dtype == jnp.int32 else 1e-6)
 
@@ -231,8 +260,14 @@ def test_the_waiting_times_are_unit_exponentials():
 def test_hill_terms_are_right_to_a_few_units_of_float32():
     counts = np.arange(2000, dtype=np.float32)
     for k, exponent in ((90.0, 3.6), (30.0, 3.6), (1.0, 8.0), (500.0, 0.5)):
-        exact = 0.5 * counts.astype(np.float64) ** exponent / (k**exponent + counts.astype(np.float64) ** exponent)
-        ours = gene_circuit.hill(jnp.asarray(counts), 0.5, gene_circuit.log2(jnp.float32(k)), exponent)
+        exact = (
+            0.5
+            * counts.astype(np.float64) ** exponent
+            / (k**exponent + counts.astype(np.float64) ** exponent)
+        )
+        ours = gene_circuit.hill(
+            jnp.asarray(counts), 0.5, gene_circuit.log2(jnp.float32(k)), exponent
+        )
         np.testing.assert_allclose(ours, exact, rtol=5e-6)
 
 
@@ -245,12 +280,16 @@ def test_a_setting_that_makes_no_sense_is_refused():
     with pytest.raises(UnknownNameError, match="unknown target 'sinus'; did you mean 'sine'"):
         GeneCircuit(target="sinus")
     for n_horizon in (-1, 1.0, True):
-        with pytest.raises(InvalidArgumentError, match="n_horizon must be an integer of at least 0"):
+        with pytest.raises(
+            InvalidArgumentError, match="n_horizon must be an integer of at least 0"
+        ):
             GeneCircuit(n_horizon=n_horizon)
 
 
 def test_a_rollout_counts_episodes_of_288_intervals_and_compiles_once():
-    rollout = Rollout(ENV, make_agent("random", ENV), num_envs=256, scan_chunk_size=96, tile_size=64)
+    rollout = Rollout(
+        ENV, make_agent("random", ENV), num_envs=256, scan_chunk_size=96, tile_size=64
+    )
     state = rollout.run_chunk(rollout.init(seed=0))
     with count_compilations() as compilations:
         state = rollout.run(state, num_steps=480)

@@ -46,7 +46,8 @@ def assert_transitions_equal_gymnasiums(state, action, torque, after):
     # Gymnasium's own step, given all states at once: its arithmetic is NumPy's.
     reference.state = np.array([state.theta, state.theta_dot], np.float64)
     expected_obs, expected_reward, *_ = reference.step(np.asarray(torque, np.float64)[None])
-    # An unwrapped angle is only known to float32's own spacing, so the tolerance has a relative part.
+    # An unwrapped angle is only known to float32's own spacing, so the tolerance has a relative
+    # part.
     ours = np.array([next_state.theta, next_state.theta_dot])
     np.testing.assert_allclose(ours, reference.state, rtol=1e-6, atol=1e-5)
     np.testing.assert_allclose(np.moveaxis(obs, -1, 0), expected_obs, atol=2e-5)
@@ -94,10 +95,13 @@ def test_whole_episodes_follow_gymnasiums():
         state = PendulumState(jnp.float32(start[0]), jnp.float32(start[1]), jnp.int32(0))
         done, length = False, 0
         while not done:
-            # Near upright float32 and Gymnasium's float64 drift apart by nature, e-fold every quarter of a second.
+            # Near upright float32 and Gymnasium's float64 drift apart by nature, e-fold every
+            # quarter of a second.
             action = rng.uniform(-2, 2, 1).astype(np.float32)
             expected_obs, expected_reward, terminated, truncated, _ = reference.step(action)
-            obs, state, reward, ours_terminated, ours_truncated, _ = step(make_key(0), state, action, PARAMS)
+            obs, state, reward, ours_terminated, ours_truncated, _ = step(
+                make_key(0), state, action, PARAMS
+            )
             np.testing.assert_allclose(obs, expected_obs, atol=1e-2)
             np.testing.assert_allclose(reward, expected_reward, atol=1e-2)
             assert (bool(ours_terminated), bool(ours_truncated)) == (terminated, truncated)
@@ -137,7 +141,9 @@ def test_parameters_may_be_batched():
     state = PendulumState(jnp.full(3, 0.5), jnp.zeros(3), jnp.zeros(3, jnp.int32))
     keys = jax.random.split(make_key(2), 3)
     _, after, *_ = batched(ENV, axes)(keys, state, jnp.zeros((3, 1)), params)
-    np.testing.assert_allclose(after.theta_dot, 0.05 * 1.5 * np.array([1, 9.8, 20]) * np.sin(0.5), rtol=1e-6)
+    np.testing.assert_allclose(
+        after.theta_dot, 0.05 * 1.5 * np.array([1, 9.8, 20]) * np.sin(0.5), rtol=1e-6
+    )
 
 
 def test_the_spaces_are_gymnasiums():
@@ -155,7 +161,9 @@ def test_the_spaces_are_gymnasiums():
 
 @pytest.mark.parametrize("count", [0, 1, -3, 2.0, True, "5"])
 def test_a_count_of_torques_that_makes_no_sense_is_refused(count):
-    with pytest.raises(InvalidArgumentError, match="discrete_torques must be None or an integer of at least 2"):
+    with pytest.raises(
+        InvalidArgumentError, match="discrete_torques must be None or an integer of at least 2"
+    ):
         Pendulum(discrete_torques=count)
 
 

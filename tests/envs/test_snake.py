@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +69,9 @@ class PythonSnake:
 def batched(env: Snake):
     step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
     reset = jax.jit(jax.vmap(env.reset, (0, None)))
-    return (lambda *args: step(*args, env.default_params)), lambda keys: reset(keys, env.default_params)
+    return (lambda *args: step(*args, env.default_params)), lambda keys: reset(
+        keys, env.default_params
+    )
 
 
 @functools.cache
@@ -85,16 +88,20 @@ def choose(rng, snake: PythonSnake, *, careful: bool) -> int:
     actions = [action for action in MOVES if not snake.is_fatal(action)] if careful else list(MOVES)
     if careful and actions and snake.food is not None and rng.random() < 0.6:
         distances = [
-            sum(abs(a - b) for a, b in zip(snake.after(action)[1], snake.food, strict=True)) for action in actions
+            sum(abs(a - b) for a, b in zip(snake.after(action)[1], snake.food, strict=True))
+            for action in actions
         ]
         return actions[int(np.argmin(distances))]
     return int(rng.choice(actions or list(MOVES)))
 
 
 @pytest.mark.parametrize(
-    ("height", "width", "num_steps"), [(12, 12, 500), (4, 8, 400), (5, 7, 300), (1, 4, 60), (2, 3, 60)]
+    ("height", "width", "num_steps"),
+    [(12, 12, 500), (4, 8, 400), (5, 7, 300), (1, 4, 60), (2, 3, 60)],
 )
-def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(height, width, num_steps):
+def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
+    height, width, num_steps
+):
     num_envs, rng = 32, np.random.default_rng(0)
     env = Snake(height, width)
     step, reset = batched(env)
@@ -105,7 +112,9 @@ def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(heigh
     for t in range(num_steps):
         keys = jax.random.split(jax.random.fold_in(root, t), 2 * num_envs)
         actions = [choose(rng, game, careful=i % 2 == 0) for i, game in enumerate(games)]
-        obs, state, reward, terminated, truncated, _ = step(keys[:num_envs], state, jnp.array(actions, jnp.int32))
+        obs, state, reward, terminated, truncated, _ = step(
+            keys[:num_envs], state, jnp.array(actions, jnp.int32)
+        )
         flags = np.stack([reward, terminated, truncated], axis=1)
         foods = np.asarray(state.food)
         for i, (game, action) in enumerate(zip(games, actions, strict=True)):
@@ -127,7 +136,10 @@ def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(heigh
 
 def hamiltonian_cycle(height: int, width: int) -> list[tuple[int, int]]:
     """Snake through the columns from 1 on, row by row, and come back along column 0; `height` is even."""
-    rows = [[(r, c) for c in (range(1, width) if r % 2 == 0 else range(width - 1, 0, -1))] for r in range(height)]
+    rows = [
+        [(r, c) for c in (range(1, width) if r % 2 == 0 else range(width - 1, 0, -1))]
+        for r in range(height)
+    ]
     return [cell for row in rows for cell in row] + [(r, 0) for r in reversed(range(height))]
 
 
@@ -142,7 +154,9 @@ def test_a_full_board_is_a_win_that_terminates_with_reward_one(height, width):
     following = {cell: cycle[(i + 1) % len(cycle)] for i, cell in enumerate(cycle)}
     move_at = np.array(
         [
-            next(a for a, (down, right) in MOVES.items() if (r + down, c + right) == following[r, c])
+            next(
+                a for a, (down, right) in MOVES.items() if (r + down, c + right) == following[r, c]
+            )
             for r in range(height)
             for c in range(width)
         ]
@@ -200,7 +214,13 @@ def test_the_first_food_is_uniform_over_the_free_cells(height, width):
     assert chisquare(np.delete(counts, body)).pvalue > 0.001
 
 
-def play(env: Snake, actions: list[int], food: tuple[int, int], hunger: int = 0, params: SnakeParams = SnakeParams()):  # noqa: B008  frozen
+def play(
+    env: Snake,
+    actions: list[int],
+    food: tuple[int, int],
+    hunger: int = 0,
+    params: SnakeParams = SnakeParams(),  # noqa: B008  frozen
+):
     """Play `actions` from the start with the first food at a place; return the last step's results."""
     _, state = env.reset(make_key(0), params)
     state = dataclasses.replace(
@@ -220,14 +240,23 @@ def test_a_turn_back_goes_straight_on():
 
 def test_the_head_may_follow_the_leaving_tail_but_not_hit_the_body():
     grow, turn = [RIGHT], [DOWN, LEFT, UP]
-    for num_grown, dies in ((1, False), (2, True)):  # a square of four cells is closed by a snake of four, not of five
+    for num_grown, dies in (
+        (1, False),
+        (2, True),
+    ):  # a square of four cells is closed by a snake of four, not of five
         env = Snake(5, 9)
         _, state = env.reset(make_key(0), env.default_params)
         for action in grow * num_grown + turn:
             food = state.row * 9 + state.column + 1 if action == RIGHT else jnp.int32(0)
             state = dataclasses.replace(state, food=food)
-            _, state, reward, terminated, *_ = single(env)(make_key(0), state, jnp.int32(action), SnakeParams())
-        assert (int(state.length), bool(terminated), float(reward)) == (3 + num_grown, dies, -1.0 if dies else 0.0)
+            _, state, reward, terminated, *_ = single(env)(
+                make_key(0), state, jnp.int32(action), SnakeParams()
+            )
+        assert (int(state.length), bool(terminated), float(reward)) == (
+            3 + num_grown,
+            dies,
+            -1.0 if dies else 0.0,
+        )
 
 
 def test_a_fatal_move_leaves_the_board_as_it_was():
@@ -246,7 +275,9 @@ def test_a_fatal_move_leaves_the_board_as_it_was():
         (10 * 45 - 1, (2, 5), RIGHT, (False, False)),  # the food comes in time
     ],
 )
-def test_an_episode_without_food_is_truncated_after_ten_boards_of_steps(hunger, food, action, flags):
+def test_an_episode_without_food_is_truncated_after_ten_boards_of_steps(
+    hunger, food, action, flags
+):
     _, _, _, terminated, truncated, _ = play(Snake(5, 9), [action], food, hunger)
     assert (bool(terminated), bool(truncated)) == flags
 
@@ -258,7 +289,10 @@ def test_a_death_at_the_last_moment_is_no_truncation():
 
 def test_each_step_costs_the_penalty():
     for food, reward in (((0, 0), -0.25), ((2, 5), 0.75)):
-        assert float(play(Snake(5, 9), [RIGHT], food, params=SnakeParams(step_penalty=0.25))[2]) == reward
+        assert (
+            float(play(Snake(5, 9), [RIGHT], food, params=SnakeParams(step_penalty=0.25))[2])
+            == reward
+        )
 
 
 def test_the_batched_game_equals_the_single_one_bit_for_bit():
@@ -271,8 +305,10 @@ def test_the_batched_game_equals_the_single_one_bit_for_bit():
     actions = jnp.arange(32, dtype=jnp.int32) % 4
     together = step(keys, states, actions)
     for i in range(0, 32, 5):
-        alone = single(env)(keys[i], jax.tree.map(lambda leaf: leaf[i], states), actions[i], env.default_params)  # noqa: B023  used at once
-        jax.tree.map(np.testing.assert_array_equal, alone, jax.tree.map(lambda leaf: leaf[i], together))  # noqa: B023
+        state = jax.tree.map(operator.itemgetter(i), states)
+        alone = single(env)(keys[i], state, actions[i], env.default_params)
+        expected = jax.tree.map(operator.itemgetter(i), together)
+        jax.tree.map(np.testing.assert_array_equal, alone, expected)
 
 
 def test_random_play_gives_the_same_bits_for_every_tile():
@@ -280,7 +316,10 @@ def test_random_play_gives_the_same_bits_for_every_tile():
     agent = make_agent("random", env)
     final = [
         rollout.lanes(rollout.run(rollout.init(seed=0), num_steps=64))
-        for rollout in (Rollout(env, agent, 100, chunk, tile_size=tile) for chunk, tile in ((64, None), (10, 32)))
+        for rollout in (
+            Rollout(env, agent, 100, chunk, tile_size=tile)
+            for chunk, tile in ((64, None), (10, 32))
+        )
     ]
     jax.tree.map(np.testing.assert_array_equal, *jax.device_get(final))
 
@@ -296,7 +335,9 @@ def test_the_state_keeps_its_shapes_and_types():
     assert (space.shape, space.dtype) == (obs.shape, obs.dtype)
 
 
-@pytest.mark.parametrize(("height", "width"), [(12, 2), (1, 3), (0, 5), (256, 256), ("big", 12), (12, 10.5)])
+@pytest.mark.parametrize(
+    ("height", "width"), [(12, 2), (1, 3), (0, 5), (256, 256), ("big", 12), (12, 10.5)]
+)
 def test_a_board_that_is_too_small_too_large_or_not_in_whole_cells_is_refused(height, width):
     with pytest.raises(InvalidArgumentError, match=f"{height!r} x {width!r}"):
         Snake(height, width)

@@ -48,7 +48,9 @@ class Episodes(NamedTuple):
     def seen(self, lane):
         """All that the agent of one lane saw, `[T + 1, O]`, and did, `[T]`."""
         obs, action, _ = self.kept
-        return np.concatenate([self.first_obs[None, lane], obs[:, lane]]).astype(np.float64), action[:, lane]
+        return np.concatenate([self.first_obs[None, lane], obs[:, lane]]).astype(
+            np.float64
+        ), action[:, lane]
 
 
 @lru_cache
@@ -62,13 +64,18 @@ def player(env, num_episodes, keep_steps):
         act_keys, step_keys = jax.random.split(key, (2, num_episodes))
         actions = [jax.vmap(act, (0, None, 0))(act_keys, time, obs) for act in POLICIES.values()]
         action = jnp.stack(actions)[policy]
-        obs, state, *results, _ = jax.vmap(env.step, (0, 0, 0, None))(step_keys, state, action, params)
+        obs, state, *results, _ = jax.vmap(env.step, (0, 0, 0, None))(
+            step_keys, state, action, params
+        )
         return (obs, state, policy), (*results, (obs, action, state) if keep_steps else None)
 
     @jax.jit
     def run(key, policy):
         first = jax.vmap(env.reset, (0, None))(jax.random.split(key, num_episodes), params)
-        inputs = jax.random.split(jax.random.fold_in(key, 1), params.max_steps), jnp.arange(params.max_steps)
+        inputs = (
+            jax.random.split(jax.random.fold_in(key, 1), params.max_steps),
+            jnp.arange(params.max_steps),
+        )
         (_, last, _), steps = jax.lax.scan(step, (*first, policy), inputs)
         return Episodes(*first, last, *steps)
 
@@ -94,7 +101,7 @@ def squared_error(env, state):
     return (estimate - truth) ** 2
 
 
-# --- the filter -------------------------------------------------------------------------------------------------------
+# --- the filter -----------------------------------------------------------------------------------
 
 
 def matrix_filter(mean, covariance, model, values):
@@ -110,7 +117,9 @@ def matrix_filter(mean, covariance, model, values):
     seen = slice(len(mean) - len(values), None)
     left = slice(None, len(mean) - len(values))
     gain = np.linalg.solve(covariance[seen, seen], covariance[seen, left]).T
-    return mean[left] + gain @ (values - mean[seen]), covariance[left, left] - gain @ covariance[seen, left]
+    return mean[left] + gain @ (values - mean[seen]), covariance[left, left] - gain @ covariance[
+        seen, left
+    ]
 
 
 def newton(cart, force, figures):
@@ -118,11 +127,21 @@ def newton(cart, force, figures):
     _, _, theta, theta_dot = cart
     m, half_length = figures["mass_pole"], figures["half_length"]
     cos, zero = np.cos(theta), np.zeros(np.shape(m))
-    matrix = np.array([[figures["mass_cart"] + m, m * half_length * cos], [cos + zero, 4 / 3 * half_length + zero]])
-    right = np.array(
-        [force + m * half_length * theta_dot**2 * np.sin(theta), figures["gravity"] * np.sin(theta) + zero]
+    matrix = np.array(
+        [
+            [figures["mass_cart"] + m, m * half_length * cos],
+            [cos + zero, 4 / 3 * half_length + zero],
+        ]
     )
-    return np.linalg.solve(np.moveaxis(matrix, (0, 1), (-2, -1)), np.moveaxis(right, 0, -1)[..., None])[..., 0]
+    right = np.array(
+        [
+            force + m * half_length * theta_dot**2 * np.sin(theta),
+            figures["gravity"] * np.sin(theta) + zero,
+        ]
+    )
+    return np.linalg.solve(
+        np.moveaxis(matrix, (0, 1), (-2, -1)), np.moveaxis(right, 0, -1)[..., None]
+    )[..., 0]
 
 
 def figures_at(env, points):
@@ -131,7 +150,8 @@ def figures_at(env, points):
     figures = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
     figures |= {name: np.full(points.shape[:-1], figures[name]) for name in figures}
     return figures | {
-        name: getattr(params, name) * np.exp(params.spread * points[..., i]) for i, name in enumerate(env.hidden)
+        name: getattr(params, name) * np.exp(params.spread * points[..., i])
+        for i, name in enumerate(env.hidden)
     }
 
 
@@ -165,8 +185,15 @@ def rate_equations(H, F, light, p, minutes=5.0, num_steps=10):
 
     def slope(x):
         h, f = np.maximum(x, 0)
-        by_h, by_f = (c**n / (k**n + c**n) for c, k, n in ((h, p["Kh"], p["nh"]), (f, p["Kf"], p["nf"])))
-        return np.array([p["eta"] * light - p["nu"] * x[0], p["rate_h"] * by_h + p["rate_f"] * by_f - p["nu"] * x[1]])
+        by_h, by_f = (
+            c**n / (k**n + c**n) for c, k, n in ((h, p["Kh"], p["nh"]), (f, p["Kf"], p["nf"]))
+        )
+        return np.array(
+            [
+                p["eta"] * light - p["nu"] * x[0],
+                p["rate_h"] * by_h + p["rate_f"] * by_f - p["nu"] * x[1],
+            ]
+        )
 
     x, dt = np.array([H, F]), minutes / num_steps
     for _ in range(num_steps):
@@ -198,7 +225,9 @@ def test_the_cells_estimate_is_the_numpy_filters_of_what_is_seen():
         mean, covariance = np.zeros(5), np.diag([1.0, 1, 1, 1, 0])
         for t in range(len(action)):
             before, after = np.round(80 * seen[t : t + 2, 0])
-            mean, covariance = matrix_filter(mean, covariance, cell_model(before, action[t]), np.array([after]))
+            mean, covariance = matrix_filter(
+                mean, covariance, cell_model(before, action[t]), np.array([after])
+            )
             deviations = np.sqrt(np.maximum(np.diag(covariance), 0))
             np.testing.assert_allclose(seen[t + 1, 4:8], mean[:4], atol=1e-2)
             np.testing.assert_allclose(seen[t + 1, 2] * 80, mean[4], atol=0.05)
@@ -212,7 +241,10 @@ def exact_posterior(env, seen, action, center, turn):
     """Mean and deviations of the two scores' true posterior, summed over a grid about the filter's."""
     grid = np.stack(np.meshgrid(*[np.linspace(-6, 6, 49)] * 2), axis=-1).reshape(-1, 2)
     grid = center + grid @ turn.T
-    figures, noise = figures_at(env, grid), (env.default_params.x_noise, env.default_params.theta_noise)
+    figures, noise = (
+        figures_at(env, grid),
+        (env.default_params.x_noise, env.default_params.theta_noise),
+    )
     log_density = -0.5 * (grid**2).sum(axis=-1)
     for t in range(len(action)):
         expected = newton(seen[t, :4], figures["force"] * (1 if action[t] == 1 else -1), figures)
@@ -222,7 +254,8 @@ def exact_posterior(env, seen, action, center, turn):
     return weights @ grid, np.sqrt(weights @ (grid - weights @ grid) ** 2)
 
 
-# Seen, over 30 episodes: means off by 0.4 deviations at most, deviations 0.83 to 1.06 of the exact, 1.00 on average.
+# Seen, over 30 episodes: means off by 0.4 deviations at most, deviations 0.83 to 1.06 of the exact,
+# 1.00 on average.
 @pytest.mark.parametrize("hidden", [("half_length", "force"), ("mass_pole", "half_length")])
 def test_the_cart_poles_estimate_is_nearly_the_exact_posteriors(hidden):
     env = CartPoleSysID(hidden=hidden)
@@ -244,10 +277,16 @@ def test_a_push_through_a_linear_model_and_a_condition_are_exact():
     rng = np.random.default_rng(0)
     size, keep, num_results = 4, 2, 3
     root, matrix = rng.normal(size=(size, size)), rng.normal(size=(num_results, size))
-    mean, covariance, noise = rng.normal(size=size), root @ root.T + np.eye(size), np.array([0.5, 1.0, 2.0])
+    mean, covariance, noise = (
+        rng.normal(size=size),
+        root @ root.T + np.eye(size),
+        np.array([0.5, 1.0, 2.0]),
+    )
     rows, columns = np.triu_indices(size)
     prior = Gaussian(tuple(jnp.float32(mean)), tuple(jnp.float32(covariance[rows, columns])))
-    joint = prior.push(lambda *x: (tuple(sum(map(jnp.multiply, row, x)) for row in matrix), noise), keep)
+    joint = prior.push(
+        lambda *x: (tuple(sum(map(jnp.multiply, row, x)) for row in matrix), noise), keep
+    )
     both = np.concatenate([np.eye(size)[:keep], matrix])
     expected = both @ covariance @ both.T + np.diag([0, 0, *noise])
     np.testing.assert_allclose(joint.mean, both @ mean, rtol=1e-5)
@@ -255,20 +294,35 @@ def test_a_push_through_a_linear_model_and_a_condition_are_exact():
 
     known = joint.condition(jnp.float32(1.5))
     gain = expected[:4, 4] / expected[4, 4]
-    np.testing.assert_allclose(known.mean, (both @ mean)[:4] + gain * (1.5 - (both @ mean)[4]), rtol=1e-4)
+    np.testing.assert_allclose(
+        known.mean, (both @ mean)[:4] + gain * (1.5 - (both @ mean)[4]), rtol=1e-4
+    )
     left = expected[:4, :4] - np.outer(gain, expected[4, :4])
     np.testing.assert_allclose(known.covariance, left[np.triu_indices(4)], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(known.deviations(), np.sqrt(np.diag(left)), rtol=1e-4)
 
 
 def test_the_cells_expected_counts_are_those_of_the_rate_equations():
-    p = {field.name: getattr(CELL.default_params, field.name) for field in dataclasses.fields(CELL.default_params)}
-    for H, F, light in ((0.0, 0.0, 1.0), (100.0, 0.0, 0.0), (60.0, 30.0, 1.0), (120.0, 90.0, 0.0), (10.0, 35.0, 0.0)):
-        ours = expected_counts(jnp.float32(H), jnp.float32(F), jnp.float32(light), CELL.default_params)
-        np.testing.assert_allclose(ours, rate_equations(H, F, light, p, num_steps=100), rtol=1e-4, atol=2e-3)
+    p = {
+        field.name: getattr(CELL.default_params, field.name)
+        for field in dataclasses.fields(CELL.default_params)
+    }
+    for H, F, light in (
+        (0.0, 0.0, 1.0),
+        (100.0, 0.0, 0.0),
+        (60.0, 30.0, 1.0),
+        (120.0, 90.0, 0.0),
+        (10.0, 35.0, 0.0),
+    ):
+        ours = expected_counts(
+            jnp.float32(H), jnp.float32(F), jnp.float32(light), CELL.default_params
+        )
+        np.testing.assert_allclose(
+            ours, rate_equations(H, F, light, p, num_steps=100), rtol=1e-4, atol=2e-3
+        )
 
 
-# --- what the agent learns --------------------------------------------------------------------------------------------
+# --- what the agent learns ------------------------------------------------------------------------
 
 
 @BOTH
@@ -287,8 +341,11 @@ def test_the_hidden_figures_come_from_their_priors(env):
     np.testing.assert_array_equal(first.posterior.mean, np.zeros_like(first.posterior.mean))
 
 
-# Of 2,000 episodes, seen 0.81 (standard error 0.02) and 0.34 (0.01): the share of the priors' variance that is removed.
-@pytest.mark.parametrize(("env", "least"), [(CART, 0.74), (CELL, 0.29)], ids=["cartpole", "gene-circuit"])
+# Of 2,000 episodes, seen 0.81 (standard error 0.02) and 0.34 (0.01): the share of the priors'
+# variance that is removed.
+@pytest.mark.parametrize(
+    ("env", "least"), [(CART, 0.74), (CELL, 0.29)], ids=["cartpole", "gene-circuit"]
+)
 def test_the_error_falls_under_the_random_policy(env, least):
     _, first, last, reward, *_ = play(env, "random")
     start, end = squared_error(env, first).mean(), squared_error(env, last).mean()
@@ -299,7 +356,8 @@ def test_the_error_falls_under_the_random_policy(env, least):
 
 
 @pytest.mark.parametrize(
-    ("env", "policy"), [(CART, "random"), (CART, "balance"), (CELL, "random"), (CELL, "day-and-night")]
+    ("env", "policy"),
+    [(CART, "random"), (CART, "balance"), (CELL, "random"), (CELL, "day-and-night")],
 )
 def test_ninety_percent_intervals_hold_the_truth_nine_times_in_ten(env, policy):
     # The standard error of a coverage is 0.007.
@@ -311,8 +369,12 @@ def test_ninety_percent_intervals_hold_the_truth_nine_times_in_ten(env, policy):
 
 
 def test_the_pole_must_lean_for_its_mass_to_be_known():
-    # Seen: 0.59 under random pushes, 0.89 under the same push for ever, 0.98 while the pole is held upright.
-    error = {name: squared_error(CART, play(CART, name)[2])[:, 0] for name in ("random", "always-1", "balance")}
+    # Seen: 0.59 under random pushes, 0.89 under the same push for ever, 0.98 while the pole is held
+    # upright.
+    error = {
+        name: squared_error(CART, play(CART, name)[2])[:, 0]
+        for name in ("random", "always-1", "balance")
+    }
     for dull in ("always-1", "balance"):
         gap = error[dull] - error["random"]
         assert gap.mean() > 0.2
@@ -323,7 +385,9 @@ def test_a_cell_tells_nothing_in_the_dark_and_the_light_must_move_for_kh_to_be_k
     _, _, dark, reward, *_ = play(CELL, "always-0")
     assert np.abs(dark.posterior.mean).max() == 0
     assert np.abs(reward).max() == 0
-    by_random, by_constant = (squared_error(CELL, play(CELL, name)[2])[:, 1] for name in ("random", "always-1"))
+    by_random, by_constant = (
+        squared_error(CELL, play(CELL, name)[2])[:, 1] for name in ("random", "always-1")
+    )
     gap = by_constant - by_random
     assert gap.mean() > 4 * gap.std() / np.sqrt(NUM_EPISODES)
 
@@ -333,7 +397,7 @@ def test_half_a_day_of_light_and_half_of_dark_teaches_more_than_random_light():
     assert by_day.mean() - by_random.mean() > 0.1
 
 
-# --- what the agent sees ----------------------------------------------------------------------------------------------
+# --- what the agent sees --------------------------------------------------------------------------
 
 
 @BOTH
@@ -354,7 +418,9 @@ def test_the_hidden_figures_reach_the_observation_through_the_physics_alone(env)
 def test_a_first_observation_tells_the_priors_and_not_the_figures(env):
     first_obs, first, *_ = play(env, "random")
     size = len(env.hidden)
-    np.testing.assert_array_equal(first_obs[:, -2 * size :], [[0.0] * size + [1.0] * size] * NUM_EPISODES)
+    np.testing.assert_array_equal(
+        first_obs[:, -2 * size :], [[0.0] * size + [1.0] * size] * NUM_EPISODES
+    )
     for column in first_obs[:, : -2 * size].T:
         if column.any():
             assert np.abs(np.corrcoef(column, first.hidden)[0, 1:]).max() < 0.1
@@ -364,7 +430,9 @@ def own_figures(env, params, state):
     """The task's `params` with the hidden figures of `state` in place."""
     p = env.default_params
     pairs = zip(env.hidden, state.hidden, strict=True)
-    return dataclasses.replace(params, **{name: getattr(p, name) * np.exp(p.spread * score) for name, score in pairs})
+    return dataclasses.replace(
+        params, **{name: getattr(p, name) * np.exp(p.spread * score) for name, score in pairs}
+    )
 
 
 def test_a_measured_acceleration_is_the_physics_and_noise_as_stated():
@@ -375,7 +443,9 @@ def test_a_measured_acceleration_is_the_physics_and_noise_as_stated():
     cart = CartPoleState(*np.moveaxis(before[..., :4], -1, 0), time=0)
     exact = accelerations(cart, np.where(action == 1, figures.force, -figures.force), figures)
     p = CART.default_params
-    for measured, clean, noise in zip((obs[..., 4], obs[..., 5]), exact, (p.x_noise, p.theta_noise), strict=True):
+    for measured, clean, noise in zip(
+        (obs[..., 4], obs[..., 5]), exact, (p.x_noise, p.theta_noise), strict=True
+    ):
         assert stats.kstest(((measured - clean) / noise).ravel(), "norm").pvalue > 1e-3
     # And these accelerations are what moved the pole, where it wasn't set up anew.
     moved = np.abs(obs[..., 3] - before[..., 3] - p.tau * obs[..., 5]) < 1e-5
@@ -389,7 +459,8 @@ def test_a_cart_or_pole_beyond_the_limits_is_set_up_within_the_episode():
     assert np.abs(obs[..., 2]).max() <= p.theta_threshold
     before = np.concatenate([episodes.first_obs[None], obs[:-1]])
     set_up = np.abs(obs[..., 2] - before[..., 2] - p.tau * before[..., 3]) > 1e-5
-    # Random pushes let the pole fall every 20 steps or so, and each time it starts as an episode does.
+    # Random pushes let the pole fall every 20 steps or so, and each time it starts as an episode
+    # does.
     assert 0.03 < set_up.mean() < 0.08
     assert np.abs(obs[set_up][:, :4]).max() <= 0.05
     np.testing.assert_array_equal(episodes.first.hidden, episodes.last.hidden)
@@ -399,7 +470,9 @@ def test_a_cart_or_pole_beyond_the_limits_is_set_up_within_the_episode():
 def test_the_cell_reacts_as_the_control_tasks_does_at_its_own_figures():
     control, p = GeneCircuit(), CELL.default_params
     _, state = CELL.reset(make_key(1), p)
-    state = dataclasses.replace(state, cell=dataclasses.replace(state.cell, H=jnp.int32(80), F=jnp.int32(40)))
+    state = dataclasses.replace(
+        state, cell=dataclasses.replace(state.cell, H=jnp.int32(80), F=jnp.int32(40))
+    )
     figures = own_figures(CELL, control.default_params, state)
     our_step, their_step = jax.jit(CELL.step), jax.jit(control.step)
     for seed in range(20):
@@ -408,7 +481,7 @@ def test_the_cell_reacts_as_the_control_tasks_does_at_its_own_figures():
         assert ours.cell == theirs
 
 
-# --- the contract -----------------------------------------------------------------------------------------------------
+# --- the contract ---------------------------------------------------------------------------------
 
 
 @BOTH
@@ -425,7 +498,9 @@ def test_the_batched_step_equals_the_single_one(env):
     _, action, states = play(env, "random", 64, keep_steps=True).kept
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf[100]), states)
     keys = jax.random.split(make_key(7), 64)
-    batched = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))(keys, state, jnp.asarray(action[100]), params)
+    batched = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))(
+        keys, state, jnp.asarray(action[100]), params
+    )
     single = jax.jit(env.step)
     for i in range(0, 64, 9):
         alone = jax.tree.map(lambda leaf, i=i: leaf[i], state)
@@ -440,7 +515,8 @@ def test_the_batched_step_equals_the_single_one(env):
 @BOTH
 def test_a_rollout_compiles_once_and_is_the_same_for_any_chunk(env):
     found = []
-    # A tile of one vector, 16 lanes, is compiled otherwise and rounds otherwise here: 1e-5 in an estimate.
+    # A tile of one vector, 16 lanes, is compiled otherwise and rounds otherwise here: 1e-5 in an
+    # estimate.
     for chunk, tile, num_devices in ((60, 64, 2), (25, 32, 1)):
         options = {"scan_chunk_size": chunk, "tile_size": tile, "num_devices": num_devices}
         rollout = Rollout(env, make_agent("random", env), num_envs=128, **options)
@@ -452,7 +528,10 @@ def test_a_rollout_compiles_once_and_is_the_same_for_any_chunk(env):
     (ours, summary), (theirs, _) = found
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
     max_steps = env.default_params.max_steps
-    assert (summary.num_episodes, summary.mean_episode_length) == (128 * (600 // max_steps), max_steps)
+    assert (summary.num_episodes, summary.mean_episode_length) == (
+        128 * (600 // max_steps),
+        max_steps,
+    )
     assert summary.mean_episode_return > 0.2
 
 
@@ -488,7 +567,9 @@ def test_no_leaf_is_weakly_typed_and_shapes_are_the_spaces(env):
 @pytest.mark.parametrize("kind", [CartPoleSysID, GeneCircuitSysID])
 def test_hidden_must_name_different_figures(kind):
     for hidden in ((), ("eta", "eta"), "force", ["force"]):
-        with pytest.raises(InvalidArgumentError, match="hidden must be a tuple of one or more different names"):
+        with pytest.raises(
+            InvalidArgumentError, match="hidden must be a tuple of one or more different names"
+        ):
             kind(hidden=hidden)
     with pytest.raises(UnknownNameError, match="unknown hidden figure 'tau'"):
         kind(hidden=("tau",))

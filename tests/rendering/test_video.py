@@ -60,14 +60,19 @@ def test_a_batch_is_refused_in_a_sentence(name):
     env = make_env(name)
     keys = jax.random.split(make_key(0), 3)
     _, states = jax.vmap(env.reset, in_axes=(0, None))(keys, env.default_params)
-    with pytest.raises(InvalidArgumentError, match=r"^render draws one instance, but state\S+ has shape \(3,\); .*\.$"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"^render draws one instance, but state\S+ has shape \(3,\); .*\.$",
+    ):
         env.render(states)
     assert env.render(jax.tree.map(lambda leaf: leaf[1], states)).any()
 
 
 def test_a_picture_inside_jit_is_refused():
     env, state = first_state("cartpole")
-    with pytest.raises(InvalidArgumentError, match=r"render runs on the host, but state\.x is traced"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"render runs on the host, but state\.x is traced"
+    ):
         jax.jit(env.render)(state)
 
 
@@ -80,7 +85,8 @@ def test_a_state_that_is_not_a_number_still_gives_a_picture():
 
 def test_the_cart_is_to_scale_and_the_pole_turns_red_when_it_has_fallen():
     env, state = first_state("cartpole")
-    # 260 pixels to the limit of 2.4 m on each side of the middle; the cart's body is under the axle.
+    # 260 pixels to the limit of 2.4 m on each side of the middle; the cart's body is under the
+    # axle.
     for x in (-1.2, 0.0, 2.0):
         upright = env.render(changed(state, x=x, theta=0.0))
         middle = round(300 + 260 / 2.4 * x)
@@ -96,7 +102,9 @@ def test_the_pole_leans_right_and_the_pendulum_left_for_a_positive_angle():
     assert columns.mean() > 303
     env, state = first_state("pendulum")
     for theta, sign in ((0.8, -1), (-0.8, 1)):
-        rows, columns = np.nonzero((env.render(changed(state, theta=theta, theta_dot=0.0)) == ORANGE).all(-1))
+        rows, columns = np.nonzero(
+            (env.render(changed(state, theta=theta, theta_dot=0.0)) == ORANGE).all(-1)
+        )
         assert np.sign(columns.mean() - 195) == sign
         assert rows.mean() < 218
 
@@ -132,7 +140,9 @@ def test_a_house_has_the_colour_of_its_state(house):
 
 def test_an_agent_is_full_at_work_and_hollow_at_rest():
     env, state = first_state("bucket-brigade", num_opponents=0)
-    hollow, full = (env.render(dataclasses.replace(state, modes=(np.int32(mode),))) for mode in (0, 1))
+    hollow, full = (
+        env.render(dataclasses.replace(state, modes=(np.int32(mode),))) for mode in (0, 1)
+    )
     assert ((full == BLUE).all(-1).sum()) > ((hollow == BLUE).all(-1).sum())
 
 
@@ -161,7 +171,10 @@ def test_unusual_figures_still_fit_the_picture(name, overrides):
 
 def test_a_molecule_count_beyond_what_is_drawn_is_still_told():
     env, state = first_state("gene-circuit")
-    assert (env.render(changed(state, F=np.int32(5_000))) != env.render(changed(state, F=np.int32(5_001)))).any()
+    assert (
+        env.render(changed(state, F=np.int32(5_000)))
+        != env.render(changed(state, F=np.int32(5_001)))
+    ).any()
 
 
 # The canvas.
@@ -243,7 +256,12 @@ def test_a_recording_stops_where_the_episode_ends(tmp_path):
     env = make_env("cartpole")
     recording = record(env, make_agent("random", env), tmp_path / "film.gif", num_steps=500, seed=0)
     assert recording.end == "terminated"
-    assert recording.num_steps == recording.episode_return == len(frames_of(tmp_path / "film.gif")) < 100
+    assert (
+        recording.num_steps
+        == recording.episode_return
+        == len(frames_of(tmp_path / "film.gif"))
+        < 100
+    )
     env = make_env("pendulum", max_steps=4)
     recording = record(env, make_agent("random", env), tmp_path / "film.gif", num_steps=500)
     assert (recording.end, recording.num_steps) == ("truncated", 4)
@@ -262,7 +280,10 @@ def test_an_mp4_has_as_many_frames_as_steps_even_where_a_side_is_odd(tmp_path):
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
     env = make_env("pendulum")
     record(env, make_agent("random", env), tmp_path / "film.mp4", num_steps=20, fps=10)
-    assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4")) == (20, pytest.approx(2, abs=0.1))
+    assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4")) == (
+        20,
+        pytest.approx(2, abs=0.1),
+    )
     write(tmp_path / "odd.mp4", (Canvas(31, 33).image() for _ in range(5)), 5, 10)
     assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "odd.mp4"))[0] == 5
     assert len(list(tmp_path.iterdir())) == 2
@@ -271,7 +292,9 @@ def test_an_mp4_has_as_many_frames_as_steps_even_where_a_side_is_odd(tmp_path):
 def test_an_mp4_without_imageio_ffmpeg_names_the_command_that_installs_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     env = make_env("pendulum")
-    with pytest.raises(NotInstalledError, match=r"an MP4 needs imageio-ffmpeg; install it with: pip install"):
+    with pytest.raises(
+        NotInstalledError, match=r"an MP4 needs imageio-ffmpeg; install it with: pip install"
+    ):
         record(env, make_agent("random", env), tmp_path / "film.mp4", num_steps=2)
     assert not list(tmp_path.iterdir())
 
@@ -312,7 +335,8 @@ def test_an_environment_that_draws_nothing_or_something_else_is_refused(tmp_path
         record(Odd(), agent, tmp_path / "film.gif")
     Odd.render = lambda self, state: np.zeros((4, 4))
     with pytest.raises(
-        InvalidArgumentError, match=r"must return uint8 \[height, width, 3\], but returned float64 \[4, 4"
+        InvalidArgumentError,
+        match=r"must return uint8 \[height, width, 3\], but returned float64 \[4, 4",
     ):
         record(Odd(), agent, tmp_path / "film.gif")
 
@@ -323,7 +347,9 @@ def test_an_environment_that_draws_nothing_or_something_else_is_refused(tmp_path
 def myriad(*arguments, cwd):
     command = [sys.executable, "-m", "myriad.cli", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=cwd, env=environment
+    )
 
 
 def test_render_writes_the_episode(tmp_path):
@@ -349,8 +375,14 @@ def test_render_writes_the_episode(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["render", "--env", "snak", "--output", "x.gif"], "unknown environment 'snak'; did you mean 'snake'? Known: "),
-        (["render", "--env", "snake", "--output", "x.avi"], "the file must end in .gif or .mp4, but got 'x.avi'."),
+        (
+            ["render", "--env", "snak", "--output", "x.gif"],
+            "unknown environment 'snak'; did you mean 'snake'? Known: ",
+        ),
+        (
+            ["render", "--env", "snake", "--output", "x.avi"],
+            "the file must end in .gif or .mp4, but got 'x.avi'.",
+        ),
         (
             ["render", "--env", "snake", "--outptu", "x.gif"],
             "Missing from myriad render: --output; unknown: --outptu (`myriad render --help` tells more)",
@@ -375,7 +407,10 @@ RENDER = ["render", "--env", "pendulum", "--output"]
         ([], "myriad needs a command, one of train, "),
         (["rendr"], "unknown command 'rendr'; did you mean 'render'? Known: "),
         (["render"], "Missing from myriad render: --output (`myriad render --help` tells more)"),
-        ([*RENDER, "x.gif", "--step", "3"], "Unrecognized options: --step, 3; did you mean --steps? ("),
+        (
+            [*RENDER, "x.gif", "--step", "3"],
+            "Unrecognized options: --step, 3; did you mean --steps? (",
+        ),
         (["render", "--env"], "Missing value for argument '--env'."),
         (
             [*RENDER, "x.gif", "--steps", "many"],
@@ -385,8 +420,14 @@ RENDER = ["render", "--env", "pendulum", "--output"]
         ([*RENDER, "x.gif", "--fps", "60"], "fps must be 1 to 50 for a .gif file, but got 60."),
         ([*RENDER, "x.gif", "--fps", "0"], "fps must be 1 to 50 for a .gif file, but got 0."),
         ([*RENDER, "x.gif", "--seed", "1" * 30], "seed must fit in 64 bits, but got 1111"),
-        ([*RENDER, "x.gif", "--agent", "rnadom"], "unknown agent 'rnadom'; did you mean 'random'? Known: "),
-        ([*RENDER, "none/x.gif"], "none/x.gif can't be written, since the folder none does not exist."),
+        (
+            [*RENDER, "x.gif", "--agent", "rnadom"],
+            "unknown agent 'rnadom'; did you mean 'random'? Known: ",
+        ),
+        (
+            [*RENDER, "none/x.gif"],
+            "none/x.gif can't be written, since the folder none does not exist.",
+        ),
         ([*RENDER, "."], "the file must end in .gif or .mp4, but got '.'."),
         (["envs", "--all"], "Unrecognized options: --all (`myriad envs --help` tells more)"),
     ],
@@ -419,5 +460,7 @@ def test_help_is_printed_and_is_no_mistake(arguments, capsys):
 
 def test_the_module_of_the_command_line_loads_nothing_heavy():
     script = "import sys, myriad.cli; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
     assert {"jax", "numpy", "PIL"}.isdisjoint(loaded.split())

@@ -29,7 +29,7 @@ MAX_FILE_BYTES = 2_000_000
 PAGES = ("index", "comparison", "benchmarks", "changes", "compare", "noise", "data")
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- what is written ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +264,7 @@ def test_numbers_are_written_for_people():
     assert slugs(["a(b)", "a-b", "A-b"]) == {"a(b)": "a-b", "a-b": "a-b-2", "A-b": "A-b-3"}
 
 
-# --- in a browser -----------------------------------------------------------------------------------------------------
+# --- in a browser ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,8 @@ def browser() -> Iterator:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # its sandbox refuses to run as root
+        # its sandbox refuses to run as root
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         running = playwright.chromium.launch(executable_path=program, args=arguments)
         yield running
         running.close()

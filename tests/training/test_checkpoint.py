@@ -49,13 +49,21 @@ def names(folder):
 
 
 def largest_file(checkpoint):
-    return max((path for path in checkpoint.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    return max(
+        (path for path in checkpoint.rglob("*") if path.is_file()),
+        key=lambda path: path.stat().st_size,
+    )
 
 
 def start(script, *args):
     """Start a Python program that imports the package."""
-    command, env = [sys.executable, "-c", script, *map(str, args)], os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command, env = (
+        [sys.executable, "-c", script, *map(str, args)],
+        os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
@@ -94,10 +102,22 @@ def test_a_checkpoint_moved_with_its_run_still_restores(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"count": jnp.zeros(2, jnp.int32)}, r"holds count as int32\[\], but this configuration needs int32\[2\]\."),
-        ({"count": jnp.float32(0)}, r"holds count as int32\[\], but this configuration needs float32\[\]\."),
-        ({"extra": jnp.zeros(3)}, r"holds extra as nothing, but this configuration needs float32\[3\]\."),
-        ({"params": {}}, r"holds params.bias as float32\[4\], but this configuration needs nothing\."),
+        (
+            {"count": jnp.zeros(2, jnp.int32)},
+            r"holds count as int32\[\], but this configuration needs int32\[2\]\.",
+        ),
+        (
+            {"count": jnp.float32(0)},
+            r"holds count as int32\[\], but this configuration needs float32\[\]\.",
+        ),
+        (
+            {"extra": jnp.zeros(3)},
+            r"holds extra as nothing, but this configuration needs float32\[3\]\.",
+        ),
+        (
+            {"params": {}},
+            r"holds params.bias as float32\[4\], but this configuration needs nothing\.",
+        ),
     ],
 )
 def test_another_programs_checkpoint_is_refused(change, sentence, tmp_path):
@@ -123,7 +143,9 @@ def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
     for file in names_of_files(checkpoints):
         checkpoints.save(2, state_of(2))
         damage(tmp_path / "checkpoints" / "2" / file)
-        with pytest.raises(InvalidArgumentError, match=r"2 is damaged: .*; no older one is whole\.$") as caught:
+        with pytest.raises(
+            InvalidArgumentError, match=r"2 is damaged: .*; no older one is whole\.$"
+        ) as caught:
             checkpoints.restore(2, state_of(0))
         assert "\n" not in str(caught.value)
 
@@ -139,10 +161,14 @@ def names_of_files(checkpoints):
 def test_a_damaged_checkpoint_says_which_older_one_is_whole(damage, tmp_path):
     checkpoints = Checkpoints(tmp_path, keep=3)
     for done in (1, 2, 3):
-        checkpoints.save(done, state_of(done) | {"noise": jax.random.normal(jax.random.key(0), (5_000,))})
+        checkpoints.save(
+            done, state_of(done) | {"noise": jax.random.normal(jax.random.key(0), (5_000,))}
+        )
     for done in (2, 3):
         damage(largest_file(tmp_path / str(done)))
-    with pytest.raises(InvalidArgumentError, match=r"3 is damaged: .*; remove it to go on from update 1\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"3 is damaged: .*; remove it to go on from update 1\.$"
+    ):
         checkpoints.restore(3, state_of(0))
 
 
@@ -198,12 +224,17 @@ def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(limit, tmp_path)
     checkpoints.save(1, state_of(1))
     with start(FULL, tmp_path, limit) as process:
         said, _ = process.communicate(timeout=120)
-    assert said == f"checkpoint {tmp_path / '2'} can't be written: File too large; the ones before it are kept.\n"
+    assert (
+        said
+        == f"checkpoint {tmp_path / '2'} can't be written: File too large; the ones before it are kept.\n"
+    )
     assert names(tmp_path) == ["1"]
     assert_same(checkpoints.restore(1, state_of(0)), state_of(1))
 
 
 def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidArgumentError, match=r"file/checkpoints/1 can't be written: Not a directory; "):
+    with pytest.raises(
+        InvalidArgumentError, match=r"file/checkpoints/1 can't be written: Not a directory; "
+    ):
         Checkpoints(tmp_path / "file" / "checkpoints").save(1, state_of(1))

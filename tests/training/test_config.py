@@ -43,7 +43,12 @@ def test_a_resolved_configuration_survives_toml_and_json(agent):
     gravity=st.floats(0.1, 100),
 )
 def test_any_configuration_survives_toml_and_json(seed, num_envs, target, gravity):
-    fields = {"seed": seed, "num_envs": num_envs, "target_return": target, "env_options": {"gravity": gravity}}
+    fields = {
+        "seed": seed,
+        "num_envs": num_envs,
+        "target_return": target,
+        "env_options": {"gravity": gravity},
+    }
     config = TrainingConfig(env="cartpole", agent="random", **fields)
     assert TrainingConfig.from_toml(config.to_toml()) == config
     assert TrainingConfig.from_json(config.to_json()) == config
@@ -52,7 +57,11 @@ def test_any_configuration_survives_toml_and_json(seed, num_envs, target, gravit
 def test_steps_are_rounded_up_to_whole_updates():
     options = {"steps_per_env": 100, "eval_frequency": 33, "scan_chunk_size": 1}
     resolved = create_config("cartpole", "ppo", rollout_steps=32, **options).resolve()
-    assert (resolved.steps_per_env, resolved.eval_frequency, resolved.scan_chunk_size) == (128, 64, 32)
+    assert (resolved.steps_per_env, resolved.eval_frequency, resolved.scan_chunk_size) == (
+        128,
+        64,
+        32,
+    )
 
 
 def test_dotted_names_reach_the_agent_and_the_environment():
@@ -62,11 +71,19 @@ def test_dotted_names_reach_the_agent_and_the_environment():
 
 
 @pytest.mark.parametrize(
-    "number", [np.float32, np.float64, np.asarray, jnp.float32], ids=["float32", "float64", "array", "jax"]
+    "number",
+    [np.float32, np.float64, np.asarray, jnp.float32],
+    ids=["float32", "float64", "array", "jax"],
 )
 def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
-    options = {"env.gravity": number(3.5), "env.max_steps": np.int64(7), "agent.learning_rate": number(0.25)}
-    config = create_config("cartpole", "ppo", np.int32(4), **options, **{"agent.hidden_sizes": (np.int64(8), 8)})
+    options = {
+        "env.gravity": number(3.5),
+        "env.max_steps": np.int64(7),
+        "agent.learning_rate": number(0.25),
+    }
+    config = create_config(
+        "cartpole", "ppo", np.int32(4), **options, **{"agent.hidden_sizes": (np.int64(8), 8)}
+    )
     assert config.num_envs == 4
     resolved = TrainingConfig.from_toml(config.resolve().to_toml())
     assert resolved == config.resolve()
@@ -81,7 +98,10 @@ def test_an_infinite_figure_survives_toml_and_json():
     resolved = create_config("cartpole", "dqn", **options).resolve()
     assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
     assert TrainingConfig.from_json(resolved.to_json()) == resolved
-    assert (resolved.agent_options["max_grad_norm"], resolved.env_options["x_threshold"]) == (math.inf, math.inf)
+    assert (resolved.agent_options["max_grad_norm"], resolved.env_options["x_threshold"]) == (
+        math.inf,
+        math.inf,
+    )
 
 
 def test_what_no_field_of_an_adapter_shows_is_kept():
@@ -127,17 +147,44 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
         ({"seed": "a"}, "seed: should be a valid integer, but got 'a'"),
         ({"agent.learning_rate": "fast"}, "learning_rate of ppo must be a number, but got 'fast'"),
         ({"agent.learning_rate": -1.0}, "learning_rate must be"),
-        ({"env.gravity": np.ones(3)}, r"env\.gravity must be a number or a list, but got an array of shape \(3,\)\.$"),
-        ({"env.max_steps": np.float32(0.5)}, "max_steps of cartpole-control must be an integer, but got 0.5"),
-        ({"num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide the batch .* = 4, but is 8"),
-        ({"agent": "pqn", "num_envs": 1, "rollout_steps": 4}, "num_minibatches must divide the batch .* = 4, but is 8"),
+        (
+            {"env.gravity": np.ones(3)},
+            r"env\.gravity must be a number or a list, but got an array of shape \(3,\)\.$",
+        ),
+        (
+            {"env.max_steps": np.float32(0.5)},
+            "max_steps of cartpole-control must be an integer, but got 0.5",
+        ),
+        (
+            {"num_envs": 1, "rollout_steps": 4},
+            "num_minibatches must divide the batch .* = 4, but is 8",
+        ),
+        (
+            {"agent": "pqn", "num_envs": 1, "rollout_steps": 4},
+            "num_minibatches must divide the batch .* = 4, but is 8",
+        ),
         ({"agent.value_clip": "off"}, "value_clip must be a number above 0, but got 'off'"),
-        ({"agent.hidden_sizes": ["a"]}, "hidden_sizes and num_outputs must be integers of at least 1, but got"),
-        ({"env": "snake", "env.height": "big"}, "a board needs integers, .*, but got height x width = 'big' x 12"),
-        ({"env": "bucket-brigade", "env.num_houses": "x"}, "num_houses must be an integer of at least 3, but got 'x'"),
+        (
+            {"agent.hidden_sizes": ["a"]},
+            "hidden_sizes and num_outputs must be integers of at least 1, but got",
+        ),
+        (
+            {"env": "snake", "env.height": "big"},
+            "a board needs integers, .*, but got height x width = 'big' x 12",
+        ),
+        (
+            {"env": "bucket-brigade", "env.num_houses": "x"},
+            "num_houses must be an integer of at least 3, but got 'x'",
+        ),
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
-        ({"agent": "pid", "env": "snake"}, "pid steers one quantity to its setpoint, but Snake has none"),
-        ({"agent": "dqn", "env": "pendulum"}, "DQN learns a value for each of finitely many actions"),
+        (
+            {"agent": "pid", "env": "snake"},
+            "pid steers one quantity to its setpoint, but Snake has none",
+        ),
+        (
+            {"agent": "dqn", "env": "pendulum"},
+            "DQN learns a value for each of finitely many actions",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(fields, sentence):
@@ -146,7 +193,9 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(fields, sentence
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["env = ", '{"env": 1', 'surprise = 1\nenv = "cartpole"\nagent = "ppo"'])
+@pytest.mark.parametrize(
+    "text", ["env = ", '{"env": 1', 'surprise = 1\nenv = "cartpole"\nagent = "ppo"']
+)
 def test_a_file_that_is_no_configuration_is_refused_in_one_sentence(text):
     reads = TrainingConfig.from_json if text.startswith("{") else TrainingConfig.from_toml
     with pytest.raises(InvalidArgumentError) as caught:

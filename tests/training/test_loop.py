@@ -22,7 +22,9 @@ def test_a_promise_counts_what_was_in_time_and_what_held():
 
 def test_rows_are_written(tmp_path: Path):
     learning.write(tmp_path / "runs.csv", [run(20_000, 500.0)])
-    assert (tmp_path / "runs.csv").read_text().splitlines()[1] == "cartpole-control,ppo,16,0,20000,150000,500.0"
+    assert (tmp_path / "runs.csv").read_text().splitlines()[
+        1
+    ] == "cartpole-control,ppo,16,0,20000,150000,500.0"
 
 
 class Trained:
@@ -50,10 +52,15 @@ def test_what_was_trained_is_written_promise_by_promise(tmp_path, monkeypatch):
         (["--seeds", "0"], "must be a whole number of at least 1, but got '0'"),
         (["--seeds", "-1"], "must be a whole number of at least 1, but got '-1'"),
         (["--agent", "pid"], "invalid choice: 'pid'"),
-        (["--output", "nowhere/runs.csv"], "nowhere/runs.csv can't be written: No such file or directory."),
+        (
+            ["--output", "nowhere/runs.csv"],
+            "nowhere/runs.csv can't be written: No such file or directory.",
+        ),
     ],
 )
-def test_a_wrong_flag_is_one_sentence_before_anything_trains(argv, sentence, tmp_path, monkeypatch, capsys):
+def test_a_wrong_flag_is_one_sentence_before_anything_trains(
+    argv, sentence, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(learning, "Learning", lambda promise: pytest.fail("it trained"))
     assert learning.main(argv) == 2

@@ -20,7 +20,11 @@ from myriad.training.run_folder import RunFolder, Table, replacing
 from myriad.training.trackers import TRACKERS, make_trackers
 
 ROOT = Path(__file__).parents[2]
-ROWS = [{"update": 1, "loss": 0.1}, {"update": 2, "loss": math.nan, "low": -math.inf}, {"update": 3, "loss": math.inf}]
+ROWS = [
+    {"update": 1, "loss": 0.1},
+    {"update": 2, "loss": math.nan, "low": -math.inf},
+    {"update": 3, "loss": math.inf},
+]
 
 
 def new_folder(path):
@@ -29,8 +33,13 @@ def new_folder(path):
 
 def start(script, *args):
     """Start a Python program that imports the package."""
-    command, env = [sys.executable, "-c", script, *map(str, args)], os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command, env = (
+        [sys.executable, "-c", script, *map(str, args)],
+        os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    return subprocess.Popen(
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def strict(text):
@@ -59,7 +68,9 @@ def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path):
     with start(HOLD, folder.path) as process:
         assert process.stdout
         assert process.stdout.readline() == "in\n"
-        with pytest.raises(InvalidArgumentError, match=r"^run folder .*run is in use by another process: .*\.$"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"^run folder .*run is in use by another process: .*\.$"
+        ):
             folder.held().__enter__()
         process.send_signal(signal.SIGKILL)
         process.wait(60)
@@ -108,7 +119,9 @@ def test_of_several_creators_exactly_one_wins(tmp_path):
     for number, folders in enumerate(won):
         for name in folders:
             assert (tmp_path / name / "config.toml").read_text() == str(number)
-            assert json.loads((tmp_path / name / "environment.json").read_text()) == {"who": str(number)}
+            assert json.loads((tmp_path / name / "environment.json").read_text()) == {
+                "who": str(number)
+            }
 
 
 def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
@@ -131,11 +144,18 @@ def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
 
 def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
     new_folder(tmp_path / "run")
-    with pytest.raises(InvalidArgumentError, match="run holds a run already: resume it, or name another folder"):
+    with pytest.raises(
+        InvalidArgumentError, match="run holds a run already: resume it, or name another folder"
+    ):
         new_folder(tmp_path / "run")
     (tmp_path / "file").write_text("")
-    for path, why in [(tmp_path / "file", "File exists"), (tmp_path / "file" / "run", "Not a directory")]:
-        with pytest.raises(InvalidArgumentError, match=f"run folder .* can't be written: {why}\\.$"):
+    for path, why in [
+        (tmp_path / "file", "File exists"),
+        (tmp_path / "file" / "run", "Not a directory"),
+    ]:
+        with pytest.raises(
+            InvalidArgumentError, match=f"run folder .* can't be written: {why}\\.$"
+        ):
             new_folder(path)
 
 
@@ -196,7 +216,8 @@ except InvalidArgumentError as error:
 
 
 @pytest.mark.parametrize(
-    ("what", "name"), [("append", "metrics.jsonl"), ("csv", "table.csv"), ("parquet", "table.parquet")]
+    ("what", "name"),
+    [("append", "metrics.jsonl"), ("csv", "table.csv"), ("parquet", "table.parquet")],
 )
 def test_a_disk_that_takes_no_more_leaves_what_was_written(what, name, tmp_path):
     if what == "parquet":
@@ -206,7 +227,9 @@ def test_a_disk_that_takes_no_more_leaves_what_was_written(what, name, tmp_path)
     with start(FULL, folder.path, what) as process:
         said, _ = process.communicate(timeout=60)
     assert said == f"{folder.path / name} can't be written: File too large.\n"
-    written = [strict(line)["update"] for line in (folder.path / "metrics.jsonl").read_text().splitlines()]
+    written = [
+        strict(line)["update"] for line in (folder.path / "metrics.jsonl").read_text().splitlines()
+    ]
     assert written == ([1, 4] if what == "append" else [1])
     left = {path.name for path in folder.path.iterdir()}
     assert left == {".lock", "config.toml", "environment.json", "metrics.jsonl"}
@@ -216,7 +239,9 @@ def test_a_disk_that_takes_no_more_leaves_what_was_written(what, name, tmp_path)
 def test_a_full_device_is_named_in_a_sentence(tmp_path):
     folder = new_folder(tmp_path / "run")
     (folder.path / "metrics.jsonl").symlink_to("/dev/full")
-    with pytest.raises(InvalidArgumentError, match=r"metrics\.jsonl can't be written: No space left on device\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"metrics\.jsonl can't be written: No space left on device\.$"
+    ):
         folder.append(ROWS[0])
 
 
@@ -243,7 +268,10 @@ def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
     table.to_csv(tmp_path / "table.csv")
     assert (tmp_path / "table.csv").read_text() == "update,loss,low\n1,0.1,\n2,nan,-inf\n3,inf,\n"
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "table.csv"), table.to_pandas())
-    with pytest.raises(InvalidArgumentError, match=r"nowhere/table.csv can't be written: No such file or directory\.$"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"nowhere/table.csv can't be written: No such file or directory\.$",
+    ):
         table.to_csv(tmp_path / "nowhere" / "table.csv")
 
 
@@ -252,7 +280,9 @@ def test_a_table_survives_parquet(rows, tmp_path):
     pytest.importorskip("pyarrow")
     Table(rows).to_parquet(tmp_path / "table.parquet")
     read = pd.read_parquet(tmp_path / "table.parquet")
-    pd.testing.assert_frame_equal(read, Table(rows).to_pandas(), check_index_type=False, check_column_type=False)
+    pd.testing.assert_frame_equal(
+        read, Table(rows).to_pandas(), check_index_type=False, check_column_type=False
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
 
 
@@ -268,7 +298,9 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
 
 def test_an_unknown_or_missing_tracker_is_named(tmp_path, monkeypatch):
     folder = new_folder(tmp_path / "run")
-    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+    with pytest.raises(
+        UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"
+    ):
         make_trackers(["tensorbord"], folder, {})
     for module, name in [("tensorboardX.event_file_writer", "tensorboard"), ("wandb", "wandb")]:
         monkeypatch.setitem(sys.modules, module, None)
@@ -356,7 +388,11 @@ tracker.close()
 @pytest.mark.slow
 def test_weights_and_biases_offline_leaves_one_run_in_the_folder(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
-    for name, value in {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "HOME": str(tmp_path)}.items():
+    for name, value in {
+        "WANDB_MODE": "offline",
+        "WANDB_SILENT": "true",
+        "HOME": str(tmp_path),
+    }.items():
         monkeypatch.setenv(name, value)
     folder = new_folder(tmp_path / "run")
     for _ in range(2):  # the second time as a resumed run does

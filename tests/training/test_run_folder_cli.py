@@ -35,11 +35,20 @@ def _away_from_the_users_cache(monkeypatch):
     monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
 
 
-def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_killed(tmp_path, capsys):
-    config = create_config("cartpole", "pid", num_envs=2, steps_per_env=64, eval_frequency=64, eval_rollouts=2)
+def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_killed(
+    tmp_path, capsys
+):
+    config = create_config(
+        "cartpole", "pid", num_envs=2, steps_per_env=64, eval_frequency=64, eval_rollouts=2
+    )
     folder = RunFolder.create(tmp_path / "run", config.resolve().to_toml(), {})
-    command, env = [sys.executable, "-c", HOLD, str(folder.path)], os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command, env = (
+        [sys.executable, "-c", HOLD, str(folder.path)],
+        os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    with subprocess.Popen(
+        command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout
         assert process.stdout.readline() == "in\n"
         assert main(["train", "--resume", str(folder.path)]) == 2
@@ -55,7 +64,9 @@ def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_ki
 def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
     file = tmp_path / "config.toml"
     file.write_text(create_config("cartpole", "random", seed=3, target_return=475.0).to_toml())
-    config = parse(["train", "--config", str(file), "--seed", "0", "--target-return", "0"])._config()
+    config = parse(
+        ["train", "--config", str(file), "--seed", "0", "--target-return", "0"]
+    )._config()
     assert (config.seed, config.target_return) == (0, 0)
     assert main(["train", "--config", str(file), "--num-envs", "0"]) == 2
     assert capsys.readouterr().err == "num_envs: should be greater than or equal to 1, but got 0.\n"
@@ -74,17 +85,25 @@ def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
 )
 def test_what_a_resumed_run_would_ignore_is_refused(flags, tmp_path, capsys):
     assert main(["train", "--resume", str(tmp_path), *flags]) == 2
-    assert capsys.readouterr().err == f"--resume goes on as the run began, so {flags[0]} can't be given.\n"
+    assert (
+        capsys.readouterr().err
+        == f"--resume goes on as the run began, so {flags[0]} can't be given.\n"
+    )
 
 
 def test_a_configuration_that_is_not_text_is_refused_in_a_sentence(tmp_path, capsys):
     (tmp_path / "config.toml").write_bytes(b"\xff")
     assert main(["train", "--config", str(tmp_path / "config.toml")]) == 2
-    assert capsys.readouterr().err == f"config {tmp_path / 'config.toml'} can't be read: it is not UTF-8.\n"
+    assert (
+        capsys.readouterr().err
+        == f"config {tmp_path / 'config.toml'} can't be read: it is not UTF-8.\n"
+    )
 
 
 def test_a_seed_beyond_64_bits_is_refused_in_a_sentence(tmp_path, capsys):
-    folder = RunFolder.create(tmp_path / "run", create_config("cartpole", "pid").resolve().to_toml(), {})
+    folder = RunFolder.create(
+        tmp_path / "run", create_config("cartpole", "pid").resolve().to_toml(), {}
+    )
     assert main(["evaluate", str(folder.path), "--seed", "9" * 20]) == 2
     assert capsys.readouterr().err == f"seed must fit in 64 bits, but got {'9' * 20}.\n"
 
@@ -98,7 +117,9 @@ def test_tab_completes_commands_and_options(tmp_path):
 
     def complete(*words):
         command = ["bash", "-c", COMPLETE, "bash", str(script), "myriad", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=60
+        ).stdout.split()
 
     assert complete("tr") == ["train"]
     assert complete("train", "--age") == ["--agent"]

@@ -15,7 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad import create_config, evaluate, load_agent, make_env, make_train, resume, train_and_evaluate
+from myriad import (
+    create_config,
+    evaluate,
+    load_agent,
+    make_env,
+    make_train,
+    resume,
+    train_and_evaluate,
+)
 from myriad.agents import list_agents, make_learner
 from myriad.envs import list_envs
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, UnknownNameError
@@ -50,7 +58,10 @@ def assert_same_bits(left, right):
 
 @pytest.mark.parametrize("agent", SMALL)
 def test_a_training_is_the_same_bits_for_every_chunk(agent, tmp_path):
-    runs = [train_and_evaluate(small_config(agent, scan_chunk_size=n), tmp_path / str(n)) for n in (1, 24, 1_000)]
+    runs = [
+        train_and_evaluate(small_config(agent, scan_chunk_size=n), tmp_path / str(n))
+        for n in (1, 24, 1_000)
+    ]
     for run in runs[1:]:
         assert_same_bits(runs[0].agent_state, run.agent_state)
         assert list(runs[0].training) == list(run.training)
@@ -94,7 +105,9 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
 
 
 def test_a_tracker_that_is_not_there_leaves_no_folder(tmp_path):
-    with pytest.raises(UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"):
+    with pytest.raises(
+        UnknownNameError, match="unknown tracker 'tensorbord'; did you mean 'tensorboard'"
+    ):
         train_and_evaluate(small_config("pid", log_to=["tensorbord"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -139,7 +152,9 @@ def test_a_target_stops_the_training(tmp_path):
 
 def test_a_nan_stops_the_run_and_says_where(tmp_path):
     config = small_config("ppo", **{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
-    with pytest.raises(DivergedError, match=r"NaN in .*by update \d+; no checkpoint was saved before"):
+    with pytest.raises(
+        DivergedError, match=r"NaN in .*by update \d+; no checkpoint was saved before"
+    ):
         train_and_evaluate(config, tmp_path / "run")
 
 
@@ -187,7 +202,10 @@ resume(folder) if (folder / "config.toml").exists() else train_and_evaluate(conf
 def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bool:
     """Start or resume the run, kill it `after_s` seconds after its start; return whether it came to its end."""
     with subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(folder), agent], stdout=subprocess.PIPE, env=env, cwd=ROOT
+        [sys.executable, "-c", KILLED, str(folder), agent],
+        stdout=subprocess.PIPE,
+        env=env,
+        cwd=ROOT,
     ) as process:
         assert process.stdout
         process.stdout.readline()
@@ -202,14 +220,21 @@ def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bo
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
 def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
-    env = os.environ | {"MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    env = os.environ | {
+        "MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"),
+        "PYTHONPATH": str(ROOT),
+    }
     start = time.monotonic()
     assert run_killed(tmp_path / "whole", agent, None, env)
     lasted, rng = time.monotonic() - start, np.random.default_rng(0)
     kills, wanted = 0, int(os.environ.get("MYRIAD_KILLS", "3"))
-    while not run_killed(tmp_path / "killed", agent, rng.uniform(0.2, 0.8) * lasted if kills < wanted else None, env):
+    while not run_killed(
+        tmp_path / "killed", agent, rng.uniform(0.2, 0.8) * lasted if kills < wanted else None, env
+    ):
         kills += 1
-    (config, _, whole), (_, _, killed) = (load_agent(tmp_path / name) for name in ("whole", "killed"))
+    (config, _, whole), (_, _, killed) = (
+        load_agent(tmp_path / name) for name in ("whole", "killed")
+    )
     assert config.num_envs == 4
     assert_same_bits(whole.state, killed.state)
     histories = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "killed")]
@@ -219,10 +244,17 @@ def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
 @pytest.mark.slow
 def test_an_interrupt_saves_first(tmp_path):
     env = os.environ | {"MYRIAD_COMPILATION_CACHE": "off", "PYTHONPATH": str(ROOT)}
-    script = KILLED.replace("20_000", "200_000_000").replace("checkpoint_every_s=0.0", "checkpoint_every_s=1e6")
+    script = KILLED.replace("20_000", "200_000_000").replace(
+        "checkpoint_every_s=0.0", "checkpoint_every_s=1e6"
+    )
     folder = tmp_path / "run"
-    with subprocess.Popen([sys.executable, "-c", script, str(folder), "ppo"], env=env, cwd=ROOT) as process:
-        while not (folder / "metrics.jsonl").exists() or len((folder / "metrics.jsonl").read_text()) < 100:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(folder), "ppo"], env=env, cwd=ROOT
+    ) as process:
+        while (
+            not (folder / "metrics.jsonl").exists()
+            or len((folder / "metrics.jsonl").read_text()) < 100
+        ):
             assert process.poll() is None
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)

@@ -25,7 +25,9 @@ def repository(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _short(monkeypatch, repository):
     monkeypatch.chdir(repository.root)
-    monkeypatch.setattr(selftest, "PLANTED", (4.0,))  # the fixture's rules call nothing below 1.3 slower
+    monkeypatch.setattr(
+        selftest, "PLANTED", (4.0,)
+    )  # the fixture's rules call nothing below 1.3 slower
     monkeypatch.setattr(selftest, "make_project", functools.partial(make_project, shares=SHARES))
 
 
@@ -37,7 +39,10 @@ def read(folder, name):
 @pytest.mark.slow
 def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_path, capsys):
     asked = ["--output", str(tmp_path), "--bench", "time_cached", "--pairs", "5", "--live", "1"]
-    assert main([*asked, "--runs", "2"]) in (0, 1)  # what a loaded machine says of itself is not this test's business
+    assert main([*asked, "--runs", "2"]) in (
+        0,
+        1,
+    )  # what a loaded machine says of itself is not this test's business
     names = ("selftest_itself", "selftest_itself_pairs", "selftest_pairs", "selftest_live")
     itself, itself_pairs, pairs, live = (read(tmp_path, name) for name in names)
     assert [row["other_core"] for row in itself] == ["idle", "busy"]
@@ -51,7 +56,11 @@ def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(tmp_
     printed = capsys.readouterr()
     assert "| 4 | work.time_arithmetic_1ms | 5 | " in printed.out
     assert [row["other core"] for row in read(tmp_path, "noise_false_alarms")] == ["idle", "busy"]
-    assert len(read(tmp_path, "noise_planted")) == len(read(tmp_path, "noise_planted_live")) == len(BENCHMARKS)
+    assert (
+        len(read(tmp_path, "noise_planted"))
+        == len(read(tmp_path, "noise_planted_live"))
+        == len(BENCHMARKS)
+    )
     assert "against itself: 2 of 2" in printed.err
 
     main([*asked, "--runs", "3"])
@@ -65,7 +74,9 @@ def test_what_is_planted_is_more_of_the_same_work(tmp_path):
     start = project.git("rev-parse", "start")
     head = project.plant(1.05)
     units = (project.root / "planted" / "__init__.py").read_text().split("UNITS = ")[1]
-    assert ast.literal_eval(units) == {name: math.ceil(1.05 * units) for name, units in project.units.items()}
+    assert ast.literal_eval(units) == {
+        name: math.ceil(1.05 * units) for name, units in project.units.items()
+    }
     assert all(units >= 100 for units in project.units.values())
     assert project.git("rev-parse", f"{head}^") == start
     other = project.plant(1.03)
@@ -81,8 +92,16 @@ def test_the_replay_finds_what_is_large_and_passes_what_is_nothing(repository):
         for number in range(40)
     ]
     slow, same = found(rows, rules, (4.0,)).rows
-    assert [slow[column] for column in ("found", "undecided", "called not slower")] == ["100.0%", "0.0%", "0.0%"]
-    assert [same[column] for column in ("found", "undecided", "called not slower")] == ["0.0%", "0.0%", "100.0%"]
+    assert [slow[column] for column in ("found", "undecided", "called not slower")] == [
+        "100.0%",
+        "0.0%",
+        "0.0%",
+    ]
+    assert [same[column] for column in ("found", "undecided", "called not slower")] == [
+        "0.0%",
+        "0.0%",
+        "100.0%",
+    ]
     assert (slow["seen"], same["seen"]) == ("4.000", "1.000")
 
 
@@ -102,7 +121,13 @@ def test_the_noise_of_a_benchmark_is_the_scatter_of_its_pairs(repository):
 
 def test_false_alarms_fail(tmp_path, monkeypatch, capsys):
     asked = {"bench": "", "budget_s": 60.0, "cpu": machine.describe()["cpu"]}
-    row = {"run": 1, "other_core": "idle", "exit_code": 1, "seconds": 2.0, "timestamp": "20261121T000000Z"} | asked
+    row = {
+        "run": 1,
+        "other_core": "idle",
+        "exit_code": 1,
+        "seconds": 2.0,
+        "timestamp": "20261121T000000Z",
+    } | asked
     Table(tmp_path / "selftest_itself.csv").add([row])
     assert main(["--output", str(tmp_path), "--runs", "1", "--pairs", "0", "--live", "0"]) == 1
     assert "| idle | 1 | 0 | 1 | 0 | 0 | 2 | 2 |" in capsys.readouterr().out

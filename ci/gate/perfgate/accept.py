@@ -34,9 +34,13 @@ def accept(argv: Sequence[str]) -> int:
             )
         ratio = _reported_ratio(json.loads(report.read_text()), options.benchmark, options.metric)
     if options.expires < today():
-        raise UsageError(f"--expires {options.expires} is past; an accepted regression needs a last day to come.")
+        raise UsageError(
+            f"--expires {options.expires} is past; an accepted regression needs a last day to come."
+        )
     _, file = find_rules(options.suite_config.resolve().parent)
-    write_accepted(file, Accepted(options.benchmark, options.metric, ratio, options.reason, options.expires))
+    write_accepted(
+        file, Accepted(options.benchmark, options.metric, ratio, options.reason, options.expires)
+    )
     print(
         f"accepted {options.metric} of {options.benchmark} up to {ratio:g} times, until {options.expires}: {file.name}"
     )
@@ -50,23 +54,41 @@ def _reported_ratio(report: dict[str, Any], benchmark: str, metric: str) -> floa
     """
     row = next((each for each in report["rows"] if each["name"] == benchmark), None)
     if row is None:
-        raise UsageError(f"the last report has no benchmark {benchmark!r}; write its name as the report does.")
-    changes = {each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]}
+        raise UsageError(
+            f"the last report has no benchmark {benchmark!r}; write its name as the report does."
+        )
+    changes = {
+        each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
+    }
     found = row.get("ratio") if metric == "time" else changes.get(metric)
     if found is None:
-        raise UsageError(f"the last report has no ratio of {metric} for {benchmark}; give one with --ratio.")
+        raise UsageError(
+            f"the last report has no ratio of {metric} for {benchmark}; give one with --ratio."
+        )
     return round(found + math.copysign(0.0005, found - 1), 3)
 
 
 def write_accepted(file: Path, entry: Accepted) -> None:
     """Append an entry, for a person to review, all at once; a file that is not there yet is begun."""
     text = (
-        file.read_text() if file.is_file() else "# Regressions that were accepted, each with its reason and last day.\n"
+        file.read_text()
+        if file.is_file()
+        else "# Regressions that were accepted, each with its reason and last day.\n"
     )
-    fields = {"benchmark": entry.benchmark, "metric": entry.metric, "ratio": entry.ratio, "reason": entry.reason}
+    fields = {
+        "benchmark": entry.benchmark,
+        "metric": entry.metric,
+        "ratio": entry.ratio,
+        "reason": entry.reason,
+    }
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(file, "\n".join([text.rstrip("\n"), "", "[[accepted]]", *lines, f"expires = {entry.expires}", ""]))
+    replace_text(
+        file,
+        "\n".join(
+            [text.rstrip("\n"), "", "[[accepted]]", *lines, f"expires = {entry.expires}", ""]
+        ),
+    )
 
 
 class Parser(argparse.ArgumentParser):
@@ -77,13 +99,23 @@ class Parser(argparse.ArgumentParser):
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(prog="perfgate accept", description="Accept a regression, for review.", allow_abbrev=False)
+    parser = Parser(
+        prog="perfgate accept", description="Accept a regression, for review.", allow_abbrev=False
+    )
     parser.add_argument("benchmark", help="as the report writes it, parameters included")
     parser.add_argument("--reason", required=True, help="for the person who reads it in a year")
-    parser.add_argument("--expires", required=True, type=_day, metavar="YYYY-MM-DD", help="the last day it counts")
-    parser.add_argument("--metric", default="time", help="time (default), a metric of gate.toml, or missing")
-    parser.add_argument("--ratio", type=float, help="the most that is accepted (default: the last report's)")
-    parser.add_argument("--report", type=Path, metavar="FILE", help=f"default: {DEFAULT_OUTPUT}/gate.json")
+    parser.add_argument(
+        "--expires", required=True, type=_day, metavar="YYYY-MM-DD", help="the last day it counts"
+    )
+    parser.add_argument(
+        "--metric", default="time", help="time (default), a metric of gate.toml, or missing"
+    )
+    parser.add_argument(
+        "--ratio", type=float, help="the most that is accepted (default: the last report's)"
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help=f"default: {DEFAULT_OUTPUT}/gate.json"
+    )
     add_suite_config(parser)
     options = parser.parse_args(argv)
     if not options.reason.strip():
@@ -94,11 +126,15 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def add_suite_config(parser: argparse.ArgumentParser) -> None:
     """Let a command be told which suite is meant."""
     default = Path("asv.conf.json")
-    parser.add_argument("--suite-config", type=Path, default=default, metavar="FILE", help=f"default: {default}")
+    parser.add_argument(
+        "--suite-config", type=Path, default=default, metavar="FILE", help=f"default: {default}"
+    )
 
 
 def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a day such as 2030-01-31, but got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"must be a day such as 2030-01-31, but got {text!r}"
+        ) from None

@@ -3,7 +3,8 @@
     perfgate --base origin/main              the working tree against its merge base with origin/main
     perfgate --base origin/main --no-timing  only what needs no clock
 
-Exit codes: 0 no regression, 1 a regression, 2 wrong usage, 3 something could not be measured or told.
+Exit codes: 0 no regression, 1 a regression, 2 wrong usage, 3 something could not be measured or
+told.
 """
 
 import argparse
@@ -73,22 +74,31 @@ def run(options: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def _time(rows: list[Row], sides: Sides, rules: Rules, options: argparse.Namespace, core: int | None) -> int:
+def _time(
+    rows: list[Row], sides: Sides, rules: Rules, options: argparse.Namespace, core: int | None
+) -> int:
     """Exonerate what runs the same program on both sides, time the rest, and return how many pairs that took."""
     comparable = [row for row in rows if row.is_comparable and row.benchmark.is_timed]
     for row in comparable:
         row.exonerated = options.exoneration and (sides.same_code or row.is_same_program())
     if not options.timing:
         return 0
-    deadline = time.monotonic() + (rules.timing.budget_s if options.budget is None else options.budget)
-    session = Session(sides, rules, core, deadline, random.Random(options.seed), _say)  # noqa: S311 - orders, no secrets
+    deadline = time.monotonic() + (
+        rules.timing.budget_s if options.budget is None else options.budget
+    )
+    # orders, no secrets
+    session = Session(sides, rules, core, deadline, random.Random(options.seed), _say)  # noqa: S311
     session.run([row for row in comparable if not row.exonerated])
     return session.launched
 
 
 def _same_commit(sides: Sides) -> list[str]:
     same = sides.base.commit == sides.head.commit
-    return ["Base and head are the same commit: this run says something about the machine alone."] if same else []
+    return (
+        ["Base and head are the same commit: this run says something about the machine alone."]
+        if same
+        else []
+    )
 
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
@@ -97,7 +107,8 @@ def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
         return read_rules(options.rules, options.rules.with_name("accepted.toml"))
     file, accepted = find_rules(sides.head.root / sides.config.folder)
     rules = read_rules(file, accepted)
-    # In another repository our metrics and limits hold, but nobody there has promised what our budgets say.
+    # In another repository our metrics and limits hold, but nobody there has promised what our
+    # budgets say.
     return dataclasses.replace(rules, budget=()) if file == DEFAULT_FILE else rules
 
 
@@ -106,7 +117,11 @@ def _budgets(rows: list[Row], rules: Rules, options: argparse.Namespace) -> list
     found = check_budgets(rows, rules)
     if options.bench:  # what it left out is no budget's fault
         names = {row.name for row in rows}
-        found = [each for each in found if each[3] != "no such benchmark" and each[0].over in {"", *names}]
+        found = [
+            each
+            for each in found
+            if each[3] != "no such benchmark" and each[0].over in {"", *names}
+        ]
     if not options.timing:
         put_off = {row.name for row in rows if row.put_off}
         clocks = ("seconds", "rate", "ratio")
@@ -116,7 +131,11 @@ def _budgets(rows: list[Row], rules: Rules, options: argparse.Namespace) -> list
 
 def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
     head = [] if options.head == WORKING_TREE else ["--head", sides.head.commit]
-    config = [] if options.suite_config == Path("asv.conf.json") else ["--suite-config", str(options.suite_config)]
+    config = (
+        []
+        if options.suite_config == Path("asv.conf.json")
+        else ["--suite-config", str(options.suite_config)]
+    )
     rules = ["--rules", str(options.rules)] if options.rules else []
     flags = [] if options.timing else ["--no-timing"]
     flags += [] if options.exoneration else ["--no-exoneration"]
@@ -132,27 +151,59 @@ def _write(result: Result, options: argparse.Namespace) -> None:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(prog="perfgate", description="Does this change make a benchmark slower?", allow_abbrev=False)
-    parser.add_argument(
-        "--base", required=True, metavar="REF", help="branch or commit; its merge base with head is compared"
+    parser = Parser(
+        prog="perfgate", description="Does this change make a benchmark slower?", allow_abbrev=False
     )
     parser.add_argument(
-        "--head", default=WORKING_TREE, metavar="REF", help="commit to judge (default: the working tree)"
+        "--base",
+        required=True,
+        metavar="REF",
+        help="branch or commit; its merge base with head is compared",
+    )
+    parser.add_argument(
+        "--head",
+        default=WORKING_TREE,
+        metavar="REF",
+        help="commit to judge (default: the working tree)",
     )
     add_suite_config(parser)
-    parser.add_argument("--bench", default="", type=_regex, metavar="REGEX", help="only benchmarks that it is found in")
-    parser.add_argument("--no-timing", dest="timing", action="store_false", help="compare only what needs no clock")
+    parser.add_argument(
+        "--bench",
+        default="",
+        type=_regex,
+        metavar="REGEX",
+        help="only benchmarks that it is found in",
+    )
+    parser.add_argument(
+        "--no-timing", dest="timing", action="store_false", help="compare only what needs no clock"
+    )
     parser.add_argument(
         "--no-exoneration",
         dest="exoneration",
         action="store_false",
         help="time same programs too, to test the statistics",
     )
-    parser.add_argument("--budget", type=_seconds, metavar="SECONDS", help="for paired timing (default: gate.toml's)")
-    parser.add_argument("--rules", type=Path, metavar="FILE", help="rules instead of head's ci/gate.toml")
-    parser.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help=f"default: {DEFAULT_OUTPUT}")
     parser.add_argument(
-        "--seed", type=int, default=time.time_ns() % 2**32, help="draws every order (default: the clock)"
+        "--budget",
+        type=_seconds,
+        metavar="SECONDS",
+        help="for paired timing (default: gate.toml's)",
+    )
+    parser.add_argument(
+        "--rules", type=Path, metavar="FILE", help="rules instead of head's ci/gate.toml"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=DEFAULT_OUTPUT,
+        metavar="DIR",
+        help=f"default: {DEFAULT_OUTPUT}",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=time.time_ns() % 2**32,
+        help="draws every order (default: the clock)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
     return parser.parse_args(argv)

@@ -1,7 +1,7 @@
 """The rules of the gate, read from gate.toml and accepted.toml, with a sentence for each mistake in them.
 
-Benchmarks are named by regular expressions that are searched for in `name(parameters)`, as asv's --bench does; the
-first rule that fits a metric and a benchmark counts.
+Benchmarks are named by regular expressions that are searched for in `name(parameters)`, as asv's
+--bench does; the first rule that fits a metric and a benchmark counts.
 """
 
 import dataclasses
@@ -106,7 +106,11 @@ class MetricRule:
         change = head - base
         if self.worse == "never" or abs(change) <= max(self.tolerance * abs(base), self.at_least):
             return "same"
-        return "worse" if self.worse == "either" or (change > 0) == (self.worse == "more") else "better"
+        return (
+            "worse"
+            if self.worse == "either" or (change > 0) == (self.worse == "more")
+            else "better"
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ class Budget:
 
     Attributes:
         benchmark: regular expression of the benchmarks meant.
-        metric: `seconds`, `rate` (work over seconds), `ratio` (seconds of `over` / seconds), or one of the program's.
+        metric: `seconds`, `rate` (work over seconds), `ratio` (seconds of `over` / seconds), or one
+            of the program's.
         unit: what the figures are in.
         floor: the least allowed.
         ceiling: the most allowed.
@@ -162,12 +167,18 @@ class Rules:
 
     def rule_of(self, metric: str, row: str) -> MetricRule:
         """Return the first rule that fits; a metric without one is shown only."""
-        return _fitting((rule for rule in self.metric if rule.name == metric), row) or MetricRule(metric, "never")
+        return _fitting((rule for rule in self.metric if rule.name == metric), row) or MetricRule(
+            metric, "never"
+        )
 
     def limits_of(self, row: str) -> Limits:
         """Return where slower and not slower begin for a benchmark, and how often to err."""
         limits, own = self.verdict.limits, _fitting(self.slowdown, row)
-        return dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio) if own else limits
+        return (
+            dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio)
+            if own
+            else limits
+        )
 
     def cores_of(self, row: str) -> int:
         """Return how many cores a benchmark is declared to use."""
@@ -209,11 +220,19 @@ def read_rules(file: Path, accepted_file: Path) -> Rules:
     _refuse_unknown(table, known, file.name)
     if "metric" not in table:
         table["metric"] = _load(DEFAULT_FILE)["metric"]
-    lists: dict[str, Any] = {"slowdown": Slowdown, "cores": Cores, "metric": MetricRule, "budget": Budget}
+    lists: dict[str, Any] = {
+        "slowdown": Slowdown,
+        "cores": Cores,
+        "metric": MetricRule,
+        "budget": Budget,
+    }
     rules = Rules(
         verdict=_read(Verdicts, table.get("verdict", {}), f"{file.name}: verdict"),
         timing=_read(Timing, table.get("timing", {}), f"{file.name}: timing"),
-        **{name: _read_all(kind, table.get(name, []), f"{file.name}: {name}") for name, kind in lists.items()},
+        **{
+            name: _read_all(kind, table.get(name, []), f"{file.name}: {name}")
+            for name, kind in lists.items()
+        },
     )
     numbered = ((f"slowdown {number}", each) for number, each in enumerate(rules.slowdown, 1))
     for where, limits in (("verdict", rules.verdict), *numbered):
@@ -277,13 +296,26 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
     if get_origin(kind) is tuple:
         is_whole = isinstance(value, list) and all(type(each) is int for each in value)
         if not is_whole or not value or value != sorted(set(value)) or value[0] < 2:
-            raise UsageError(f"{where} must be a rising list of numbers of pairs from 2 up, but got {value!r}.")
+            raise UsageError(
+                f"{where} must be a rising list of numbers of pairs from 2 up, but got {value!r}."
+            )
         return tuple(value)
-    wanted = {float: (int, float), float | None: (int, float), int: (int,), str: (str,), date: (date,), bool: (bool,)}
+    wanted = {
+        float: (int, float),
+        float | None: (int, float),
+        int: (int,),
+        str: (str,),
+        date: (date,),
+        bool: (bool,),
+    }
     accepted = wanted.get(kind, (object,))
-    is_other = type(value) in (bool, datetime) and kind is not type(value)  # Python takes them for int and date
+    is_other = type(value) in (bool, datetime) and kind is not type(
+        value
+    )  # Python takes them for int and date
     if not isinstance(value, accepted) or is_other:
-        raise UsageError(f"{where} must be {getattr(accepted[-1], '__name__', kind)}, but got {value!r}.")
+        raise UsageError(
+            f"{where} must be {getattr(accepted[-1], '__name__', kind)}, but got {value!r}."
+        )
     return float(value) if accepted == (int, float) else value
 
 

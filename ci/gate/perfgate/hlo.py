@@ -1,7 +1,8 @@
 """What a benchmark's compiled program is: its identity, its numbers, and how two of them differ.
 
-Reads the texts that workers write (StableHLO, optimised HLO) and knows no jax. Names, locations and metadata say how a
-program was written, not what it does: they are normalised away before hashing, so that a rename changes nothing.
+Reads the texts that workers write (StableHLO, optimised HLO) and knows no jax. Names, locations and
+metadata say how a program was written, not what it does: they are normalised away before hashing,
+so that a rename changes nothing.
 """
 
 import hashlib
@@ -13,13 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_MLIR_LOCATION = re.compile(r"^#loc.*$|\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()\"]|\"[^\"]*\")*\))*\)", re.MULTILINE)
+_MLIR_LOCATION = re.compile(
+    r"^#loc.*$|\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()\"]|\"[^\"]*\")*\))*\)", re.MULTILINE
+)
 _MLIR_RESULT_NAME = re.compile(r'jax\.(?:result_info|arg_info) = "(?:[^"\\]|\\.)*",? ?')
-_MLIR_SYMBOL = re.compile(r"(?:func\.func|sdy\.mesh|module)(?: public| private)? @([\w.$-]+|\"[^\"]*\")")
-# `%name = type opcode(operands), attributes`. A tuple's type has spaces and parentheses, but none around a word.
+_MLIR_SYMBOL = re.compile(
+    r"(?:func\.func|sdy\.mesh|module)(?: public| private)? @([\w.$-]+|\"[^\"]*\")"
+)
+# `%name = type opcode(operands), attributes`. A tuple's type has spaces and parentheses, but none
+# around a word.
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (.*?) ([a-z][a-z0-9-]*)\((.*)$", re.MULTILINE)
 _METADATA = re.compile(r",? ?metadata=\{(?:[^{}\"]|\"(?:[^\"\\]|\\.)*\")*\}")
-_HLO_TABLES = re.compile(r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", re.MULTILINE)
+_HLO_TABLES = re.compile(
+    r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", re.MULTILINE
+)
 _HLO_NAME = re.compile(r"%[\w.-]+")
 _HLO_PARAMETER = re.compile(r"(?<=[(\s])[\w.-]+: (?=[a-z(])")
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
@@ -45,10 +53,11 @@ class Program:
     """One side's program of one benchmark.
 
     Attributes:
-        identity: hash of everything that decides what it does; sides with equal identities run the same program.
+        identity: hash of everything that decides what it does; sides with equal identities run the
+            same program.
         metrics: its numbers, compared by the rules of gate.toml.
-        timed_is_program: whether the suite says that the timed work is this program and nothing else, and its text
-            is whole: equal identities then mean equal work.
+        timed_is_program: whether the suite says that the timed work is this program and nothing
+            else, and its text is whole: equal identities then mean equal work.
         instructions: those of the optimised program.
     """
 
@@ -77,8 +86,13 @@ def read_program(reply: Mapping[str, Any], root: Path) -> Program | None:
     """Read what a worker wrote about a program; None where its benchmark offers none."""
     if "lowered" not in reply and "optimised" not in reply:
         return None
-    texts = {kind: Path(reply[kind]).read_text() for kind in ("lowered", "optimised") if kind in reply}
-    witnesses = [normalise_stablehlo(texts.get("lowered", "")), normalise_hlo(texts.get("optimised", ""))]
+    texts = {
+        kind: Path(reply[kind]).read_text() for kind in ("lowered", "optimised") if kind in reply
+    }
+    witnesses = [
+        normalise_stablehlo(texts.get("lowered", "")),
+        normalise_hlo(texts.get("optimised", "")),
+    ]
     witnesses.append(json.dumps(reply.get("context", {}), sort_keys=True))
     identity = hashlib.sha256("\0".join(witnesses).encode()).hexdigest()
     metrics = {name: float(value) for name, value in reply.get("executable", {}).items()}
@@ -90,14 +104,18 @@ def read_program(reply: Mapping[str, Any], root: Path) -> Program | None:
         total = metrics["argument_bytes"] + metrics["output_bytes"] + metrics["temp_bytes"]
         metrics["peak_bytes"] = total - metrics["alias_bytes"]
     is_whole = "lowered" in texts or _LEFT_OUT not in texts["optimised"]
-    return Program(identity, metrics, bool(reply.get("timed_is_program")) and is_whole, instructions)
+    return Program(
+        identity, metrics, bool(reply.get("timed_is_program")) and is_whole, instructions
+    )
 
 
 def normalise_stablehlo(text: str) -> str:
     """Return a lowered program without locations, and with its own symbols numbered in their order."""
     text = _MLIR_RESULT_NAME.sub("", _MLIR_LOCATION.sub("", text))
     # Only symbols defined here: the target of a custom call is what it does.
-    own = {name: f"@s{number}" for number, name in enumerate(dict.fromkeys(_MLIR_SYMBOL.findall(text)))}
+    own = {
+        name: f"@s{number}" for number, name in enumerate(dict.fromkeys(_MLIR_SYMBOL.findall(text)))
+    }
     text = re.sub(r'@([\w.$-]+|"[^"]*")', lambda match: own.get(match[1], match[0]), text)
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip()).replace(" {}", "")
 
@@ -129,7 +147,9 @@ def count_operations(hlo: str) -> dict[str, float]:
         "custom_calls": kinds["custom-call"],
         "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in found),
         "donated_buffers": len(_ALIAS.findall(header)),
-        "wide_instructions": sum(bool(_WIDE.search(line.partition("metadata=")[0])) for _, line in found),
+        "wide_instructions": sum(
+            bool(_WIDE.search(line.partition("metadata=")[0])) for _, line in found
+        ),
     }
     return {name: float(count) for name, count in counts.items()}
 
@@ -169,10 +189,14 @@ def _stack_frames(hlo: str) -> dict[str, str]:
     places = {
         number: f"{files.get(file, '?')}:{line}"
         for number, file, line in re.findall(
-            r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)", _table(hlo, "FileLocations"), re.MULTILINE
+            r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)",
+            _table(hlo, "FileLocations"),
+            re.MULTILINE,
         )
     }
-    frames = re.findall(r"^(\d+) \{file_location_id=(\d+)", _table(hlo, "StackFrames"), re.MULTILINE)
+    frames = re.findall(
+        r"^(\d+) \{file_location_id=(\d+)", _table(hlo, "StackFrames"), re.MULTILINE
+    )
     return {number: places.get(place, "") for number, place in frames}
 
 
@@ -194,7 +218,8 @@ def difference(base: Program, head: Program, num_lines: int = 5) -> Difference:
 def _added_lines(base: Program, head: Program) -> Counter[str]:
     """Count added instructions by source line.
 
-    Line numbers shift with every edit, so instructions are matched by what they do and by the operation they come from.
+    Line numbers shift with every edit, so instructions are matched by what they do and by the
+    operation they come from.
     """
     known = Counter((each.opcode, each.shape, each.op_name) for each in base.instructions)
     lines: Counter[str] = Counter()

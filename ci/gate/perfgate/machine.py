@@ -22,14 +22,20 @@ def pick_core() -> int | None:
     before = _idle_ticks()
     time.sleep(_WATCHING_S)
     after = _idle_ticks()
-    return max(os.sched_getaffinity(0), key=lambda core: (after.get(core, 0) - before.get(core, 0), core))
+    return max(
+        os.sched_getaffinity(0), key=lambda core: (after.get(core, 0) - before.get(core, 0), core)
+    )
 
 
 def other_core(core: int | None) -> int | None:
     """Return another core, of the same socket where there is one; itself where it is alone, None where none is."""
     if core is None:
         return None
-    return max(os.sched_getaffinity(0) - {core}, key=lambda each: (_socket(each) == _socket(core), each), default=core)
+    return max(
+        os.sched_getaffinity(0) - {core},
+        key=lambda each: (_socket(each) == _socket(core), each),
+        default=core,
+    )
 
 
 def _socket(core: int) -> str:
@@ -86,10 +92,14 @@ def uncontrolled(before: Conditions, after: Conditions, core: int | None) -> lis
     """Return sentences about what may have disturbed the timing."""
     notes = []
     if core is None:
-        notes.append("Processes can't be pinned here; two workers on different cores are much noisier.")
+        notes.append(
+            "Processes can't be pinned here; two workers on different cores are much noisier."
+        )
     governors = _governors()
     if governors - {"performance"}:
-        notes.append(f"The clock's governor is {', '.join(sorted(governors))}: speed follows temperature and load.")
+        notes.append(
+            f"The clock's governor is {', '.join(sorted(governors))}: speed follows temperature and load."
+        )
     elif not governors:
         notes.append("The clock's governor can't be read, as usual on virtual machines.")
     if not can_count():
@@ -119,4 +129,7 @@ def _cpu_model() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or "unknown"
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )

@@ -97,7 +97,13 @@ class Benchmark:
     @property
     def metric(self) -> str:
         """The name of its value in gate.toml."""
-        return "time" if self.is_timed else self.kind if self.kind in ("memory", "peakmemory") else "track"
+        return (
+            "time"
+            if self.is_timed
+            else self.kind
+            if self.kind in ("memory", "peakmemory")
+            else "track"
+        )
 
 
 @dataclass
@@ -115,7 +121,9 @@ class Row:
     evidence: Evidence | None = None
     shared: bool = False  # both sides were sampled at once, on one core
     exonerated: bool = False
-    put_off: bool = False  # seconds that nobody asked for, or that can't have changed, were not measured
+    put_off: bool = (
+        False  # seconds that nobody asked for, or that can't have changed, were not measured
+    )
     verdict: str = ""
     outcome: Outcome = Outcome.NEUTRAL
     reasons: list[str] = field(default_factory=list)
@@ -133,17 +141,27 @@ class Row:
     def has_one_program(self) -> bool:
         """Whether the timed work is a program, and both sides hold the very same."""
         base, head = self.programs.get("base"), self.programs.get("head")
-        if base is None or head is None or not head.timed_is_program or base.identity != head.identity:
+        if (
+            base is None
+            or head is None
+            or not head.timed_is_program
+            or base.identity != head.identity
+        ):
             return False
-        # One that head compiles anew at each call is the same program, and yet not all that is timed.
-        recompiled = [self.replies[side].get("second_call_compilations", 0) for side in ("base", "head")]
+        # One that head compiles anew at each call is the same program, and yet not all that is
+        # timed.
+        recompiled = [
+            self.replies[side].get("second_call_compilations", 0) for side in ("base", "head")
+        ]
         return recompiled[0] == recompiled[1]
 
     def is_same_program(self) -> bool:
         """Whether the timed work is one program, and neither side's first calls show that it runs more of it."""
         if not self.has_one_program():
             return False
-        quicker, slower = sorted(self.replies[side].get("seconds", 0.0) for side in ("base", "head"))
+        quicker, slower = sorted(
+            self.replies[side].get("seconds", 0.0) for side in ("base", "head")
+        )
         return slower <= _ALIKE * quicker
 
     def median_s(self, side: str) -> float | None:
@@ -187,7 +205,11 @@ def _judge_unmeasured(row: Row, rules: Rules) -> tuple[str, Outcome]:
         both = {"base", "head"} <= row.problems.keys()
         sides = "both sides" if both and len(set(row.problems.values())) == 1 else None
         row.reasons += [f"on {sides}: {row.problems['head']}"] if sides else []
-        row.reasons += [] if sides else [f"on {side}: {reason}" for side, reason in sorted(row.problems.items())]
+        row.reasons += (
+            []
+            if sides
+            else [f"on {side}: {reason}" for side, reason in sorted(row.problems.items())]
+        )
     elif "base" in row.skipped or row.state == "new":
         row.reasons.append("it asks to be skipped here")
         return "skipped", Outcome.NEUTRAL
@@ -213,53 +235,78 @@ def _judge_time(row: Row, rules: Rules, *, timing: bool, same_code: bool) -> tup
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
         suspected = ", under suspicion of being slower" if evidence and evidence.suspected else ""
-        row.reasons.append(f"{pairs} pairs were not enough{suspected}; give more time with --budget")
-        return "undecided", Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
+        row.reasons.append(
+            f"{pairs} pairs were not enough{suspected}; give more time with --budget"
+        )
+        return (
+            "undecided",
+            Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED,
+        )
     return _judge_evidence(row, evidence, rules)
 
 
 def _judge_evidence(row: Row, evidence: Evidence, rules: Rules) -> tuple[str, Outcome]:
     ratio, low, _ = evidence.ratio()
     if max(ratio, 1 / ratio) > rules.verdict.suspicious_ratio:
-        row.reasons.append(f"suspicious: {max(ratio, 1 / ratio):,.0f} times the other side; is the same work measured?")
+        row.reasons.append(
+            f"suspicious: {max(ratio, 1 / ratio):,.0f} times the other side; is the same work measured?"
+        )
     if evidence.verdict != SLOWER:
         return ("faster" if evidence.is_faster() else "not slower"), Outcome.PASSED
     entry = rules.acceptance(row.name, "time")
     if entry and low <= entry.ratio:
-        row.reasons.append(f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}")
+        row.reasons.append(
+            f"accepted up to {entry.ratio:g} times until {entry.expires}: {entry.reason}"
+        )
         return "slower, accepted", Outcome.WARNED
     return "slower", Outcome.FAILED
 
 
 def _judge_changes(row: Row, rules: Rules) -> None:
     """Let metrics that got worse fail the row, but those that a faster program is allowed."""
-    allowed = {each.metric for each in row.changes if rules.rule_of(each.metric, row.name).forgiven_if_faster}
+    allowed = {
+        each.metric
+        for each in row.changes
+        if rules.rule_of(each.metric, row.name).forgiven_if_faster
+    }
     forgiven = allowed if row.verdict == "faster" else set()
-    worse = [change for change in row.changes if change.word == "worse" and change.metric not in forgiven]
+    worse = [
+        change for change in row.changes if change.word == "worse" and change.metric not in forgiven
+    ]
     for change in worse:
         text = f"{CAUSES.get(change.metric, change.metric)}: {describe_change(change)}"
-        accepted = f" (accepted until {change.accepted.expires}: {change.accepted.reason})" if change.accepted else ""
+        accepted = (
+            f" (accepted until {change.accepted.expires}: {change.accepted.reason})"
+            if change.accepted
+            else ""
+        )
         row.reasons.append(text + accepted)
     unaccepted = [change for change in worse if not change.accepted]
     if unaccepted:
         row.verdict = "worse" if row.verdict != "slower" else "slower"
         row.outcome = Outcome.FAILED
     elif worse and row.outcome is not Outcome.FAILED:
-        row.verdict, row.outcome = f"{row.verdict}, change accepted", max(row.outcome, Outcome.WARNED)
+        row.verdict, row.outcome = (
+            f"{row.verdict}, change accepted",
+            max(row.outcome, Outcome.WARNED),
+        )
     elif row.verdict == "same" and any(change.word == "better" for change in row.changes):
         row.verdict = "better"
     if row.outcome is Outcome.FAILED and row.programs.keys() == {"base", "head"}:
         lines = difference(row.programs["base"], row.programs["head"]).lines
         if lines:
             row.reasons.append(
-                "added instructions come from " + ", ".join(f"{line} ({count})" for line, count in lines)
+                "added instructions come from "
+                + ", ".join(f"{line} ({count})" for line, count in lines)
             )
 
 
 def compare_metrics(row: Row, rules: Rules) -> list[Change]:
     """Compare every metric that both sides have, causes first."""
     sides = [numbers_of(row, side) for side in ("base", "head")]
-    names = sorted(sides[0].keys() & sides[1].keys(), key=lambda name: ([*CAUSES, name].index(name), name))
+    names = sorted(
+        sides[0].keys() & sides[1].keys(), key=lambda name: ([*CAUSES, name].index(name), name)
+    )
     changes = []
     for name in names:
         rule, (base, head) = rules.rule_of(name, row.name), (sides[0][name], sides[1][name])

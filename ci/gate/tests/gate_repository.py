@@ -23,7 +23,8 @@ else:
     place.write_text(f"#!/bin/sh\\nexport PYTHONPATH={{package}}\\nexec \\"{python}\\" \\"$@\\"\\n")
     place.chmod(0o755)
 """
-# Tests run on loaded machines: wide margins, few pairs, short samples. What is planted is far outside them.
+# Tests run on loaded machines: wide margins, few pairs, short samples. What is planted is far
+# outside them.
 RULES = """
 [verdict]
 fail_ratio = 1.3
@@ -61,9 +62,18 @@ class Repository:
 
     def git(self, *arguments):
         """Run git there."""
-        identity = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        identity = {
+            f"GIT_{who}_{what}": "a@b.c"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
         done = subprocess.run(
-            ["git", *arguments], cwd=self.root, env=os.environ | identity, capture_output=True, text=True, check=True
+            ["git", *arguments],
+            cwd=self.root,
+            env=os.environ | identity,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout.strip()
 
@@ -80,7 +90,13 @@ class Repository:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
         command = [sys.executable, "-m", "perfgate", *arguments]
         done = subprocess.run(
-            command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+            command,
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
         report = self.root / ".asv" / "gate" / "gate.json"
         return Run(done.returncode, done.stdout, done.stderr, report, temporary)

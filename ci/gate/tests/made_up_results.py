@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-COLUMNS = ("result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "samples")
+COLUMNS = (
+    "result",
+    "params",
+    "version",
+    "started_at",
+    "duration",
+    "stats_ci_99_a",
+    "stats_ci_99_b",
+    "samples",
+)
 DAY_MS = 86_400_000
 FIRST_DAY_MS = 1_700_000_000_000
 CODE = '''class Throughput:
@@ -36,7 +45,10 @@ def write_asv(
     for place in range(num_commits):
         machine = machines[place] if machines else "runner"
         version = versions[place] if versions else "0.10.2"
-        results = {name: _row(np.atleast_1d(values[place]), params, place) for name, values in series.items()}
+        results = {
+            name: _row(np.atleast_1d(values[place]), params, place)
+            for name, values in series.items()
+        }
         _write(folder / machine / f"{commit_hash(place)[:8]}-virtualenv-py3.11-jax{version}.json", {
             "commit_hash": commit_hash(place),
             "env_name": f"virtualenv-py3.11-jax{version}",
@@ -50,9 +62,16 @@ def write_asv(
             "durations": {},
             "version": 2,
         })  # fmt: skip
-        _write(folder / machine / "machine.json", {"machine": machine, "cpu": "AMD EPYC", "version": 1})
+        _write(
+            folder / machine / "machine.json", {"machine": machine, "cpu": "AMD EPYC", "version": 1}
+        )
     described = {
-        name: {"name": name, "unit": "bytes" if ".track_" in name else "seconds", "code": CODE, "params": params}
+        name: {
+            "name": name,
+            "unit": "bytes" if ".track_" in name else "seconds",
+            "code": CODE,
+            "params": params,
+        }
         for name in series
     }
     _write(folder / "benchmarks.json", {**described, "version": 2})
@@ -70,10 +89,15 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
-def history(num_functions: int, num_workloads: int, num_commits: int, seed: int = 0) -> dict[str, np.ndarray]:
+def history(
+    num_functions: int, num_workloads: int, num_commits: int, seed: int = 0
+) -> dict[str, np.ndarray]:
     """Return noisy series, one in five with a step of 4 to 12%, one in twenty with a slow drift."""
     rng = np.random.default_rng(seed)
-    names = [f"suite_{place % 12:02}.Throughput.time_chunk_{place:02}" for place in range(num_functions - 1)]
+    names = [
+        f"suite_{place % 12:02}.Throughput.time_chunk_{place:02}"
+        for place in range(num_functions - 1)
+    ]
     names.append("suite_00.Throughput.track_temp_bytes")
     found = {}
     for name in names:
@@ -82,7 +106,9 @@ def history(num_functions: int, num_workloads: int, num_commits: int, seed: int 
         noise = 0.0 if ".track_" in name else 0.015
         values = scale * (1 + noise * rng.standard_normal(shape))
         at = np.arange(num_commits)[:, None]
-        steps = np.where(rng.random(num_workloads) < 0.2, rng.uniform(0.9, 1.12, num_workloads), 1.0)
+        steps = np.where(
+            rng.random(num_workloads) < 0.2, rng.uniform(0.9, 1.12, num_workloads), 1.0
+        )
         values *= np.where(at >= rng.integers(10, num_commits, num_workloads), steps, 1.0)
         drifts = np.where(rng.random(num_workloads) < 0.05, 0.003, 0.0)
         values *= (1 + drifts) ** np.clip(at - num_commits // 2, 0, 20)

@@ -24,7 +24,13 @@ def find(repository, *arguments):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "perfgate.bisect", *arguments]
     done = subprocess.run(
-        command, cwd=repository.root, env=environment, capture_output=True, text=True, timeout=280, check=False
+        command,
+        cwd=repository.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert not list(temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
@@ -51,14 +57,17 @@ def visited(done):
 
 def offer_program(repository, text):
     """Let the timed class offer a program that follows from the package alone."""
-    offer = f"    timed_is_program = True\n\n    def program(self, cache):\n        return {text}\n\n"
+    offer = (
+        f"    timed_is_program = True\n\n    def program(self, cache):\n        return {text}\n\n"
+    )
     repository.replace("benchmarks/basics.py", "    def time_cached", offer + "    def time_cached")
 
 
 def test_seconds_that_a_suite_tracks_are_measured_for_each_commit(repository):
     repository.write("smallsum/waiting.py", "SECONDS = 1\n")
     repository.write(
-        "benchmarks/waits.py", "from smallsum import waiting\n\n\ndef track_wait_s():\n    return waiting.SECONDS\n"
+        "benchmarks/waits.py",
+        "from smallsum import waiting\n\n\ndef track_wait_s():\n    return waiting.SECONDS\n",
     )
     good = repository.commit("start")
     repository.write("smallsum/waiting.py", "SECONDS = 3\n")
@@ -70,7 +79,10 @@ def test_seconds_that_a_suite_tracks_are_measured_for_each_commit(repository):
 
 def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
     start = repository.git("rev-parse", "HEAD")
-    plant = lambda: repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")  # noqa: E731
+
+    def plant():
+        repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+
     made = commit_line(repository, 5, plant)
     done = find(repository, TRACKED, start, "main")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -88,12 +100,21 @@ def shown(repository, done):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, *shlex.split(line)[3:]]
     return subprocess.run(
-        command, cwd=repository.root, env=environment, capture_output=True, text=True, timeout=280, check=False
+        command,
+        cwd=repository.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
 
 
 def test_the_printed_command_shows_the_regression(repository):
-    plant = lambda: repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")  # noqa: E731
+
+    def plant():
+        repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+
     made = commit_line(repository, 1, plant)
     done = find(repository, TRACKED, f"{made[0]}~1", made[2])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -103,7 +124,11 @@ def test_the_printed_command_shows_the_regression(repository):
 @pytest.mark.slow
 def test_a_slowdown_is_found_by_timing(repository):
     start = repository.git("rev-parse", "HEAD")
-    made = commit_line(repository, 4, lambda: repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12"))
+    made = commit_line(
+        repository,
+        4,
+        lambda: repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12"),
+    )
     done = find(repository, CACHED, start, "main")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"found {made[3][:12]} change 4" in done.stdout
@@ -134,7 +159,8 @@ def test_a_benchmark_younger_than_the_slowdown_is_asked_of_every_commit(reposito
     repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
     guilty = repository.commit("double")
     repository.write(
-        "benchmarks/young.py", "import smallsum\n\n\ndef track_sum():\n    return smallsum.table(9).sum()\n"
+        "benchmarks/young.py",
+        "import smallsum\n\n\ndef track_sum():\n    return smallsum.table(9).sum()\n",
     )
     repository.commit("a new benchmark")
     done = find(repository, "young.track_sum", start, "main")
@@ -201,20 +227,33 @@ def test_commits_whose_dependencies_differ_are_both_built(repository, tmp_path, 
     done = find(repository, TRACKED, start, "main")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"found {guilty[:12]} double" in done.stdout
-    made = [line for line in tool.with_name("log.txt").read_text().splitlines() if line.startswith("venv")]
+    made = [
+        line
+        for line in tool.with_name("log.txt").read_text().splitlines()
+        if line.startswith("venv")
+    ]
     assert any(line.endswith("env-base") for line in made)
     assert any(line.endswith("/env") for line in made)
 
 
 def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
     start = repository.git("rev-parse", "HEAD")
-    commit_line(repository, 4, lambda: repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12"))
+    commit_line(
+        repository,
+        4,
+        lambda: repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12"),
+    )
     temporary = repository.root.parent / "temporary"
     temporary.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "perfgate.bisect", CACHED, start, "main"]
     with subprocess.Popen(
-        command, cwd=repository.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=repository.root,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         next(line for line in process.stderr if line.startswith("pair 1"))
         process.terminate()

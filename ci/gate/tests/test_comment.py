@@ -32,7 +32,11 @@ class Github(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
         if address.path == "/repos/o/r/pulls":
-            pulls = [pull for pull in self.server.pulls if (query["head"], query["state"]) == ("forker:topic", "open")]
+            pulls = [
+                pull
+                for pull in self.server.pulls
+                if (query["head"], query["state"]) == ("forker:topic", "open")
+            ]
             return self.reply(200, pulls)
         if re.fullmatch(r"/repos/o/r/issues/7/comments", address.path):
             start, count = (int(query["page"]) - 1) * int(query["per_page"]), int(query["per_page"])
@@ -72,7 +76,10 @@ class Github(BaseHTTPRequestHandler):
 def github():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Github)
     server.asked, server.comments = [], []
-    server.pulls = [{"number": 6, "head": {"sha": "b" * 40}}, {"number": 7, "head": {"sha": "a" * 40}}]
+    server.pulls = [
+        {"number": 6, "head": {"sha": "b" * 40}},
+        {"number": 7, "head": {"sha": "a" * 40}},
+    ]
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -96,16 +103,26 @@ def comment(github, tmp_path, report="# PASSED: no regression found\n", **change
     }
     command = [sys.executable, "-m", "perfgate.report.comment", "--report", str(file)]
     return subprocess.run(
-        command, cwd=ROOT, env=environment | changes, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=ROOT,
+        env=environment | changes,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
 def test_one_comment_is_made_and_then_edited(github, tmp_path):
-    github.comments = [{"id": number, "user": {"login": STRANGER}, "body": "hm"} for number in range(150)]
+    github.comments = [
+        {"id": number, "user": {"login": STRANGER}, "body": "hm"} for number in range(150)
+    ]
     first = comment(github, tmp_path)
     assert (first.returncode, first.stdout) == (0, "commented on pull request 7\n"), first.stderr
     second = comment(github, tmp_path, "# FAILED: 1 regressed\n")
-    assert (second.returncode, second.stdout) == (0, "edited the comment on pull request 7\n"), second.stderr
+    assert (second.returncode, second.stdout) == (0, "edited the comment on pull request 7\n"), (
+        second.stderr
+    )
     ours = [each["body"] for each in github.comments if each["user"]["login"] == OURS]
     assert len(ours) == 1
     assert ours[0].startswith(MARKER)
@@ -165,7 +182,9 @@ def test_a_report_of_any_size_fits(github, tmp_path):
 )
 def test_nothing_in_a_report_calls_links_or_loads(text):
     made = harmless(text)
-    assert not re.search(r"@\w|&#|<|\]\(|\]:|://|www\.|#\d|GH-\d|[\x00-\x09\x0b-\x1f\u202a-\u202e]", made)
+    assert not re.search(
+        r"@\w|&#|<|\]\(|\]:|://|www\.|#\d|GH-\d|[\x00-\x09\x0b-\x1f\u202a-\u202e]", made
+    )
     assert len(compose(text, "url")) < 200
 
 

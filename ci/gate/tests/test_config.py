@@ -10,7 +10,15 @@ import pytest
 import benchmarks
 from perfgate.accept import write_accepted
 from perfgate.budgets import check_budgets
-from perfgate.config import DEFAULT_FILE, Accepted, Budget, MetricRule, Rules, find_rules, read_rules
+from perfgate.config import (
+    DEFAULT_FILE,
+    Accepted,
+    Budget,
+    MetricRule,
+    Rules,
+    find_rules,
+    read_rules,
+)
 from perfgate.errors import UsageError
 from perfgate.hlo import Program
 from perfgate.measure.inspection import _benchmarks
@@ -61,7 +69,10 @@ def test_our_own_rules_are_valid_and_say_what_the_defaults_are():
     ("text", "expected"),
     [
         ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
-        ("[verdict]\nfail_ratio = 1.1", "verdict.fail_ratio must lie between 1 and its pass_ratio, 1.03"),
+        (
+            "[verdict]\nfail_ratio = 1.1",
+            "verdict.fail_ratio must lie between 1 and its pass_ratio, 1.03",
+        ),
         ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be float"),
         ("[verdict]\nundecided = 'ignore'", "must be one of stop, warn"),
         ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
@@ -70,8 +81,14 @@ def test_our_own_rules_are_valid_and_say_what_the_defaults_are():
         ("metric = 3", "must be a list of tables"),
         ("verdict = 3", "verdict must be a table, but got 3"),
         ("[verdict]\nlooks = ['4']", "must be a rising list"),
-        ("[[metric]]\nname = 'time'\nworse = 'more'", "say [[slowdown]] in the place of [[metric]]"),
-        ("[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1", "slowdown 1.fail_ratio must lie between"),
+        (
+            "[[metric]]\nname = 'time'\nworse = 'more'",
+            "say [[slowdown]] in the place of [[metric]]",
+        ),
+        (
+            "[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1",
+            "slowdown 1.fail_ratio must lie between",
+        ),
         ("verdict", "is no valid TOML"),
     ],
 )
@@ -101,7 +118,10 @@ def test_the_rules_of_the_repository_come_before_ours(tmp_path):
     assert find_rules(tmp_path) == (DEFAULT_FILE, tmp_path / "accepted.toml")
     (tmp_path / "ci").mkdir()
     (tmp_path / "ci" / "gate.toml").touch()
-    assert find_rules(tmp_path) == (tmp_path / "ci" / "gate.toml", tmp_path / "ci" / "accepted.toml")
+    assert find_rules(tmp_path) == (
+        tmp_path / "ci" / "gate.toml",
+        tmp_path / "ci" / "accepted.toml",
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,8 +189,15 @@ def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
 def test_a_first_call_that_compiles_more_programs_is_worse(head, verdict):
     row = timed(*SAME)
     for side, count in (("base", 1), ("head", head)):
-        row.replies[side] |= {"second_call_compilations": 0, "compilations": count, "compile_s": 1.0}
-    assert judged(row, read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))).verdict == verdict
+        row.replies[side] |= {
+            "second_call_compilations": 0,
+            "compilations": count,
+            "compile_s": 1.0,
+        }
+    assert (
+        judged(row, read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))).verdict
+        == verdict
+    )
 
 
 def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
@@ -206,7 +233,9 @@ def test_a_hundredfold_win_passes_but_is_called_suspicious():
 
 def test_acceptance_ends_with_its_ratio_and_its_day():
     def verdict(ratio, day):
-        return judged(timed(*SLOWER), Rules(accepted=(Accepted(ROW, "time", ratio, "why", day),))).verdict
+        return judged(
+            timed(*SLOWER), Rules(accepted=(Accepted(ROW, "time", ratio, "why", day),))
+        ).verdict
 
     assert verdict(1.4, date(2999, 1, 1)) == "slower, accepted"
     assert verdict(1.1, date(2999, 1, 1)) == "slower"
@@ -226,7 +255,8 @@ def test_acceptance_ends_with_its_ratio_and_its_day():
 )
 def test_a_metric_is_accepted_as_far_as_the_entry_says(worse, ratio, base, head, accepted):
     rules = Rules(
-        metric=(MetricRule("copies", worse),), accepted=(Accepted(ROW, "copies", ratio, "why", date(2999, 1, 1)),)
+        metric=(MetricRule("copies", worse),),
+        accepted=(Accepted(ROW, "copies", ratio, "why", date(2999, 1, 1)),),
     )
     row = judged(timed(*SAME, base={"copies": base}, head={"copies": head}), rules)
     assert (row.outcome is Outcome.WARNED) is accepted
@@ -234,7 +264,10 @@ def test_a_metric_is_accepted_as_far_as_the_entry_says(worse, ratio, base, head,
 
 
 def test_a_report_counts_budgets_as_what_they_are():
-    kept, missed = Budget("Chunk", "seconds", "s", ceiling=1.0), Budget("Chunk", "seconds", "s", ceiling=0.1)
+    kept, missed = (
+        Budget("Chunk", "seconds", "s", ceiling=1.0),
+        Budget("Chunk", "seconds", "s", ceiling=0.1),
+    )
     unknown = Budget("nothing", "seconds", "s", ceiling=1.0)
     accepted = Accepted(ROW, "budget seconds", 1.0, "why", date(2999, 1, 1))
     for budgets, entries, code, headline, counts in (

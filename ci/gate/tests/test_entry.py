@@ -14,7 +14,11 @@ from perfgate.process.entry import guarded, replace_text
         (UsageError("--base must be a commit."), 2, "--base must be a commit.\n"),
         (PreparationError("no uv."), 3, "COULD NOT TELL: no uv.\n"),
         (KeyboardInterrupt(), 130, "stopped\n"),
-        (ZeroDivisionError(), 3, "COULD NOT TELL: a mistake in this command itself: ZeroDivisionError.\n"),
+        (
+            ZeroDivisionError(),
+            3,
+            "COULD NOT TELL: a mistake in this command itself: ZeroDivisionError.\n",
+        ),
     ],
 )
 def test_only_a_regression_ends_with_1(capsys, error, code, said):

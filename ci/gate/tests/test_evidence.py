@@ -26,7 +26,9 @@ def simulate(ratio, seed=0, alternations=12):
     """Draw whole suites under the noise that was measured: pairs differ by 0.8-2.1%, calls inside one by 2.3-3.5%."""
     rng = np.random.default_rng(seed)
     between = rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1))
-    within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * math.sqrt(math.pi / 2 / alternations)  # of a median
+    within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * math.sqrt(
+        math.pi / 2 / alternations
+    )  # of a median
     sd = np.hypot(between, within)
 
     def draw(num_pairs):
@@ -261,6 +263,6 @@ def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
     rng = np.random.default_rng(9)
     ratio = plan.smallest_detectable(noise(sd * rng.standard_normal(100_000)))
     last = math.log(ratio) + sd * rng.standard_normal((20_000, plan.suspect.looks[-1]))
-    assert (plan.suspect.bounds(last, len(plan.suspect.looks) - 1)[2] > plan.suspect.fail_log).mean() == pytest.approx(
-        0.95, abs=0.02
-    )
+    assert (
+        plan.suspect.bounds(last, len(plan.suspect.looks) - 1)[2] > plan.suspect.fail_log
+    ).mean() == pytest.approx(0.95, abs=0.02)

@@ -50,12 +50,17 @@ def test_what_watched_before_watches_on_and_an_error_is_the_benchmarks_own():
 
 
 def test_a_librarys_function_is_named_without_the_place_where_it_is_installed():
-    names = [name for name in counted(lambda: np.zeros(3).sum(), ROOT) if "/" in name and "_sum" in name]
+    names = [
+        name for name in counted(lambda: np.zeros(3).sum(), ROOT) if "/" in name and "_sum" in name
+    ]
     assert names == ["numpy/_core/_methods.py:_sum"]
 
 
 def test_modules_that_a_statement_imports_are_counted_by_package():
-    without, with_json = imported("pass", "", {}), imported("  import json", "", {"PYTHONHASHSEED": "0"})
+    without, with_json = (
+        imported("pass", "", {}),
+        imported("  import json", "", {"PYTHONHASHSEED": "0"}),
+    )
     assert "import json" not in without
     assert with_json["import json"] >= 3
 
@@ -85,7 +90,9 @@ def test_a_child_process_counts_too():
 
 def test_known_trips_of_loops_are_added_up():
     loop = '%w = (s32[]) while(%t), body=%b, backend_config={"known_trip_count":{"n":"64"},"x":1}\n'
-    assert count_operations(loop + loop.replace("%w", "%v").replace('"64"', '"8"'))["loop_trips"] == 72
+    assert (
+        count_operations(loop + loop.replace("%w", "%v").replace('"64"', '"8"'))["loop_trips"] == 72
+    )
 
 
 def _slower_row(*programs, changes=()):

@@ -135,7 +135,9 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(repository):
-    return repository.gate("--base", "main", "--bench", "^trouble", "--seed", "1", "--no-exoneration")
+    return repository.gate(
+        "--base", "main", "--bench", "^trouble", "--seed", "1", "--no-exoneration"
+    )
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -159,11 +161,16 @@ def test_a_regression_beside_faults_is_still_a_regression(repository):
     run = repository.gate("--base", "main", "--bench", "trouble.time_(good|is_killed)")
     repository.git("checkout", "--quiet", "smallsum")
     assert run.code == 1
-    assert run.verdicts() == {"trouble.time_good": "slower", "trouble.time_is_killed": "could not measure"}
+    assert run.verdicts() == {
+        "trouble.time_good": "slower",
+        "trouble.time_is_killed": "could not measure",
+    }
 
 
 def test_what_fails_on_one_side_alone_says_on_which(repository):
-    repository.replace("smallsum/__init__.py", "def table(size):", "def table(size):\n    assert size != 100")
+    repository.replace(
+        "smallsum/__init__.py", "def table(size):", "def table(size):\n    assert size != 100"
+    )
     run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
     repository.git("checkout", "--quiet", "smallsum")
     assert run.code == 3
@@ -171,15 +178,22 @@ def test_what_fails_on_one_side_alone_says_on_which(repository):
 
 
 def test_a_module_that_cannot_be_imported_is_a_row_and_its_benchmarks_are_not_gone(repository):
-    repository.replace("benchmarks/trouble.py", "import smallsum\n", "import smallsum\nimport absent_package\n")
+    repository.replace(
+        "benchmarks/trouble.py", "import smallsum\n", "import smallsum\nimport absent_package\n"
+    )
     run = repository.gate("--base", "main", "--bench", "track_mean|time_good", "--no-timing")
     repository.git("checkout", "--quiet", "benchmarks")
     assert run.code == 3
-    assert run.verdicts() == {"basics.track_mean": "same", "benchmarks.trouble (module)": "could not measure"}
+    assert run.verdicts() == {
+        "basics.track_mean": "same",
+        "benchmarks.trouble (module)": "could not measure",
+    }
 
 
 def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
-    (tmp_path / "smallsum.py").write_text("def table(size): return [size]\ndef total(values): return 0\n")
+    (tmp_path / "smallsum.py").write_text(
+        "def table(size): return [size]\ndef total(values): return 0\n"
+    )
     elsewhere = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport smallsum\n"
     repository.write("benchmarks/__init__.py", elsewhere)
     run = repository.gate("--base", "main", "--no-timing")
@@ -191,9 +205,23 @@ def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_workers_and_removes_the_checkouts(repository, tmp_path, number):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "time_sleeps_long", "--no-exoneration"]
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate",
+        "--base",
+        "main",
+        "--bench",
+        "time_sleeps_long",
+        "--no-exoneration",
+    ]
     gate = subprocess.Popen(
-        command, cwd=repository.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=repository.root,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert gate.stderr is not None
     for line in gate.stderr:
@@ -209,7 +237,11 @@ def test_an_interrupt_ends_the_workers_and_removes_the_checkouts(repository, tmp
 
 
 def _workers_of(folder):
-    files = [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(os.getpid())]
+    files = [
+        path
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.parent.name != str(os.getpid())
+    ]
     found = []
     for path in files:
         try:

@@ -55,7 +55,9 @@ def test_noise_alone_hardly_ever_has_a_change_point():
     rng = np.random.default_rng(2)
     series = [noisy(np.ones(int(rng.integers(20, 500))), seed) for seed in range(200)]
     with_any = sum(bool(change_points(values)) for values in series)
-    print(f"{with_any} of 200 series of pure noise have a change point; {ALPHA:.1%} each is what the test allows")
+    print(
+        f"{with_any} of 200 series of pure noise have a change point; {ALPHA:.1%} each is what the test allows"
+    )
     assert with_any <= 2  # the stated rate makes that 0.2; 5% would be 10
 
 
@@ -88,7 +90,9 @@ def test_the_same_series_always_gives_the_same_answer():
 
 
 def test_the_interval_of_a_ratio_holds_the_true_one():
-    pairs = [(noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000)) for seed in range(200)]
+    pairs = [
+        (noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000)) for seed in range(200)
+    ]
     ratios = [ratio_between(before, after) for before, after in pairs]
     assert sum(ratio.low <= 1.04 <= ratio.high for ratio in ratios) >= 180
 
@@ -130,7 +134,9 @@ def test_a_slowdown_that_was_undone_or_whose_machine_retired_is_not_open(tmp_pat
     retired = history(tmp_path / "b", noisy(step(120, 40, 1.1), seed=10), machines=machines)
     assert len(retired.changes) == 1
     assert retired.open == []
-    assert [change.point for change in retired.cut_off] == [retired.changes[0].point]  # and yet not forgotten
+    assert [change.point for change in retired.cut_off] == [
+        retired.changes[0].point
+    ]  # and yet not forgotten
 
 
 def test_a_series_that_counts_to_zero_has_no_ratio(tmp_path):
@@ -141,13 +147,28 @@ def test_what_asv_itself_writes_is_what_is_read(tmp_path):
     from asv.results import Results
     from asv.runner import BenchmarkResult
 
-    params = {"machine": "runner", "cpu": "AMD EPYC", "num_cpu": "2", "os": "Linux", "arch": "x86_64", "ram": "1"}
+    params = {
+        "machine": "runner",
+        "cpu": "AMD EPYC",
+        "num_cpu": "2",
+        "os": "Linux",
+        "arch": "x86_64",
+        "ram": "1",
+    }
     benchmark = {"name": NAME, "version": "v1", "params": [["'small'", "'large'", "'refused'"]]}
     samples = [[0.1, 0.11, 0.12, 0.1, 0.1, 0.11], [0.2] * 6, None]
     number = [{"number": 1, "repeat": 6}, {"number": 1, "repeat": 6}, None]
     outcome = BenchmarkResult([0.105, 0.2, float("nan")], samples, number, 0, "", None)
     started = datetime(2026, 3, 4, 5, tzinfo=UTC)
-    results = Results(params, {"jax": "0.10.2"}, "a" * 40, 1_770_000_000_000, "3.11", "virtualenv-py3.11-jax0.10.2", {})
+    results = Results(
+        params,
+        {"jax": "0.10.2"},
+        "a" * 40,
+        1_770_000_000_000,
+        "3.11",
+        "virtualenv-py3.11-jax0.10.2",
+        {},
+    )
     results.add_result(benchmark, outcome, started_at=started, record_samples=True)
     results.save(str(tmp_path))
 
@@ -174,7 +195,9 @@ def test_only_commits_of_main_count(tmp_path):
     on_main = git("rev-parse", "HEAD").strip()
     results = tmp_path / "asv"
     write_asv(results, {NAME: np.ones(2)})
-    for path, commit in zip(sorted((results / "runner").glob("*-*.json")), (on_main, "b" * 40), strict=True):
+    for path, commit in zip(
+        sorted((results / "runner").glob("*-*.json")), (on_main, "b" * 40), strict=True
+    ):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"commit_hash": commit}))
     (commit,) = read_archive(results).commits
     assert (commit.hash, commit.subject) == (on_main, "First of main")
@@ -210,5 +233,7 @@ def test_without_results_the_command_says_so(tmp_path, capsys):
 def test_ci_imports_neither_myriad_nor_jax():
     code = "import perfgate.history.levels, ci.site.build, sys\n"
     code += "print(sorted({'myriad', 'jax', 'benchmarks'} & set(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    )
     assert run.stdout.strip() == "[]"

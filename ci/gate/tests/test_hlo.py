@@ -46,13 +46,16 @@ def {name}({argument}, other):
     return jax.lax.scan({name}_body, jnp.sin({argument}), None, length=7)
 """
     namespace = {"jax": jax, "jnp": jnp}
-    exec(compile(source, f"{name}.py", "exec"), namespace)  # noqa: S102 - the names are what is varied
+    # the names are what is varied
+    exec(compile(source, f"{name}.py", "exec"), namespace)  # noqa: S102
     arguments = (jnp.zeros(100), {"a": jnp.ones(100)})
     return jax.jit(namespace[name], donate_argnums=0).lower(*arguments)
 
 
 def program_of(stage):
-    return Program("", {}, instructions=tuple(read_instructions(stage.compile().as_text(), Path("/nowhere"))))
+    return Program(
+        "", {}, instructions=tuple(read_instructions(stage.compile().as_text(), Path("/nowhere")))
+    )
 
 
 def test_a_rename_leaves_both_texts_as_they_were():
@@ -76,7 +79,9 @@ def test_the_target_of_a_custom_call_is_no_name():
 
 def test_locations_are_left_out():
     body = "  %0 = stablehlo.add %a, %b : tensor<f32>"
-    text = f'module @jit_f {{\n{body} loc("jit(f)/add"("f.py":3:1))\n}} loc(#loc)\n#loc = loc(unknown)'
+    text = (
+        f'module @jit_f {{\n{body} loc("jit(f)/add"("f.py":3:1))\n}} loc(#loc)\n#loc = loc(unknown)'
+    )
     assert normalise_stablehlo(text) == f"module @s0 {{\n{body}\n}}"
 
 
@@ -96,14 +101,24 @@ def test_operations_are_counted_by_kind():
 
 def test_source_lines_are_read_from_old_and_new_metadata():
     lines = {each.opcode: each.line for each in read_instructions(HLO, Path("/repo"))}
-    assert lines == {"parameter": "", "copy": "model.py:5", "convert": "old.py:7", "custom-call": "", "tuple": ""}
+    assert lines == {
+        "parameter": "",
+        "copy": "model.py:5",
+        "convert": "old.py:7",
+        "custom-call": "",
+        "tuple": "",
+    }
 
 
 def test_the_difference_names_what_was_gained_and_whose_line_it_is():
-    found = difference(program_of(lowered("step", "x")), program_of(lowered("step", "x", " + jnp.cos(carry)")))
+    found = difference(
+        program_of(lowered("step", "x")), program_of(lowered("step", "x", " + jnp.cos(carry)"))
+    )
     assert found.gained["cosine"] == 1
     assert found.lines[0][0] == "step.py:4"
-    assert difference(program_of(lowered("step", "x")), program_of(lowered("step", "x"))).lines == ()
+    assert (
+        difference(program_of(lowered("step", "x")), program_of(lowered("step", "x"))).lines == ()
+    )
 
 
 def test_flags_and_versions_are_part_of_the_identity(tmp_path):
@@ -117,8 +132,14 @@ def test_flags_and_versions_are_part_of_the_identity(tmp_path):
 def test_a_table_whose_values_the_text_leaves_out_may_have_changed(tmp_path):
     (tmp_path / "a.lowered").write_text("module @jit_f {}")
     (tmp_path / "a.optimised").write_text(HLO)
-    (tmp_path / "b.optimised").write_text(HLO.replace("ROOT", "%table = f32[100]{0} constant({...})\n  ROOT", 1))
-    for names, known in ((["a.optimised"], True), (["b.optimised"], False), (["a.lowered", "b.optimised"], True)):
+    (tmp_path / "b.optimised").write_text(
+        HLO.replace("ROOT", "%table = f32[100]{0} constant({...})\n  ROOT", 1)
+    )
+    for names, known in (
+        (["a.optimised"], True),
+        (["b.optimised"], False),
+        (["a.lowered", "b.optimised"], True),
+    ):
         texts = {name.partition(".")[2]: str(tmp_path / name) for name in names}
         program = read_program(texts | {"timed_is_program": True}, tmp_path)
         assert program is not None
@@ -132,6 +153,8 @@ def test_a_benchmark_that_offers_nothing_has_no_program(tmp_path):
 def test_peak_bytes_count_what_is_written_over_arguments_once(tmp_path):
     (tmp_path / "a.optimised").write_text(HLO)
     sizes = {"argument_bytes": 100, "output_bytes": 60, "temp_bytes": 7, "alias_bytes": 50}
-    program = read_program({"optimised": str(tmp_path / "a.optimised"), "executable": sizes}, tmp_path)
+    program = read_program(
+        {"optimised": str(tmp_path / "a.optimised"), "executable": sizes}, tmp_path
+    )
     assert program is not None
     assert program.metrics["peak_bytes"] == 117

@@ -12,7 +12,9 @@ import pytest
 
 from perfgate.worker.own_time import OwnTime, can_tell_waits, scheduled
 
-pytestmark = pytest.mark.skipif(not can_tell_waits(), reason="the kernel keeps no figures of who waits for a core")
+pytestmark = pytest.mark.skipif(
+    not can_tell_waits(), reason="the kernel keeps no figures of who waits for a core"
+)
 
 
 @pytest.fixture

@@ -49,7 +49,8 @@ def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repositor
     assert run.verdicts()["basics.track_mean"] == "same"
     assert run.out.startswith("# FAILED: 1 regressed")
     assert f"--bench '^{CACHED.replace('.', chr(92) + '.')}$'" in run.out
-    junit = ET.fromstring((run.report.parent / "junit.xml").read_text())  # noqa: S314 - our own file
+    # our own file
+    junit = ET.fromstring((run.report.parent / "junit.xml").read_text())  # noqa: S314
     assert junit.get("failures") == "1"
     assert len(junit.findall("testcase")) == 2
 
@@ -139,7 +140,9 @@ def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
     }
     assert run.verdicts()["long.Prepared.time_work"] == "slower", run.out
     assert 2 < run.rows["long.Prepared.time_work"]["ratio"] < 8  # the later numbers are longer ones
-    assert {run.verdicts()[name] for name in ("long.time_wait", "long.timeraw_work")} == {"not slower"}, run.out
+    assert {run.verdicts()[name] for name in ("long.time_wait", "long.timeraw_work")} == {
+        "not slower"
+    }, run.out
     assert run.rows["long.time_wait"]["seconds"]["head"] == pytest.approx(0.05, rel=0.5)
 
 
@@ -196,7 +199,9 @@ def test_a_faster_head_and_committed_refs_are_told_apart(repository):
     slow = repository.commit("slow")
     repository.replace("smallsum/__init__.py", "REPEATS = 6", "REPEATS = 1")
     fast = repository.commit("fast")
-    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 50")  # not what is asked about
+    repository.replace(
+        "smallsum/__init__.py", "REPEATS = 1", "REPEATS = 50"
+    )  # not what is asked about
     run = repository.gate("--base", slow, "--head", fast, "--bench", CACHED, "--json")
     assert run.code == 0
     assert run.verdicts()[CACHED] == "faster"
@@ -210,7 +215,9 @@ def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
     repository.git("switch", "--quiet", "main")
     repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
     repository.commit("others' work")
-    run = repository.gate("--base", "main", "--head", "topic", "--bench", "track_mean", "--no-timing")
+    run = repository.gate(
+        "--base", "main", "--head", "topic", "--bench", "track_mean", "--no-timing"
+    )
     assert run.code == 0
     assert run.verdicts()["basics.track_mean"] == "same"
 
@@ -233,7 +240,16 @@ def test_new_and_gone_benchmarks_each_have_a_row(repository):
         "basics.track_mean": "gone",
         "basics.Cached.track_note": "same",
     }
-    accept = ["accept", "basics.track_mean", "--metric", "missing", "--reason", "renamed", "--expires", "2999-01-31"]
+    accept = [
+        "accept",
+        "basics.track_mean",
+        "--metric",
+        "missing",
+        "--reason",
+        "renamed",
+        "--expires",
+        "2999-01-31",
+    ]
     assert repository.gate(*accept).code == 0
     assert repository.gate("--base", "main", "--bench", "track_", "--no-timing").code == 0
 
@@ -277,7 +293,9 @@ def test_pages_tests_and_comments_need_no_timing(repository):
 
 @pytest.mark.parametrize("file", ["smallsum/__init__.py", "smallsum/data.txt", "helper.py"])
 def test_whatever_code_may_read_needs_timing(repository, file):
-    repository.write(file, (repository.root / file).read_text() + "EXTRA = 1\n" if file.endswith("__.py") else "")
+    repository.write(
+        file, (repository.root / file).read_text() + "EXTRA = 1\n" if file.endswith("__.py") else ""
+    )
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
@@ -294,7 +312,9 @@ ONE_PROGRAM = "    timed_is_program = True\n    def program(self, cache):\n     
 
 
 def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
-    repository.replace("benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached")
+    repository.replace(
+        "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
+    )
     repository.write("smallsum/unused.py", "")
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (0, "same program")
@@ -303,10 +323,14 @@ def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
 
 
 @pytest.mark.parametrize(
-    ("slow_calls", "expected"), [(2, (0, "same program")), (1_000, (3, "undecided"))], ids=["burst", "always"]
+    ("slow_calls", "expected"),
+    [(2, (0, "same program")), (1_000, (3, "undecided"))],
+    ids=["burst", "always"],
 )
 def test_one_program_whose_first_calls_differ_is_asked_again(repository, slow_calls, expected):
-    repository.replace("benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached")
+    repository.replace(
+        "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
+    )
     pauses = f"import itertools\nimport time\n\nPAUSES = iter([0.12] * {slow_calls})\n\n\n"
     slow = "def total(values):\n    for pause in itertools.islice(PAUSES, 1):\n        time.sleep(pause)"
     repository.replace("smallsum/__init__.py", "def total(values):", pauses + slow)
@@ -315,7 +339,9 @@ def test_one_program_whose_first_calls_differ_is_asked_again(repository, slow_ca
 
 
 def test_first_calls_that_fail_when_asked_again_cost_the_exoneration_alone(repository):
-    repository.replace("benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached")
+    repository.replace(
+        "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
+    )
     tired = "import time\n\nPAUSES = iter([0.12] * 2)\n\n\ndef total(values):\n    time.sleep(next(PAUSES))"
     repository.replace("smallsum/__init__.py", "def total(values):", tired)
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
@@ -329,7 +355,9 @@ def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
     run = repository.gate("--base", "main", "--bench", CACHED, "--no-timing")
     assert run.code == 3, run.out
-    assert run.rows[CACHED]["reasons"] == ["on head: it offers a program on the base, and none here"]
+    assert run.rows[CACHED]["reasons"] == [
+        "on head: it offers a program on the base, and none here"
+    ]
 
 
 def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repository):
@@ -354,15 +382,20 @@ TRACKED_SECONDS = "def track_wait_s():\n    return 1.0\n"
         ("def track_wait_s():\n    return 1 / 0\n", [], (3, "could not measure")),
     ],
 )
-def test_seconds_that_are_put_off_pass_for_nothing_that_has_not_run(repository, text, arguments, expected):
+def test_seconds_that_are_put_off_pass_for_nothing_that_has_not_run(
+    repository, text, arguments, expected
+):
     repository.write("benchmarks/waits.py", text)
     run = repository.gate("--base", "main", "--bench", "track_wait_s", *arguments)
     assert (run.code, run.verdicts()["waits.track_wait_s"]) == expected, run.out
 
 
-def test_tracked_seconds_are_run_once_where_the_code_is_the_same_and_compared_where_it_is_not(repository):
+def test_tracked_seconds_are_run_once_where_the_code_is_the_same_and_compared_where_it_is_not(
+    repository,
+):
     repository.write(
-        "benchmarks/waits.py", "import smallsum\n\n\ndef track_wait_s():\n    return 4 * smallsum.REPEATS\n"
+        "benchmarks/waits.py",
+        "import smallsum\n\n\ndef track_wait_s():\n    return 4 * smallsum.REPEATS\n",
     )
     repository.commit()
     arguments = ("--base", "main", "--bench", "track_wait_s")
@@ -415,7 +448,9 @@ def test_a_pair_shares_one_core_unless_its_benchmark_is_declared_to_use_more(rep
     arguments = ("--base", "main", "--bench", "track_cores", "--no-timing")
     repository.commit()
     pinned = repository.gate(*arguments).rows["cores.track_cores"]["changes"][0]
-    repository.replace("gate.toml", "[timing]", "[[cores]]\nbenchmark = 'cores'\ncores = 2\n[timing]")
+    repository.replace(
+        "gate.toml", "[timing]", "[[cores]]\nbenchmark = 'cores'\ncores = 2\n[timing]"
+    )
     free = repository.gate(*arguments).rows["cores.track_cores"]["changes"][0]
     assert (pinned["base"], pinned["head"]) == (1, 1)
     assert min(free["base"], free["head"]) > 1
@@ -431,7 +466,9 @@ def test_work_of_several_cores_is_timed_in_turn_and_unpinned(repository, tmp_pat
         "    with pathlib.Path(os.environ['SEEN']).open('a') as file:\n"
         "        file.write(f'{len(os.sched_getaffinity(0))}\\n')\n",
     )
-    repository.replace("gate.toml", "[timing]", "[[cores]]\nbenchmark = 'spread'\ncores = 2\n[timing]")
+    repository.replace(
+        "gate.toml", "[timing]", "[[cores]]\nbenchmark = 'spread'\ncores = 2\n[timing]"
+    )
     repository.commit()
     repository.write("smallsum/unused.py", "")
     monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))

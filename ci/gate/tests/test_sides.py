@@ -11,7 +11,8 @@ from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.sides import WORKING_TREE, checked_out
 
-# What uv does, without a network: an "environment" is this interpreter with the package's folder on its path.
+# What uv does, without a network: an "environment" is this interpreter with the package's folder on
+# its path.
 
 
 @pytest.fixture
@@ -75,13 +76,25 @@ def test_commits_without_a_common_ancestor_are_refused(repository):
     [
         ("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2", ""),
         ("pyproject.toml", 'version = "0.1"', 'version = "0.2"', ""),
-        ("pyproject.toml", '["numpy"]', '["numpy", "scipy"]', "pyproject.toml's dependencies differs"),
-        ("asv.conf.json", '"version": 1,', '"version": 1, "matrix": {"numpy": ["2"]},', "asv's matrix differs"),
+        (
+            "pyproject.toml",
+            '["numpy"]',
+            '["numpy", "scipy"]',
+            "pyproject.toml's dependencies differs",
+        ),
+        (
+            "asv.conf.json",
+            '"version": 1,',
+            '"version": 1, "matrix": {"numpy": ["2"]},',
+            "asv's matrix differs",
+        ),
         ("smallsum/fast.pyx", "", "", "the package is compiled"),
         ("constraints.txt", "", "numpy<3", "constraints.txt differs"),
     ],
 )
-def test_one_environment_serves_both_sides_while_dependencies_are_equal(tmp_path, file, old, new, expected):
+def test_one_environment_serves_both_sides_while_dependencies_are_equal(
+    tmp_path, file, old, new, expected
+):
     base, head = (make_repository(tmp_path / name) for name in ("base", "head"))
     if old:
         head.replace(file, old, new)
@@ -117,7 +130,10 @@ def test_versions_are_held_to_constraints_and_asvs_extras_are_installed(tmp_path
     assert config.extras == ("fast", "plots")
     build_environment(tmp_path / "env", tmp_path / "package", config)
     command = fake_uv.read_text().splitlines()[1]
-    assert f"--constraint {tmp_path}/package/constraints.txt {tmp_path}/package[fast,plots] asv_runner" in command
+    assert (
+        f"--constraint {tmp_path}/package/constraints.txt {tmp_path}/package[fast,plots] asv_runner"
+        in command
+    )
 
 
 def test_a_broken_pyproject_gets_one_sentence(tmp_path):
@@ -127,6 +143,8 @@ def test_a_broken_pyproject_gets_one_sentence(tmp_path):
 
 
 def test_the_matrix_gives_its_first_versions(tmp_path, fake_uv):
-    config = SuiteConfig(Path(), Path("b"), matrix={"req": {"numpy": ["2.1", "2.0"], "six": [""], "old": [None]}})
+    config = SuiteConfig(
+        Path(), Path("b"), matrix={"req": {"numpy": ["2.1", "2.0"], "six": [""], "old": [None]}}
+    )
     build_environment(tmp_path / "env", tmp_path, config)
     assert fake_uv.read_text().splitlines()[1].endswith("asv_runner pympler numpy==2.1 six")

@@ -22,15 +22,36 @@ def remote(tmp_path):
 
 def run(do, results, remote):
     """Run the command as the workflow's step does, away from any identity of git's."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(results.parent), "GIT_CONFIG_NOSYSTEM": "1"}
-    command = [sys.executable, "-m", "perfgate.history.store", do, "--results", str(results), "--remote", str(remote)]
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(results.parent),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "perfgate.history.store",
+        do,
+        "--results",
+        str(results),
+        "--remote",
+        str(remote),
+    ]
     return subprocess.run(
-        command, cwd=results.parent, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=results.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
 def git(remote, *arguments):
-    done = subprocess.run(["git", *arguments], cwd=remote, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *arguments], cwd=remote, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -68,7 +89,10 @@ def test_another_machine_fetches_what_was_stored(tmp_path, remote):
 
 def test_fetching_before_anything_was_stored_is_no_mistake(tmp_path, remote):
     (tmp_path / "one").mkdir()
-    assert run("fetch", tmp_path / "one" / "asv", remote).stdout == "0 files came from benchmark-results\n"
+    assert (
+        run("fetch", tmp_path / "one" / "asv", remote).stdout
+        == "0 files came from benchmark-results\n"
+    )
 
 
 def test_a_push_that_another_run_overtook_is_done_again(tmp_path, remote, monkeypatch):
@@ -128,7 +152,12 @@ def test_only_what_is_not_stored_yet_is_measured(tmp_path, stored, expected):
         write(project, f"results/asv/m/{commit[:8]}-py.json")
     environment = os.environ | {"ASV_MACHINE": "m"}
     done = subprocess.run(
-        ["bash", "ci/record.sh"], cwd=project, env=environment, capture_output=True, text=True, check=False
+        ["bash", "ci/record.sh"],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert expected in done.stdout

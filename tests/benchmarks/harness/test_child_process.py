@@ -59,7 +59,10 @@ def ends(pid):
 
 
 def test_a_child_answers_with_what_its_function_returned():
-    assert run(f"{HERE}:double", {"number": 21}, timeout_s=60, A_SETTING="on") == {"doubled": 42, "setting": "on"}
+    assert run(f"{HERE}:double", {"number": 21}, timeout_s=60, A_SETTING="on") == {
+        "doubled": 42,
+        "setting": "on",
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,9 @@ def test_a_child_that_hangs_is_ended(tmp_path):
 def test_memory_is_counted_over_all_that_a_child_started_and_all_of_it_is_ended(tmp_path):
     beside = tmp_path / "pid"
     request = {"num_bytes": 300_000_000, "beside": str(beside)}
-    with pytest.raises(ChildError, match=r"out of memory: it held [\d,]+ bytes and may hold 200,000,000") as caught:
+    with pytest.raises(
+        ChildError, match=r"out of memory: it held [\d,]+ bytes and may hold 200,000,000"
+    ) as caught:
         run(f"{HERE}:hold", request, timeout_s=60, memory_limit_bytes=200_000_000)
     assert caught.value.status == "refused"
     assert ends(beside.read_text())

@@ -6,10 +6,20 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.harness import interleave as alternation
-from benchmarks.harness.interleave import Budget, Contender, Outcome, SideError, SideProcess, alternate, ratios
+from benchmarks.harness.interleave import (
+    Budget,
+    Contender,
+    Outcome,
+    SideError,
+    SideProcess,
+    alternate,
+    ratios,
+)
 from benchmarks.harness.workloads import Workload
 
-TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",), num_steps=320)
+TINY = Workload(
+    "throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",), num_steps=320
+)
 BUDGET = Budget(num_rounds=6, max_s=30.0)
 
 # A side that answers at once; `extra` is Python that it runs at every request.
@@ -67,7 +77,10 @@ def test_every_round_calls_every_side_once_and_the_order_varies(fake_sides, tmp_
 def test_a_side_that_dies_is_a_failure_with_its_last_words_and_the_other_goes_on(fake_sides):
     dying = "request == 'call' and sys.exit('the machine room is on fire')"
     dead, alive = alternate(fake_sides(dying=dying, sound="pass"), BUDGET)
-    assert (dead.status, dead.reason) == ("failed", "the process ended with exit code 1: the machine room is on fire")
+    assert (dead.status, dead.reason) == (
+        "failed",
+        "the process ended with exit code 1: the machine room is on fire",
+    )
     assert (alive.status, alive.seconds) == ("ok", [0.5] * 6)
 
 
@@ -96,7 +109,11 @@ def test_no_process_is_left_when_the_parent_is_interrupted(fake_sides, started):
 def test_a_refusal_carries_its_status_and_reason(fake_sides):
     refusing = "print(json.dumps(dict(status='refused', reason='too large', error='InvalidArgumentError')), flush=True)"
     (outcome,) = alternate(fake_sides(refusing=refusing), BUDGET)
-    assert (outcome.status, outcome.reason, outcome.error) == ("refused", "too large", "InvalidArgumentError")
+    assert (outcome.status, outcome.reason, outcome.error) == (
+        "refused",
+        "too large",
+        "InvalidArgumentError",
+    )
 
 
 def test_rounds_stop_at_the_time_budget_but_not_before_the_interval_has_its_samples(fake_sides):
@@ -144,18 +161,30 @@ def test_a_workload_declared_for_another_device_is_refused():
     assert outcome.status == "refused"
 
 
-OURS = {"hardware": {"device_kind": "cpu", "device_name": "a processor", "cores": 2}, "versions": {"myriad": "1.2.3"}}
+OURS = {
+    "hardware": {"device_kind": "cpu", "device_name": "a processor", "cores": 2},
+    "versions": {"myriad": "1.2.3"},
+}
 
 
 def test_a_peer_in_a_python_of_its_own_is_told_the_machine_by_the_side_beside_it(fake_sides):
-    hellos = {"ours": OURS, "peer": {"hardware": {"device_kind": "cpu"}, "versions": {"jax": "0.1"}}}
+    hellos = {
+        "ours": OURS,
+        "peer": {"hardware": {"device_kind": "cpu"}, "versions": {"jax": "0.1"}},
+    }
     _, peer = alternate(fake_sides(hellos, ours="pass", peer="pass"), BUDGET)
     assert peer.status == "ok"
-    assert peer.hello == {"hardware": OURS["hardware"], "versions": {"myriad": "1.2.3", "jax": "0.1"}}
+    assert peer.hello == {
+        "hardware": OURS["hardware"],
+        "versions": {"myriad": "1.2.3", "jax": "0.1"},
+    }
 
 
 def test_a_peer_whose_jax_runs_on_another_device_is_refused(fake_sides):
-    hellos = {"ours": OURS, "peer": {"hardware": {"device_kind": "gpu"}, "versions": {"jax": "0.1"}}}
+    hellos = {
+        "ours": OURS,
+        "peer": {"hardware": {"device_kind": "gpu"}, "versions": {"jax": "0.1"}},
+    }
     ours, peer = alternate(fake_sides(hellos, ours="pass", peer="pass"), BUDGET)
     assert (ours.status, peer.status) == ("ok", "refused")
     assert peer.reason == "its JAX runs on the gpu, and Myriad's on the cpu"

@@ -8,7 +8,9 @@ from benchmarks.harness.workloads import Law, Workload, load
 
 TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",))
 OF_LENGTH = Law("cartpole-control", "random", 0.5, 10_000, mean_episode_length=22.2)
-OF_RETURN = Law("cartpole-control", "random", 15, 10_000, mean_episode_return=-1228, waived={"jumanji": "a toy"})
+OF_RETURN = Law(
+    "cartpole-control", "random", 15, 10_000, mean_episode_return=-1228, waived={"jumanji": "a toy"}
+)
 
 
 def outcome(side="myriad", num_episodes=10_000, mean_length=22.2, mean_return=-1228.0):
@@ -17,7 +19,8 @@ def outcome(side="myriad", num_episodes=10_000, mean_length=22.2, mean_return=-1
 
 
 @pytest.mark.parametrize(
-    ("mean", "num_episodes", "status"), [(22.4, 10_000, "ok"), (30.0, 10_000, "failed"), (30.0, 9, "ok")]
+    ("mean", "num_episodes", "status"),
+    [(22.4, 10_000, "ok"), (30.0, 10_000, "failed"), (30.0, 9, "ok")],
 )
 def test_a_side_whose_episodes_have_the_wrong_length_fails(mean, num_episodes, status):
     measured = outcome(mean_length=mean, num_episodes=num_episodes)
@@ -25,7 +28,9 @@ def test_a_side_whose_episodes_have_the_wrong_length_fails(mean, num_episodes, s
     assert measured.status == status
 
 
-@pytest.mark.parametrize(("mean", "status"), [(-1235.0, "ok"), (-1200.0, "failed"), (math.nan, "failed")])
+@pytest.mark.parametrize(
+    ("mean", "status"), [(-1235.0, "ok"), (-1200.0, "failed"), (math.nan, "failed")]
+)
 def test_a_side_whose_episodes_have_the_wrong_return_fails(mean, status):
     measured = outcome(mean_return=mean)
     hold_to_law(measured, OF_RETURN)
@@ -46,7 +51,9 @@ def test_a_library_whose_law_is_waived_is_marked_in_words_whatever_it_measured(m
     measured = outcome(side="jumanji", mean_return=mean)
     hold_to_law(measured, OF_RETURN)
     assert measured.status == "ok"
-    expected = f"another environment: a toy (mean episode return {mean:.2f} here, -1228 +/- 15 by the law)"
+    expected = (
+        f"another environment: a toy (mean episode return {mean:.2f} here, -1228 +/- 15 by the law)"
+    )
     assert measured.reason == expected
 
 
@@ -68,6 +75,14 @@ def test_a_contender_is_told_its_librarys_name_for_the_environment_and_whether_r
     workloads = declaration.workloads["throughput"]
     told = {
         (side, name): as_declared(Contender(side, workloads[name]), declaration)
-        for side, name in [("gymnax-configured", "pendulum-1k"), ("myriad", "cartpole-1k"), ("jumanji", "cartpole-1k")]
+        for side, name in [
+            ("gymnax-configured", "pendulum-1k"),
+            ("myriad", "cartpole-1k"),
+            ("jumanji", "cartpole-1k"),
+        ]
     }
-    assert [(each.twin, each.returns) for each in told.values()] == [("Pendulum-v1", True), ("", False), ("", False)]
+    assert [(each.twin, each.returns) for each in told.values()] == [
+        ("Pendulum-v1", True),
+        ("", False),
+        ("", False),
+    ]

@@ -36,20 +36,30 @@ def test_the_quick_tier_is_part_of_the_full_one_and_begins_with_the_documented_d
 
 def test_every_other_environment_has_one_small_workload_in_the_quick_tier():
     quick = load().select("throughput", "quick").values()
-    others = {workload.env: workload.num_envs for workload in quick if workload.env != "cartpole-control"}
-    assert others == dict.fromkeys(["pendulum-control", "gene-circuit-control", "snake", "bucket-brigade"], 1_000)
+    others = {
+        workload.env: workload.num_envs for workload in quick if workload.env != "cartpole-control"
+    }
+    assert others == dict.fromkeys(
+        ["pendulum-control", "gene-circuit-control", "snake", "bucket-brigade"], 1_000
+    )
 
 
 def test_every_declared_name_is_one_that_myriad_knows():
     from myriad import make_env
 
     declaration = load()
-    for env in {workload.env for workload in declaration.workloads["throughput"].values()} | set(declaration.laws):
+    for env in {workload.env for workload in declaration.workloads["throughput"].values()} | set(
+        declaration.laws
+    ):
         make_env(env)
 
 
 def test_an_episode_of_a_fixed_length_fits_whole_into_a_chunk():
-    steps = {"pendulum-control": 200, "gene-circuit-control": 288, "examples.my_environment:HillCar": 200}
+    steps = {
+        "pendulum-control": 200,
+        "gene-circuit-control": 288,
+        "examples.my_environment:HillCar": 200,
+    }
     for workload in load().workloads["throughput"].values():
         assert workload.scan_chunk_size % steps.get(workload.env, 1) == 0, workload.name
 
@@ -57,27 +67,32 @@ def test_an_episode_of_a_fixed_length_fits_whole_into_a_chunk():
 def bars_about(env):
     """Return the bars of suite.toml about an environment: (environments, of, than how many) to (at least, plain)."""
     declaration = load()
-    size = {name: workload.num_envs for name, workload in declaration.workloads["throughput"].items()}
+    size = {
+        name: workload.num_envs for name, workload in declaration.workloads["throughput"].items()
+    }
     return {
-        (size[bar.workload], bar.of, size[bar.than] if bar.than else None): (bar.at_least, bar.at_least_plain)
+        (size[bar.workload], bar.of, size[bar.than] if bar.than else None): (
+            bar.at_least,
+            bar.at_least_plain,
+        )
         for bar in declaration.bars_of(env)
     }
 
 
 def test_the_bars_of_the_other_environments_are_those_promised():
     at_scale = (0.7, None)
-    assert bars_about("pendulum-control") == {(n, "gymnax", None): (20, None) for n in (1_000, 10_000)} | {
-        (1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)
-    }
-    assert bars_about("gene-circuit-control") == {(n, "myriad-jax", None): (30, None) for n in (100, 1_000, 10_000)} | {
-        (100_000, "myriad", n): at_scale for n in (100, 1_000, 10_000)
-    }
+    assert bars_about("pendulum-control") == {
+        (n, "gymnax", None): (20, None) for n in (1_000, 10_000)
+    } | {(1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)}
+    assert bars_about("gene-circuit-control") == {
+        (n, "myriad-jax", None): (30, None) for n in (100, 1_000, 10_000)
+    } | {(100_000, "myriad", n): at_scale for n in (100, 1_000, 10_000)}
     assert bars_about("snake") == {(n, "jumanji", None): (5, None) for n in (1_000, 10_000)} | {
         (1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)
     }
-    assert bars_about("bucket-brigade") == {(n, "numpy", 1): (None, None) for n in (1_000, 10_000)} | {
-        (1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)
-    }
+    assert bars_about("bucket-brigade") == {
+        (n, "numpy", 1): (None, None) for n in (1_000, 10_000)
+    } | {(1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)}
     assert bars_about("examples.my_environment:HillCar") == {
         (n, "gymnax", None): (7, 3) for n in (100, 1_000, 10_000, 100_000)
     }
@@ -92,30 +107,77 @@ def test_the_bars_of_cartpole_are_those_promised():
     }
     stepped = {1: 15, 100: 80, 1_000: 100, 10_000: 60, 100_000: 60, 1_000_000: 45}
     recorded = {1_000: 10, 10_000: 10}
-    assert bars == {(n, False): bar for n, bar in stepped.items()} | {(n, True): bar for n, bar in recorded.items()}
+    assert bars == {(n, False): bar for n, bar in stepped.items()} | {
+        (n, True): bar for n, bar in recorded.items()
+    }
     flat = next(bar for bar in declaration.bars if bar.than)
     assert (flat.workload, flat.than, flat.at_least) == ("cartpole-1m", "cartpole-10k-long", 0.7)
 
 
 def test_a_workload_reads_as_it_is_written(tmp_path):
     (workload,) = read(tmp_path, WORKLOAD).select("throughput", "quick").values()
-    assert (workload.name, workload.num_envs, workload.tiers, workload.num_steps) == ("tiny", 10, ("quick",), None)
+    assert (workload.name, workload.num_envs, workload.tiers, workload.num_steps) == (
+        "tiny",
+        10,
+        ("quick",),
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("right", "wrong", "sentence"),
     [
-        ("num_envs = 10", "num_env = 10", "throughput.tiny: key 'num_env' is unknown; did you mean 'num_envs'?"),
-        ("num_envs = 10", "", "throughput.tiny lacks the key 'num_envs', a whole number of at least 1."),
-        ("num_envs = 10", "num_envs = 0", "num_envs must be a whole number of at least 1, but got 0."),
-        ("num_envs = 10", "num_envs = true", "num_envs must be a whole number of at least 1, but got True."),
-        ("num_envs = 10", 'num_envs = "10"', "num_envs must be a whole number of at least 1, but got '10'."),
-        ('env = "cartpole-control"', "env = 1", "tiny.env must be the name of an environment or package.module:Class"),
+        (
+            "num_envs = 10",
+            "num_env = 10",
+            "throughput.tiny: key 'num_env' is unknown; did you mean 'num_envs'?",
+        ),
+        (
+            "num_envs = 10",
+            "",
+            "throughput.tiny lacks the key 'num_envs', a whole number of at least 1.",
+        ),
+        (
+            "num_envs = 10",
+            "num_envs = 0",
+            "num_envs must be a whole number of at least 1, but got 0.",
+        ),
+        (
+            "num_envs = 10",
+            "num_envs = true",
+            "num_envs must be a whole number of at least 1, but got True.",
+        ),
+        (
+            "num_envs = 10",
+            'num_envs = "10"',
+            "num_envs must be a whole number of at least 1, but got '10'.",
+        ),
+        (
+            'env = "cartpole-control"',
+            "env = 1",
+            "tiny.env must be the name of an environment or package.module:Class",
+        ),
         ('env = "cartpole-control"', 'env = "a:b:c"', "or package.module:Class, but got 'a:b:c'."),
-        ('"quick"', '"quik"', "throughput.tiny.tiers must be a list that may hold quick, full, but got ['quik']."),
-        ('["quick"]', '"quick"', "throughput.tiny.tiers must be a list that may hold quick, full, but got 'quick'."),
-        ('"cpu"', '"tpu"', "throughput.tiny.devices must be a list that may hold cpu, gpu, but got ['tpu']."),
-        ("[throughput.tiny]", "[througput.tiny]", "suite 'througput' is unknown; did you mean 'throughput'?"),
+        (
+            '"quick"',
+            '"quik"',
+            "throughput.tiny.tiers must be a list that may hold quick, full, but got ['quik'].",
+        ),
+        (
+            '["quick"]',
+            '"quick"',
+            "throughput.tiny.tiers must be a list that may hold quick, full, but got 'quick'.",
+        ),
+        (
+            '"cpu"',
+            '"tpu"',
+            "throughput.tiny.devices must be a list that may hold cpu, gpu, but got ['tpu'].",
+        ),
+        (
+            "[throughput.tiny]",
+            "[througput.tiny]",
+            "suite 'througput' is unknown; did you mean 'throughput'?",
+        ),
         ("[throughput.tiny]", "[throughput.tiny", "suite.toml is not valid TOML"),
         (
             "\n[throughput.tiny]",
@@ -135,9 +197,18 @@ def test_a_mistake_is_answered_in_one_sentence(tmp_path, right, wrong, sentence)
     ("bar", "sentence"),
     [
         ('of = "gymnax"\nat_least = 2', "bars[0] lacks the key 'workload'"),
-        ('workload = "tinny"\nof = "gymnax"\nat_least = 2', "bar 'tinny' is unknown; did you mean 'tiny'?"),
-        ('workload = "tiny"\nof = "brax"\nat_least = 2', "bars[0].of must be one of myriad, gymnax, numpy,"),
-        ('workload = "tiny"\nof = "gymnax"\nat_least = 0', "bars[0].at_least must be a number above 0, but got 0."),
+        (
+            'workload = "tinny"\nof = "gymnax"\nat_least = 2',
+            "bar 'tinny' is unknown; did you mean 'tiny'?",
+        ),
+        (
+            'workload = "tiny"\nof = "brax"\nat_least = 2',
+            "bars[0].of must be one of myriad, gymnax, numpy,",
+        ),
+        (
+            'workload = "tiny"\nof = "gymnax"\nat_least = 0',
+            "bars[0].at_least must be a number above 0, but got 0.",
+        ),
     ],
 )
 def test_a_mistake_in_a_bar_is_answered_in_one_sentence(tmp_path, bar, sentence):
@@ -167,9 +238,15 @@ num_episodes = 10
             "laws.cartpole-control.waived must be a table of texts whose keys may be myriad, gymnax,",
         ),
         ("[twins.gymnas]\nx = 'y'", "library of twins 'gymnas' is unknown; did you mean 'gymnax'?"),
-        ("[twins]\ngymnax = 'CartPole-v1'", "twins.gymnax must be a table of environments and their names there"),
+        (
+            "[twins]\ngymnax = 'CartPole-v1'",
+            "twins.gymnax must be a table of environments and their names there",
+        ),
         ("[peers.jumanji]", "peers.jumanji lacks the key 'requirements', a list of texts."),
-        ("[peers.jumanji]\nrequirements = 'jumanji'", "peers.jumanji.requirements must be a list of texts, but got"),
+        (
+            "[peers.jumanji]\nrequirements = 'jumanji'",
+            "peers.jumanji.requirements must be a list of texts, but got",
+        ),
         (
             '[[bars]]\nworkload = "tiny"\nof = "gymnax"\nat_least_plain = 3\nrecord = true',
             "the bar on tiny can't have at_least_plain beside of = 'myriad', than or record.",
@@ -186,15 +263,24 @@ def test_a_mistake_in_another_table_is_answered_in_one_sentence(tmp_path, table,
 def test_a_side_is_told_what_its_library_calls_the_environment():
     declaration = load()
     workload = declaration.workloads["throughput"]["pendulum-1k"]
-    assert [declaration.twin_of(side, workload) for side in ("gymnax", "gymnax-configured")] == ["Pendulum-v1"] * 2
-    assert declaration.twin_of("myriad-plain", workload) == declaration.twin_of("jumanji", workload) == ""
+    assert [declaration.twin_of(side, workload) for side in ("gymnax", "gymnax-configured")] == [
+        "Pendulum-v1"
+    ] * 2
+    assert (
+        declaration.twin_of("myriad-plain", workload)
+        == declaration.twin_of("jumanji", workload)
+        == ""
+    )
 
 
 def test_myriad_tier_selects_and_quick_is_the_default():
     assert tier_from_environment({}) == "quick"
     assert tier_from_environment({"MYRIAD_TIER": ""}) == "quick"
     assert tier_from_environment({"MYRIAD_TIER": "full"}) == "full"
-    with pytest.raises(SuiteError, match=r"MYRIAD_TIER 'ful' is unknown; did you mean 'full'\? allowed: quick, full\."):
+    with pytest.raises(
+        SuiteError,
+        match=r"MYRIAD_TIER 'ful' is unknown; did you mean 'full'\? allowed: quick, full\.",
+    ):
         tier_from_environment({"MYRIAD_TIER": "ful"})
 
 

@@ -1,6 +1,7 @@
 """Peers in an environment of their own: what is said where there is none, and that theirs is what runs where there is.
 
-A fake peer stands for the real ones: a virtual environment without pip, with a `myriad` of its own and our JAX.
+A fake peer stands for the real ones: a virtual environment without pip, with a `myriad` of its own
+and our JAX.
 """
 
 import subprocess
@@ -18,9 +19,12 @@ from benchmarks.harness.sanity import as_declared
 from benchmarks.harness.workloads import Peer, SuiteError, Workload, load
 
 BUDGET = Budget(num_rounds=2, min_rounds=2)
-TINY = Workload("throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), ("cpu",), num_steps=12)
+TINY = Workload(
+    "throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), ("cpu",), num_steps=12
+)
 
-# An environment in the shape of myriad-jax 0.2.0: episodes of three steps, a reward of 2 each, of 7 under XLA options.
+# An environment in the shape of myriad-jax 0.2.0: episodes of three steps, a reward of 2 each, of 7
+# under XLA options.
 FAKE_ENVS = """
 import os
 from typing import Any, NamedTuple
@@ -59,7 +63,9 @@ def folder(tmp_path, monkeypatch):
         "import sys; from pathlib import Path; from benchmarks import peers, sides\n"
         f"peers.FOLDER = Path({str(tmp_path / 'peers')!r}); sides.main()"
     )
-    monkeypatch.setattr(alternation, "side_command", lambda side: [sys.executable, "-c", code, side])
+    monkeypatch.setattr(
+        alternation, "side_command", lambda side: [sys.executable, "-c", code, side]
+    )
     return tmp_path / "peers"
 
 
@@ -67,29 +73,41 @@ def folder(tmp_path, monkeypatch):
 def fake_peer(folder, monkeypatch):
     """Make what `install` would make for myriad-jax, and return the folder of its packages."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)  # the tests' own
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "myriad-jax"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", folder / "myriad-jax"], check=True
+    )
     (packages,) = (folder / "myriad-jax" / "lib").glob("python*/site-packages")
     (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
     (packages / "myriad_jax-9.9.dist-info").mkdir()
-    (packages / "myriad_jax-9.9.dist-info" / "METADATA").write_text("Name: myriad-jax\nVersion: 9.9\n")
+    (packages / "myriad_jax-9.9.dist-info" / "METADATA").write_text(
+        "Name: myriad-jax\nVersion: 9.9\n"
+    )
     (packages / "myriad" / "envs").mkdir(parents=True)
     (packages / "myriad" / "__init__.py").write_text("print('a banner')")
     (packages / "myriad" / "envs" / "__init__.py").write_text(FAKE_ENVS)
     (folder / "myriad-jax" / "empty").mkdir()
-    (folder / "myriad-jax" / "installed.txt").write_text("\n".join(peers.declared()["myriad-jax"].requirements) + "\n")
+    (folder / "myriad-jax" / "installed.txt").write_text(
+        "\n".join(peers.declared()["myriad-jax"].requirements) + "\n"
+    )
     return packages
 
 
 def measured(side="myriad-jax", workload=TINY):
     """Run the peer beside ours, which describes the machine; return its outcome."""
-    contenders = [Contender(name, replace(workload, num_envs=64)) for name in ("myriad-plain", side)]
+    contenders = [
+        Contender(name, replace(workload, num_envs=64)) for name in ("myriad-plain", side)
+    ]
     declaration = load()
-    return alternate([replace(as_declared(each, declaration), returns=True) for each in contenders], BUDGET)[1]
+    return alternate(
+        [replace(as_declared(each, declaration), returns=True) for each in contenders], BUDGET
+    )[1]
 
 
 @pytest.mark.parametrize("name", ["myriad-jax", "jumanji"])
 @pytest.mark.parametrize("options", ["", "-configured"])
-def test_a_peer_without_its_environment_is_not_installed_and_the_command_is_named(name, options, folder):
+def test_a_peer_without_its_environment_is_not_installed_and_the_command_is_named(
+    name, options, folder
+):
     (outcome,) = alternate([Contender(name + options, TINY)], BUDGET)
     assert outcome.status == "not installed"
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
@@ -102,13 +120,19 @@ def test_the_peers_own_package_is_what_runs_though_ours_has_the_same_name(fake_p
     assert (outcome.hello["library"], outcome.hello["library_version"]) == ("myriad-jax", "9.9")
     assert outcome.hello["hardware"]["device_name"]
     assert outcome.stats["num_episodes"] == 64 * 2 * 12 // 3
-    assert (outcome.stats["mean_episode_length"], outcome.stats["mean_episode_return"]) == (3.0, 6.0)
+    assert (outcome.stats["mean_episode_length"], outcome.stats["mean_episode_return"]) == (
+        3.0,
+        6.0,
+    )
 
 
 def test_a_peer_may_run_with_our_xla_options(fake_peer):
     plain, configured = measured(), measured("myriad-jax-configured")
     assert (configured.status, configured.reason) == ("ok", "")
-    assert (plain.stats["mean_episode_return"], configured.stats["mean_episode_return"]) == (6.0, 21.0)
+    assert (plain.stats["mean_episode_return"], configured.stats["mean_episode_return"]) == (
+        6.0,
+        21.0,
+    )
 
 
 def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path):
@@ -121,7 +145,10 @@ def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path
 
 def test_a_peer_without_a_twin_of_the_environment_refuses(fake_peer):
     outcome = measured(workload=replace(TINY, env="snake"))
-    assert (outcome.status, outcome.reason) == ("refused", "suite.toml names no twin of snake in [twins.myriad-jax]")
+    assert (outcome.status, outcome.reason) == (
+        "refused",
+        "suite.toml names no twin of snake in [twins.myriad-jax]",
+    )
 
 
 def test_an_environment_of_other_versions_counts_as_none(fake_peer, folder):
@@ -142,18 +169,29 @@ def commands(monkeypatch):
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", fake)
-    monkeypatch.setattr(peers, "declared", lambda: {"jumanji": Peer("jumanji", ("jumanji==1.1.2",))})
+    monkeypatch.setattr(
+        peers, "declared", lambda: {"jumanji": Peer("jumanji", ("jumanji==1.1.2",))}
+    )
     return run
 
 
 @pytest.mark.parametrize("uv", [None, ["uv"]])
-def test_install_uses_uv_where_there_is_one_and_else_venv_and_pip(uv, commands, folder, monkeypatch, capsys):
+def test_install_uses_uv_where_there_is_one_and_else_venv_and_pip(
+    uv, commands, folder, monkeypatch, capsys
+):
     monkeypatch.setattr(peers, "_uv", lambda: uv)
     assert peers.main(["install", "jumanji"]) == 0
     make, fill = commands
     python = str(folder / "jumanji" / "bin" / "python")
     if uv:
-        assert make == ["uv", "venv", "--quiet", "--python", sys.executable, str(folder / "jumanji")]
+        assert make == [
+            "uv",
+            "venv",
+            "--quiet",
+            "--python",
+            sys.executable,
+            str(folder / "jumanji"),
+        ]
         assert fill == ["uv", "pip", "install", "--python", python, "jumanji==1.1.2"]
     else:
         assert make == [sys.executable, "-m", "venv", str(folder / "jumanji")]
@@ -164,7 +202,9 @@ def test_install_uses_uv_where_there_is_one_and_else_venv_and_pip(uv, commands, 
 def test_an_installation_that_fails_is_told_in_a_sentence_and_leaves_the_peer_not_installed(
     commands, folder, monkeypatch
 ):
-    monkeypatch.setattr(subprocess, "run", lambda command, check: subprocess.CompletedProcess(command, 1))
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, check: subprocess.CompletedProcess(command, 1)
+    )
     with pytest.raises(SuiteError, match=r"jumanji could not be installed: `.*venv.*` failed"):
         peers.install("jumanji")
     assert not peers.is_installed("jumanji")
@@ -173,7 +213,10 @@ def test_an_installation_that_fails_is_told_in_a_sentence_and_leaves_the_peer_no
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["install"], "install needs the name of a peer: myriad-jax, jumanji, envpool, pufferlib, rejax."),
+        (
+            ["install"],
+            "install needs the name of a peer: myriad-jax, jumanji, envpool, pufferlib, rejax.",
+        ),
         (
             ["install", "jumanjy"],
             (
@@ -194,4 +237,6 @@ def test_without_arguments_the_peers_are_listed_with_how_to_install_them(folder,
     assert peers.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(load().peers)
-    assert all("not installed: `python -m benchmarks.harness.peers install" in line for line in lines)
+    assert all(
+        "not installed: `python -m benchmarks.harness.peers install" in line for line in lines
+    )

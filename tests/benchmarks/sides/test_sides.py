@@ -18,7 +18,9 @@ BUDGET = Budget(num_rounds=2, min_rounds=2)
 
 def measured(side, env, num_envs, num_steps, **options):
     """Run one side and hold it to its law from the first hundred episodes on."""
-    workload = Workload("throughput", "tiny", env, "random", num_envs, num_steps, (), ("cpu",), num_steps=num_steps)
+    workload = Workload(
+        "throughput", "tiny", env, "random", num_envs, num_steps, (), ("cpu",), num_steps=num_steps
+    )
     declaration = load()
     contender = replace(as_declared(Contender(side, workload), declaration), **options)
     (outcome,) = alternate([contender], BUDGET)
@@ -108,7 +110,8 @@ def test_the_plain_village_follows_the_draws_that_it_is_given():
             return np.array(next(self.draws)[:size])
 
     rest_far_away = [0.95, 0.0, 0.0]
-    # At the start house 0 burns alone; the learner works there; neither agent helps; nothing new catches fire.
+    # At the start house 0 burns alone; the learner works there; neither agent helps; nothing new
+    # catches fire.
     start = [0.0] + [1.0] * 9
     for suppression, houses, own in ((0.49, [0] * 10, 20.0), (0.51, [2] + [0] * 9, -40.0)):
         night = [suppression] + [1.0] * 9 + [1.0] * 10 + 2 * rest_far_away
@@ -122,16 +125,25 @@ def test_the_plain_village_follows_the_draws_that_it_is_given():
 
 def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
     pytest.importorskip("gymnax")
-    ours, theirs = (importlib.import_module(f"examples.{name}") for name in ("my_environment", "my_environment_gymnax"))
+    ours, theirs = (
+        importlib.import_module(f"examples.{name}")
+        for name in ("my_environment", "my_environment_gymnax")
+    )
     env, twin = ours.HillCar(), theirs.HillCar()
-    obs, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(jax.random.key(0), 50), env.default_params)
+    obs, state = jax.vmap(env.reset, in_axes=(0, None))(
+        jax.random.split(jax.random.key(0), 50), env.default_params
+    )
     twin_state = theirs.CarState(position=state.position, velocity=state.velocity, time=state.time)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
     twin_step = jax.jit(jax.vmap(twin.step_env, in_axes=(0, 0, 0, None)))
     rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(1), 50)
     for _ in range(200):
         # Half of them push the way they move, which climbs the hill.
-        action = np.where(np.arange(50) < 25, rng.integers(0, 3, 50), np.where(np.asarray(state.velocity) < 0, 0, 2))
+        action = np.where(
+            np.arange(50) < 25,
+            rng.integers(0, 3, 50),
+            np.where(np.asarray(state.velocity) < 0, 0, 2),
+        )
         obs, state, reward, terminated, truncated, _ = step(keys, state, action, env.default_params)
         twin_obs, twin_state, *twins, _ = twin_step(keys, twin_state, action, twin.default_params)
         np.testing.assert_allclose(obs, twin_obs, rtol=1e-5, atol=1e-6)

@@ -3,8 +3,9 @@
     perfgate find 'throughput.Chunk.time_chunk(1000)' v1.2 main
     perfgate find memory.track_size v1.2 main --metric track
 
-The line of first parents from GOOD to BAD is halved until two neighbours remain, and these are compared once more.
-Commits that touch only pages or the suite are passed over; a program that was met before is not timed again.
+The line of first parents from GOOD to BAD is halved until two neighbours remain, and these are
+compared once more. Commits that touch only pages or the suite are passed over; a program that was
+met before is not timed again.
 
 Exit codes: 0 found, 2 wrong usage, 3 could not tell.
 """
@@ -35,7 +36,9 @@ from perfgate.verdict import Benchmark, Row, describe_change, numbers_of
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
-    return guarded(lambda: find(_parse(sys.argv[1:] if argv is None else argv)), "stopped; nothing was found")
+    return guarded(
+        lambda: find(_parse(sys.argv[1:] if argv is None else argv)), "stopped; nothing was found"
+    )
 
 
 def find(options: argparse.Namespace) -> int:
@@ -50,7 +53,9 @@ def find(options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         comparer = _prepare(Visits(file, bad, stack), commits, options)
         search = Search(comparer, [each for each in commits if each.matters])
-        print(f"{len(commits) - 1} commits after {commits[0]}; {len(search.commits) - 1} can matter")
+        print(
+            f"{len(commits) - 1} commits after {commits[0]}; {len(search.commits) - 1} can matter"
+        )
         return search.run()
 
 
@@ -58,9 +63,15 @@ def _prepare(visits: Visits, commits: Sequence[Commit], options: argparse.Namesp
     sides = visits.pair(commits[0].hash, visits.bad)
     rules = read_rules(*find_rules(sides.head.root / sides.config.folder))
     rows = discover(sides, rules, "")
-    found = {row.name: row.benchmark for row in rows if row.benchmark.kind != "module" and row.state != "gone"}
+    found = {
+        row.name: row.benchmark
+        for row in rows
+        if row.benchmark.kind != "module" and row.state != "gone"
+    }
     if options.benchmark not in found:
-        raise UsageError(f"BAD's suite has no benchmark {options.benchmark!r}; {_closest(options.benchmark, found)}")
+        raise UsageError(
+            f"BAD's suite has no benchmark {options.benchmark!r}; {_closest(options.benchmark, found)}"
+        )
     benchmark: Benchmark = found[options.benchmark]
     metric = options.metric or benchmark.metric
     return Comparer(visits, benchmark, metric, rules, machine.pick_core(), _say)
@@ -95,7 +106,9 @@ class Search:
         low, high = self._halve(0, last)
         if high - low > 1:
             those = ", ".join(each.hash[:12] for each in self.commits[low + 1 : high + 1])
-            return _could_not_tell(f"it is one of {those}; those before the last could not be compared.")
+            return _could_not_tell(
+                f"it is one of {those}; those before the last could not be compared."
+            )
         return self._conclude(low, high, row if (low, high) == (0, last) else None)
 
     def _halve(self, low: int, high: int) -> tuple[int, int]:
@@ -128,7 +141,9 @@ class Search:
             worse, words, row = self.comparer.compare(before.hash, guilty.hash, reuse=False)
             if not worse:
                 reason = f"{guilty} is worse than GOOD, but not surely worse than {before}: {words} {self._figure(row)}"
-                return _could_not_tell(f"{reason.rstrip()}; it may have grown in several small steps.")
+                return _could_not_tell(
+                    f"{reason.rstrip()}; it may have grown in several small steps."
+                )
         print(f"\nfound {guilty}\n{self.comparer.metric}: {self._figure(row)}, against {before}")
         print(f"show it: {self._command(before, guilty)}")
         return 0
@@ -137,17 +152,42 @@ class Search:
         """Return the ratio with its interval, or both values."""
         if self.comparer.metric == "time":
             return measured(row) if row.evidence else ""
-        return next((describe_change(each) for each in row.changes if each.metric == self.comparer.metric), "")
+        return next(
+            (describe_change(each) for each in row.changes if each.metric == self.comparer.metric),
+            "",
+        )
 
     def _command(self, before: Commit, guilty: Commit) -> str:
         """Return what repeats it: the gate on the two neighbours, or, where their suite isn't BAD's, a short search."""
         visits, name = self.comparer.visits, self.comparer.benchmark.row
-        config = [] if visits.config_file == Path("asv.conf.json") else ["--suite-config", str(visits.config_file)]
+        config = (
+            []
+            if visits.config_file == Path("asv.conf.json")
+            else ["--suite-config", str(visits.config_file)]
+        )
         base, head = before.hash[:12], guilty.hash[:12]
         if visits.has_same_suite(guilty.hash):
-            words = ["perfgate", "--base", base, "--head", head, *config, "--bench", f"^{re.escape(name)}$"]
+            words = [
+                "perfgate",
+                "--base",
+                base,
+                "--head",
+                head,
+                *config,
+                "--bench",
+                f"^{re.escape(name)}$",
+            ]
         else:
-            words = ["perfgate", "find", name, base, visits.bad[:12], *config, "--metric", self.comparer.metric]
+            words = [
+                "perfgate",
+                "find",
+                name,
+                base,
+                visits.bad[:12],
+                *config,
+                "--metric",
+                self.comparer.metric,
+            ]
         return shlex.join(words)
 
 
@@ -157,12 +197,24 @@ def _could_not_tell(reason: str) -> int:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(prog="perfgate find", description="Which commit made a benchmark slower?", allow_abbrev=False)
-    parser.add_argument("benchmark", metavar="BENCHMARK", help="as the gate's report writes it, parameters included")
+    parser = Parser(
+        prog="perfgate find",
+        description="Which commit made a benchmark slower?",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "benchmark", metavar="BENCHMARK", help="as the gate's report writes it, parameters included"
+    )
     parser.add_argument("good", metavar="GOOD", help="a commit before the slowdown")
-    parser.add_argument("bad", metavar="BAD", help="a commit after it; its suite is run at every commit")
+    parser.add_argument(
+        "bad", metavar="BAD", help="a commit after it; its suite is run at every commit"
+    )
     add_suite_config(parser)
-    parser.add_argument("--metric", metavar="NAME", help="one of the report's, such as temp_bytes (default: its value)")
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="one of the report's, such as temp_bytes (default: its value)",
+    )
     return parser.parse_args(argv)
 
 

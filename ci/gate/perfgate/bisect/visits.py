@@ -1,7 +1,8 @@
 """What `perfgate find` knows of commits: which of them can matter, and how one of them compares with another.
 
-Every commit runs the suite of the last one, BAD, so that one question is asked throughout and a benchmark that is
-younger than the slowdown finds it too. A comparison is the gate's own: inspection, exoneration, paired timing.
+Every commit runs the suite of the last one, BAD, so that one question is asked throughout and a
+benchmark that is younger than the slowdown finds it too. A comparison is the gate's own:
+inspection, exoneration, paired timing.
 """
 
 import contextlib
@@ -45,7 +46,9 @@ def commits_between(good: str, bad: str, suite: Path, root: Path) -> list[Commit
     """
     line = git("rev-list", "--first-parent", "--reverse", bad, cwd=root).split()
     if good not in line:
-        raise UsageError(f"GOOD {good[:12]} is no ancestor of BAD {bad[:12]} along first parents; give an older GOOD.")
+        raise UsageError(
+            f"GOOD {good[:12]} is no ancestor of BAD {bad[:12]} along first parents; give an older GOOD."
+        )
     if good == bad:
         raise UsageError(f"GOOD and BAD are the same commit, {good[:12]}; give two that differ.")
     subject = git("log", "-1", "--format=%s", good, cwd=root)
@@ -54,10 +57,20 @@ def commits_between(good: str, bad: str, suite: Path, root: Path) -> list[Commit
 
 def _log(good: str, bad: str, suite: Path, root: Path) -> Iterator[Commit]:
     """Read subjects and touched paths in one go: there may be thousands."""
-    flags = ["--first-parent", "-m", "--reverse", "--no-renames", "-z", "--name-only", "--format=%x01%H%x00%s%x00"]
+    flags = [
+        "--first-parent",
+        "-m",
+        "--reverse",
+        "--no-renames",
+        "-z",
+        "--name-only",
+        "--format=%x01%H%x00%s%x00",
+    ]
     for entry in git("log", *flags, f"{good}..{bad}", cwd=root).split("\1")[1:]:
         commit, subject, *paths = (each.strip("\n") for each in entry.split("\0"))
-        yield Commit(commit, subject, any(can_matter(PurePosixPath(each), suite) for each in paths if each))
+        yield Commit(
+            commit, subject, any(can_matter(PurePosixPath(each), suite) for each in paths if each)
+        )
 
 
 @dataclass
@@ -79,7 +92,9 @@ class Visits:
         sides, (first, _), (second, folder) = self._of(head), self.side(base), self.side(head)
         place = Path(tempfile.mkdtemp(prefix="pair-", dir=folder))
         built = [not each.import_from for each in (first, second)]
-        if any(built) and not all(built):  # what is compared is the commits, not two ways of installing them
+        if any(built) and not all(
+            built
+        ):  # what is compared is the commits, not two ways of installing them
             first, second = (self._install(each, place) for each in (first, second))
         second = dataclasses.replace(second, name="head")
         return dataclasses.replace(sides, base=first, head=second, folder=place, same_code=False)
@@ -93,7 +108,9 @@ class Visits:
 
     def _of(self, commit: str) -> Sides:
         if commit not in self._found:
-            self._found[commit] = self.stack.enter_context(checked_out(self.config_file, commit, self.bad))
+            self._found[commit] = self.stack.enter_context(
+                checked_out(self.config_file, commit, self.bad)
+            )
         return self._found[commit]
 
     def _install(self, side: Side, place: Path) -> Side:
@@ -128,7 +145,8 @@ class Comparer:
     def compare(self, base: str, head: str, *, reuse: bool = True) -> tuple[bool | None, str, Row]:
         """Return whether head is worse (None: it can't be told), the reason in words, and the row.
 
-        With `reuse`, a program that was met before is judged as it was then: base must be the same each time.
+        With `reuse`, a program that was met before is judged as it was then: base must be the same
+        each time.
         """
         row = Row(self.benchmark)
         try:
@@ -163,9 +181,12 @@ class Comparer:
 
     def _judge_time(self, row: Row, sides: Sides) -> tuple[bool | None, str]:
         deadline = time.monotonic() + self.rules.timing.budget_s
-        Session(sides, self.rules, self.core, deadline, random.Random(), self.say).run([row])  # noqa: S311 - orders
+        # orders
+        Session(sides, self.rules, self.core, deadline, random.Random(), self.say).run([row])  # noqa: S311
         if row.problems or row.evidence is None or row.evidence.verdict == UNDECIDED:
-            return None, _why_unknown(row) or "undecided: the noise needs more pairs or a longer timing.budget_s"
+            return None, _why_unknown(
+                row
+            ) or "undecided: the noise needs more pairs or a longer timing.budget_s"
         program = "its program differs" if "head" in row.programs else "its program is not known"
         slower = row.evidence.verdict != NOT_SLOWER
         return slower, f"{'slower' if slower else 'not slower'}; timed, for {program}"

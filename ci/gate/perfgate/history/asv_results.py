@@ -1,7 +1,8 @@
 """Read what `asv run` leaves behind: a point per benchmark, commit, machine and versions. `levels` calls it.
 
-The format is asv's second: `<machine>/<commit>-<environment>.json` holds a row per benchmark whose columns the file
-names, and each column of a parametrised benchmark a value per combination. `benchmarks.json` describes the benchmarks.
+The format is asv's second: `<machine>/<commit>-<environment>.json` holds a row per benchmark whose
+columns the file names, and each column of a parametrised benchmark a value per combination.
+`benchmarks.json` describes the benchmarks.
 """
 
 import ast
@@ -69,7 +70,9 @@ class Benchmark:
         """What it measures, in the words of its own docstrings."""
         try:
             tree = ast.parse(self.code)
-        except SyntaxError:  # asv joins the sources of setup and method as they stand, half a class at times
+        except (
+            SyntaxError
+        ):  # asv joins the sources of setup and method as they stand, half a class at times
             return ""
         kinds = (ast.FunctionDef, ast.ClassDef)
         texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
@@ -93,7 +96,11 @@ class Archive:
 def read_archive(folder: Path) -> Archive:
     """Return what `folder` holds of main's commits; where there is nothing, an empty archive."""
     archive = Archive()
-    descriptions = _read_json(folder / "benchmarks.json", archive) if (folder / "benchmarks.json").exists() else {}
+    descriptions = (
+        _read_json(folder / "benchmarks.json", archive)
+        if (folder / "benchmarks.json").exists()
+        else {}
+    )
     on_main = _main_subjects(folder)
     dates: dict[str, float] = {}
     for path in sorted(folder.glob("*/*.json")):
@@ -130,7 +137,17 @@ def _read_json(path: Path, archive: Archive) -> dict[str, Any]:
 
 def _main_subjects(folder: Path) -> dict[str, str]:
     """Return the subjects of main's commits, oldest first; none outside a repository or where it has no main."""
-    command = ("git", "-C", str(folder.parent), "log", "--first-parent", "--reverse", "--format=%H%x09%s", "main", "--")
+    command = (
+        "git",
+        "-C",
+        str(folder.parent),
+        "log",
+        "--first-parent",
+        "--reverse",
+        "--format=%H%x09%s",
+        "main",
+        "--",
+    )
     try:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -141,7 +158,9 @@ def _main_subjects(folder: Path) -> dict[str, str]:
 def _points(run: dict[str, Any], descriptions: dict[str, Any]) -> Iterator[tuple[Benchmark, Point]]:
     machine, versions = _machine(run), _versions(run)
     for function, row in run["results"].items():
-        columns = dict(zip(run["result_columns"], row, strict=False))  # asv leaves trailing empty columns out
+        columns = dict(
+            zip(run["result_columns"], row, strict=False)
+        )  # asv leaves trailing empty columns out
         setup = Setup(machine, versions, columns.get("version") or "")
         described = descriptions.get(function, {})
         values: Sequence[float | None] = columns.get("result") or []
@@ -151,13 +170,19 @@ def _points(run: dict[str, Any], descriptions: dict[str, Any]) -> Iterator[tuple
                 continue
             low, high = (_finite(_at(columns, f"stats_ci_99_{end}", place)) for end in "ab")
             samples = tuple(_at(columns, "samples", place) or ())
-            point = Point(run["commit_hash"], run.get("date", 0) / 1000, setup, value, low, high, samples)
+            point = Point(
+                run["commit_hash"], run.get("date", 0) / 1000, setup, value, low, high, samples
+            )
             yield _benchmark(function, parameters, described), point
 
 
 def _started_s(run: dict[str, Any]) -> float:
     """Return when its last benchmark started; asv's `date` is the commit's."""
-    place = run["result_columns"].index("started_at") if "started_at" in run["result_columns"] else sys.maxsize
+    place = (
+        run["result_columns"].index("started_at")
+        if "started_at" in run["result_columns"]
+        else sys.maxsize
+    )
     started = [row[place] for row in run["results"].values() if len(row) > place and row[place]]
     return max(started, default=run.get("date", 0)) / 1000
 
@@ -166,7 +191,9 @@ def _benchmark(function: str, parameters: tuple[str, ...], described: dict[str, 
     plain = tuple(text.strip("'\"") for text in parameters)
     name = f"{function}({', '.join(plain)})" if plain else function
     # Without a description, the name tells: asv's timing benchmarks are in seconds.
-    unit = described.get("unit") or ("seconds" if function.rsplit(".", 1)[-1].startswith("time") else "")
+    unit = described.get("unit") or (
+        "seconds" if function.rsplit(".", 1)[-1].startswith("time") else ""
+    )
     return Benchmark(name, function, plain, unit, described.get("code", ""))
 
 
@@ -189,6 +216,8 @@ def _machine(run: dict[str, Any]) -> str:
 
 def _versions(run: dict[str, Any]) -> str:
     python = str(run.get("python", ""))
-    python = f"Python {python}" if python and "/" not in python else "the caller's Python"  # no paths on the site
+    python = (
+        f"Python {python}" if python and "/" not in python else "the caller's Python"
+    )  # no paths on the site
     required = sorted((run.get("requirements") or {}).items())
     return ", ".join([python, *(f"{name} {version}".strip() for name, version in required)])

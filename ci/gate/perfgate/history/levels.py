@@ -2,8 +2,9 @@
 
     perfgate history [--results results/asv] [--json]
 
-A change of machine, of versions or of the benchmark itself is a marker, never a regression: levels are compared only
-between points that share all three. Every figure of asv's is better when lower, so a ratio above 1 is a slowdown.
+A change of machine, of versions or of the benchmark itself is a marker, never a regression: levels
+are compared only between points that share all three. Every figure of asv's is better when lower,
+so a ratio above 1 is a slowdown.
 """
 
 import argparse
@@ -20,7 +21,8 @@ from typing import Any
 from perfgate.history.asv_results import Archive, Benchmark, Point, Setup, read_archive
 from perfgate.stats.change_points import MIN_SEGMENT, Ratio, change_points, ratio_between
 
-MIN_EFFECT = 1.01  # a level that differs by less is the same level: shared machines drift that much by themselves
+# a level that differs by less is the same level: shared machines drift that much by themselves
+MIN_EFFECT = 1.01
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Stretch:
 class BenchmarkHistory:
     """A benchmark over main's commits: a stretch per setup, the changes inside them, and what stands open now.
 
-    `open` is a benchmark's newest level against the best one of its stretch, where that is a slowdown: what several
-    small steps add up to counts whole. `cut_off` is what stood open when machine or versions last changed: whether it
-    still does, nobody can tell.
+    `open` is a benchmark's newest level against the best one of its stretch, where that is a
+    slowdown: what several small steps add up to counts whole. `cut_off` is what stood open when
+    machine or versions last changed: whether it still does, nobody can tell.
     """
 
     benchmark: Benchmark
@@ -74,7 +76,9 @@ class BenchmarkHistory:
     @property
     def scatter(self) -> float:
         """How far a measurement lies from its level, as a share of it: the standard deviation, by way of the median."""
-        levels = [segment for stretch in self.stretches for segment in stretch.segments if segment.middle]
+        levels = [
+            segment for stretch in self.stretches for segment in stretch.segments if segment.middle
+        ]
         away = [abs(point.value / level.middle - 1) for level in levels for point in level.points]
         return 1.4826 * _median(away) if away else 0.0
 
@@ -85,25 +89,46 @@ def history_of(benchmark: Benchmark, points: Sequence[Point]) -> BenchmarkHistor
     for point in points:
         of_setup.setdefault(point.setup, []).append(point)
     stretches = [Stretch(setup, _segments(those)) for setup, those in of_setup.items()]
-    changes = [_change(benchmark, *pair) for stretch in stretches for pair in itertools.pairwise(stretch.segments)]
-    # The setups of the newest points say how main is now; the one before them, what it may have brought along.
+    changes = [
+        _change(benchmark, *pair)
+        for stretch in stretches
+        for pair in itertools.pairwise(stretch.segments)
+    ]
+    # The setups of the newest points say how main is now; the one before them, what it may have
+    # brought along.
     current = {point.setup for point in points[-2 * MIN_SEGMENT :]}
     before = next((point.setup for point in reversed(points) if point.setup not in current), None)
-    still_open = [change for stretch in stretches if stretch.setup in current for change in _open(benchmark, stretch)]
-    cut_off = [change for stretch in stretches if stretch.setup == before for change in _open(benchmark, stretch)]
+    still_open = [
+        change
+        for stretch in stretches
+        if stretch.setup in current
+        for change in _open(benchmark, stretch)
+    ]
+    cut_off = [
+        change
+        for stretch in stretches
+        if stretch.setup == before
+        for change in _open(benchmark, stretch)
+    ]
     return BenchmarkHistory(benchmark, points, stretches, changes, still_open, cut_off)
 
 
 def histories(archive: Archive) -> list[BenchmarkHistory]:
     """Return the history of every benchmark, by name."""
-    return [history_of(archive.benchmarks[name], archive.points[name]) for name in sorted(archive.points)]
+    return [
+        history_of(archive.benchmarks[name], archive.points[name])
+        for name in sorted(archive.points)
+    ]
 
 
 def _segments(points: Sequence[Point]) -> list[Segment]:
     values = [point.value for point in points]
     bounds = [0, *change_points(values), len(values)]
     while len(bounds) > 2:
-        effects = [_effect(values[a:b], values[b:c]) for a, b, c in zip(bounds, bounds[1:], bounds[2:], strict=False)]
+        effects = [
+            _effect(values[a:b], values[b:c])
+            for a, b, c in zip(bounds, bounds[1:], bounds[2:], strict=False)
+        ]
         least = min(range(len(effects)), key=effects.__getitem__)
         if effects[least] >= math.log(MIN_EFFECT):
             break
@@ -113,14 +138,18 @@ def _segments(points: Sequence[Point]) -> list[Segment]:
 
 def _effect(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the absolute logarithm of the ratio, or 0 where its interval holds 1."""
-    if min(before) <= 0 or min(after) <= 0:  # a track_ benchmark may count to zero: there is no ratio
+    if (
+        min(before) <= 0 or min(after) <= 0
+    ):  # a track_ benchmark may count to zero: there is no ratio
         return 0.0
     ratio = ratio_between(before, after)
     return 0.0 if ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
 
 
 def _change(benchmark: Benchmark, before: Segment, after: Segment) -> Change:
-    ratio = ratio_between([point.value for point in before.points], [point.value for point in after.points])
+    ratio = ratio_between(
+        [point.value for point in before.points], [point.value for point in after.points]
+    )
     return Change(benchmark, before.points[-1], after.points[0], ratio)
 
 
@@ -143,14 +172,21 @@ def _median(values: Sequence[float]) -> float:
 
 def worst_first(changes: Sequence[Change]) -> list[Change]:
     """Sort by the size of the change, slowdowns before wins of the same size."""
-    return sorted(changes, key=lambda change: (-abs(math.log(change.ratio.middle)), -change.ratio.middle))
+    return sorted(
+        changes, key=lambda change: (-abs(math.log(change.ratio.middle)), -change.ratio.middle)
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the change points; what is found decides no exit code."""
-    parser = argparse.ArgumentParser(prog="perfgate history", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="perfgate history", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument(
-        "--results", type=Path, default=Path("results/asv"), help="asv's results (default: %(default)s)"
+        "--results",
+        type=Path,
+        default=Path("results/asv"),
+        help="asv's results (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args(argv)
@@ -162,9 +198,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(rows, indent=1))
     elif not archive.commits:
-        print(f"not measured yet: {options.results} holds no results of asv's; `asv run` makes the first.")
+        print(
+            f"not measured yet: {options.results} holds no results of asv's; `asv run` makes the first."
+        )
     else:
-        print(f"{len(found)} benchmarks, {len(archive.commits)} commits, {len(changes)} change points")
+        print(
+            f"{len(found)} benchmarks, {len(archive.commits)} commits, {len(changes)} change points"
+        )
         print(_table(rows))
     for name in archive.unreadable:
         print(f"{name} can't be read and was left out", file=sys.stderr)
@@ -174,7 +214,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _belongs_to(change: Change, standing: Sequence[Change]) -> bool:
     """Tell whether a change for the worse is part of a slowdown that stands."""
     return change.ratio.middle > 1 and any(
-        change.point.setup == whole.point.setup and change.point.date_s >= whole.point.date_s for whole in standing
+        change.point.setup == whole.point.setup and change.point.date_s >= whole.point.date_s
+        for whole in standing
     )
 
 
@@ -200,6 +241,15 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         ratio = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
         state = ", still" if row["open"] else ", until the setup changed" if row["cut_off"] else ""
-        lines.append((row["benchmark"], row["commit"][:10], row["since"], ratio, row["change"] + state, row["machine"]))
+        lines.append(
+            (
+                row["benchmark"],
+                row["commit"][:10],
+                row["since"],
+                ratio,
+                row["change"] + state,
+                row["machine"],
+            )
+        )
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)

@@ -3,8 +3,9 @@
     perfgate store fetch    what the branch has, into results/asv
     perfgate store push     what is new in results/asv, onto the branch
 
-A result that the branch has stays as it is. What asv writes anew each time, the lists of benchmarks and the facts about
-machines, follows the newest run. STORE_TOKEN in the environment authorises against a remote of https.
+A result that the branch has stays as it is. What asv writes anew each time, the lists of benchmarks
+and the facts about machines, follows the newest run. STORE_TOKEN in the environment authorises
+against a remote of https.
 """
 
 import argparse
@@ -29,10 +30,19 @@ _IDENTITY = ("-c", "user.name=benchmarks", "-c", "user.email=benchmarks@localhos
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a mistake gives one sentence and exit code 2."""
-    parser = argparse.ArgumentParser(prog="perfgate store", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="perfgate store", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("do", choices=["fetch", "push"])
-    parser.add_argument("--results", type=Path, default=Path("results/asv"), help="asv's folder (default: %(default)s)")
-    parser.add_argument("--remote", default="origin", help="a remote's name or address (default: %(default)s)")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results/asv"),
+        help="asv's folder (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--remote", default="origin", help="a remote's name or address (default: %(default)s)"
+    )
     parser.add_argument("--branch", default=BRANCH, help="default: %(default)s")
     options = parser.parse_args(argv)
     try:
@@ -86,18 +96,29 @@ def _push_once(results: Path, remote: str, branch: str) -> str:
         if not count:
             return f"{branch} has everything already"
         git("add", "--all", cwd=stored)
-        git(*_IDENTITY, "commit", "--quiet", "--message", f"Add {count} files of results", cwd=stored)
+        git(
+            *_IDENTITY,
+            "commit",
+            "--quiet",
+            "--message",
+            f"Add {count} files of results",
+            cwd=stored,
+        )
         git("push", "--quiet", remote, f"HEAD:refs/heads/{branch}", cwd=stored)
     return f"{count} files went to {branch}"
 
 
 def _check(results: Path) -> None:
     if not results.is_dir():
-        raise UsageError(f"there is no {results}; `asv run` makes it, and --results names another folder.")
+        raise UsageError(
+            f"there is no {results}; `asv run` makes it, and --results names another folder."
+        )
     for file in _files(results):
         size = (results / file).stat().st_size
         if size > _MAX_BYTES:
-            raise UsageError(f"{file} has {size:,} bytes; the branch takes files of at most {_MAX_BYTES:,}.")
+            raise UsageError(
+                f"{file} has {size:,} bytes; the branch takes files of at most {_MAX_BYTES:,}."
+            )
 
 
 def _checked_out(remote: str, branch: str, place: Path) -> Path:
@@ -121,7 +142,9 @@ def _files(folder: Path) -> Iterator[Path]:
 def _add(source: Path, target: Path, file: Path) -> bool:
     """Copy one file unless it is there; return whether something changed."""
     new = target / file
-    same = new.is_file() and (file.name not in _REWRITTEN or new.read_bytes() == (source / file).read_bytes())
+    same = new.is_file() and (
+        file.name not in _REWRITTEN or new.read_bytes() == (source / file).read_bytes()
+    )
     if same:
         return False
     new.parent.mkdir(parents=True, exist_ok=True)

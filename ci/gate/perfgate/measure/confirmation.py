@@ -10,9 +10,10 @@ from perfgate.measure.inspection import Say, inspect_afresh
 from perfgate.source.sides import Sides
 from perfgate.verdict import SKIPPED_NOW, Change, Row, compare_metrics
 
-# Four rounds whose bases and heads stand wholly apart are enough: by chance once in 70. A neighbour's burst in one
-# round, or a slow minute that both sides share, must not hide what the others show; so seven rounds are weighed as
-# pairs by their signed ranks (Wilcoxon 1945), of which 2 at most may speak against it: by chance once in 42.
+# Four rounds whose bases and heads stand wholly apart are enough: by chance once in 70. A
+# neighbour's burst in one round, or a slow minute that both sides share, must not hide what the
+# others show; so seven rounds are weighed as pairs by their signed ranks (Wilcoxon 1945), of which
+# 2 at most may speak against it: by chance once in 42.
 _APART, _WEIGHED = 4, 7
 _FORGIVEN = 1
 _MOST_AGAINST = 2
@@ -48,7 +49,9 @@ def _are_apart(rounds: Sequence[Change]) -> bool:
 def _ranks_against(rounds: Sequence[Change]) -> int:
     """Sum the ranks, by the size of their change, of the rounds that go the rarer way or none; ties rank highest."""
     # Of the larger value: ranks as a ratio does, and is there for a zero too.
-    changes = [(each.head - each.base) / (max(abs(each.base), abs(each.head)) or 1.0) for each in rounds]
+    changes = [
+        (each.head - each.base) / (max(abs(each.base), abs(each.head)) or 1.0) for each in rounds
+    ]
     ranks = [sum(abs(other) <= abs(change) for other in changes) for change in changes]
     ranked = list(zip(changes, ranks, strict=True))
     return min(sum(rank for change, rank in ranked if sign * change <= 0) for sign in (1, -1))
@@ -58,7 +61,8 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
     rounds: list[Change] = []
     while (word := settled(rounds)) is None:
         again = Row(row.benchmark)
-        # One after the other, since what is measured may be a time; each as often the first as the other.
+        # One after the other, since what is measured may be a time; each as often the first as the
+        # other.
         for side in (sides.base, sides.head)[:: -1 if len(rounds) % 2 else 1]:
             inspect_afresh(again, {side: core}, sides)
         if not again.is_comparable:
@@ -69,5 +73,7 @@ def _confirmed(row: Row, change: Change, sides: Sides, rules: Rules, core: int |
         if not found:  # it may be countable no longer
             return dataclasses.replace(change, word="same")
         rounds += found
-    base, head = (statistics.median(getattr(each, side) for each in rounds) for side in ("base", "head"))
+    base, head = (
+        statistics.median(getattr(each, side) for each in rounds) for side in ("base", "head")
+    )
     return dataclasses.replace(change, base=base, head=head, word=word)

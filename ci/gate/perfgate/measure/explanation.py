@@ -36,7 +36,11 @@ def explain(rows: Sequence[Row], sides: Sides, core: int | None, say: Say) -> No
 
 
 def _changed_program(row: Row, base: Program, head: Program) -> str:
-    grown = [each for each in row.changes if each.metric in _GROWING and each.head > each.base and each.word != "worse"]
+    grown = [
+        each
+        for each in row.changes
+        if each.metric in _GROWING and each.head > each.base and each.word != "worse"
+    ]
     if grown:
         causes = (f"{CAUSES[each.metric]}: {describe_change(each)}" for each in grown[:3])
         return f"it takes longer, and its program changed; {'; '.join(causes)}"
@@ -51,7 +55,12 @@ def _calls(row: Row, sides: Sides, core: int | None) -> dict[str, dict[str, int]
     calls: dict[str, dict[str, int]] = {}
     with Crew(sides, core) as crew, contextlib.suppress(WorkerError):
         for side in (sides.base, sides.head):
-            asked = {"row": each.row, "name": each.name, "index": each.index, "root": str(side.root)}
+            asked = {
+                "row": each.row,
+                "name": each.name,
+                "index": each.index,
+                "root": str(side.root),
+            }
             calls[side.name] = crew.ask(side, "watch", each.timeout_s, **asked).get("calls", {})
     return calls if calls.keys() == {"base", "head"} else {}
 
@@ -64,7 +73,9 @@ def _added_calls(calls: dict[str, dict[str, int]], root: Path) -> list[str]:
     if not calls:
         return []
     base, head = calls["base"], calls["head"]
-    added = {name: count - base.get(name, 0) for name, count in head.items() if count > base.get(name, 0)}
+    added = {
+        name: count - base.get(name, 0) for name, count in head.items() if count > base.get(name, 0)
+    }
     if not added:
         return []
     imports = all(name.startswith("import ") for name in added)
@@ -74,5 +85,7 @@ def _added_calls(calls: dict[str, dict[str, int]], root: Path) -> list[str]:
         return not is_own, name in base, -added[name] if imports else 0
 
     unit = "modules are imported" if imports else "functions are called"
-    shown = ", ".join(f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES])
+    shown = ", ".join(
+        f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES]
+    )
     return [f"more {unit}: {sum(base.values()):,} -> {sum(head.values()):,}; first of all {shown}"]

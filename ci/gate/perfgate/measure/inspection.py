@@ -1,7 +1,7 @@
 """The first meeting with every benchmark: discover the suite, run each once on both sides, read programs and values.
 
-Each benchmark runs in a worker that others share until it hangs or dies; then the worker is replaced, and that
-benchmark alone has lost its row.
+Each benchmark runs in a worker that others share until it hangs or dies; then the worker is
+replaced, and that benchmark alone has lost its row.
 """
 
 import contextlib
@@ -34,7 +34,9 @@ class Crew:
     Both are pinned to `core`, or head's to `head_core`.
     """
 
-    def __init__(self, sides: Sides, core: int | None, *, head_core: int | None = None, hash_seed: int = 0):
+    def __init__(
+        self, sides: Sides, core: int | None, *, head_core: int | None = None, hash_seed: int = 0
+    ):
         self.sides, self.hash_seed = sides, hash_seed
         self.cores = {"base": core, "head": core if head_core is None else head_core}
         self.strays: dict[str, set[str]] = {"base": set(), "head": set()}
@@ -82,12 +84,17 @@ class Crew:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close_all()
 
 
-def ask_together(benchmark: Benchmark, crews: Mapping[Side, Crew], do: str, **request: Any) -> dict[str, Reply]:
+def ask_together(
+    benchmark: Benchmark, crews: Mapping[Side, Crew], do: str, **request: Any
+) -> dict[str, Reply]:
     """Ask these sides the same of a benchmark, all at once; return what each replied, or how its worker failed.
 
     Pinned to one core they are asked one after the other: each would be in the other's way.
@@ -98,7 +105,12 @@ def ask_together(benchmark: Benchmark, crews: Mapping[Side, Crew], do: str, **re
     for together in [tuple(crews)] if apart else [(side,) for side in crews]:
         for side in together:
             core = crews[side].cores[side.name]
-            asked = {"row": benchmark.row, "name": benchmark.name, "index": benchmark.index, "core": core} | request
+            asked = {
+                "row": benchmark.row,
+                "name": benchmark.name,
+                "index": benchmark.index,
+                "core": core,
+            } | request
             crews[side].send(side, do, **asked)
         for side in together:
             try:
@@ -120,9 +132,14 @@ def discover(sides: Sides, rules: Rules, pattern: str) -> list[Row]:
     before = {each.row: each for each in _benchmarks(base["benchmarks"], sides.config.timeout_s)}
     # What a broken module of the base holds is unknown, and must not pass as new.
     lost, broken_now = _prefixes(base["broken"]), _prefixes(head["broken"])
-    rows = [Row(each, "both" if name in before or name.startswith(lost) else "new") for name, each in after.items()]
+    rows = [
+        Row(each, "both" if name in before or name.startswith(lost) else "new")
+        for name, each in after.items()
+    ]
     rows += [
-        Row(each, "gone") for name, each in before.items() if name not in after and not name.startswith(broken_now)
+        Row(each, "gone")
+        for name, each in before.items()
+        if name not in after and not name.startswith(broken_now)
     ]
     for module, reason in head["broken"].items():
         row = Row(Benchmark(f"{module} (module)", module, None, "module", 0.0))
@@ -157,8 +174,14 @@ def check_origin(side: Side, modules: dict[str, str]) -> None:
     for folder in side.import_from:
         for name, file in modules.items():
             has_it = (folder / name / "__init__.py").is_file() or (folder / f"{name}.py").is_file()
-            if has_it and not Path(file).resolve().is_relative_to(side.root.resolve()) and name != side.suite.name:
-                raise PreparationError(f"on {side.name}, {name} was imported from another place than its checkout.")
+            if (
+                has_it
+                and not Path(file).resolve().is_relative_to(side.root.resolve())
+                and name != side.suite.name
+            ):
+                raise PreparationError(
+                    f"on {side.name}, {name} was imported from another place than its checkout."
+                )
 
 
 def _benchmarks(found: Sequence[dict[str, Any]], timeout_s: float) -> Iterator[Benchmark]:
@@ -172,17 +195,25 @@ def _benchmarks(found: Sequence[dict[str, Any]], timeout_s: float) -> Iterator[B
 
 
 def inspect(
-    rows: Sequence[Row], sides: Sides, rules: Rules, core: int | None, say: Say, *, clocks: bool = True
+    rows: Sequence[Row],
+    sides: Sides,
+    rules: Rules,
+    core: int | None,
+    say: Say,
+    *,
+    clocks: bool = True,
 ) -> None:
     """Run every benchmark once on each side that has it, and compare what needs no clock.
 
-    Both sides work at once, each on a core of its own: what is counted does not mind. Seconds that a suite tracks by
-    itself are measured one side after the other; where both hold the same code on head alone, to see that it runs; and
-    without `clocks` not at all.
+    Both sides work at once, each on a core of its own: what is counted does not mind. Seconds that
+    a suite tracks by itself are measured one side after the other; where both hold the same code on
+    head alone, to see that it runs; and without `clocks` not at all.
     """
     other = machine.other_core(core)
     with contextlib.ExitStack() as stack:
-        apart = stack.enter_context(Crew(sides, other, head_core=core))  # head has the idler one: budgets look at it
+        apart = stack.enter_context(
+            Crew(sides, other, head_core=core)
+        )  # head has the idler one: budgets look at it
         pinned, free = (stack.enter_context(Crew(sides, place)) for place in (core, None))
         for row in rows:
             asked = _sides_of(row, sides)
@@ -211,7 +242,10 @@ def _changes(row: Row, sides: Sides, rules: Rules) -> list[Change]:
     if not sides.same_code:
         return changes
     is_clock = {each.metric: rules.rule_of(each.metric, row.name).clock for each in changes}
-    return [dataclasses.replace(each, word="same") if is_clock[each.metric] else each for each in changes]
+    return [
+        dataclasses.replace(each, word="same") if is_clock[each.metric] else each
+        for each in changes
+    ]
 
 
 def _tracks_seconds(row: Row, rules: Rules) -> bool:
@@ -243,7 +277,8 @@ def _inspect(row: Row, together: Sequence[Side], crew: Crew) -> None:
 def _meet_again(row: Row, sides: Sides, crew: Crew, say: Say) -> None:
     """Time the first calls of one program again where they differ: in turn and on one core, with its neighbours.
 
-    What goes wrong here only costs the row its exoneration: its pairs tell whether anything is the matter.
+    What goes wrong here only costs the row its exoneration: its pairs tell whether anything is the
+    matter.
     """
     if sides.same_code or row.problems or row.is_same_program() or not row.has_one_program():
         return
@@ -251,7 +286,9 @@ def _meet_again(row: Row, sides: Sides, crew: Crew, say: Say) -> None:
     taken: dict[str, list[float]] = {"base": [], "head": []}
     for _ in range(_MEETINGS):
         for side in (sides.base, sides.head):
-            reply = ask_together(row.benchmark, {side: crew}, "meet", core=crew.cores["head"])[side.name]
+            reply = ask_together(row.benchmark, {side: crew}, "meet", core=crew.cores["head"])[
+                side.name
+            ]
             if isinstance(reply, WorkerError) or "seconds" not in reply:
                 return
             taken[side.name].append(reply["seconds"])
@@ -262,21 +299,25 @@ def _meet_again(row: Row, sides: Sides, crew: Crew, say: Say) -> None:
 def inspect_afresh(row: Row, cores: Mapping[Side, int | None], sides: Sides) -> None:
     """Have sides do so in new processes that find nothing compiled, each on its core.
 
-    A peak is the whole process's, and the compiler's is part of it: a side that loads what the other one has just
-    compiled would look slim.
+    A peak is the whole process's, and the compiler's is part of it: a side that loads what the
+    other one has just compiled would look slim.
     """
     with contextlib.ExitStack() as stack:
         crews = {}
         for side, core in cores.items():
             empty = Path(tempfile.mkdtemp(prefix="programs-", dir=sides.folder)).name
-            crews[side] = stack.enter_context(Crew(dataclasses.replace(sides, programs=empty), core))
+            crews[side] = stack.enter_context(
+                Crew(dataclasses.replace(sides, programs=empty), core)
+            )
         _take_replies(row, crews)
     for crew in crews.values():
         note_strays(row, crew)
 
 
 def _take_replies(row: Row, crews: Mapping[Side, Crew]) -> None:
-    for side, reply in zip(crews, ask_together(row.benchmark, crews, "inspect").values(), strict=True):
+    for side, reply in zip(
+        crews, ask_together(row.benchmark, crews, "inspect").values(), strict=True
+    ):
         if isinstance(reply, WorkerError):
             row.problems[side.name] = str(reply)
         elif reply.get("skipped"):
@@ -286,7 +327,9 @@ def _take_replies(row: Row, crews: Mapping[Side, Crew]) -> None:
             program = read_program(reply, side.root)
             if program is not None:
                 row.programs[side.name] = program
-    if row.programs.keys() == {"base"} and "head" in row.replies:  # else all that is said of it would be lost unseen
+    if (
+        row.programs.keys() == {"base"} and "head" in row.replies
+    ):  # else all that is said of it would be lost unseen
         row.problems["head"] = "it offers a program on the base, and none here"
 
 

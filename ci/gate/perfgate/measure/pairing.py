@@ -1,14 +1,16 @@
 """Paired timing: two live workers share one core, by the kernel's slices or in turn.
 
-The relaunched pair is the unit of evidence (evidence.py says why). All benchmarks that are still open share the launch
-of a pair; inside it each is made ready on both sides, sampled in alternation and forgotten before the next. Making
-ready takes longer than sampling, so both sides do it at once, each on a core of its own.
+The relaunched pair is the unit of evidence (evidence.py says why). All benchmarks that are still
+open share the launch of a pair; inside it each is made ready on both sides, sampled in alternation
+and forgotten before the next. Making ready takes longer than sampling, so both sides do it at once,
+each on a core of its own.
 
-Neighbours of a virtual machine come and go within milliseconds to seconds, so that calls in turn meet different ones:
-measured side by side, a program of JAX scatters by 0.6 to 1.3% from pair to pair in turn, a second of work by 4%, an
-import by 12%. So calls that do nothing but work run on both sides at once: the kernel gives them the core in turn, in
-slices of milliseconds, and each is charged its own time; 0.2 to 0.8% is left, most of it a launch's own luck. What
-waits, runs elsewhere or is too short to share a core is called in turn, in an order drawn anew each time.
+Neighbours of a virtual machine come and go within milliseconds to seconds, so that calls in turn
+meet different ones: measured side by side, a program of JAX scatters by 0.6 to 1.3% from pair to
+pair in turn, a second of work by 4%, an import by 12%. So calls that do nothing but work run on
+both sides at once: the kernel gives them the core in turn, in slices of milliseconds, and each is
+charged its own time; 0.2 to 0.8% is left, most of it a launch's own luck. What waits, runs
+elsewhere or is too short to share a core is called in turn, in an order drawn anew each time.
 """
 
 import math
@@ -27,9 +29,12 @@ from perfgate.source.sides import Side, Sides
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import SKIPPED_NOW, Row
 
-_CROWDED = 1.25  # times the seconds alone: the sides push each other out of a cache, which is not what is asked
-_FIXED = 0.25  # of `shared_s`: the least sample where an author has fixed the calls; some slices of the kernel's
-_COMPARABLE = 10  # times the other side's seconds at most: a collapse is plain from one turn, and each takes so long
+# times the seconds alone: the sides push each other out of a cache, which is not what is asked
+_CROWDED = 1.25
+# of `shared_s`: the least sample where an author has fixed the calls; some slices of the kernel's
+_FIXED = 0.25
+# times the other side's seconds at most: a collapse is plain from one turn, and each takes so long
+_COMPARABLE = 10
 
 
 @dataclass
@@ -48,7 +53,8 @@ class _Way:
         calls: calls in one sample.
         samples: samples of each side.
         at_once: whether both sides are sampled at once.
-        own_time: whether each is charged its own time alone, and not that of neighbours on its core.
+        own_time: whether each is charged its own time alone, and not that of neighbours on its
+            core.
     """
 
     calls: int
@@ -104,7 +110,8 @@ class Session:
         many = [row for row in rows if self.rules.cores_of(row.name) > 1]
         for group, core in (([row for row in rows if row not in many], self.core), (many, None)):
             self.rng.shuffle(group)
-            # Which side is made ready where it is sampled is drawn too: what it touches first stays near that core.
+            # Which side is made ready where it is sampled is drawn too: what it touches first stays
+            # near that core.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
             with Crew(self.sides, first, head_core=second, hash_seed=hash_seed) as crew:
                 for row in group:
@@ -118,7 +125,9 @@ class Session:
         try:
             samples = self._sample_alternately(row, crew, core)
         except _BrokenError as broken:
-            row.problems |= {side: f"while it was timed: {reason}" for side, reason in broken.reasons.items()}
+            row.problems |= {
+                side: f"while it was timed: {reason}" for side, reason in broken.reasons.items()
+            }
             if not broken.alive:
                 crew.close_all()  # a pair is relaunched whole, or not at all
                 return
@@ -130,13 +139,17 @@ class Session:
 
     def _release(self, row: Row, crew: Crew) -> None:
         live = [side for side in (self.sides.base, self.sides.head) if side.name in crew.live]
-        for name, reply in ask_together(row.benchmark, dict.fromkeys(live, crew), "release").items():
+        for name, reply in ask_together(
+            row.benchmark, dict.fromkeys(live, crew), "release"
+        ).items():
             if isinstance(reply, WorkerError):
                 row.problems.setdefault(name, f"its teardown failed: {reply}")
                 if not reply.alive:
                     crew.close_all()
 
-    def _sample_alternately(self, row: Row, crew: Crew, core: int | None) -> list[tuple[float, float]]:
+    def _sample_alternately(
+        self, row: Row, crew: Crew, core: int | None
+    ) -> list[tuple[float, float]]:
         """Return the seconds of a call on base and head, once per alternation."""
         ways, alone_s = self._make_ready(row, crew, core)
         at_once = self._samples(row, crew, core, ways.shared) if ways.shared else []
@@ -144,7 +157,8 @@ class Session:
         if not at_once or _are_crowded(at_once, alone_s):
             in_turn = self._samples(row, crew, core, ways.in_turn)
             alone_s = _medians(in_turn)
-        # Asked again where it seemed so: the one call alone that came before may have been a lucky one.
+        # Asked again where it seemed so: the one call alone that came before may have been a lucky
+        # one.
         shared = bool(at_once) and not _are_crowded(at_once, alone_s)
         row.shared |= shared
         # What a call takes is told, and held against budgets, of one that had its core for itself.
@@ -152,14 +166,20 @@ class Session:
             row.seconds[name].append(taken)
         return at_once if shared else in_turn
 
-    def _samples(self, row: Row, crew: Crew, core: int | None, way: _Way) -> list[tuple[float, float]]:
+    def _samples(
+        self, row: Row, crew: Crew, core: int | None, way: _Way
+    ) -> list[tuple[float, float]]:
         samples = []
         for _ in range(way.samples):
             order = self._order()
             replies: list[dict[str, Any]] = []
             for together in [order] if way.at_once else [[side] for side in order]:
-                replies += self._ask(together, row, crew, "sample", calls=way.calls, core=core, own_time=way.own_time)
-            taken = {side.name: reply["seconds"] for side, reply in zip(order, replies, strict=True)}
+                replies += self._ask(
+                    together, row, crew, "sample", calls=way.calls, core=core, own_time=way.own_time
+                )
+            taken = {
+                side.name: reply["seconds"] for side, reply in zip(order, replies, strict=True)
+            }
             samples.append((taken["base"], taken["head"]))
         return samples
 
@@ -175,9 +195,13 @@ class Session:
         else:
             found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
             self.ways[row.name] = self._ways(row, found, crew, core)
-        return self.ways[row.name], {side.name: each["seconds"] for side, each in zip(order, found, strict=True)}
+        return self.ways[row.name], {
+            side.name: each["seconds"] for side, each in zip(order, found, strict=True)
+        }
 
-    def _ways(self, row: Row, found: Sequence[dict[str, Any]], crew: Crew, core: int | None) -> _Ways:
+    def _ways(
+        self, row: Row, found: Sequence[dict[str, Any]], crew: Crew, core: int | None
+    ) -> _Ways:
         """Choose how to sample a row from what its calls were found to be on both sides."""
         timing = self.rules.timing
         # The slower side decides, so that a collapse costs no more time than it must.
@@ -203,14 +227,19 @@ class Session:
     def _alternations(self, found: Sequence[dict[str, Any]], calls: int, least: int) -> int:
         """Return how many samples of so many calls a pair holds, at least `least`."""
         timing = self.rules.timing
-        return max(least, min(timing.max_alternations, round(timing.pair_s / max(_wall_s(found, calls), 1e-6))))
+        return max(
+            least,
+            min(timing.max_alternations, round(timing.pair_s / max(_wall_s(found, calls), 1e-6))),
+        )
 
     def _ask(
         self, together: Sequence[Side], row: Row, crew: Crew, do: str, **request: float | None
     ) -> list[dict[str, Any]]:
         """Ask these sides the same, and return their replies; a sample says on which core it is to be taken."""
         replies, broken = [], _BrokenError({}, alive=True)
-        for name, reply in ask_together(row.benchmark, dict.fromkeys(together, crew), do, **request).items():
+        for name, reply in ask_together(
+            row.benchmark, dict.fromkeys(together, crew), do, **request
+        ).items():
             if isinstance(reply, WorkerError):
                 broken.reasons[name] = str(reply)
                 broken.alive &= reply.alive

@@ -1,7 +1,7 @@
 """The driver's end of a worker: start it, ask it, outlive it.
 
-A worker may hang, die, fork or print what it likes: each of that becomes a `WorkerError` with one sentence, and no
-process of its session outlives `close`.
+A worker may hang, die, fork or print what it likes: each of that becomes a `WorkerError` with one
+sentence, and no process of its session outlives `close`.
 """
 
 import contextlib
@@ -53,7 +53,14 @@ class Launch:
     def command(self, requests: int, replies: int) -> list[str]:
         """Return the command line of a worker that reads and writes these descriptors."""
         pipes = ["--requests", str(requests), "--replies", str(replies)]
-        folders = ["--suite", str(self.suite), "--caches", str(self.caches), "--exchange", str(self.exchange)]
+        folders = [
+            "--suite",
+            str(self.suite),
+            "--caches",
+            str(self.caches),
+            "--exchange",
+            str(self.exchange),
+        ]
         pinned = [] if self.core is None else ["--core", str(self.core)]
         # -P: the folder of worker.py must not become a place that the suite imports from.
         return [self.python, "-P", str(WORKER_FILE), *pipes, *folders, *pinned]
@@ -63,8 +70,11 @@ class Launch:
 def _interrupts_held() -> Iterator[None]:
     """Hold back what would stop the gate: stopped halfway through a launch, it would leave a process behind."""
     came: list[int] = []
-    # Masking would not do: another thread of this process, such as one of BLAS, would take the signal.
-    handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in _STOPPING}
+    # Masking would not do: another thread of this process, such as one of BLAS, would take the
+    # signal.
+    handlers = {
+        each: signal.signal(each, lambda number, _: came.append(number)) for each in _STOPPING
+    }
     try:
         yield
     finally:
@@ -96,10 +106,13 @@ class Worker:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
-                    start_new_session=True,  # so that its children can be ended with it, and Ctrl-C is ours alone
+                    # so that its children can be ended with it, and Ctrl-C is ours alone
+                    start_new_session=True,
                     cwd=launch.exchange,
                 )
-        except KeyboardInterrupt:  # one that was held: the process is there, and nobody else knows it
+        except (
+            KeyboardInterrupt
+        ):  # one that was held: the process is there, and nobody else knows it
             self.close()
             raise
         os.close(request_read)
@@ -126,7 +139,8 @@ class Worker:
         """Return the reply to the last request.
 
         Raises:
-            WorkerError: the benchmark raised, the worker died or took longer than `timeout_s` from now.
+            WorkerError: the benchmark raised, the worker died or took longer than `timeout_s` from
+                now.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -134,7 +148,9 @@ class Worker:
             if reply.get("stray") is not None:
                 self.strays.add(reply["stray"])
                 if reply["stray"] == self._asked_about:
-                    raise WorkerError(reply["error"], alive=False)  # which of the two answers next is anybody's guess
+                    raise WorkerError(
+                        reply["error"], alive=False
+                    )  # which of the two answers next is anybody's guess
             elif reply.get("id") == self._next_id:
                 break
         if "error" in reply:
@@ -143,8 +159,11 @@ class Worker:
 
     def _read(self, deadline: float, timeout_s: float) -> dict[str, Any]:
         while b"\n" not in self._unread:
-            # A forked child may hold the pipe open after its parent's death, so the process is watched too.
-            readable, _, _ = select.select([self._replies], [], [], min(0.2, max(0.0, deadline - time.monotonic())))
+            # A forked child may hold the pipe open after its parent's death, so the process is
+            # watched too.
+            readable, _, _ = select.select(
+                [self._replies], [], [], min(0.2, max(0.0, deadline - time.monotonic()))
+            )
             if readable:
                 chunk = os.read(self._replies, 1 << 16)
                 if not chunk:
@@ -158,7 +177,9 @@ class Worker:
         try:
             return json.loads(line)
         except ValueError:
-            raise WorkerError("it wrote into the pipe that belongs to the gate", alive=False) from None
+            raise WorkerError(
+                "it wrote into the pipe that belongs to the gate", alive=False
+            ) from None
 
     def _cause_of_death(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -191,6 +212,9 @@ class Worker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

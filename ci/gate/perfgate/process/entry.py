@@ -16,7 +16,8 @@ _STOPPING = (signal.SIGTERM, signal.SIGHUP)
 def guarded(command: Callable[[], int], stopped: str) -> int:
     """Run a command and return its exit code: 2 for wrong usage, 3 where it could not tell, 130 where it was stopped.
 
-    A mistake of ours could not tell either: Python's own exit code of it, 1, would pass for a regression.
+    A mistake of ours could not tell either: Python's own exit code of it, 1, would pass for a
+    regression.
 
     Args:
         command: returns the exit code.
@@ -36,7 +37,10 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
         return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it is shown whole
         traceback.print_exc()
-        print(f"COULD NOT TELL: a mistake in this command itself: {type(error).__name__}.", file=sys.stderr)
+        print(
+            f"COULD NOT TELL: a mistake in this command itself: {type(error).__name__}.",
+            file=sys.stderr,
+        )
         return 3
     finally:
         for each, handler in zip(_STOPPING, handlers, strict=True):

@@ -2,8 +2,9 @@
 
     perfgate comment --report report/gate.md
 
-Runs in a workflow that the end of another one starts, with a token that may write. The report was made by the pull
-request's own code: it is text of a stranger. Which pull request is meant, GitHub alone says.
+Runs in a workflow that the end of another one starts, with a token that may write. The report was
+made by the pull request's own code: it is text of a stranger. Which pull request is meant, GitHub
+alone says.
 """
 
 import argparse
@@ -32,8 +33,12 @@ class CommentError(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; what goes wrong gives one sentence and exit code 1."""
-    parser = argparse.ArgumentParser(prog="perfgate comment", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--report", type=Path, required=True, metavar="FILE", help="the gate's gate.md")
+    parser = argparse.ArgumentParser(
+        prog="perfgate comment", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument(
+        "--report", type=Path, required=True, metavar="FILE", help="the gate's gate.md"
+    )
     options = parser.parse_args(argv)
     try:
         print(post(options.report, Api.from_environment(), _event()))
@@ -55,9 +60,16 @@ class Api:
     def from_environment(cls) -> Self:
         """Read what a workflow's step is given."""
         try:
-            return cls(*(os.environ[name] for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")))
+            return cls(
+                *(
+                    os.environ[name]
+                    for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")
+                )
+            )
         except KeyError as missing:
-            raise CommentError(f"{missing.args[0]} is not set; this runs as a step of a workflow.") from None
+            raise CommentError(
+                f"{missing.args[0]} is not set; this runs as a step of a workflow."
+            ) from None
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Send one request and return the answer.
@@ -69,7 +81,10 @@ class Api:
             f"{self.url}/repos/{self.repository}/{path}",
             data=None if body is None else json.dumps(body).encode(),
             method=method,
-            headers={"Authorization": f"Bearer {self.token}", "Accept": "application/vnd.github+json"},
+            headers={
+                "Authorization": f"Bearer {self.token}",
+                "Accept": "application/vnd.github+json",
+            },
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
@@ -108,7 +123,9 @@ def pull_request_of(run: dict[str, Any], api: Api) -> int | None:
     head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
     query = urllib.parse.urlencode({"state": "open", "head": head, "per_page": 100})
     found = api.ask("GET", f"pulls?{query}")
-    return next((int(each["number"]) for each in found if each["head"]["sha"] == run["head_sha"]), None)
+    return next(
+        (int(each["number"]) for each in found if each["head"]["sha"] == run["head_sha"]), None
+    )
 
 
 def _own_comment(number: int, api: Api) -> int | None:
@@ -141,6 +158,10 @@ def compose(report: str, run_url: str) -> str:
 def harmless(text: str) -> str:
     """Take everything from Markdown that calls people, loads pictures, links, closes issues or is HTML."""
     text = "".join(each for each in text if each == "\n" or each.isprintable())
-    text = text.replace("&", "&amp;").replace("<", "&lt;")  # an entity would become what is looked for below
-    text = re.sub(r"(@|\](?=[(:])|(?i:[a-z]:(?=//)|\bwww(?=\.)|\bGH-(?=\d))|#(?=\d))", rf"\1{_BREAK}", text)
+    text = text.replace("&", "&amp;").replace(
+        "<", "&lt;"
+    )  # an entity would become what is looked for below
+    text = re.sub(
+        r"(@|\](?=[(:])|(?i:[a-z]:(?=//)|\bwww(?=\.)|\bGH-(?=\d))|#(?=\d))", rf"\1{_BREAK}", text
+    )
     return text.strip()

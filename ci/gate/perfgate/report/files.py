@@ -51,10 +51,17 @@ def _row_json(row: Row, result: Result) -> dict[str, Any]:
     }
     evidence = row.evidence
     if evidence is not None:
-        table |= {"log_ratios": evidence.first, "confirming_log_ratios": evidence.fresh, "shared": row.shared}
+        table |= {
+            "log_ratios": evidence.first,
+            "confirming_log_ratios": evidence.fresh,
+            "shared": row.shared,
+        }
     if evidence is not None and evidence.num_pairs > 1:
         table |= dict(zip(("ratio", "low", "high"), evidence.ratio(), strict=True))
-        table |= {"sd": evidence.sd, "smallest_detectable": evidence.plan.smallest_detectable(evidence.sd)}
+        table |= {
+            "sd": evidence.sd,
+            "smallest_detectable": evidence.plan.smallest_detectable(evidence.sd),
+        }
     return table
 
 
@@ -69,10 +76,14 @@ def _finite(value: Any) -> Any:
 
 def junit(result: Result) -> str:
     """Return the rows as test cases: a regression is a failure, what could not be told an error."""
-    suite = ET.Element("testsuite", name="performance gate", tests=str(len(result.rows) + len(result.budgets)))
+    suite = ET.Element(
+        "testsuite", name="performance gate", tests=str(len(result.rows) + len(result.budgets))
+    )
     counts = Counter(row.outcome for row in result.rows)
     suite.set("failures", str(counts[Outcome.FAILED] + result.count_budgets("missed")))
-    unknown = counts[Outcome.UNMEASURED] + counts[Outcome.UNDECIDED] + result.count_budgets(*UNKNOWN)
+    unknown = (
+        counts[Outcome.UNMEASURED] + counts[Outcome.UNDECIDED] + result.count_budgets(*UNKNOWN)
+    )
     suite.set("errors", str(unknown))
     tags = {
         Outcome.FAILED: "failure",
@@ -82,7 +93,9 @@ def junit(result: Result) -> str:
     }
     for row in result.rows:
         group, _, name = row.benchmark.name.rpartition(".")
-        case = ET.SubElement(suite, "testcase", classname=group, name=name + row.name[len(row.benchmark.name) :])
+        case = ET.SubElement(
+            suite, "testcase", classname=group, name=name + row.name[len(row.benchmark.name) :]
+        )
         if row.outcome in tags:
             ET.SubElement(
                 case, tags[row.outcome], message=_printable(f"{row.verdict} {measured(row)}")
@@ -90,7 +103,11 @@ def junit(result: Result) -> str:
     for budget, name, figure, word in result.budgets:
         case = ET.SubElement(suite, "testcase", classname="budget", name=f"{name} {budget.metric}")
         if word == "missed" or word in UNKNOWN:
-            ET.SubElement(case, "failure" if word == "missed" else "error", message=f"{word}: {figure} {budget.unit}")
+            ET.SubElement(
+                case,
+                "failure" if word == "missed" else "error",
+                message=f"{word}: {figure} {budget.unit}",
+            )
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 

@@ -52,7 +52,9 @@ class Result:
         if Outcome.FAILED in outcomes or self.count_budgets("missed"):
             return 1
         unknown = {Outcome.UNMEASURED, Outcome.UNDECIDED} & outcomes or self.count_budgets(*UNKNOWN)
-        measured = outcomes - {Outcome.NEUTRAL} or any(row.verdict == "not timed" for row in self.rows)
+        measured = outcomes - {Outcome.NEUTRAL} or any(
+            row.verdict == "not timed" for row in self.rows
+        )
         return 3 if unknown or not measured else 0
 
     def count_budgets(self, *words: str) -> int:
@@ -66,12 +68,20 @@ class Result:
         missed, unknown = self.count_budgets("missed"), self.count_budgets(*UNKNOWN)
         parts = [f"{count[Outcome.FAILED]} regressed"] if count[Outcome.FAILED] else []
         parts += [f"{missed} budget{_plural(missed)} missed"] if missed else []
-        parts += [f"{count[Outcome.UNMEASURED]} could not be measured"] if count[Outcome.UNMEASURED] else []
+        parts += (
+            [f"{count[Outcome.UNMEASURED]} could not be measured"]
+            if count[Outcome.UNMEASURED]
+            else []
+        )
         parts += [f"{count[Outcome.UNDECIDED]} undecided"] if count[Outcome.UNDECIDED] else []
         parts += [f"{unknown} budget{_plural(unknown)} could not be checked"] if unknown else []
-        found = ", ".join(parts) or ("no regression found" if self.exit_code == 0 else "nothing was measured")
+        found = ", ".join(parts) or (
+            "no regression found" if self.exit_code == 0 else "nothing was measured"
+        )
         num_rows = len(self.rows)
-        return f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
+        return (
+            f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
+        )
 
 
 def _plural(count: int) -> str:
@@ -80,7 +90,10 @@ def _plural(count: int) -> str:
 
 def markdown(result: Result) -> str:
     """Return the report for a person: the verdict, then what is wrong, then everything else in short tables."""
-    parts = [f"# {result.headline}", f"Base `{result.base[:12]}` (merge base), head `{result.head[:32]}`."]
+    parts = [
+        f"# {result.headline}",
+        f"Base `{result.base[:12]}` (merge base), head `{result.head[:32]}`.",
+    ]
     for title, outcomes in (
         ("What got worse", {Outcome.FAILED}),
         ("What could not be told", {Outcome.UNMEASURED, Outcome.UNDECIDED}),
@@ -89,7 +102,13 @@ def markdown(result: Result) -> str:
         rows = [row for row in result.rows if row.outcome in outcomes]
         if rows:
             parts += [f"## {title}", *(_section(row, result) for row in rows)]
-    parts += [*_budgets(result), *_suspicious(result), *_expired(result), *_table(result), *_conditions(result)]
+    parts += [
+        *_budgets(result),
+        *_suspicious(result),
+        *_expired(result),
+        *_table(result),
+        *_conditions(result),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -103,7 +122,9 @@ def _section(row: Row, result: Result) -> str:
 
 def command(row: Row, result: Result) -> str:
     """Return the command that repeats one row on a laptop."""
-    pattern = re.escape(row.name).replace("'", ".").replace("\\-", "-")  # readable inside the shell's quotes
+    pattern = (
+        re.escape(row.name).replace("'", ".").replace("\\-", "-")
+    )  # readable inside the shell's quotes
     return shlex.join([*result.reproduce, "--bench", f"^{pattern}$"])
 
 
@@ -159,18 +180,32 @@ def _budgets(result: Result) -> list[str]:
         limits = [f"at least {number(budget.floor)}" if budget.floor is not None else ""]
         limits.append(f"at most {number(budget.ceiling)}" if budget.ceiling is not None else "")
         shown = "-" if figure is None else number(figure)
-        lines.append(f"| `{name}` {budget.metric} {' '.join(filter(None, limits))} {budget.unit} | {shown} | {word} |")
+        lines.append(
+            f"| `{name}` {budget.metric} {' '.join(filter(None, limits))} {budget.unit} | {shown} | {word} |"
+        )
     return ["## Budgets", "\n".join(lines)]
 
 
 def _suspicious(result: Result) -> list[str]:
-    found = [(row.name, reason) for row in result.rows for reason in row.reasons if reason.startswith("suspicious")]
-    return ["## Suspicious", "\n".join(f"- `{name}`: {reason}" for name, reason in found)] if found else []
+    found = [
+        (row.name, reason)
+        for row in result.rows
+        for reason in row.reasons
+        if reason.startswith("suspicious")
+    ]
+    return (
+        ["## Suspicious", "\n".join(f"- `{name}`: {reason}" for name, reason in found)]
+        if found
+        else []
+    )
 
 
 def _expired(result: Result) -> list[str]:
     expired = [entry for entry in result.rules.accepted if entry.is_expired]
-    lines = [f"- `{each.benchmark}` {each.metric}, expired on {each.expires}: {each.reason}" for each in expired]
+    lines = [
+        f"- `{each.benchmark}` {each.metric}, expired on {each.expires}: {each.reason}"
+        for each in expired
+    ]
     return ["## Accepted once, no longer counted", "\n".join(lines)] if expired else []
 
 
@@ -186,5 +221,7 @@ def _conditions(result: Result) -> list[str]:
             f"{limits.pass_ratio:g} is taken for none at most {2 * limits.miss_beta:.0%} of the time."
         )
     else:
-        lines.append(f"- Timing was switched off: only what needs no clock was compared, in {result.elapsed_s:.0f} s.")
+        lines.append(
+            f"- Timing was switched off: only what needs no clock was compared, in {result.elapsed_s:.0f} s."
+        )
     return ["## What this run stands on", "\n".join(lines)]

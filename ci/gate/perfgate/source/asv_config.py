@@ -32,13 +32,20 @@ class SuiteConfig:
 
 def read_config(file: Path, root: Path) -> SuiteConfig:
     """Read asv.conf.json, JSON with comments and trailing commas."""
-    text = re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', lambda m: m[1] or " ", file.read_text(), flags=re.DOTALL)
+    text = re.sub(
+        r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/',
+        lambda m: m[1] or " ",
+        file.read_text(),
+        flags=re.DOTALL,
+    )
     text = re.sub(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', lambda m: m[1] or "", text)
     try:
         table = json.loads(text)
     except ValueError as error:
         raise UsageError(f"{file.name} is no valid configuration of asv: {error}.") from None
-    extras = re.search(r"\{(?:wheel_file|build_dir)\}\[([^\]]+)\]", str(table.get("install_command")))
+    extras = re.search(
+        r"\{(?:wheel_file|build_dir)\}\[([^\]]+)\]", str(table.get("install_command"))
+    )
     return SuiteConfig(
         folder=file.parent.relative_to(root),
         benchmark_dir=Path(table.get("benchmark_dir", "benchmarks")),

@@ -25,7 +25,8 @@ def can_matter(path: PurePosixPath, suite: Path) -> bool:
 def is_same_code(base: Path, head: Path, suite: Path) -> bool:
     """Tell whether two checkouts hold the same code: of what can matter, nothing differs but comments and layout.
 
-    Tests don't matter either, where nothing else imports any of them and the suite names none of their files.
+    Tests don't matter either, where nothing else imports any of them and the suite names none of
+    their files.
 
     Args:
         base: a checkout's root.
@@ -35,7 +36,9 @@ def is_same_code(base: Path, head: Path, suite: Path) -> bool:
     paths = {*_files(base), *_files(head)}
     aside = () if any(_needs_tests(head, path, suite) for path in paths) else _TESTS
     return all(
-        _is_same(base / path, head / path) for path in paths if path.parts[0] not in aside and can_matter(path, suite)
+        _is_same(base / path, head / path)
+        for path in paths
+        if path.parts[0] not in aside and can_matter(path, suite)
     )
 
 
@@ -44,13 +47,18 @@ def _needs_tests(root: Path, path: PurePosixPath, suite: Path) -> bool:
         return False
     text = (root / path).read_text(errors="replace")
     in_suite = path.is_relative_to(suite.as_posix())
-    return _IMPORTS_TESTS.search(text) is not None or (in_suite and _NAMES_TESTS.search(text) is not None)
+    return _IMPORTS_TESTS.search(text) is not None or (
+        in_suite and _NAMES_TESTS.search(text) is not None
+    )
 
 
 def _files(root: Path) -> Iterator[PurePosixPath]:
     for folder, folders, names in os.walk(root):
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        yield from (PurePosixPath((Path(folder) / name).relative_to(root).as_posix()) for name in [*names, *links])
+        yield from (
+            PurePosixPath((Path(folder) / name).relative_to(root).as_posix())
+            for name in [*names, *links]
+        )
 
 
 def _is_same(before: Path, after: Path) -> bool:

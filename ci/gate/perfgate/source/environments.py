@@ -10,19 +10,43 @@ from typing import Any
 from perfgate.errors import PreparationError
 from perfgate.source.asv_config import SuiteConfig, read_config
 
-_COMPILED = ("*.pyx", "*.c", "*.cc", "*.cpp", "*.f90", "Cargo.toml", "meson.build", "CMakeLists.txt")
+_COMPILED = (
+    "*.pyx",
+    "*.c",
+    "*.cc",
+    "*.cpp",
+    "*.f90",
+    "Cargo.toml",
+    "meson.build",
+    "CMakeLists.txt",
+)
 _CONSTRAINTS = "constraints.txt"
-_SKIPPED_FOLDERS = {".git", ".venv", "node_modules", "tests", "docs", "doc", "benchmarks", "examples"}
+_SKIPPED_FOLDERS = {
+    ".git",
+    ".venv",
+    "node_modules",
+    "tests",
+    "docs",
+    "doc",
+    "benchmarks",
+    "examples",
+}
 
 
 def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: Path) -> str:
     """Return why the sides need environments of their own, or nothing."""
     roots = (base_root, head_root)
-    before, after = (_dependencies(root / config.package_dir, root / location, root) for root in roots)
+    before, after = (
+        _dependencies(root / config.package_dir, root / location, root) for root in roots
+    )
     for name, value in after.items():
         if before[name] != value:
             return f"{name} differs"
-    return "the package is compiled" if any(_is_compiled(root / config.package_dir) for root in roots) else ""
+    return (
+        "the package is compiled"
+        if any(_is_compiled(root / config.package_dir) for root in roots)
+        else ""
+    )
 
 
 def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any]:
@@ -32,8 +56,13 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
     config = read_config(config_file, root) if config_file.is_file() else None
     extras = config.extras if config else ()
     declared: dict[str, Any] = {
-        "pyproject.toml's dependencies": (sorted(project.get("dependencies", [])), poetry.get("dependencies")),
-        "what the suite's extras need": [project.get("optional-dependencies", {}).get(name) for name in extras],
+        "pyproject.toml's dependencies": (
+            sorted(project.get("dependencies", [])),
+            poetry.get("dependencies"),
+        ),
+        "what the suite's extras need": [
+            project.get("optional-dependencies", {}).get(name) for name in extras
+        ],
         "asv's matrix": config.matrix if config else None,
     }
     for name in (_CONSTRAINTS, "requirements.txt", "setup.cfg", "setup.py"):
@@ -45,39 +74,63 @@ def _load(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PreparationError(f"{file.parent.name}'s {file.name} is no valid TOML: {error}.") from None
+        raise PreparationError(
+            f"{file.parent.name}'s {file.name} is no valid TOML: {error}."
+        ) from None
 
 
 def _is_compiled(package: Path) -> bool:
-    folders = [path for path in package.iterdir() if path.is_dir() and path.name not in _SKIPPED_FOLDERS]
+    folders = [
+        path for path in package.iterdir() if path.is_dir() and path.name not in _SKIPPED_FOLDERS
+    ]
     found = any(next(folder.rglob(pattern), None) for folder in folders for pattern in _COMPILED)
-    return found or any((package / name).is_file() for name in ("Cargo.toml", "meson.build", "CMakeLists.txt"))
+    return found or any(
+        (package / name).is_file() for name in ("Cargo.toml", "meson.build", "CMakeLists.txt")
+    )
 
 
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
     """Build a virtual environment with the package, what asv's configuration asks for, and asv_runner.
 
-    Returns the path of its Python. Versions are held to the package's constraints.txt, where it has one.
+    Returns the path of its Python. Versions are held to the package's constraints.txt, where it has
+    one.
 
     Raises:
         PreparationError: with the last line of what failed.
     """
     python = str(place / "bin" / "python")
     uv = shutil.which("uv")
-    make = [uv, "venv", "--quiet", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
+    make = (
+        [uv, "venv", "--quiet", "--python", sys.executable]
+        if uv
+        else [sys.executable, "-m", "venv"]
+    )
     install = (
-        [uv, "pip", "install", "--quiet", "--python", python] if uv else [python, "-m", "pip", "install", "--quiet"]
+        [uv, "pip", "install", "--quiet", "--python", python]
+        if uv
+        else [python, "-m", "pip", "install", "--quiet"]
     )
     extras = f"[{','.join(config.extras)}]" if config.extras else ""
-    constraints = ["--constraint", str(package / _CONSTRAINTS)] if (package / _CONSTRAINTS).is_file() else []
+    constraints = (
+        ["--constraint", str(package / _CONSTRAINTS)] if (package / _CONSTRAINTS).is_file() else []
+    )
     for command in (
         [*make, str(place)],
-        [*install, *constraints, f"{package}{extras}", "asv_runner", "pympler", *_matrix_requirements(config)],
+        [
+            *install,
+            *constraints,
+            f"{package}{extras}",
+            "asv_runner",
+            "pympler",
+            *_matrix_requirements(config),
+        ],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise PreparationError(f"the environment of {package.name} could not be built: {reason}")
+            raise PreparationError(
+                f"the environment of {package.name} could not be built: {reason}"
+            )
     return python
 
 

@@ -1,8 +1,9 @@
 """The two sides of a comparison: the merge base and head, as checkouts in a temporary folder, with what runs them.
 
-Both sides run HEAD's suite, as under asv: in the base's checkout the folder of benchmarks is replaced by head's. While
-the declared dependencies are equal, one environment serves both, the running interpreter, and each side's root comes
-first on the import path; where they differ, or the package must be compiled, each side gets an environment of its own.
+Both sides run HEAD's suite, as under asv: in the base's checkout the folder of benchmarks is
+replaced by head's. While the declared dependencies are equal, one environment serves both, the
+running interpreter, and each side's root comes first on the import path; where they differ, or the
+package must be compiled, each side gets an environment of its own.
 """
 
 import contextlib
@@ -37,7 +38,9 @@ class Side:
 
     def environment(self, shared: Path, hash_seed: int = 0) -> dict[str, str]:
         """Return the environment of this side's workers; both sides load compiled programs from one cache."""
-        inherited = os.environ.get("PYTHONPATH") if self.import_from else None  # a built environment stands alone
+        inherited = (
+            os.environ.get("PYTHONPATH") if self.import_from else None
+        )  # a built environment stands alone
         paths = [*map(str, self.import_from), *filter(None, [inherited])]
         return os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
@@ -61,14 +64,18 @@ class Sides:
     same_code: bool = False  # whether nothing that can matter differs between the two
     programs: str = "programs"  # the folder of compiled programs that workers load from
 
-    def launch(self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0) -> Launch:
+    def launch(
+        self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0
+    ) -> Launch:
         """Return how a worker of `side` starts."""
         folders = {name: self.folder / f"{name}-{side.name}" for name in ("caches", "exchange")}
         programs = self.folder / self.programs
         for folder in (*folders.values(), programs):
             folder.mkdir(exist_ok=True)
         environment = side.environment(programs, hash_seed)
-        return Launch(side.python, suite or side.suite, **folders, environment=environment, core=core)
+        return Launch(
+            side.python, suite or side.suite, **folders, environment=environment, core=core
+        )
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -82,13 +89,19 @@ def git(*arguments: str, cwd: Path) -> str:
             ["git", *arguments],
             cwd=cwd,
             # Inside a hook these point at a repository, whatever the folder says.
-            env={name: value for name, value in os.environ.items() if name not in ("GIT_DIR", "GIT_INDEX_FILE")},
+            env={
+                name: value
+                for name, value in os.environ.items()
+                if name not in ("GIT_DIR", "GIT_INDEX_FILE")
+            },
             capture_output=True,
             text=True,
             check=False,
         )
     except FileNotFoundError:
-        raise UsageError("git is not installed; the gate compares two commits and needs it.") from None
+        raise UsageError(
+            "git is not installed; the gate compares two commits and needs it."
+        ) from None
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise UsageError(f"git {' '.join(arguments[:3])} failed: {reason}")
@@ -98,9 +111,13 @@ def git(*arguments: str, cwd: Path) -> str:
 def commit_of(ref: str, root: Path) -> str:
     """Return the full hash of a commit that the repository has."""
     try:
-        return git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", cwd=root)
+        return git(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", cwd=root
+        )
     except UsageError:
-        raise UsageError(f"{ref!r} names no commit in this repository; fetch it first, or give another one.") from None
+        raise UsageError(
+            f"{ref!r} names no commit in this repository; fetch it first, or give another one."
+        ) from None
 
 
 @contextlib.contextmanager
@@ -108,11 +125,14 @@ def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
     """Check both sides out into a temporary folder that is removed at the end, whatever happens.
 
     Raises:
-        UsageError: a commit, the configuration or the suite isn't there, or the two have no common ancestor.
+        UsageError: a commit, the configuration or the suite isn't there, or the two have no common
+            ancestor.
         PreparationError: an environment could not be built.
     """
     if not config_file.is_file():
-        raise UsageError(f"there is no {config_file}; name the suite's asv.conf.json with --suite-config.")
+        raise UsageError(
+            f"there is no {config_file}; name the suite's asv.conf.json with --suite-config."
+        )
     root = Path(git("rev-parse", "--show-toplevel", cwd=config_file.resolve().parent))
     head_commit = commit_of("HEAD" if head == WORKING_TREE else head, root)
     base_commit = merge_base(commit_of(base, root), head_commit, root)
@@ -121,7 +141,10 @@ def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
         with contextlib.ExitStack() as stack:
             base_root = _worktree(stack, root, folder / "base", base_commit)
             if head == WORKING_TREE:
-                head_root, head_commit = _snapshot(root, folder / "head"), f"{head_commit[:12]} with local changes"
+                head_root, head_commit = (
+                    _snapshot(root, folder / "head"),
+                    f"{head_commit[:12]} with local changes",
+                )
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             location = config_file.resolve().relative_to(root)
@@ -140,7 +163,9 @@ def merge_base(base: str, head: str, root: Path) -> str:
 
 def _worktree(stack: contextlib.ExitStack, root: Path, place: Path, commit: str) -> Path:
     git("worktree", "prune", cwd=root)  # what a killed run left behind
-    stack.callback(_remove_worktree, root, place)  # first: an interrupt may come while git is at work
+    stack.callback(
+        _remove_worktree, root, place
+    )  # first: an interrupt may come while git is at work
     git("worktree", "add", "--detach", "--force", str(place), commit, cwd=root)
     return place
 
@@ -161,7 +186,9 @@ def _snapshot(root: Path, place: Path) -> Path:
     return place
 
 
-def _made_ready(folder: Path, base_root: Path, head_root: Path, commits: Sequence[str], location: Path) -> Sides:
+def _made_ready(
+    folder: Path, base_root: Path, head_root: Path, commits: Sequence[str], location: Path
+) -> Sides:
     config = read_config(head_root / location, head_root)
     suite = config.folder / config.benchmark_dir
     if not (head_root / suite).is_dir():
@@ -185,6 +212,10 @@ def _made_ready(folder: Path, base_root: Path, head_root: Path, commits: Sequenc
         else:
             sources = tuple(path for path in (package / "src", package) if path.is_dir())
             sides.append(Side(name, commit, root, sys.executable, root / suite, sources))
-    environments = f"one for each side: {reason}" if reason else "one, shared: the declared dependencies are equal"
+    environments = (
+        f"one for each side: {reason}"
+        if reason
+        else "one, shared: the declared dependencies are equal"
+    )
     base, head = sides
     return Sides(base, head, config, folder, environments, base_suite, same_code)

@@ -1,11 +1,12 @@
 """Where a series of measurements changes its level: E-divisive on ranks. Pure statistics; `history.levels` calls it.
 
-The method is that of Matteson and James, A Nonparametric Approach for Multiple Change Point Analysis of Multivariate
-Data, JASA 109 (2014): split where the energy distance between the values before and after is largest, keep the split
-if a permutation test says that chance would not do it, go on inside both parts. Two things differ. Distances are those
-between ranks, so that an outlier counts no more than the largest value does, and so that the permutations' distribution
-depends on the series' length alone: it is drawn once per length, not once per series. And each part is tested by
-itself.
+The method is that of Matteson and James, A Nonparametric Approach for Multiple Change Point
+Analysis of Multivariate Data, JASA 109 (2014): split where the energy distance between the values
+before and after is largest, keep the split if a permutation test says that chance would not do it,
+go on inside both parts. Two things differ. Distances are those between ranks, so that an outlier
+counts no more than the largest value does, and so that the permutations' distribution depends on
+the series' length alone: it is drawn once per length, not once per series. And each part is tested
+by itself.
 """
 
 import functools
@@ -20,10 +21,12 @@ Array = np.ndarray[Any, Any]
 
 MIN_SEGMENT = 5  # a level is one that at least so many commits in a row confirm
 NUM_PERMUTATIONS = 1_999
-# Of series without a change, one in a thousand gets a change point: a suite has hundreds of benchmarks.
+# Of series without a change, one in a thousand gets a change point: a suite has hundreds of
+# benchmarks.
 ALPHA = 0.001
 _SEED = 20140305
-_MAX_THRESHOLDS = 64  # the distance is an integral over the ranks; so many points of it are enough for long series
+# the distance is an integral over the ranks; so many points of it are enough for long series
+_MAX_THRESHOLDS = 64
 
 
 def change_points(values: Sequence[float], alpha: float = ALPHA) -> list[int]:
@@ -55,7 +58,8 @@ def _significant_split(values: Array, alpha: float) -> int | None:
     distances = _distances(values)
     best = int(np.argmax(distances))
     null = _null_distances(_tabulated_length(len(values)))
-    # The observed order counts as one of the permutations, so that the test is exact (Phipson and Smyth, 2010).
+    # The observed order counts as one of the permutations, so that the test is exact (Phipson and
+    # Smyth, 2010).
     p_value = (1 + int(np.sum(null >= distances[best] - 1e-9))) / (1 + len(null))
     return _placed(values, best + MIN_SEGMENT) if p_value <= alpha else None
 
@@ -63,7 +67,9 @@ def _significant_split(values: Array, alpha: float) -> int | None:
 def _placed(values: Array, split: int) -> int:
     """Return the split near `split` about whose two medians the values scatter least: ranks alone place it coarsely."""
     reach = 2 * MIN_SEGMENT
-    nearby = range(max(split - reach, MIN_SEGMENT), min(split + reach, len(values) - MIN_SEGMENT) + 1)
+    nearby = range(
+        max(split - reach, MIN_SEGMENT), min(split + reach, len(values) - MIN_SEGMENT) + 1
+    )
     return min(nearby, key=lambda at: _scatter(values[:at]) + _scatter(values[at:]))
 
 
@@ -74,7 +80,8 @@ def _scatter(values: Array) -> float:
 def _distances(values: Array) -> Array:
     """Return the scaled energy distance between both parts, for every split that leaves enough values on each side.
 
-    On ranks it is twice the integral of the squared difference of the parts' distribution functions.
+    On ranks it is twice the integral of the squared difference of the parts' distribution
+    functions.
     """
     num = len(values)
     ordered = np.sort(values)
@@ -113,14 +120,17 @@ class Ratio:
 def ratio_between(before: Sequence[float], after: Sequence[float]) -> Ratio:
     """Return by how much the level changed: Hodges and Lehmann's estimate on the logarithms, with its interval.
 
-    It is the median of all quotients of one value after by one before, and the interval is that of the rank-sum test
-    (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 4.3; the normal approximation).
+    It is the median of all quotients of one value after by one before, and the interval is that of
+    the rank-sum test (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 4.3; the
+    normal approximation).
 
     Example:
         >>> ratio_between([1.0, 1.0, 1.0, 1.0, 1.0], [1.1, 1.1, 1.1, 1.1, 1.1]).middle
         1.1
     """
-    quotients = np.sort(np.divide.outer(np.asarray(after, float), np.asarray(before, float)).ravel())
+    quotients = np.sort(
+        np.divide.outer(np.asarray(after, float), np.asarray(before, float)).ravel()
+    )
     num_before, num_after = len(before), len(after)
     spread = math.sqrt(num_before * num_after * (num_before + num_after + 1) / 12)
     rank = max(math.floor(num_before * num_after / 2 - 1.959964 * spread), 0)

@@ -1,21 +1,25 @@
 """When the evidence of paired timings suffices, and what it then says: the statistics of the gate, NumPy alone.
 
-One relaunched pair of workers gives one number, the median log ratio of its alternated calls: calls inside a pair share
-its luck, so they are never pooled. Now and then that luck is bad: a worker whose addresses collide takes half as long
-again, in every call. So of the pairs some fifth that lies lowest and as many that lie highest are left out of the
-mean, and of what it may err by (Tukey & McLaughlin 1963, Sankhya A 25; Yuen 1974, Biometrika 61).
+One relaunched pair of workers gives one number, the median log ratio of its alternated calls: calls
+inside a pair share its luck, so they are never pooled. Now and then that luck is bad: a worker
+whose addresses collide takes half as long again, in every call. So of the pairs some fifth that
+lies lowest and as many that lie highest are left out of the mean, and of what it may err by (Tukey
+& McLaughlin 1963, Sankhya A 25; Yuen 1974, Biometrika 61).
 
-The pairs' numbers are looked at a few times; each look spends a part of the error allowed, after the power family of
-Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so that the union bound holds whatever the
-looks have in common (Jennison & Turnbull, Group Sequential Methods, 2000, ch. 7). A few pairs that agree by luck seem
-sure to a t-test, so that failing also takes a sign test: more pairs above the limit than a coin would give.
-Where the time is spent between two looks, one more is taken: the number of looks need not be known before (Lan & DeMets
-1983, Biometrika 70), and since it is the last, and not the evidence asked for it, it spends all that is left.
+The pairs' numbers are looked at a few times; each look spends a part of the error allowed, after
+the power family of Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so
+that the union bound holds whatever the looks have in common (Jennison & Turnbull, Group Sequential
+Methods, 2000, ch. 7). A few pairs that agree by luck seem sure to a t-test, so that failing also
+takes a sign test: more pairs above the limit than a coin would give. Where the time is spent
+between two looks, one more is taken: the number of looks need not be known before (Lan & DeMets
+1983, Biometrika 70), and since it is the last, and not the evidence asked for it, it spends all
+that is left.
 
-Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha` among all timed rows by
-Bonferroni, the second meets fresh pairs alone; over a whole suite false alarms stay below the product of the two. A
-slowdown of `pass_ratio` is taken for none with at most `miss_beta` in each of the two tests, where pairs scatter about
-normally. One that only few launches show, less than a fifth of them, is left out as luck.
+Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha`
+among all timed rows by Bonferroni, the second meets fresh pairs alone; over a whole suite false
+alarms stay below the product of the two. A slowdown of `pass_ratio` is taken for none with at most
+`miss_beta` in each of the two tests, where pairs scatter about normally. One that only few launches
+show, less than a fifth of them, is left out as luck.
 """
 
 import functools
@@ -28,7 +32,9 @@ from numpy.typing import NDArray
 
 UNDECIDED, NOT_SLOWER, SLOWER = 0, 1, 2
 WORDS = ("undecided", "not slower", "slower")
-_LEAST_SD = 1e-3  # a clock's ticks can make four pairs agree to the last digit, which is no evidence
+_LEAST_SD = (
+    1e-3  # a clock's ticks can make four pairs agree to the last digit, which is no evidence
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,9 @@ class Test:
         looks = (*(look for look in self.looks if look < num_pairs), num_pairs)
         return _make_test(self.limits, looks, self.alpha, self.looks[-1])
 
-    def bounds(self, log_ratios: NDArray[np.float64], look: int) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    def bounds(
+        self, log_ratios: NDArray[np.float64], look: int
+    ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
         """Return mean, standard error, and the bounds for failing and passing; pairs lie along the last axis."""
         mean, error = trimmed_mean(log_ratios[..., : self.looks[look]])
         return mean, error, mean - self.fail_t[look] * error, mean + self.pass_t[look] * error
@@ -70,7 +78,8 @@ class Test:
         _, _, low, high = self.bounds(log_ratios, look)
         above = (log_ratios[..., : self.looks[look]] > self.fail_log).sum(axis=-1)
         fails = (low > self.fail_log) & (above >= self.fail_above[look])
-        # Both hold where the truth lies surely between the two ratios: surely a slowdown, and too small to matter.
+        # Both hold where the truth lies surely between the two ratios: surely a slowdown, and too
+        # small to matter.
         return np.where(high < self.pass_log, NOT_SLOWER, np.where(fails, SLOWER, UNDECIDED))
 
 
@@ -128,7 +137,9 @@ class Evidence:
     suspected: bool = False
     verdict: int = UNDECIDED
     done: bool = False
-    ended: Test | None = None  # the test of the last stage, where the time was spent before its next look
+    ended: Test | None = (
+        None  # the test of the last stage, where the time was spent before its next look
+    )
 
     def add(self, log_ratio: float) -> None:
         """Take one more pair's median log ratio and weigh the evidence where a look is due."""
@@ -155,7 +166,9 @@ class Evidence:
 
     @property
     def _stage(self) -> tuple[Test, list[float]]:
-        return (self.plan.confirm, self.fresh) if self.suspected else (self.plan.suspect, self.first)
+        return (
+            (self.plan.confirm, self.fresh) if self.suspected else (self.plan.suspect, self.first)
+        )
 
     @property
     def num_pairs(self) -> int:
@@ -168,24 +181,32 @@ class Evidence:
         return noise(np.asarray(self._estimated_from()))
 
     def _estimated_from(self) -> list[float]:
-        # The pairs that raised a suspicion were chosen for being slow; the fresh ones are an honest estimate.
+        # The pairs that raised a suspicion were chosen for being slow; the fresh ones are an honest
+        # estimate.
         return self.fresh if len(self.fresh) >= self.plan.confirm.looks[0] else self.first
 
     def ratio(self) -> tuple[float, float, float]:
         """Return the ratio of head to base and its interval, right at whichever look the test stopped.
 
-        The interval uses the quantile of passing on both sides: it is wrong with at most 2 x `miss_beta`.
+        The interval uses the quantile of passing on both sides: it is wrong with at most 2 x
+        `miss_beta`.
         """
         pairs = self._estimated_from()
         if len(pairs) < 2:
             return (math.exp(pairs[0]) if pairs else math.nan), 0.0, math.inf
         test = self.ended or (self.plan.confirm if pairs is self.fresh else self.plan.suspect)
-        look = max((index for index, count in enumerate(test.looks) if count <= len(pairs)), default=0)
+        look = max(
+            (index for index, count in enumerate(test.looks) if count <= len(pairs)), default=0
+        )
         mean, error = map(float, trimmed_mean(np.asarray(pairs)))
         # Before the first look its own quantile, of more pairs, would promise too much.
         early = len(pairs) < test.looks[0]
         t = t_quantile(0.001, _degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
-        return math.exp(mean), math.exp(min(mean - t * error, 700.0)), math.exp(min(mean + t * error, 700.0))
+        return (
+            math.exp(mean),
+            math.exp(min(mean - t * error, 700.0)),
+            math.exp(min(mean + t * error, 700.0)),
+        )
 
     def is_faster(self) -> bool:
         """Whether head is surely faster, by the same margin and at the same level as a suspicion of slower."""
@@ -210,8 +231,8 @@ class Evidence:
 def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
     """Return the mean and its standard error over the last axis, up to a fifth left out at either end.
 
-    It has `_degrees_of_freedom` degrees of freedom; fewer than eight pairs are taken whole. The error is that of
-    pairs of which those left out are moved to the outermost ones kept.
+    It has `_degrees_of_freedom` degrees of freedom; fewer than eight pairs are taken whole. The
+    error is that of pairs of which those left out are moved to the outermost ones kept.
     """
     num_pairs = log_ratios.shape[-1]
     out = _left_out(num_pairs)
@@ -237,7 +258,9 @@ def _degrees_of_freedom(num_pairs: int) -> int:
     return num_pairs - 2 * _left_out(num_pairs) - 1
 
 
-def replay(plan: Plan, first: NDArray[np.float64], fresh: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
+def replay(
+    plan: Plan, first: NDArray[np.float64], fresh: NDArray[np.float64]
+) -> tuple[NDArray, NDArray]:
     """Return verdicts and numbers of pairs of many rows at once, as `Evidence` would give them one by one.
 
     A row that gets much faster may take a few pairs more there, until its signs show that too.
@@ -263,19 +286,30 @@ def _first_decision(test: Test, log_ratios: NDArray[np.float64]) -> tuple[NDArra
     return verdict, pairs
 
 
-def _make_test(limits: Limits, looks: tuple[int, ...], alpha: float, most: int | None = None) -> Test:
+def _make_test(
+    limits: Limits, looks: tuple[int, ...], alpha: float, most: int | None = None
+) -> Test:
     """Make a test of at most `most` pairs, by default as many as its last look has."""
     most = looks[-1] if most is None else most
-    # Failing waits for much evidence (power 2); passing may come early where the noise is low (power 0.7).
+    # Failing waits for much evidence (power 2); passing may come early where the noise is low
+    # (power 0.7).
     above = tuple(_fewest_alike(count, alpha, most) for count in looks)
-    first_to_fail = next((count for count, fewest in zip(looks, above, strict=True) if fewest <= count), most)
-    fail, passing = _spent(alpha, looks, most, 2, first_to_fail), _spent(limits.miss_beta, looks, most, 0.7)
+    first_to_fail = next(
+        (count for count, fewest in zip(looks, above, strict=True) if fewest <= count), most
+    )
+    fail, passing = (
+        _spent(alpha, looks, most, 2, first_to_fail),
+        _spent(limits.miss_beta, looks, most, 0.7),
+    )
     degrees = [_degrees_of_freedom(count) for count in looks]
     return Test(
         limits,
         alpha,
         looks,
-        tuple(t_quantile(part, df) if part else math.inf for part, df in zip(fail, degrees, strict=True)),
+        tuple(
+            t_quantile(part, df) if part else math.inf
+            for part, df in zip(fail, degrees, strict=True)
+        ),
         tuple(t_quantile(part, df) for part, df in zip(passing, degrees, strict=True)),
         above,
         math.log(limits.fail_ratio),
@@ -293,7 +327,9 @@ def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
     return 1
 
 
-def _spent(error: float, looks: tuple[int, ...], most: int, power: float, first: int = 0) -> list[float]:
+def _spent(
+    error: float, looks: tuple[int, ...], most: int, power: float, first: int = 0
+) -> list[float]:
     """Return what each look from `first` pairs on spends of `error * (n / most) ** power`; the last spends the rest."""
     total = [error * (count / most) ** power if count >= first else 0.0 for count in looks]
     total[-1] = error if looks[-1] >= first else 0.0

@@ -1,6 +1,7 @@
 """What a benchmark asks of Python, for a worker: the functions that one call of it calls, or the packages it imports.
 
-Counts, not times: they say which function is new, or is called more often, where no compiled program can say it.
+Counts, not times: they say which function is new, or is called more often, where no compiled
+program can say it.
 """
 
 import os
@@ -55,7 +56,9 @@ def imported(statement: str, setup: str, environment: dict[str, str]) -> dict[st
     """Return how many modules of each package a new interpreter imports for a statement, in alphabetical order."""
     program = f"{textwrap.dedent(setup)}\n{textwrap.dedent(statement)}"
     command = [sys.executable, "-X", "importtime", "-c", program]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=True
+    )
     counts: dict[str, int] = {}
     for module in _IMPORTED.findall(done.stderr):
         name = f"import {module.partition('.')[0]}"

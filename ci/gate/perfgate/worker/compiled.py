@@ -16,7 +16,11 @@ _SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 
 def told_apart(offered: Any) -> tuple[Any, Any]:
     """Return a lowered and a compiled program, one of them None, from an object or a text that is one of the two."""
-    is_compiled = offered.startswith("HloModule") if isinstance(offered, str) else hasattr(offered, "memory_analysis")
+    is_compiled = (
+        offered.startswith("HloModule")
+        if isinstance(offered, str)
+        else hasattr(offered, "memory_analysis")
+    )
     return (None, offered) if is_compiled else (offered, None)
 
 
@@ -65,7 +69,8 @@ class Compilations:
 
     def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         self.count += event == _COMPILATION
-        # A program from the cache counts with the time that its compilation took when it was put there.
+        # A program from the cache counts with the time that its compilation took when it was put
+        # there.
         self.seconds += duration_secs if event in (_COMPILATION, _SAVED) else 0.0
 
     @contextlib.contextmanager

@@ -15,9 +15,15 @@ def suite(folder: Path) -> dict[str, Any]:
     found = list(discovery.disc_benchmarks(str(folder), ignore_import_errors=True))
     names = [folder.name, *_modules_below(folder, folder.name)]
     broken = {name: _import_error(name) for name in names if name not in sys.modules}
-    if importlib.util.find_spec("pympler") is None and any("def mem_" in f.read_text() for f in folder.rglob("*.py")):
+    if importlib.util.find_spec("pympler") is None and any(
+        "def mem_" in f.read_text() for f in folder.rglob("*.py")
+    ):
         broken[f"{folder.name}.mem_*"] = "asv finds mem_ benchmarks only where pympler is installed"
-    return {"benchmarks": [_described(each) for each in found], "broken": broken, "modules": loaded_from()}
+    return {
+        "benchmarks": [_described(each) for each in found],
+        "broken": broken,
+        "modules": loaded_from(),
+    }
 
 
 def owner_of(benchmark: Any) -> Any:
@@ -48,14 +54,19 @@ def _modules_below(folder: Path, package: str) -> Iterator[str]:
 def _import_error(name: str) -> str:
     try:
         importlib.import_module(name)
-    except BaseException as error:  # noqa: BLE001 - a suite's module may raise anything, SystemExit included
+    # a suite's module may raise anything, SystemExit included
+    except BaseException as error:  # noqa: BLE001
         return sentence(error)
     return "it could be imported only at the second attempt"
 
 
 def loaded_from() -> dict[str, str]:
     """Where every top-level module came from: the driver checks that it compares what it claims to compare."""
-    return {name: str(file) for name, m in list(sys.modules.items()) if "." not in name and (file := _file_of(m))}
+    return {
+        name: str(file)
+        for name, m in list(sys.modules.items())
+        if "." not in name and (file := _file_of(m))
+    }
 
 
 def _file_of(module: Any) -> str | None:
@@ -65,4 +76,8 @@ def _file_of(module: Any) -> str | None:
 
 def sentence(error: BaseException) -> str:
     """Return an error in one line."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300] if str(error) else type(error).__name__
+    return (
+        f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        if str(error)
+        else type(error).__name__
+    )

@@ -1,8 +1,8 @@
 """One side of the gate in a process of its own: imports a checkout and runs benchmarks of its suite on request.
 
-The driver starts this file by its path and talks to it in lines of JSON over two private pipes, so that what a
-benchmark prints, closes or breaks stays its own affair. Needs the standard library and asv_runner; jax is looked at
-only where the suite has imported it.
+The driver starts this file by its path and talks to it in lines of JSON over two private pipes, so
+that what a benchmark prints, closes or breaks stays its own affair. Needs the standard library and
+asv_runner; jax is looked at only where the suite has imported it.
 """
 
 import argparse
@@ -13,7 +13,9 @@ import importlib.util
 import json
 import math
 import os
-import pickle  # noqa: TID251 - asv's own protocol: what setup_cache returns reaches each benchmark as a pickle
+
+# asv's own protocol: what setup_cache returns reaches each benchmark as a pickle
+import pickle  # noqa: TID251
 import shutil
 import sys
 import tempfile
@@ -25,7 +27,9 @@ from typing import Any
 
 def _sibling(name: str) -> Any:
     """Load a file beside this one under a name of our own: the repository under test may have a `ci` itself."""
-    spec = importlib.util.spec_from_file_location(f"_gate_{name}", Path(__file__).with_name(f"{name}.py"))
+    spec = importlib.util.spec_from_file_location(
+        f"_gate_{name}", Path(__file__).with_name(f"{name}.py")
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -37,7 +41,9 @@ calls, compiled, counters, listing, own_time, sampling = (
     _sibling(name) for name in ("calls", "compiled", "counters", "listing", "own_time", "sampling")
 )
 
-_AGAIN = 2  # times it is looked at whether it does: a host that took the core away leaves the same trace as sleep
+# times it is looked at whether it does: a host that took the core away leaves the same trace as
+# sleep
+_AGAIN = 2
 Request = dict[str, Any]
 Reply = dict[str, Any]
 
@@ -70,8 +76,12 @@ class Side:
             if benchmark.type != "time":
                 return self._value(benchmark)
             sampling.sample(benchmark, 1)
-        # The sides are inspected on cores of their own: what a neighbour took away of one of them is no compile time.
-        worked, waited = (after - before for after, before in zip(own_time.scheduled(), (worked, waited), strict=True))
+        # The sides are inspected on cores of their own: what a neighbour took away of one of them
+        # is no compile time.
+        worked, waited = (
+            after - before
+            for after, before in zip(own_time.scheduled(), (worked, waited), strict=True)
+        )
         share = worked / (worked + waited) if worked > 0 else 1.0
         reply: Reply = {"compile_s": first.seconds * share, "compilations": first.count}
         with (again := compiled.Compilations()).counted():
@@ -103,7 +113,8 @@ class Side:
         if benchmark is None:
             return {"skipped": True}
         if sampling.is_raw(benchmark):
-            code = benchmark.func(*benchmark._build_params())  # noqa: SLF001 - the arguments that asv would pass
+            # the arguments that asv would pass
+            code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
             statement, setup = code if isinstance(code, tuple) else (code, "")
             found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
         else:
@@ -131,10 +142,13 @@ class Side:
         offer = getattr(owner, "program", None)
         if offer is None:
             return {}
-        offered = offer(*benchmark._build_params())  # noqa: SLF001 - the arguments that asv would pass
+        # the arguments that asv would pass
+        offered = offer(*benchmark._build_params())  # noqa: SLF001
         if offered is None:
             return {}
-        lowered, executable = offered if isinstance(offered, tuple) else compiled.told_apart(offered)
+        lowered, executable = (
+            offered if isinstance(offered, tuple) else compiled.told_apart(offered)
+        )
         if executable is None and hasattr(lowered, "compile"):
             executable = lowered.compile()
         base = self.exchange / hashlib.sha256(f"{os.getpid()} {row}".encode()).hexdigest()[:20]
@@ -143,7 +157,13 @@ class Side:
             "context": compiled.context(),
         }
         for kind, program in (("lowered", lowered), ("optimised", executable)):
-            text = program if isinstance(program, str) else program.as_text() if program is not None else None
+            text = (
+                program
+                if isinstance(program, str)
+                else program.as_text()
+                if program is not None
+                else None
+            )
             if text is not None:
                 path = base.with_suffix(f".{kind}")
                 path.write_text(text)
@@ -161,11 +181,18 @@ class Side:
         while True:
             start, clock = time.perf_counter(), _own_clock(benchmark)
             seconds = sampling.sample(benchmark, calls, clock)
-            # Where the set-up that asv repeats before each call is the slow part, ten times the target is enough.
+            # Where the set-up that asv repeats before each call is the slow part, ten times the
+            # target is enough.
             wall_s = time.perf_counter() - start
             if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
                 is_work = clock is not None and _is_work(benchmark, calls, clock)
-                return {"calls": calls, "fixed": fixed, "seconds": seconds, "wall_s": wall_s, "is_work": is_work}
+                return {
+                    "calls": calls,
+                    "fixed": fixed,
+                    "seconds": seconds,
+                    "wall_s": wall_s,
+                    "is_work": is_work,
+                }
             calls = max(calls + 1, min(10 * calls, math.ceil(target_s / max(seconds, 1e-9))))
 
     def prepare(self, request: Request) -> Reply:
@@ -193,9 +220,12 @@ class Side:
         """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
         from asv_runner import discovery
 
-        name = request["name"] if request["index"] is None else f"{request['name']}-{request['index']}"
+        name = (
+            request["name"] if request["index"] is None else f"{request['name']}-{request['index']}"
+        )
         if not self.ready:
-            gc.freeze()  # modules stay: without them a collection between two benchmarks takes no time
+            # modules stay: without them a collection between two benchmarks takes no time
+            gc.freeze()
         benchmark: Any = discovery.get_benchmark_from_name(str(self.suite), name)
         benchmark.set_cache(self._cached(benchmark))
         if benchmark.do_setup():
@@ -216,7 +246,8 @@ class Side:
             file.write_bytes(pickle.dumps(made))
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
         os.chdir(self.scratch)
-        return pickle.loads(file.read_bytes())  # noqa: S301 - written above, by this run's own benchmark
+        # written above, by this run's own benchmark
+        return pickle.loads(file.read_bytes())  # noqa: S301
 
     def _tear_down(self, benchmark: Any) -> None:
         benchmark.do_teardown()
@@ -283,7 +314,17 @@ def _answer(side: Side, request: Request) -> Reply:
     """Do what one request asks; whatever the benchmark's code raises becomes the reply."""
     methods: dict[str, Callable[[Request], Reply]] = {
         name: getattr(side, name)
-        for name in ("discover", "origins", "inspect", "meet", "watch", "calibrate", "prepare", "sample", "release")
+        for name in (
+            "discover",
+            "origins",
+            "inspect",
+            "meet",
+            "watch",
+            "calibrate",
+            "prepare",
+            "sample",
+            "release",
+        )
     }
     me = os.getpid()
     side.enter_scratch()
@@ -291,11 +332,15 @@ def _answer(side: Side, request: Request) -> Reply:
         if request.get("core") is not None:
             _pin(request["core"])
         reply = methods[request["do"]](request)
-    except BaseException as error:  # noqa: BLE001 - foreign code may raise anything; it costs that benchmark its row
+    # foreign code may raise anything; it costs that benchmark its row
+    except BaseException as error:  # noqa: BLE001
         skipped = type(error).__name__ == "SkipNotImplemented"
         reply = {"skipped": True} if skipped else {"error": listing.sentence(error)}
     if os.getpid() != me:
-        reply = {"stray": request.get("row"), "error": "it forked, and its child came back out of the benchmark"}
+        reply = {
+            "stray": request.get("row"),
+            "error": "it forked, and its child came back out of the benchmark",
+        }
     elif not side.scratch.is_dir():
         reply = {"error": "it deleted its working directory"}
     return reply | {"id": request["id"]}
@@ -311,9 +356,13 @@ def main() -> None:
     parser.add_argument("--exchange", type=Path, required=True)
     parser.add_argument("--core", type=int)
     options = parser.parse_args()
-    if options.core is not None:  # before anything is imported: libraries size their thread pools by it
+    if (
+        options.core is not None
+    ):  # before anything is imported: libraries size their thread pools by it
         os.sched_setaffinity(0, {options.core})
-    with contextlib.suppress(OSError):  # where memory runs out, the kernel shall take the benchmark, not the gate
+    with contextlib.suppress(
+        OSError
+    ):  # where memory runs out, the kernel shall take the benchmark, not the gate
         Path("/proc/self/oom_score_adj").write_text("800")
     from asv_runner.discovery import update_sys_path
 

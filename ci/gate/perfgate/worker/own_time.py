@@ -1,7 +1,8 @@
 """The seconds that a process has had for itself: at work or asleep, but not waiting for a core that others hold.
 
-Linux tells who waits, thread by thread, in /proc/self/task/*/schedstat. Its files are kept open, since they are read
-before and after each timed call: opening a dozen anew would cost ten times as much, and the call its caches.
+Linux tells who waits, thread by thread, in /proc/self/task/*/schedstat. Its files are kept open,
+since they are read before and after each timed call: opening a dozen anew would cost ten times as
+much, and the call its caches.
 """
 
 import os
@@ -44,7 +45,8 @@ class OwnTime:
 def scheduled() -> tuple[int, int]:
     """Return the nanoseconds that this process's threads have run, and waited for a core; zeros where nobody tells."""
     try:
-        threads = [int(name) for name in os.listdir("/proc/self/task")]  # noqa: PTH208 - paths would be slow to make
+        # paths would be slow to make
+        threads = [int(name) for name in os.listdir("/proc/self/task")]  # noqa: PTH208
     except OSError:
         return 0, 0
     for ended in _files.keys() - threads:
@@ -77,7 +79,8 @@ def _schedstat(thread: int) -> tuple[int, int]:
 
 def _forget(thread: int) -> None:
     if thread in _files:
-        try:  # noqa: SIM105 - what this imports, a statement that is timed in an interpreter of its own need not
+        # what this imports, a statement that is timed in an interpreter of its own need not
+        try:  # noqa: SIM105
             os.close(_files.pop(thread))
         except OSError:
             pass  # a benchmark may close what it did not open

@@ -39,7 +39,9 @@ def has_the_walls_clock(benchmark: Any) -> bool:
 @contextlib.contextmanager
 def _timed_by(benchmark: Any, clock: Any) -> Iterator[None]:
     """Let a clock time a benchmark; a statement in an interpreter of its own has one such over there."""
-    name, value = ("_get_timer", _raw_timer(benchmark)) if is_raw(benchmark) else ("timer", clock.timer)
+    name, value = (
+        ("_get_timer", _raw_timer(benchmark)) if is_raw(benchmark) else ("timer", clock.timer)
+    )
     before = getattr(benchmark, name)
     setattr(benchmark, name, value)
     try:
@@ -49,11 +51,14 @@ def _timed_by(benchmark: Any, clock: Any) -> Iterator[None]:
 
 
 def _raw_timer(benchmark: Any) -> Callable[..., Any]:
-    make, source = benchmark._get_timer, repr(str(Path(__file__).with_name("own_time.py")))  # noqa: SLF001 - asv's own
+    # asv's own
+    make, source = benchmark._get_timer, repr(str(Path(__file__).with_name("own_time.py")))  # noqa: SLF001
 
     def timer(*params: Any) -> Any:
         made = make(*params)
-        made.subprocess_tmpl = _RAW.replace("OWN_TIME", source.replace("{", "{{").replace("}", "}}"))
+        made.subprocess_tmpl = _RAW.replace(
+            "OWN_TIME", source.replace("{", "{{").replace("}", "}}")
+        )
         return made
 
     return timer
