@@ -167,10 +167,10 @@ def _now(entry: Entry, project: Project) -> str:
 def _state(history: BenchmarkHistory | None) -> str:
     if history is None:
         return f"history {formatting.NOT_MEASURED}"
-    standing = history.open or history.cut_off
-    if not standing:
+    slowdowns = history.open or history.cut_off
+    if not slowdowns:
         return "no slowdown"
-    worst = max(standing, key=lambda change: change.ratio.middle)
+    worst = max(slowdowns, key=lambda change: change.ratio.middle)
     size = formatting.percent(worst.ratio.middle)
     since = f"{size} {worst.word} since {formatting.day(worst.point.date_s)}"
     return since if history.open else f"{since}, until machine or versions changed"
