@@ -69,7 +69,8 @@ def site(tmp_path_factory, repository) -> Path:
     return folder / "site"
 
 
-@pytest.fixture(scope="session")
+# playwright runs an event loop: after its own module it would break tests that start one
+@pytest.fixture(scope="module")
 def browser() -> Iterator:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
