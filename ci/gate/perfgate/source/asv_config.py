@@ -20,6 +20,7 @@ class SuiteConfig:
         matrix: asv's matrix of requirements, as written.
         extras: the package's extras that asv installs, by its install_command.
         timeout_s: seconds a benchmark may take unless it says otherwise.
+        project: the project's name.
     """
 
     folder: Path
@@ -28,6 +29,7 @@ class SuiteConfig:
     matrix: Any = None
     extras: tuple[str, ...] = ()
     timeout_s: float = 60.0
+    project: str = ""
 
 
 def read_config(file: Path, root: Path) -> SuiteConfig:
@@ -53,4 +55,5 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         matrix=table.get("matrix"),
         extras=tuple(name.strip() for name in extras[1].split(",")) if extras else (),
         timeout_s=float(table.get("default_benchmark_timeout", 60.0)),
+        project=str(table.get("project", "")),
     )
