@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from perfgate.config import Verdicts
 from perfgate.stats.evidence import (
     NOT_SLOWER,
     SLOWER,
     UNDECIDED,
     Evidence,
-    Limits,
     Plan,
     noise,
     replay,
@@ -34,7 +34,7 @@ def simulate(ratio, seed=0, alternations=12):
     def draw(num_pairs):
         return math.log(ratio) + sd * rng.standard_normal((NUM_SUITES, NUM_ROWS, num_pairs))
 
-    plan = Plan.make(Limits(), NUM_ROWS)
+    plan = Plan.make(Verdicts().limits, NUM_ROWS)
     return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
 
 
@@ -48,7 +48,7 @@ def simulate_luck(ratio, share=0.07, seed=1):
         luck = np.where(unlucky, math.log(1.5) * rng.choice([-1.0, 1.0], shape), 0.0)
         return math.log(ratio) + luck + 0.015 * rng.standard_normal(shape)
 
-    plan = Plan.make(Limits(), NUM_ROWS)
+    plan = Plan.make(Verdicts().limits, NUM_ROWS)
     return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
 
 
@@ -114,7 +114,7 @@ def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
 def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
     """Where half of all workers are slower and little else scatters, a few pairs of a kind seem sure to a t-test."""
     rng = np.random.default_rng(2)
-    plan = Plan.make(Limits(), NUM_ROWS)
+    plan = Plan.make(Verdicts().limits, NUM_ROWS)
 
     def draw(num_pairs):
         shape = (NUM_SUITES, NUM_ROWS, num_pairs)
@@ -125,7 +125,7 @@ def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
 
 
 def test_the_last_look_can_always_fail():
-    plan = Plan.make(Limits(looks=(2, 3), confirm_looks=(2,)), 1_000)
+    plan = Plan.make(Verdicts(looks=(2, 3), confirm_looks=(2,)).limits, 1_000)
     assert all(math.isfinite(test.fail_t[-1]) for test in (plan.suspect, plan.confirm))
 
 
@@ -149,7 +149,7 @@ def test_the_trimmed_mean_leaves_out_a_fifth_at_either_end():
 
 def test_the_replay_decides_as_the_live_evidence_does():
     rng = np.random.default_rng(3)
-    plan = Plan.make(Limits(), 5)
+    plan = Plan.make(Verdicts().limits, 5)
     first = 0.02 + 0.015 * rng.standard_normal((40, plan.suspect.looks[-1]))
     fresh = 0.02 + 0.015 * rng.standard_normal((40, plan.confirm.looks[-1]))
     verdicts, pairs = replay(plan, first, fresh)
@@ -164,7 +164,7 @@ def test_the_replay_decides_as_the_live_evidence_does():
 def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
     """Return the verdicts of rows whose time was spent after so many pairs."""
     rng = np.random.default_rng(num_pairs)
-    plan, verdicts = Plan.make(Limits(), NUM_ROWS), []
+    plan, verdicts = Plan.make(Verdicts().limits, NUM_ROWS), []
     for _ in range(num_rows):
         evidence = Evidence(plan)
         while not evidence.done and evidence.num_pairs < num_pairs:
@@ -175,19 +175,19 @@ def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
 
 
 def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
-    plan = Plan.make(Limits(), 4)
+    plan = Plan.make(Verdicts().limits, 4)
     evidence = Evidence(plan)
     for value in (0.015, -0.015, 0.015, -0.015, 0.015, -0.015, 0.01, -0.01, 0.01, -0.01, 0.0):
         evidence.add(value)
     assert not evidence.done
     evidence.end()
     assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
-    assert evidence.ratio()[2] < Limits().pass_ratio
+    assert evidence.ratio()[2] < Verdicts().limits.pass_ratio
 
 
 @pytest.mark.parametrize("num_pairs", [4, 5, 8, 9, 11])
 def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
-    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Limits().miss_beta
+    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Verdicts().limits.miss_beta
 
 
 def test_the_last_look_spends_what_is_left():
@@ -195,7 +195,7 @@ def test_the_last_look_spends_what_is_left():
 
 
 def test_a_suspicion_at_the_end_stays_one():
-    evidence = Evidence(Plan.make(Limits(), 1))
+    evidence = Evidence(Plan.make(Verdicts().limits, 1))
     for value in (0.02, 0.06) * 6:
         evidence.add(value)
     assert not evidence.suspected
@@ -208,7 +208,7 @@ def test_a_suspicion_at_the_end_stays_one():
 
 @pytest.mark.parametrize("num_pairs", [0, 3, 4])
 def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for number in range(num_pairs):
         evidence.add(0.05 * (-1) ** number)
     evidence.end()
@@ -216,24 +216,24 @@ def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
 
 
 def test_more_rows_ask_for_more_evidence():
-    few, many = Plan.make(Limits(), 2), Plan.make(Limits(), 50)
+    few, many = Plan.make(Verdicts().limits, 2), Plan.make(Verdicts().limits, 50)
     assert all(a <= b for a, b in zip(few.suspect.fail_t, many.suspect.fail_t, strict=True))
     assert few.suspect.fail_t[-1] < many.suspect.fail_t[-1]
     assert few.suspect.pass_t == many.suspect.pass_t
 
 
 def test_the_interval_agrees_with_the_verdict():
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     rng = np.random.default_rng(5)
     while not evidence.done:
         evidence.add(float(0.001 + 0.008 * rng.standard_normal()))
     ratio, low, high = evidence.ratio()
     assert evidence.verdict == NOT_SLOWER
-    assert low < ratio < high < Limits().pass_ratio
+    assert low < ratio < high < Verdicts().limits.pass_ratio
 
 
 def test_a_sure_win_is_called_faster():
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for _ in range(2):
         for value in (-0.30, -0.31, -0.29, -0.30):
             evidence.add(value)
@@ -244,7 +244,7 @@ def test_a_sure_win_is_called_faster():
 
 
 def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for value in (-0.30, -0.30, 0.001, -0.30, -0.30, -0.30, -0.30, 0.001, -0.30):
         evidence.add(value)
     assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
@@ -252,14 +252,14 @@ def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
 
 
 def test_four_equal_pairs_are_no_proof_of_a_tiny_slowdown():
-    evidence = Evidence(Plan.make(Limits(), 20))
+    evidence = Evidence(Plan.make(Verdicts().limits, 20))
     for _ in range(4):
         evidence.add(math.log(1.006))
     assert not evidence.suspected
 
 
 def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
-    plan, sd = Plan.make(Limits(), NUM_ROWS), 0.015
+    plan, sd = Plan.make(Verdicts().limits, NUM_ROWS), 0.015
     rng = np.random.default_rng(9)
     ratio = plan.smallest_detectable(noise(sd * rng.standard_normal(100_000)))
     last = math.log(ratio) + sd * rng.standard_normal((20_000, plan.suspect.looks[-1]))

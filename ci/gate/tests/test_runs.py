@@ -481,7 +481,7 @@ def test_work_of_several_cores_is_timed_in_turn_and_unpinned(repository, tmp_pat
     ("arguments", "expected"),
     [
         ([], "--base"),
-        (["--base", "nowhere"], "'nowhere' names no commit"),
+        (["--base", "nowhere"], "'nowhere' is not a commit"),
         (["--base", "main", "--suite-config", "absent.json"], "there is no absent.json"),
         (["--base", "main", "--bench", "("], "no regular expression"),
         (["--base", "main", "--budget", "-1"], "--budget"),

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfgate.errors import UsageError
-from perfgate.source.sides import git
+from perfgate.source.git import git
 
 BRANCH = "benchmark-results"
 _REWRITTEN = ("benchmarks.json", "machine.json")

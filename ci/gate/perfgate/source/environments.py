@@ -3,11 +3,11 @@
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from perfgate.errors import PreparationError
+from perfgate.files import read_toml
 from perfgate.source.asv_config import SuiteConfig, read_config
 
 _COMPILED = (
@@ -51,7 +51,8 @@ def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: P
 
 def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any]:
     """Return everything that decides which versions a side runs with."""
-    table = _load(package / "pyproject.toml") if (package / "pyproject.toml").is_file() else {}
+    file = package / "pyproject.toml"
+    table = read_toml(file, PreparationError) if file.is_file() else {}
     project, poetry = table.get("project", {}), table.get("tool", {}).get("poetry", {})
     config = read_config(config_file, root) if config_file.is_file() else None
     extras = config.extras if config else ()
@@ -68,15 +69,6 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
     for name in (_CONSTRAINTS, "requirements.txt", "setup.cfg", "setup.py"):
         declared[name] = (package / name).read_text() if (package / name).is_file() else None
     return declared
-
-
-def _load(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PreparationError(
-            f"{file.parent.name}'s {file.name} is no valid TOML: {error}."
-        ) from None
 
 
 def _is_compiled(package: Path) -> bool:

@@ -9,7 +9,6 @@ package must be compiled, each side gets an environment of its own.
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,7 @@ from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import is_same_code
 from perfgate.source.environments import build_environment, why_built
-
-WORKING_TREE = "working tree"
+from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
 
 
 @dataclass(frozen=True)
@@ -78,48 +76,6 @@ class Sides:
         )
 
 
-def git(*arguments: str, cwd: Path) -> str:
-    """Run git and return what it prints.
-
-    Raises:
-        UsageError: git refused, or is not installed.
-    """
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=cwd,
-            # Inside a hook these point at a repository, whatever the folder says.
-            env={
-                name: value
-                for name, value in os.environ.items()
-                if name not in ("GIT_DIR", "GIT_INDEX_FILE")
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            "git is not installed; the gate compares two commits and needs it."
-        ) from None
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UsageError(f"git {' '.join(arguments[:3])} failed: {reason}")
-    return done.stdout.strip()
-
-
-def commit_of(ref: str, root: Path) -> str:
-    """Return the full hash of a commit that the repository has."""
-    try:
-        return git(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", cwd=root
-        )
-    except UsageError:
-        raise UsageError(
-            f"{ref!r} names no commit in this repository; fetch it first, or give another one."
-        ) from None
-
-
 @contextlib.contextmanager
 def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
     """Check both sides out into a temporary folder that is removed at the end, whatever happens.
@@ -149,16 +105,6 @@ def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             location = config_file.resolve().relative_to(root)
             yield _made_ready(folder, base_root, head_root, (base_commit, head_commit), location)
-
-
-def merge_base(base: str, head: str, root: Path) -> str:
-    """Return the last common ancestor: what others did on the base branch since is no business of this change."""
-    try:
-        return git("merge-base", base, head, cwd=root)
-    except UsageError:
-        raise UsageError(
-            f"{base[:12]} and {head[:12]} have no common ancestor here; in a shallow clone run `git fetch --unshallow`."
-        ) from None
 
 
 def _worktree(stack: contextlib.ExitStack, root: Path, place: Path, commit: str) -> Path:

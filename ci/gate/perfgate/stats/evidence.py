@@ -85,15 +85,18 @@ class Test:
 
 @dataclass(frozen=True)
 class Limits:
-    """Where slower and not slower begin, when to look, and how often to err. See gate.toml."""
+    """Where slower and not slower begin, when to look, and how often to err.
 
-    fail_ratio: float = 1.005
-    pass_ratio: float = 1.03
-    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24, 32, 40, 48)
-    confirm_looks: tuple[int, ...] = (4, 8, 12, 18, 24, 36)
-    suspect_alpha: float = 0.05
-    confirm_alpha: float = 0.1
-    miss_beta: float = 0.02
+    `config.Verdicts` holds the defaults and says what each means.
+    """
+
+    fail_ratio: float
+    pass_ratio: float
+    looks: tuple[int, ...]
+    confirm_looks: tuple[int, ...]
+    suspect_alpha: float
+    confirm_alpha: float
+    miss_beta: float
 
     @property
     def false_alarms(self) -> float:
