@@ -17,7 +17,7 @@ from perfgate.errors import UsageError
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
 
-_MODULES = {
+COMMANDS = {
     "find": "perfgate.bisect",
     "accept": "perfgate.accept",
     "history": "perfgate.history.levels",
@@ -43,15 +43,15 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    if argv and argv[0] in _MODULES:
-        return importlib.import_module(_MODULES[argv[0]]).main(argv[1:])
+    if argv and argv[0] in COMMANDS:
+        return importlib.import_module(COMMANDS[argv[0]]).main(argv[1:])
     return guarded(lambda: _compare(argv), "stopped; nothing was decided")
 
 
 def _compare(argv: Sequence[str]) -> int:
     if argv and not argv[0].startswith("-"):
-        close = difflib.get_close_matches(argv[0], _MODULES, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(_MODULES)}."
+        close = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(COMMANDS)}."
         raise UsageError(f"perfgate has no command {argv[0]!r}; {hint}")
     options = _parser().parse_args(argv)
     return importlib.import_module("perfgate.compare").run(options)
