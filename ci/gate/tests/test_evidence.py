@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from perfgate.config import Verdicts
 from perfgate.stats.evidence import (
@@ -66,6 +67,22 @@ def simulate_luck(ratio, share=0.07, seed=1):
 )
 def test_t_quantiles_agree_with_the_tables(upper_tail, df, expected):
     assert t_quantile(upper_tail, df) == pytest.approx(expected, rel=2e-5)
+
+
+@pytest.mark.parametrize("upper_tail", [0.4, 0.1, 0.025, 1e-3, 1e-5, 1e-8])
+def test_t_quantiles_agree_with_the_closed_forms_of_few_degrees_of_freedom(upper_tail):
+    assert t_quantile(upper_tail, 1) == pytest.approx(1 / math.tan(math.pi * upper_tail), rel=1e-9)
+    two = (1 - 2 * upper_tail) / math.sqrt(2 * upper_tail * (1 - upper_tail))
+    assert t_quantile(upper_tail, 2) == pytest.approx(two, rel=1e-9)
+
+
+@pytest.mark.parametrize("num_pairs", [2, 4, 9, 24, 48])
+def test_failing_takes_as_many_signs_as_a_coin_gives_too_seldom(num_pairs):
+    plan = Plan.make(Verdicts(looks=(num_pairs, 60)).limits, 20)
+    for fewest, count in zip(plan.suspect.fail_above, plan.suspect.looks, strict=True):
+        tails = [binom.sf(alike - 1, count, 0.5) for alike in range(count + 1)]
+        rare = [alike for alike, tail in enumerate(tails) if tail <= plan.suspect.alpha]
+        assert fewest == min(rare, default=count + 1)
 
 
 def test_quantiles_rise_as_the_tail_shrinks_and_fall_towards_the_normal():

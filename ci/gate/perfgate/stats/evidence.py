@@ -1,4 +1,4 @@
-"""When the evidence of paired timings suffices, and what it then says: the statistics of the gate, NumPy alone.
+"""When the evidence of paired timings suffices, and what it then says.
 
 One relaunched pair of workers gives one number, the median log ratio of its alternated calls: calls
 inside a pair share its luck, so they are never pooled. Now and then that luck is bad: a worker
@@ -341,25 +341,9 @@ def _spent(
 
 @functools.cache
 def t_quantile(upper_tail: float, df: int) -> float:
-    """Return what Student's t exceeds with probability `upper_tail` (below one half), by bisection."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _tail_beyond(middle, df) > upper_tail else (low, middle)
-    return math.sqrt(df) * math.tan(low)
+    """Return what Student's t exceeds with probability `upper_tail`."""
+    # scipy.stats.t.isf calls this too. To import scipy.stats takes a second, and only timing needs
+    # a quantile.
+    from scipy.special import stdtrit
 
-
-def _tail_beyond(angle: float, df: int) -> float:
-    """Return P(t > sqrt(df) tan(angle)) by the finite series for whole degrees of freedom.
-
-    Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
-    """
-    cosine = math.cos(angle)
-    odd = df % 2
-    term = cosine if odd else 1.0
-    total = 0.0 if df == 1 else term
-    for k in range(3 if odd else 2, df - 1, 2):
-        term *= cosine**2 * (k - 1) / k
-        total += term
-    inside = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
-    return (1 - inside) / 2
+    return -float(stdtrit(df, upper_tail))
