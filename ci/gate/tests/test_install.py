@@ -135,13 +135,3 @@ def test_the_action_installs_fills_the_summary_and_fails_with_the_gate(tools, re
     done = run([*shell, compare["run"]], cwd=repository.root, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     assert summary.read_text().startswith("# FAILED: 1 regressed")
-
-
-@pytest.mark.parametrize("command", ["store", "comment"])
-def test_what_workflows_run_with_a_token_needs_nothing_but_python(tmp_path, command):
-    """-S and -I leave out everything that is installed."""
-    code = f"import sys; sys.path.insert(0, {str(PACKAGE)!r}); from perfgate.cli import main; "
-    bare = [sys.executable, "-I", "-S", "-c", code + f"sys.exit(main([{command!r}, '--help']))"]
-    done = run(bare, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"usage: perfgate {command}")
