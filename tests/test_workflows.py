@@ -1,4 +1,4 @@
-"""The workflows: valid, without known weaknesses, and made of commands that also run on a laptop."""
+"""The workflows are valid, have no known weakness, and run what also runs on a laptop."""
 
 import os
 import re
@@ -116,7 +116,7 @@ def runs_ours(line):
 
 
 def test_who_needs_the_history_has_it():
-    """`make site` orders results by main's commits, the gate looks for the merge base, asv for new commits."""
+    """`make site` orders results by commit, the gate needs the merge base, asv the new commits."""
     for path in WORKFLOWS:
         for name, job in load(path)["jobs"].items():
             text = " ".join(step.get("run", "") for step in job["steps"])

@@ -1,4 +1,4 @@
-"""A repository for the gate's tests: the fixture project under git, in a folder of its own, and the gate run on it."""
+"""A repository for the gate's tests: the fixture project under git, and the gate run on it."""
 
 import json
 import os
@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[3]
 FAKE_UV = """#!/bin/sh
 ''''exec "{python}" "$0" "$@"  # a shell's line, and for Python a text: a path may hold a space '''
 import pathlib, sys
-place = pathlib.Path(sys.argv[-1] if sys.argv[1] == "venv" else sys.argv[sys.argv.index("--python") + 1])
+is_venv = sys.argv[1] == "venv"
+place = pathlib.Path(sys.argv[-1 if is_venv else sys.argv.index("--python") + 1])
 log = pathlib.Path(__file__).with_name("log.txt")
 log.write_text((log.read_text() if log.exists() else "") + " ".join(sys.argv[1:]) + "\\n")
 if sys.argv[1] == "venv":

@@ -1,4 +1,4 @@
-"""gate.toml and accepted.toml: what they may say, what they refuse, and the verdicts and budgets that follow."""
+"""gate.toml and accepted.toml: what they refuse, and the verdicts and budgets that follow."""
 
 import dataclasses
 from datetime import date
@@ -134,7 +134,8 @@ def test_an_accepted_regression_survives_being_written_and_read(tmp_path):
 @pytest.mark.parametrize("expires", ["2030-01-31T00:00:00", "'2030-01-31'", "1"])
 def test_an_entry_expires_on_a_day(tmp_path, expires):
     (tmp_path / "accepted.toml").write_text(
-        f"[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\nexpires = {expires}\n"
+        "[[accepted]]\nbenchmark = 'x'\nmetric = 'time'\nratio = 2\nreason = 'y'\n"
+        f"expires = {expires}\n"
     )
     with pytest.raises(
         UsageError, match=r"accepted\.toml: accepted 1\.expires must be a day such as"

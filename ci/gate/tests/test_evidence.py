@@ -24,7 +24,7 @@ NUM_SUITES = 2_000
 
 
 def simulate(ratio, seed=0, alternations=12):
-    """Draw whole suites under the noise that was measured: pairs differ by 0.8-2.1%, calls inside one by 2.3-3.5%."""
+    """Draw suites with the measured noise: 0.8-2.1% between pairs, 2.3-3.5% between calls."""
     rng = np.random.default_rng(seed)
     between = rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1))
     within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * math.sqrt(
@@ -40,7 +40,7 @@ def simulate(ratio, seed=0, alternations=12):
 
 
 def simulate_luck(ratio, share=0.07, seed=1):
-    """Draw suites in which one worker in so many is half as slow again in every call, of base or of head."""
+    """Draw suites in which a share of the workers, on either side, takes 1.5 times as long."""
     rng = np.random.default_rng(seed)
 
     def draw(num_pairs):
@@ -129,7 +129,7 @@ def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
 
 @pytest.mark.parametrize("luck", [(-0.05, 0.0, 0.0, 0.05), (-0.05, 0.05), (-0.025, 0.025)])
 def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
-    """Where half of all workers are slower and little else scatters, a few pairs of a kind seem sure to a t-test."""
+    """Where half of all workers are slower, a few equal pairs look certain to a t-test."""
     rng = np.random.default_rng(2)
     plan = Plan.make(Verdicts().limits, NUM_ROWS)
 

@@ -1,4 +1,4 @@
-"""Change points: found where there are some, none where there is noise alone, and never across a change of setup."""
+"""Change points: found where there are some, none in noise, never across a change of setup."""
 
 import json
 import subprocess
@@ -56,7 +56,7 @@ def test_noise_alone_hardly_ever_has_a_change_point():
     series = [noisy(np.ones(int(rng.integers(20, 500))), seed) for seed in range(200)]
     with_any = sum(bool(change_points(values)) for values in series)
     print(
-        f"{with_any} of 200 series of pure noise have a change point; {ALPHA:.1%} each is what the test allows"
+        f"{with_any} of 200 series of pure noise have a change point; the test allows {ALPHA:.1%}"
     )
     assert with_any <= 2  # the stated rate makes that 0.2; 5% would be 10
 

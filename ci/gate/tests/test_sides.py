@@ -1,4 +1,4 @@
-"""The two checkouts: how a suite is configured, what the working tree holds, who gets an environment of its own."""
+"""The two checkouts: the suite's configuration, the working tree, and the environments."""
 
 import sys
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_configuration_may_hold_comments_and_trailing_commas(tmp_path):
 
 def test_a_broken_configuration_gets_one_sentence(tmp_path):
     (tmp_path / "asv.conf.json").write_text("{")
-    with pytest.raises(UsageError, match=r"asv.conf.json is no valid configuration"):
+    with pytest.raises(UsageError, match=r"asv.conf.json is not a valid configuration"):
         read_config(tmp_path / "asv.conf.json", tmp_path)
 
 

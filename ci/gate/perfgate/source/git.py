@@ -1,4 +1,4 @@
-"""Git, asked by its command. Standard library only, because the command `perfgate store` needs it."""
+"""Run git. Standard library only, because `perfgate store` needs it."""
 
 import os
 import subprocess
