@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from perfgate.history.asv_results import read_archive
 from perfgate.history.levels import BenchmarkHistory, histories, main
 from perfgate.stats.change_points import ALPHA, change_points, ratio_between
 
-ROOT = Path(__file__).parents[3]
 NOISE = 0.015
 NAME = "throughput.Throughput.time_chunk"
 
@@ -228,12 +226,3 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
 def test_without_results_the_command_says_so(tmp_path, capsys):
     assert main(["--results", str(tmp_path / "none")]) == 0
     assert "not measured yet" in capsys.readouterr().out
-
-
-def test_ci_imports_neither_myriad_nor_jax():
-    code = "import perfgate.history.levels, ci.site.build, sys\n"
-    code += "print(sorted({'myriad', 'jax', 'benchmarks'} & set(sys.modules)))"
-    run = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.stdout.strip() == "[]"

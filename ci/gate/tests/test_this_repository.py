@@ -1,6 +1,8 @@
 """The rules of the repository that perfgate is developed in; elsewhere there is nothing to test."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,12 @@ def test_our_budgets_name_benchmarks_that_there_are():
     for budget in budgets:
         assert [name for name in names if re.search(budget.benchmark, name)], budget
         assert budget.over in {"", *names}
+
+
+def test_the_history_and_the_site_import_neither_myriad_nor_jax():
+    code = "import perfgate.history.levels, ci.site.build, sys\n"
+    code += "print(sorted({'myriad', 'jax', 'benchmarks'} & set(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    assert run.stdout.strip() == "[]"
