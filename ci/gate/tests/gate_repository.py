@@ -1,4 +1,4 @@
-"""A repository for the gate's tests: the fixture project under git, in a folder of its own, and the gate run on it."""
+"""A repository for the gate's tests: the fixture project under git, and the gate run on it."""
 
 import json
 import os
@@ -15,7 +15,8 @@ LAST_RESORT_S = 1_200  # a limit for what hangs: no test may depend on how busy 
 FAKE_UV = """#!/bin/sh
 ''''exec "{python}" "$0" "$@"  # a shell's line, and for Python a text: a path may hold a space '''
 import pathlib, sys
-place = pathlib.Path(sys.argv[-1] if sys.argv[1] == "venv" else sys.argv[sys.argv.index("--python") + 1])
+is_venv = sys.argv[1] == "venv"
+place = pathlib.Path(sys.argv[-1 if is_venv else sys.argv.index("--python") + 1])
 log = pathlib.Path(__file__).with_name("log.txt")
 log.write_text((log.read_text() if log.exists() else "") + " ".join(sys.argv[1:]) + "\\n")
 if sys.argv[1] == "venv":
@@ -134,12 +135,7 @@ def make_repository(folder, rules=RULES):
     shutil.copytree(PROJECT, folder / "project")
     repository = Repository(folder / "project")
     repository.write(".gitignore", ".asv/\n__pycache__/\n")
-    repository.write("gate.toml", rules + _metric_rules())
+    repository.write("gate.toml", rules)
     repository.git("init", "--quiet", "--initial-branch", "main")
     repository.commit("start")
     return repository
-
-
-def _metric_rules():
-    text = (ROOT / "ci" / "gate.toml").read_text()
-    return "\n" + text[text.index("[[metric]]") : text.index("[[budget]]")]

@@ -1,4 +1,4 @@
-"""`python -m perfgate.bisect` on a real repository: what it visits, what it names, and when it can't tell."""
+"""`perfgate find` on a real repository: what it visits, what it names, and when it can't tell."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ def find(repository, *arguments):
     temporary = repository.root.parent / "temporary"
     temporary.mkdir(exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    command = [sys.executable, "-m", "perfgate.bisect", *arguments]
+    command = [sys.executable, "-m", "perfgate", "find", *arguments]
     done = subprocess.run(
         command,
         cwd=repository.root,
@@ -96,9 +96,9 @@ def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
 
 def shown(repository, done):
     """Run the command that was printed."""
-    line = next(line for line in done.stdout.splitlines() if line.startswith("show it: python "))
+    line = next(line for line in done.stdout.splitlines() if line.startswith("show it: "))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *shlex.split(line)[3:]]
+    command = [sys.executable, "-m", *shlex.split(line.removeprefix("show it: "))]
     return subprocess.run(
         command,
         cwd=repository.root,
@@ -246,7 +246,7 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
     temporary = repository.root.parent / "temporary"
     temporary.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    command = [sys.executable, "-m", "perfgate.bisect", CACHED, start, "main"]
+    command = [sys.executable, "-m", "perfgate", "find", CACHED, start, "main"]
     with subprocess.Popen(
         command,
         cwd=repository.root,
@@ -270,7 +270,7 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([TRACKED, "nowhere", "main"], "'nowhere' names no commit"),
+        ([TRACKED, "nowhere", "main"], "'nowhere' is not a commit"),
         ([TRACKED, "main", "main~1"], "is no ancestor of BAD"),
         ([TRACKED, "main", "main"], "are the same commit"),
         (["basics.track_meen", "main~1", "main"], "the closest is 'basics.track_mean'"),

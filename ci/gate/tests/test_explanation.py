@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from perfgate import machine
+from perfgate.config import Verdicts
 from perfgate.hlo import Program, count_operations
 from perfgate.measure.explanation import explain
-from perfgate.stats.evidence import SLOWER, Evidence, Limits, Plan
+from perfgate.stats.evidence import SLOWER, Evidence, Plan
 from perfgate.verdict import Benchmark, Change, Row
 from perfgate.worker import counters
 from perfgate.worker.calls import counted, imported
@@ -113,7 +114,7 @@ def test_known_trips_of_loops_are_added_up():
 
 def _slower_row(*programs, changes=()):
     row = Row(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
-    row.evidence = Evidence(Plan.make(Limits(), 1), verdict=SLOWER, done=True)
+    row.evidence = Evidence(Plan.make(Verdicts().limits, 1), verdict=SLOWER, done=True)
     row.programs = dict(zip(("base", "head"), programs, strict=False))
     row.changes = list(changes)
     return row

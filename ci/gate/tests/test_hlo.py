@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from perfgate.hlo import (
@@ -15,6 +13,9 @@ from perfgate.hlo import (
     read_instructions,
     read_program,
 )
+
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
 
 HLO = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (2, {}) }
 

@@ -21,7 +21,8 @@ from perfgate.measure.inspection import Say, inspect
 from perfgate.measure.pairing import Session
 from perfgate.source.changes import can_matter
 from perfgate.source.environments import build_environment
-from perfgate.source.sides import Side, Sides, checked_out, git
+from perfgate.source.git import git
+from perfgate.source.sides import Side, Sides, checked_out
 from perfgate.stats.evidence import NOT_SLOWER, UNDECIDED
 from perfgate.verdict import Benchmark, Row
 

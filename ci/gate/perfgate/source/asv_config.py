@@ -1,4 +1,4 @@
-"""What the gate needs to know of an asv.conf.json: JSON with comments and trailing commas."""
+"""Read asv.conf.json, which is JSON with comments and trailing commas."""
 
 import json
 import re
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.errors import UsageError
+
+_STRING = r'("(?:\\.|[^"\\])*")'
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,21 @@ class SuiteConfig:
 
 
 def read_config(file: Path, root: Path) -> SuiteConfig:
-    """Read asv.conf.json, JSON with comments and trailing commas."""
-    text = re.sub(
-        r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/',
-        lambda m: m[1] or " ",
-        file.read_text(),
-        flags=re.DOTALL,
-    )
-    text = re.sub(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', lambda m: m[1] or "", text)
+    """Read the configuration of the suite in the repository `root`.
+
+    Raises:
+        UsageError: the file is not JSON.
+    """
+    # Each expression also matches whole strings and keeps them, so that what is inside stays.
+    text = file.read_text(encoding="utf-8")
+    comments = rf"{_STRING}|//[^\n]*|/\*.*?\*/"
+    text = re.sub(comments, lambda found: found[1] or " ", text, flags=re.DOTALL)
+    trailing_commas = rf"{_STRING}|,(?=\s*[}}\]])"
+    text = re.sub(trailing_commas, lambda found: found[1] or "", text)
     try:
         table = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{file.name} is no valid configuration of asv: {error}.") from None
+        raise UsageError(f"{file.name} is not a valid configuration of asv: {error}.") from None
     extras = re.search(
         r"\{(?:wheel_file|build_dir)\}\[([^\]]+)\]", str(table.get("install_command"))
     )
