@@ -13,10 +13,10 @@ import jax
 
 from myriad import __version__, settings
 from myriad.errors import InvalidArgumentError
+from myriad.files import replacing, write_errors_explained
 from myriad.hardware import Hardware, package_versions
 from myriad.training.config import TrainingConfig
 from myriad.training.programs import compute_dtype
-from myriad.training.run_folder import replacing
 
 SCHEMA_VERSION = 1
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
@@ -125,14 +125,10 @@ class ProfileCache:
     def _locked(self) -> Iterator[None]:
         from filelock import FileLock
 
-        try:
+        with write_errors_explained(f"autotune cache {self.path}"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
             lock.acquire()
-        except OSError as error:
-            raise InvalidArgumentError(
-                f"autotune cache {self.path} can't be written: {error.strerror}."
-            ) from error
         try:
             yield
         finally:
@@ -140,7 +136,7 @@ class ProfileCache:
 
 
 def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
-    with replacing(path) as file:
+    with replacing(path) as new, new.open("w", encoding="utf-8") as file:
         json.dump({"schema_version": SCHEMA_VERSION} | content, file, indent=1, sort_keys=True)
 
 

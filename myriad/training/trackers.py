@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
-from myriad.training.run_folder import Row, RunFolder, explained
+from myriad.files import write_errors_explained
+from myriad.training.history import Row
+from myriad.training.run_folder import RunFolder
 
 
 class Tracker(Protocol):
@@ -27,7 +29,7 @@ class TensorBoard:
         # Its SummaryWriter hands rows to a thread, which loses two minutes at a kill and dies on a
         # full disk.
         self._path = folder.path / "tensorboard"
-        with explained(self._path):
+        with write_errors_explained(self._path):
             self._path.mkdir(exist_ok=True)
             self._writer = writers.EventsWriter(str(self._path / "events"))
 
@@ -44,14 +46,14 @@ class TensorBoard:
 
     def log(self, row: Row, step: int) -> None:
         values = [{"tag": name, "simple_value": float(value)} for name, value in row.items()]
-        with explained(self._path):
+        with write_errors_explained(self._path):
             self._writer.write_event(
                 self._event(wall_time=time.time(), step=step, summary={"value": values})
             )
             self._writer.flush()
 
     def close(self) -> None:
-        with explained(self._path):
+        with write_errors_explained(self._path):
             self._writer.close()
 
 

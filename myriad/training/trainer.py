@@ -18,9 +18,11 @@ from myriad import hardware
 from myriad.errors import DivergedError
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
+from myriad.training.history import History
 from myriad.training.loop import PARTS, Report, TrainState
 from myriad.training.programs import CompiledTraining, compute_dtype
-from myriad.training.run_folder import Progress, RunFolder, Table
+from myriad.training.progress import Progress
+from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import make_trackers
 
 
@@ -53,8 +55,8 @@ class TrainingResults:
     """
 
     agent_state: Any
-    training: Table
-    evaluations: Table
+    training: History
+    evaluations: History
     config: TrainingConfig
     timings: Timings
     run_folder: Path
@@ -101,8 +103,8 @@ class Trainer:
         steps = (int(state.num_updates) - done) * self.programs.steps_per_update
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),
-            Table([{k: v for k, v in row.items() if not k.startswith("eval_")} for row in rows]),
-            Table([_evaluation_row(row) for row in rows]),
+            History([{k: v for k, v in row.items() if not k.startswith("eval_")} for row in rows]),
+            History([_evaluation_row(row) for row in rows]),
             self.config,
             self._timings(steps, time.perf_counter() - start),
             self.folder.path,

@@ -112,7 +112,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
         written |= set(one["written"])
         assert written <= set(one["kept"])
     assert cache.get("hardware", "before") == {"cores": 2}
-    unfinished = list(cache.path.parent.glob(f".{cache.path.name}.[0-9]*"))
+    unfinished = list(cache.path.parent.glob(f".{cache.path.stem}.[0-9]*"))
     assert unfinished, "no kill fell into a write, so this showed nothing"
     cache.update("hardware", "after", lambda _: {})  # the dead let go of the lock
     assert set(cache.read()["hardware"]) == {"before", "after"}

@@ -54,7 +54,7 @@ def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_ki
         assert main(["train", "--resume", str(folder.path)]) == 2
         new = ["train", "--env", "cartpole", "--agent", "pid", "--run-folder", str(folder.path)]
         assert main(new) == 2
-        refusal = f"run folder {folder.path} is in use by another process: wait for its end, or name another folder.\n"
+        refusal = f"run folder {folder.path} is in use by another process: wait until it ends, or name another folder.\n"
         assert capsys.readouterr().err == 2 * refusal
         process.kill()
     assert main(["train", "--resume", str(folder.path)]) == 0

@@ -29,7 +29,7 @@ from myriad.envs import list_envs
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, UnknownNameError
 from myriad.training.loop import LearningLoop, parallel_learner
 from myriad.training.programs import CompiledTraining
-from myriad.training.run_folder import Progress
+from myriad.training.progress import Progress
 from myriad.training.trackers import TRACKERS
 from myriad.xla import count_compilations
 
@@ -98,7 +98,7 @@ def test_the_run_folder_holds_everything(tmp_path):
 
 def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
     train_and_evaluate(small_config("pid"), tmp_path / "run")
-    with pytest.raises(InvalidArgumentError, match="holds a run already"):
+    with pytest.raises(InvalidArgumentError, match="already holds a run"):
         train_and_evaluate(small_config("pid"), tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="holds no run to resume"):
         resume(tmp_path / "nowhere")
