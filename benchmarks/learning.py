@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> bool:
     import myriad
 
-    explained = package.load("myriad.training.run_folder").explained
+    from myriad.files import write_errors_explained
 
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
@@ -140,7 +140,7 @@ def _run(argv: list[str]) -> bool:
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV file, a row per training")
     options = parser.parse_args(argv)
     if options.output is not None:
-        with explained(options.output):  # before hours of training, not after
+        with write_errors_explained(options.output):  # before hours of training, not after
             options.output.open("a").close()
     myriad.configure()
     print(
@@ -163,9 +163,9 @@ def _run(argv: list[str]) -> bool:
 
 def write(path: Path, runs: Sequence[Run]) -> None:
     """Write a CSV file, atomically."""
-    Table = package.load("myriad.training.run_folder").Table
+    from myriad.training.history import History
 
-    Table([asdict(run) for run in runs]).to_csv(path)
+    History([asdict(run) for run in runs]).to_csv(path)
 
 
 if __name__ == "__main__":
