@@ -60,4 +60,4 @@ def make_learner(name: str, env: Environment, **overrides: Any) -> Learner:
     from myriad.agents.controller import ControllerLearner, controller_of
 
     agent = make_agent(name, env, **overrides)
-    return agent if hasattr(agent, "update") else ControllerLearner(env, controller_of(agent))
+    return agent if isinstance(agent, Learner) else ControllerLearner(env, controller_of(agent))

@@ -29,7 +29,7 @@ class Controller(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ControllerLearner:
+class ControllerLearner(Learner[Any]):
     """A controller in a learner's place: it trains and evaluates over all environments, and learns nothing.
 
     Its state is every environment's memory, leaves `[N, ...]`.
@@ -39,6 +39,11 @@ class ControllerLearner:
     controller: Any
     default_num_envs: ClassVar[int] = 128
     metric_names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def agent(self) -> Any:
+        """The controller, whose fields are the hyperparameters."""
+        return self.controller
 
     @property
     def steps_per_update(self) -> int:

@@ -6,14 +6,14 @@ size of a flattened observation, `A` the number of actions and `P` that of param
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import EnvStep
+from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.hyperparameters import refuse_values
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import RunningMoments, discounted_return
@@ -56,7 +56,7 @@ class DQNState:
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN:
+class DQN(Learner[DQNState]):
     """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1, many environments.
 
     Double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
@@ -160,6 +160,12 @@ class DQN:
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
         return self.train_every
+
+    def scheduled(self, num_updates: int) -> Self:
+        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        if self.anneal_updates is not None:
+            return self
+        return dataclasses.replace(self, anneal_updates=num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
         """Draw the network's parameters and allocate the buffer."""
@@ -285,7 +291,7 @@ class DQN:
             update, optimizer = self._optimizer.update(gradient, optimizer)
             return params - learning_rate * update, optimizer, total_loss + loss
 
-        learns = state.num_updates + 1 >= self._first_learning_update(num_envs)
+        learns = state.num_updates + 1 >= self.first_learning_update(num_envs)
         carry = (state.params, state.optimizer, jnp.zeros((), jnp.float32))
         num_steps = jnp.where(learns, self.gradient_steps, 0)
         params, optimizer, total_loss = jax.lax.fori_loop(0, num_steps, descend, carry)
@@ -314,8 +320,11 @@ class DQN:
             (state.num_updates + 1) % self.target_period == 0, renewed, state.target_params
         )
 
-    def _first_learning_update(self, num_envs: int) -> int:
-        """Return which update learns first, counted from 1: none before the first n-step return is complete."""
+    def first_learning_update(self, num_envs: int) -> int:
+        """Return which update learns first, counted from 1.
+
+        None learns before the first n-step return is complete.
+        """
         num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
         return math.ceil(num_steps / self.train_every)
 

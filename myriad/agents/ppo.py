@@ -8,14 +8,14 @@ network.
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.agent import EnvStep
+from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.hyperparameters import refuse_values
 from myriad.agents.minibatches import (
     map_over_blocks,
@@ -99,7 +99,7 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO:
+class PPO(Learner[PPOState]):
     """Schulman et al. (2017), "Proximal policy optimization algorithms", with the clipped objective of equation 7.
 
     Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using
@@ -193,6 +193,11 @@ class PPO:
         """The distribution over actions."""
         return make_policy(self.env.action_space(self.env.default_params))
 
+    @property
+    def num_envs_multiple(self) -> int:
+        """Enough environments for whole minibatches."""
+        return self.num_minibatches
+
     def shared_among(self, num_envs: int, num_devices: int) -> int:
         """Return the devices worth sharing a gradient step of a minibatch among: each needs some blocks of rows."""
         rows = num_envs * self.rollout_steps // self.num_minibatches
@@ -205,6 +210,12 @@ class PPO:
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
+
+    def scheduled(self, num_updates: int) -> Self:
+        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        if self.anneal_updates is not None:
+            return self
+        return dataclasses.replace(self, anneal_updates=num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PPOState:
         """Draw the networks' parameters; raises what `require_num_envs` does."""

@@ -5,7 +5,7 @@ of a flattened observation and `P` the number of parameters.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import EnvStep
+from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.hyperparameters import refuse_values
 from myriad.agents.minibatches import mean_over_blocks, permutations, require_whole_minibatches
 from myriad.agents.networks import flatten
@@ -63,7 +63,7 @@ class Trajectory:
 
 
 @dataclasses.dataclass(frozen=True)
-class PQN:
+class PQN(Learner[PQNState]):
     """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1, for discrete actions.
 
     Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable
@@ -152,9 +152,20 @@ class PQN:
         """Steps of every environment in one update."""
         return self.rollout_steps
 
+    @property
+    def num_envs_multiple(self) -> int:
+        """Enough environments for whole minibatches."""
+        return self.num_minibatches
+
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
+
+    def scheduled(self, num_updates: int) -> Self:
+        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        if self.anneal_updates is not None:
+            return self
+        return dataclasses.replace(self, anneal_updates=num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PQNState:
         """Draw the network's parameters; raises what `require_num_envs` does."""

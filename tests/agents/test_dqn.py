@@ -207,7 +207,7 @@ def test_nothing_is_learned_before_there_is_something_to_learn_from():
         make_env("cartpole-control"),
         **{**SMALL, "learning_starts": 1, "n_step": 5, "train_every": 2},
     )
-    assert late._first_learning_update(100_000) == 3
+    assert late.first_learning_update(100_000) == 3
 
 
 def test_a_state_holds_no_weak_types_and_keeps_its_own():
