@@ -233,11 +233,11 @@ def test_what_a_plain_function_does_in_its_first_call_alone_counts_as_compilatio
 @pytest.mark.parametrize(("carry", "num_programs"), [(False, 1), (True, 2)])
 def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
     mesh = jax.make_mesh((2,), ("env",))
-    lanes = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
-    state = {"lanes": lanes, "weak": jnp.asarray(1.0), "key": jax.random.key(0)}
+    rows = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
+    state = {"rows": rows, "weak": jnp.asarray(1.0), "key": jax.random.key(0)}
     # A carried state comes back on both devices whole, where it had one leaf on both and two on
     # one: a second program.
-    fn = donating(lambda state: state | {"lanes": state["lanes"] + state["weak"]})
+    fn = donating(lambda state: state | {"rows": state["rows"] + state["weak"]})
     run_s, in_samples = subject.Subject._run_s, []
 
     def counted_run_s(subject):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import jax
 
-from myriad.envs.vector import Lanes, Transition
+from myriad.envs.vector import BatchState, Transition
 
 State = TypeVar("State")
 
@@ -29,8 +29,10 @@ class Agent(Protocol):
 class EnvStep(Protocol):
     """Advances all environments by one step, with auto-reset; every key is used for one step only."""
 
-    def __call__(self, key: jax.Array, lanes: Lanes, action: jax.Array) -> tuple[Lanes, Transition]:
-        """Apply `action`, `[N, *A]`. The next action is chosen under `lanes.obs`; see `Transition` for the rest."""
+    def __call__(
+        self, key: jax.Array, batch_state: BatchState, action: jax.Array
+    ) -> tuple[BatchState, Transition]:
+        """Apply `action`, `[N, *A]`; choose the next one under `obs` of the state returned."""
         ...
 
 
@@ -58,12 +60,12 @@ class Learner(Protocol[State]):
         ...
 
     def update(
-        self, key: jax.Array, state: State, lanes: Lanes, step: EnvStep
-    ) -> tuple[State, Lanes, dict[str, jax.Array]]:
+        self, key: jax.Array, state: State, batch_state: BatchState, step: EnvStep
+    ) -> tuple[State, BatchState, dict[str, jax.Array]]:
         """Collect `steps_per_update` steps of all environments and learn from them.
 
         Returns:
-            The next state, the next lanes, and for each of `metric_names` a float32 scalar, of
+            The next state, the next environments, and for each of `metric_names` a float32 scalar, of
             which the trainer reports means.
         """
         ...
