@@ -14,7 +14,15 @@ _Carry = tuple[jax.Array, BatchState, Any, jax.Array]
 
 
 class Evaluation:
-    """`num_episodes` episodes side by side, each in an environment of its own, until every one has ended."""
+    """Episodes side by side, each in an environment of its own, until every one has ended.
+
+    Args:
+        env: the environment.
+        learner: the agent.
+        num_episodes: how many episodes.
+        max_steps: steps after which an episode is cut off.
+        greedy: leave exploration out.
+    """
 
     def __init__(
         self,
