@@ -125,7 +125,7 @@ class Subject:
         return self._run_s() / self.calls_per_sample
 
     def _may_donate(self) -> bool:
-        """Ask a jitted function, which compiles it. Any other is not known before its first call."""
+        """Ask a jitted function, which compiles it. Any other may donate, until it was called."""
         if not isinstance(self._fn, jax.stages.Wrapped):
             return True
         start = self._clock()

@@ -1,4 +1,4 @@
-"""The compiled training chunk: any number of a learner's updates in one call, with nothing on the host in between."""
+"""The compiled training chunk: any number of a learner's updates in one call."""
 
 import dataclasses
 from typing import Any
@@ -36,7 +36,9 @@ class TrainState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What the host learns of a chunk: the window's sums so far, and which parts of the state hold a NaN.
+    """What the host learns of a chunk.
+
+    The sums are those of the window between two evaluations, so far.
 
     Attributes:
         metric_sums: each metric's sum over the window's updates, float32 scalars.
@@ -52,19 +54,26 @@ class Report:
 
 
 PARTS = ("a metric", "the agent's state", "an environment's state")
-# A leaf beyond this size is a replay buffer: what it holds came through the environments, which are looked
-# at.
+# A leaf beyond this size is a replay buffer. What it holds came from the environments, which are
+# checked for NaN themselves.
 _LARGE = 1 << 20
 # Below this size a copy costs nothing worth a loop of its own.
 _SMALL = 1 << 16
 
 
 class LearningLoop:
-    """`num_envs` copies of `env` and the learner, as two pure functions that a jit or a vmap may wrap.
+    """`num_envs` environments and the learner, as two pure functions to jit or to vmap.
 
-    Where a learner's gradient steps are large it may share them among devices (`parallel_learner`);
-    each device then holds the whole state and does all the rest, and `jitted` and `on_one_device`
-    know where things lie.
+    A learner may share large gradient steps among devices, see `parallel_learner`. Each device
+    then holds the whole state and does all the rest. `jitted` and `on_one_device` know what lies
+    where.
+
+    Args:
+        env: the environment.
+        learner: the agent.
+        num_envs: environments in parallel.
+        params: environment parameters other than `env.default_params`.
+        num_devices: devices that share gradient steps.
     """
 
     def __init__(
@@ -76,7 +85,9 @@ class LearningLoop:
         *,
         num_devices: int = 1,
     ):
-        self.learner, self.num_envs, self.num_devices = learner, num_envs, num_devices
+        self.learner = learner
+        self.num_envs = num_envs
+        self.num_devices = num_devices
         mesh = jax.make_mesh(
             (num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices]
         )
@@ -165,14 +176,11 @@ class LearningLoop:
 
 
 def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
-    """Return the learner and the devices to share its gradient steps, as many as it finds worth it."""
-    share = getattr(learner, "shared_among", None)
-    num_devices = 1 if share is None else share(num_envs, jax.local_device_count())
-    return (
-        (learner, 1)
-        if num_devices == 1
-        else (dataclasses.replace(learner, num_devices=num_devices), num_devices)
-    )
+    """Return the learner and how many devices share its gradient steps, as it finds worth it."""
+    num_devices = learner.shared_among(num_envs, jax.local_device_count())
+    if num_devices == 1:
+        return learner, 1
+    return dataclasses.replace(learner, num_devices=num_devices), num_devices
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:

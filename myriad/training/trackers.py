@@ -26,8 +26,8 @@ class TensorBoard:
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
         writers, self._event = self.library()
-        # Its SummaryWriter hands rows to a thread, which loses two minutes at a kill and dies on a
-        # full disk.
+        # tensorboardX's SummaryWriter hands rows to a thread, which loses two minutes at a kill
+        # and dies on a full disk.
         self._path = folder.path / "tensorboard"
         with write_errors_explained(self._path):
             self._path.mkdir(exist_ok=True)
@@ -76,7 +76,8 @@ class WeightsAndBiases:
         except wandb.errors.Error as error:
             what = " ".join(str(error).split()).rstrip(".")
             raise InvalidArgumentError(
-                f"log_to 'wandb' can't start: {what}; WANDB_MODE=offline keeps the run on this machine."
+                f"log_to 'wandb' can't start: {what}; "
+                "WANDB_MODE=offline keeps the run on this machine."
             ) from error
 
     @staticmethod
@@ -100,9 +101,9 @@ TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 def make_trackers(
     names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]
 ) -> list[Tracker]:
-    """Build the trackers called `names`; where one can't be built, those before it are closed.
+    """Build the trackers called `names`. If one can't be built, those before it are closed.
 
-    Raises what `require_trackers` does, and InvalidArgumentError where one can't start.
+    Raises what `require_trackers` does, and InvalidArgumentError if one can't start.
     """
     require_trackers(names)
     trackers: list[Tracker] = []
@@ -115,7 +116,9 @@ def make_trackers(
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Raise unless every tracker can be had: asked before there is a run's folder, which a mistake would leave behind.
+    """Raise unless every tracker is known and installed.
+
+    This is asked before the run's folder is made, so that a mistake leaves none behind.
 
     Raises:
         UnknownNameError: no such tracker.

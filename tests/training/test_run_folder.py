@@ -1,4 +1,4 @@
-"""A run's folder belongs to one process, its metrics are strict JSON, and the trackers' files can be read back."""
+"""A run's folder is one process's, its metrics are strict JSON, and trackers' files can be read."""
 
 import contextlib
 import itertools
