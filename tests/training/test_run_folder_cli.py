@@ -69,7 +69,7 @@ def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
     file.write_text(create_config("cartpole", "random", seed=3, target_return=475.0).to_toml())
     config = parse(
         ["train", "--config", str(file), "--seed", "0", "--target-return", "0"]
-    )._config()
+    ).training()
     assert (config.seed, config.target_return) == (0, 0)
     assert main(["train", "--config", str(file), "--num-envs", "0"]) == 2
     assert capsys.readouterr().err == "num_envs: should be greater than or equal to 1, but got 0.\n"
