@@ -5,6 +5,7 @@ import re
 import pytest
 
 from myriad.agents import list_agents, make_learner
+from myriad.agents.ppo import PPO
 from myriad.cli import main, parse
 from myriad.cli.flags import NAMES, sentences
 from myriad.envs import make_env
@@ -46,7 +47,7 @@ def test_help_shows_the_defaults_of_this_agent_in_this_environment(agent, help_o
 
 def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help_of):
     text = help_of("train", "--env=cartpole", "--agent=ppo", "--agent.gamma", "0.5")
-    assert "--agent.clip-epsilon FLOAT How far a probability ratio may go from 1." in text
+    assert f"--agent.clip-epsilon FLOAT {sentences(PPO)['clip_epsilon']} (default: 0.2)" in text
     assert re.search(r"--agent\.gamma FLOAT [^-]*\(default: 0\.5\)", text)
     assert "--agent.value-clip VALUE" in text
 
