@@ -152,7 +152,8 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
 
     myriad.configure()
     from myriad.autotune import ProfileCache, autotune
-    from myriad.autotune.search import CANDIDATES, Stretch
+    from myriad.autotune.search import CANDIDATES
+    from myriad.autotune.stretch import Stretch
 
     make_config = package.load("myriad.training.config").make_config
     CompiledTraining = package.load("myriad.training.programs").CompiledTraining
@@ -162,12 +163,11 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
         cache, start = ProfileCache(Path(folder) / "profiles.json"), time.perf_counter()
         result = autotune(config, verbose=False, cache=cache)
         seconds = time.perf_counter() - start
-    training = CompiledTraining(result.config)
+    training = CompiledTraining(result.config.resolve())
     training.compile()
-    stretch, default = Stretch(training), config.resolve().scan_chunk_size or 1
-    sizes = sorted({*CANDIDATES, default})
-    rounds = stretch.rounds(sizes, _SWEEP_SECONDS)
-    times = {size: [a_round[stretch.updates(size)] for a_round in rounds] for size in sizes}
+    stretch = Stretch(training)
+    default = config.resolve().scan_chunk_size
+    times = stretch.times(sorted({*CANDIDATES, default}), _SWEEP_SECONDS)
     chosen, steps = result.scan_chunk_size, stretch.num_updates * training.steps_per_update
     best, regret = _regret(times, chosen)
     tuned = [d / c for d, c in zip(times[default], times[chosen], strict=True)]

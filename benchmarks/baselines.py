@@ -131,7 +131,7 @@ def _contests() -> list[Contest]:
 
 def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
     """Score the rivals, train the agents, and yield a line for each."""
-    env = _config(contest, "random", 1).make_env()
+    env = _config(contest, "random", 1).resolve().env
     scores = [_scored(contest, name, _returns(env, player)) for name, player in contest.rivals(env)]
     best = max(scores, key=lambda score: math.copysign(1.0, contest.scale) * score.mean)
     rivals = ", ".join(f"{score.name} {score}" for score in scores)
@@ -149,11 +149,11 @@ def _config(contest: Contest, agent: str, steps: int) -> Any:
     """Describe a training of so many steps that is evaluated at its end alone."""
     make_config = package.load("myriad.training.config").make_config
 
-    config = make_config(contest.env, agent, env_options=contest.options).resolve()
-    steps_per_env = -(-steps // (config.num_envs or 1))
+    config = make_config(contest.env, agent, env_options=contest.options)
+    steps_per_env = -(-steps // config.resolve().num_envs)
     return config.model_copy(
         update={"steps_per_env": steps_per_env, "eval_frequency": steps_per_env}
-    ).resolve()
+    )
 
 
 def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterator[Any]:

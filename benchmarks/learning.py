@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.harness import package
 from benchmarks.harness.command_line import Parser, count, guarded
@@ -66,17 +65,16 @@ class Learning:
 
         Evaluation = package.load("myriad.training.evaluation").Evaluation
         LearningLoop = package.load("myriad.training.loop").LearningLoop
-        with_schedule = package.load("myriad.training.programs").with_schedule
 
         self.promise = promise
-        config = create_config(promise.env, promise.agent).resolve()
-        env = config.make_env()
-        learner: Any = config.make_learner(env)
-        self.num_envs: Any = config.num_envs
+        resolved = create_config(promise.env, promise.agent).resolve()
+        env = resolved.env
+        learner = resolved.learner
+        self.num_envs = resolved.num_envs
         self.steps_per_update = learner.steps_per_update * self.num_envs
         self.num_updates = -(-promise.total // self.steps_per_update)
         self.eval_every = max(1, promise.budget // 25 // self.steps_per_update)
-        learner = with_schedule(learner, self.num_updates)
+        learner = learner.scheduled(self.num_updates)
         loop = LearningLoop(env, learner, self.num_envs)
         self._init, self._run = jax.jit(loop.init), jax.jit(loop.run, donate_argnums=0)
         self._returns = jax.jit(Evaluation(env, learner, NUM_EPISODES, max_steps=10_000).returns)
@@ -127,8 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> bool:
     import myriad
-
-    explained = package.load("myriad.training.run_folder").explained
+    from myriad.files import write_errors_explained
 
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
@@ -140,7 +137,7 @@ def _run(argv: list[str]) -> bool:
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV file, a row per training")
     options = parser.parse_args(argv)
     if options.output is not None:
-        with explained(options.output):  # before hours of training, not after
+        with write_errors_explained(options.output):  # before hours of training, not after
             options.output.open("a").close()
     myriad.configure()
     print(
@@ -163,9 +160,9 @@ def _run(argv: list[str]) -> bool:
 
 def write(path: Path, runs: Sequence[Run]) -> None:
     """Write a CSV file, atomically."""
-    Table = package.load("myriad.training.run_folder").Table
+    from myriad.training.history import History
 
-    Table([asdict(run) for run in runs]).to_csv(path)
+    History([asdict(run) for run in runs]).to_csv(path)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class TrainingLoop:
             CompiledTraining = package.load("myriad.training.programs").CompiledTraining
         except ImportError as missing:
             raise NotImplementedError(f"this commit can't time a training: {missing}") from missing
-        self.training = CompiledTraining(_config(declared, seed=0))
+        self.training = CompiledTraining(_config(declared, seed=0).resolve())
         self.training.compile()
         self.state = self.training.first_state()
         self.time_updates(workload)
@@ -181,8 +181,8 @@ def _config(training: Training, seed: int) -> Any:
     )
     if training.num_steps is None:
         return config
-    num_envs = config.resolve().num_envs or 1
-    return config.model_copy(update={"steps_per_env": training.num_steps // num_envs})
+    steps_per_env = training.num_steps // config.resolve().num_envs
+    return config.model_copy(update={"steps_per_env": steps_per_env})
 
 
 def table(rows: Sequence[Row]) -> str:

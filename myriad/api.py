@@ -17,10 +17,10 @@ from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
-from myriad.training.programs import with_schedule
+from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import require_trackers
-from myriad.training.trainer import Trainer, TrainingResults, environment_record
+from myriad.training.trainer import Trainer, environment_record
 
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 
@@ -35,24 +35,17 @@ def create_config(
     auto_tune: bool = False,
     **overrides: Any,
 ) -> TrainingConfig:
-    """Describe a training; see `TrainingConfig` for the fields.
+    """Describe a training.
 
-    Args:
-        env: the environment's name.
-        agent: the agent's name.
-        num_envs: environments in parallel.
-        steps_per_env: steps of every environment in the whole training.
-        scan_chunk_size: steps of every environment in one compiled call.
-        auto_tune: have the autotuner choose `scan_chunk_size` here and now, for this machine; it
-            says what it does.
-        **overrides: other fields, and hyperparameters by dotted name such as
-            `"agent.learning_rate"`, `"env.gravity"`.
+    Arguments are the fields of `TrainingConfig`, and options by dotted name such as
+    `"agent.learning_rate"` or `"env.gravity"`. With `auto_tune` the autotuner chooses
+    `scan_chunk_size` for this machine at once, and prints what it does.
 
     Raises:
-        UnknownNameError: no such environment, agent or field; the message holds the closest.
-        InvalidArgumentError: a value that can't be used, or an agent that can't act in the
-            environment; both `auto_tune` and `scan_chunk_size`; a training that does not fit into
-            memory.
+        UnknownNameError: there is no such environment, agent or field. The message names the
+            closest one.
+        InvalidArgumentError: a value can't be used, the agent can't act in the environment,
+            `scan_chunk_size` is given beside `auto_tune`, or the training does not fit into memory.
 
     Example:
         >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
@@ -64,7 +57,8 @@ def create_config(
         return config
     if scan_chunk_size is not None:
         raise InvalidArgumentError(
-            f"auto_tune chooses scan_chunk_size, so it can't be given as well, but got {scan_chunk_size}."
+            "auto_tune chooses scan_chunk_size, so it can't be given as well, "
+            f"but got {scan_chunk_size}."
         )
     return config.model_copy(update={"scan_chunk_size": autotune(config).scan_chunk_size})
 
@@ -72,40 +66,46 @@ def create_config(
 def train_and_evaluate(
     config: TrainingConfig, run_folder: str | Path | None = None, *, quiet: bool = False
 ) -> TrainingResults:
-    """Train as `config` says, evaluating on the way.
+    """Train as `config` says, with evaluations on the way.
 
     Args:
         config: from `create_config`.
-        run_folder: where configuration, metrics and checkpoints go; by default a new folder under
-            `runs/`.
+        run_folder: the folder for configuration, metrics and checkpoints; by default a new one
+            under `runs/`.
         quiet: show no progress, also on a terminal.
 
     Raises:
-        InvalidArgumentError: the folder holds a run already, is in use, or can't be written; or no
-            such tracker.
-        NotInstalledError: the library of a tracker in `log_to` is absent.
+        InvalidArgumentError: the folder already holds a run, is in use or can't be written, or
+            there is no such tracker.
+        NotInstalledError: the library of a tracker in `log_to` is not installed.
         DivergedError: a NaN came up.
-        KeyboardInterrupt: it was interrupted; `resume` goes on from where it was.
+        KeyboardInterrupt: you interrupted it. `resume` goes on from there.
     """
     require_trackers(config.log_to)
-    folder = RunFolder.create(
-        Path(run_folder or _new_name(config)), config.resolve().to_toml(), environment_record()
-    )
+    resolved = config.resolve()
+    path = Path(run_folder) if run_folder else _new_path(config)
+    folder = RunFolder.create(path, resolved.config.to_toml(), environment_record())
     with folder.held():
-        return Trainer(config, folder, quiet=quiet).run()
+        return Trainer(resolved, folder, quiet=quiet).run()
 
 
 def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
-    """Go on with the run in `run_folder`, from its newest checkpoint or from the start, to the same end bit for bit.
+    """Go on with a run from its newest checkpoint, or from the start if there is none.
+
+    The end is the same bit for bit as that of an uninterrupted run.
+
+    Args:
+        run_folder: the folder that `train_and_evaluate` wrote.
+        quiet: show no progress, also on a terminal.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, or one of another version's programs, or is
-            in use.
+        InvalidArgumentError: the folder holds no run, is in use, or another version of Myriad
+            wrote it and its checkpoint no longer fits.
     """
     folder = RunFolder(Path(run_folder))
-    config = TrainingConfig.from_toml(folder.config_toml())
+    resolved = TrainingConfig.from_toml(folder.config_toml()).resolve()
     with folder.held():
-        return Trainer(config, folder, quiet=quiet).run()
+        return Trainer(resolved, folder, quiet=quiet).run()
 
 
 def evaluate(
@@ -118,34 +118,31 @@ def evaluate(
     """
     if num_episodes < 1:
         raise InvalidArgumentError(f"num_episodes must be at least 1, but got {num_episodes}.")
-    env = config.make_env()
+    resolved = config.resolve()
     evaluation = Evaluation(
-        env, config.make_learner(env), num_episodes, max_steps=config.eval_max_steps
+        resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
     )
     return jax.jit(evaluation.returns)(agent_state, make_key(seed))[0]
 
 
 def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
-    """Return `train(key)`, the whole training as one pure function: `jax.vmap` it over keys for many seeds at once.
+    """Return `train(key)`, the whole training as one pure function of a key.
 
-    `train` returns `agent_state`, and per evaluation `steps` and `eval_return`, `[E,
-    eval_rollouts]`.
+    `jax.vmap` it over keys to train many seeds at once. With `E` evaluations it returns
+    `agent_state`, and `steps`, `[E]`, `eval_return`, `[E, eval_rollouts]`, and `metric_sums`, the
+    sums of the metrics over each window.
     """
-    config = config.resolve()
-    env = config.make_env()
-    learner = config.make_learner(env)
-    num_envs, steps, unit = (
-        config.num_envs or 1,
-        config.steps_per_env or 1,
-        learner.steps_per_update,
+    resolved = config.resolve()
+    steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
+    learner = resolved.learner.scheduled(resolved.num_updates)
+    loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+    evaluation = Evaluation(
+        resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
     )
-    num_updates, eval_every = steps // unit, (config.eval_frequency or steps) // unit
-    learner = with_schedule(learner, num_updates)
-    loop = LearningLoop(env, learner, num_envs)
-    evaluation = Evaluation(env, learner, config.eval_rollouts, max_steps=config.eval_max_steps)
-    ends = [*range(eval_every, num_updates, eval_every), num_updates]
-    # Known beforehand, and so the same for every seed of a vmap: a loop whose end depends on the
-    # seed would run masked.
+    every = resolved.updates_per_eval
+    ends = [*range(every, resolved.num_updates, every), resolved.num_updates]
+    # The trip counts are the same for every seed of a vmap. A loop whose end depended on the seed
+    # would run masked.
     trips = jnp.asarray(np.diff(ends, prepend=0), jnp.int32)
 
     def train(key: jax.Array) -> dict[str, Any]:
@@ -153,15 +150,15 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
             end, trips = window
             state, report = loop.run(state, trips, jnp.ones((), bool))
             returns, _ = evaluation.returns(state.agent, jax.random.fold_in(key, end))
-            return state, (end * num_envs * unit, returns, report.metric_sums)
+            return state, (end * steps_per_update, returns, report.metric_sums)
 
         key = fast_key(key)
-        state, (taken, returns, metrics) = jax.lax.scan(
+        state, (steps, returns, metrics) = jax.lax.scan(
             window, loop.init(key), (jnp.asarray(ends), trips)
         )
         return {
             "agent_state": state.agent,
-            "steps": taken,
+            "steps": steps,
             "eval_return": returns,
             "metric_sums": metrics,
         }
@@ -170,47 +167,46 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
 
 
 def evaluate_run(run_folder: str | Path, num_episodes: int = 128, seed: int = 0) -> jax.Array:
-    """Return what `evaluate` does, of the agent that the newest checkpoint of a run holds."""
+    """Evaluate the agent of a run's newest checkpoint, as `evaluate` does."""
     config, _, agent = load_agent(run_folder)
-    return evaluate(
-        config, agent.state if isinstance(agent, TrainedPolicy) else None, num_episodes, seed
-    )
+    state = agent.state if isinstance(agent, TrainedPolicy) else None
+    return evaluate(config, state, num_episodes, seed)
 
 
 def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
-    """Return the configuration of a run, its environment, and its agent as the newest checkpoint holds it.
+    """Return the configuration of a run, its environment, and its trained agent.
 
-    The agent is what `Rollout` takes: a fixed greedy policy, or the controller.
+    The agent is what `Rollout` takes: a fixed greedy policy from the newest checkpoint, or the
+    controller.
 
     Raises:
         InvalidArgumentError: the folder holds no run, or no checkpoint yet.
     """
     folder = RunFolder(Path(run_folder))
     config = TrainingConfig.from_toml(folder.config_toml())
-    env = config.make_env()
-    learner = config.make_learner(env)
+    resolved = config.resolve()
+    learner = resolved.learner
     if isinstance(learner, ControllerLearner):
-        return config, env, learner.controller
+        return config, resolved.env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
     newest = checkpoints.latest()
     if newest is None:
         raise InvalidArgumentError(
             f"{folder.path} holds no checkpoint yet: resume the run to its end first."
         )
-    loop = LearningLoop(env, learner, config.num_envs or 1)
+    loop = LearningLoop(resolved.env, learner, resolved.num_envs)
     state = checkpoints.restore(newest, jax.eval_shape(loop.init, make_key(config.seed)))
-    return config, env, TrainedPolicy(learner, state.agent)
+    return config, resolved.env, TrainedPolicy(learner, state.agent)
 
 
-def _new_name(config: TrainingConfig) -> Path:
+def _new_path(config: TrainingConfig) -> Path:
     """Name a folder that isn't there yet."""
-    stem = (
-        f"{config.env}-{config.agent}-seed{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}".replace(
-            ":", "-"
-        )
-    )
-    folder, number = Path("runs") / stem, 1
-    while folder.exists():
+    now = time.strftime("%Y%m%d-%H%M%S")
+    # The name of your own environment holds a colon, which some file systems refuse.
+    stem = f"{config.env}-{config.agent}-seed{config.seed}-{now}".replace(":", "-")
+    path = Path("runs") / stem
+    number = 1
+    while path.exists():
         number += 1
-        folder = Path("runs") / f"{stem}-{number}"
-    return folder
+        path = Path("runs") / f"{stem}-{number}"
+    return path

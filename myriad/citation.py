@@ -1,4 +1,4 @@
-"""What a reader needs to believe a figure and to repeat it, taken from a CSV of results; `myriad cite` prints it."""
+"""`myriad cite`: what a reader needs to believe a figure and to repeat it, from a CSV of results."""
 
 import csv
 import json
@@ -10,21 +10,25 @@ from myriad.errors import InvalidArgumentError
 Row = Mapping[str, str]
 
 # The columns without which a row names neither its machine nor what was measured.
-_NEEDED = ("suite", "library", "env", "agent", "num_envs", "scan_chunk_size", "device_name", "steps_per_s", "status",
-           "package_version", "commit", "jax_version", "timestamp")  # fmt: skip
-_HEADERS = ("suite", "library", "environment", "agent", "environments", "chunk", "steps/s (95% interval)", "run, s",
-            "compiling, s", "peak memory")  # fmt: skip
+_NEEDED = (
+    "suite", "library", "env", "agent", "num_envs", "scan_chunk_size", "device_name",
+    "steps_per_s", "status", "package_version", "commit", "jax_version", "timestamp",
+)  # fmt: skip
+_HEADERS = (
+    "suite", "library", "environment", "agent", "environments", "chunk",
+    "steps/s (95% interval)", "run, s", "compiling, s", "peak memory",
+)  # fmt: skip
 _LEAST_SAMPLES = 6  # the fewest that have a 95% interval of their median
 
 
 def cite(path: Path) -> str:
-    """Return a block to paste: machine, versions, commit and date, a table of the rows, and the command that made them.
+    """Return a block to paste: machine, versions, commit, date, a table, and the command.
 
-    What a row's reader must know, such as that a peer steps another environment, stands beneath; so
-    does how many rows were not measured.
+    Notes stand beneath the table: what a reader must know of a row, such as that a peer steps
+    another environment, and which rows were not measured.
 
     Raises:
-        InvalidArgumentError: the file can't be read, or is no table of results.
+        InvalidArgumentError: the file can't be read, or is not a table of results.
     """
     every = _read(path)
     rows = [row for row in every if row["status"] == "ok"]
@@ -38,26 +42,25 @@ def cite(path: Path) -> str:
     notes = dict.fromkeys(
         f"- {row['library']}, {row['env']}: {row['reason']}" for row in rows if row.get("reason")
     )
-    lost = [row for row in every if row["status"] != "ok"]
     notes |= dict.fromkeys(
-        f"- not measured: {row['library']}, {row['env']}, {row['num_envs'] or '?'} environments: {row['status']}"
-        for row in lost
+        f"- not measured: {row['library']}, {row['env']}, "
+        f"{row['num_envs'] or '?'} environments: {row['status']}"
+        for row in every
+        if row["status"] != "ok"
     )
-    command = _command(path)
-    return "\n\n".join(
-        [
-            *blocks,
-            *(["\n".join(notes)] if notes else []),
-            *([f"Reproduce with: `{command}`"] if command else []),
-        ]
-    )
+    if notes:
+        blocks.append("\n".join(notes))
+    if command := _command(path):
+        blocks.append(f"Reproduce with: `{command}`")
+    return "\n\n".join(blocks)
 
 
 def _read(path: Path) -> Sequence[Row]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
-            rows, columns = list(reader), reader.fieldnames or ()
+            rows = list(reader)
+            columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InvalidArgumentError(f"results {path} can't be read: {reason}.") from error
@@ -75,7 +78,8 @@ def _source(row: Row) -> str:
     commit = (commit[:10] or "unknown") + (" with local changes" if changed else "")
     day = row["timestamp"]
     return (
-        f"{row['device_name']}, {row.get('cores') or '?'} cores{memory} ({row.get('device') or 'unknown'}); "
+        f"{row['device_name']}, {row.get('cores') or '?'} cores{memory} "
+        f"({row.get('device') or 'unknown'}); "
         f"Myriad {row['package_version']}, commit {commit}; "
         f"JAX {row['jax_version']}, Python {row.get('python_version') or 'unknown'}; "
         f"measured {day[:4]}-{day[4:6]}-{day[6:8]}."
@@ -111,11 +115,11 @@ def _line(row: Row) -> Sequence[str]:
 def _rate(row: Row) -> str:
     if not row["steps_per_s"]:
         return "-"
-    middle, low, high = (
-        float(row.get(f"steps_per_s{end}") or row["steps_per_s"]) for end in ("", "_low", "_high")
-    )
+    middle = float(row["steps_per_s"])
     if int(row.get("samples") or 0) < _LEAST_SAMPLES:
         return f"{middle:,.0f}"
+    low = float(row.get("steps_per_s_low") or middle)
+    high = float(row.get("steps_per_s_high") or middle)
     return f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
 
 
@@ -124,7 +128,7 @@ def _readable(count: str) -> str:
 
 
 def _command(path: Path) -> str:
-    """Return the command that the raw samples beside the CSV name, or nothing where there are none."""
+    """Return the command in the raw samples beside the CSV, or nothing if there are none."""
     samples = path.with_name(f"{path.stem}_samples.json")
     try:
         return str(json.loads(samples.read_text(encoding="utf-8")).get("command", ""))

@@ -1,15 +1,15 @@
-"""Every error Myriad raises on purpose, and the one sentence that each must be.
+"""Every error that Myriad raises on purpose. Its message is one sentence.
 
     MyriadError
-    ├── InvalidArgumentError    (ValueError)    names the field, the value and what would be right
-    │   ├── UnknownNameError    (ValueError)    a name nobody registered; lists the known ones and the closest
-    │   └── FaultyEnvironmentError (ValueError) an environment that breaks the contract; a sentence for each fault
-    ├── BackendStartedError     (RuntimeError)  an XLA option given after JAX has read its options
-    ├── DivergedError           (ArithmeticError)  a NaN stopped a training; says where
-    ├── DeviceNotFoundError     (RuntimeError)  a platform was asked for that this machine lacks
-    └── NotInstalledError       (ImportError)   an optional library is needed; names the command that installs it
+    ├── InvalidArgumentError (ValueError)      names the field, the value and what would be right
+    │   ├── UnknownNameError (ValueError)      lists the known names and the closest one
+    │   └── FaultyEnvironmentError (ValueError)  has a sentence for each fault
+    ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
+    ├── DivergedError (ArithmeticError)        a NaN stopped a training; says where
+    ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
+    └── NotInstalledError (ImportError)        names the command that installs the library
 
-Each is also the built-in that a caller would expect, so `except ValueError` keeps working.
+Each is also the built-in that you would expect, so `except ValueError` keeps working.
 """
 
 import difflib
@@ -28,9 +28,8 @@ class UnknownNameError(InvalidArgumentError):
     """A name that is not registered.
 
     Example:
-        >>> str(UnknownNameError("environment", "cartpol", ["cartpole-control", "snake"]))
-        "unknown environment 'cartpol'; did you mean 'cartpole-control'? Known: cartpole-control,
-        snake."
+        >>> str(UnknownNameError("agent", "pppo", ["dqn", "ppo"]))
+        "unknown agent 'pppo'; did you mean 'ppo'? Known: dqn, ppo."
     """
 
     def __init__(self, kind: str, name: object, known: Iterable[str], aliases: Iterable[str] = ()):
@@ -41,15 +40,16 @@ class UnknownNameError(InvalidArgumentError):
 
 
 class FaultyEnvironmentError(InvalidArgumentError):
-    """An environment that breaks the contract of `Environment`; `faults` holds a sentence for each way it does."""
+    """An environment that breaks the contract of `Environment`.
+
+    Attributes:
+        faults: a sentence for each fault.
+    """
 
     def __init__(self, name: str, faults: Iterable[str]):
         self.faults = list(faults)
-        super().__init__(
-            "\n".join(
-                [f"{name} has {len(self.faults)} fault(s):", *(f"- {x}" for x in self.faults)]
-            )
-        )
+        lines = [f"{name} has {len(self.faults)} fault(s):", *(f"- {x}" for x in self.faults)]
+        super().__init__("\n".join(lines))
 
 
 class BackendStartedError(MyriadError, RuntimeError):

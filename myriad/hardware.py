@@ -1,6 +1,6 @@
-"""The machine: what it is, which platform JAX runs on, and the options that XLA starts with.
+"""The machine as JAX sees it: what it is, its platform, and the options that XLA starts with.
 
-`configure` comes first, since XLA reads its options once, when JAX's backend starts.
+Call `configure` first, since XLA reads its options once, when JAX's backend starts.
 `resolve_platform` and `fingerprint` start it.
 """
 
@@ -9,23 +9,22 @@ import importlib.metadata
 import os
 import platform
 import re
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
 import jaxlib.version
 
 from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
+from myriad.host import cpu_name, has_512_bit_vectors, host_memory, usable_cores
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
-# The values are for the rollout's chunk: one loop over steps of elementwise work on arrays that fit
+# The values suit the rollout's chunk: a loop over steps of elementwise work on arrays that fit into
 # the cache.
 XLA_CPU_OPTIONS = {
-    # A step writes many arrays from the same inputs: one loop for all of them reads the inputs
-    # once. XLA only asks whether the option is there, so that "false" would turn it on too.
+    # A step writes many arrays from the same inputs. One loop for all of them reads the inputs
+    # once. XLA only asks whether the option is there, so "false" would turn it on, too.
     "xla_cpu_use_multi_output_fusion": "true",
     # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and
     # every step of a larger loop goes back to the runtime for each of its kernels.
@@ -34,28 +33,29 @@ XLA_CPU_OPTIONS = {
     # gains from the width.
     "xla_cpu_prefer_vector_width": "512",
 }
-# An unknown flag in XLA_FLAGS ends the process, and no call asks for those known: a flag is only
-# given to versions it was tried on. The others above travel inside --xla_backend_extra_options,
-# where XLA ignores what it doesn't know (as jaxlib 0.11 does with the first), so any version may
-# have them.
+# An unknown flag in XLA_FLAGS ends the process, and nothing lists the known ones. So a flag is only
+# given to versions that it was tried on. The other options above travel inside
+# --xla_backend_extra_options, where XLA ignores what it doesn't know (as jaxlib 0.11 does with the
+# first), so any version may have them.
 _FLAGS = {"xla_cpu_prefer_vector_width": ((0, 10), (0, 12))}
 _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
-# What this process's calls of configure have set: the options that aren't the user's.
+# What `configure` has set in this process: the options that aren't the user's.
 _applied: dict[str, str] = {}
 
-_ROOT = Path("/")
 _VERSIONED = ("myriad", "jax", "jaxlib", "numpy", "flax", "optax", "gymnax")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """How XLA starts, or has started, after `configure`. The device count goes by the name `jax_num_cpu_devices`.
+    """How XLA starts, or has started, after `configure`.
+
+    The number of devices is the option `jax_num_cpu_devices`.
 
     Attributes:
         cpu_devices: CPU devices that JAX has.
         applied: options that Myriad has set in this process, and their values.
-        kept: options left alone, since the user or a parent process had set them, and their values.
+        kept: options that you or a parent process had set, and their values.
         left_out: options that can't be set here, and why.
     """
 
@@ -86,34 +86,32 @@ class Hardware:
 
     @property
     def slug(self) -> str:
-        """Model and memory in one word, such as `AMD-EPYC_24GB` or `RTX4090_24GB`: a key that a reader recognises."""
+        """Model and memory in one word, such as `AMD-EPYC_24GB` or `RTX4090_24GB`."""
         name = re.sub(r"\((R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", self.device_name)
         if self.device_kind != "cpu":
             name = re.sub(r"\b(NVIDIA|AMD|GeForce)\b", " ", name)
         words = re.findall(r"[\w.-]+", name)
         model = ("-" if self.device_kind == "cpu" else "").join(words) or self.device_kind
-        return (
-            model
-            if self.memory_total_bytes is None
-            else f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
-        )
+        if self.memory_total_bytes is None:
+            return model
+        return f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
 
     @property
     def file_label(self) -> str:
-        """Kind, model and memory for the name of a file: lower case, no underscore, such as `cpu-amd-epyc-24gb`."""
+        """Kind, model and memory for the name of a file, such as `cpu-amd-epyc-24gb`."""
         return re.sub(r"[^a-z0-9]+", "-", f"{self.device_kind}-{self.slug}".lower()).strip("-")
 
 
 def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Configuration:
-    """Set XLA's CPU options and the number of CPU devices, wherever the user has set none. Starts nothing.
+    """Set XLA's CPU options and the number of CPU devices, unless you have set them.
 
-    Options count as the user's if `XLA_FLAGS` mentions them; the number of devices, if
+    An option is yours if `XLA_FLAGS` mentions it. The number of devices is yours if
     `JAX_NUM_CPU_DEVICES`, `jax.config` or `--xla_force_host_platform_device_count` gives it. Child
-    processes inherit the options.
+    processes inherit the options. JAX's backend is not started.
 
     Args:
         cpu_devices: devices that the CPU is presented as; by default the usable cores.
-        xla_options: whether to set `XLA_CPU_OPTIONS`; False adds none and takes none back.
+        xla_options: whether to set `XLA_CPU_OPTIONS`. False adds none and takes none back.
 
     Raises:
         BackendStartedError: JAX's backend has started and something would have changed.
@@ -136,8 +134,9 @@ def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Co
     plan.add_device_count(cpu_devices)
     if plan.changes and _backend_started():
         raise BackendStartedError(
-            f"configure must be called before JAX makes its first array, but its backend has started and "
-            f"{', '.join(plan.changes)} can no longer be set; call configure earlier, or go without it."
+            "configure must be called before JAX makes its first array, but its backend has "
+            f"started and {', '.join(plan.changes)} can no longer be set; "
+            "call configure earlier, or go without it."
         )
     plan.apply()
     return Configuration(plan.cpu_devices, dict(_applied), plan.kept, plan.left_out)
@@ -164,11 +163,14 @@ class _Plan:
             self.changes[name] = value
 
     def add_device_count(self, wanted: int | None) -> None:
-        configured = getattr(
-            jax.config, _DEVICE_COUNT
-        )  # -1: not set; holds JAX_NUM_CPU_DEVICES since the import
+        # -1 if it is not set. JAX reads JAX_NUM_CPU_DEVICES into it at its import.
+        configured = getattr(jax.config, _DEVICE_COUNT)
         by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", self.flags)
-        present = configured if configured >= 0 else int(by_flag[1]) if by_flag else 1
+        present = 1
+        if configured >= 0:
+            present = configured
+        elif by_flag:
+            present = int(by_flag[1])
         is_set = configured >= 0 or by_flag is not None
         self.cpu_devices = present
         if is_set and _DEVICE_COUNT not in _applied:
@@ -195,17 +197,21 @@ class _Plan:
     def _why_not(self, name: str) -> str:
         if self.flags and not self.flags.startswith("--"):
             return f"XLA_FLAGS names a file of options, {self.flags}, that Myriad leaves as it is"
-        if name == "xla_cpu_prefer_vector_width" and not _has_512_bit_vectors():
+        if name == "xla_cpu_prefer_vector_width" and not has_512_bit_vectors():
             return "this processor has no 512-bit vectors"
         first, end = _FLAGS.get(name, ((0,), (1_000_000,)))
         version = jaxlib.version.__version__
         if not first <= tuple(map(int, version.split(".")[:2])) < end:
-            return f"jaxlib {version} may not know this flag, and XLA ends the process at an unknown one"
+            return (
+                f"jaxlib {version} may not know this flag, "
+                "and XLA ends the process at an unknown one"
+            )
         return ""
 
 
 def _backend_started() -> bool:
-    """Ask JAX, which has no public question for it but refuses to change the number of CPU devices afterwards."""
+    """Return whether JAX's backend runs."""
+    # JAX has no public function for this, but refuses to change the number of CPU devices then.
     present = getattr(jax.config, _DEVICE_COUNT)
     try:
         jax.config.update(_DEVICE_COUNT, present + 1)
@@ -216,18 +222,17 @@ def _backend_started() -> bool:
 
 
 def resolve_platform() -> str:
-    """Return "cpu", "gpu" or "tpu": what `JAX_PLATFORMS` or `JAX_PLATFORM_NAME` asks for, else JAX's own choice.
+    """Return the platform that JAX runs on: "cpu", "gpu" or "tpu".
+
+    `JAX_PLATFORMS` or `JAX_PLATFORM_NAME` choose it, or else JAX does.
 
     Raises:
-        DeviceNotFoundError: what they ask for is not on this machine, or JAX lacks the plugin for
-            it.
+        DeviceNotFoundError: what they ask for is not on this machine, or JAX lacks the plugin.
     """
     try:
         return jax.default_backend()
-    except (
-        RuntimeError,
-        AssertionError,
-    ) as error:  # JAX_PLATFORMS=cuda without its plugin fails an assertion of JAX
+    # JAX_PLATFORMS=cuda without its plugin fails an assertion of JAX.
+    except (RuntimeError, AssertionError) as error:
         names = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME")
         asked = " and ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
         raise DeviceNotFoundError(
@@ -237,7 +242,7 @@ def resolve_platform() -> str:
 
 
 def compiles_loops_whole() -> bool:
-    """Whether XLA's CPU backend was told to make one function of a loop that touches more than a kilobyte."""
+    """Return whether `configure` had XLA's CPU backend compile a loop into one function."""
     return _WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")
 
 
@@ -255,29 +260,11 @@ def fingerprint() -> Hardware:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that a measurement depends on."""
+    """Return the versions of Python and of the packages that a measurement depends on."""
     installed = {name: _installed_version(name) for name in _VERSIONED}
     return {"python": platform.python_version()} | {
         name: version for name, version in installed.items() if version
     }
-
-
-def usable_cores(root: Path = _ROOT) -> int:
-    """Return the logical cores that this process may run on, no more than the whole cores in its container's quota.
-
-    Args:
-        root: of the file system; for tests.
-    """
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    for group in _control_groups("cpu", root):
-        quota, period = (_read(group / "cpu.max") or "max 0").split()
-        quota = _read(group / "cpu.cfs_quota_us") or quota
-        period = _read(group / "cpu.cfs_period_us") or period
-        if quota not in ("max", "-1"):
-            cores = min(cores, max(1, int(quota) // int(period)))
-    return cores
 
 
 @functools.cache
@@ -288,86 +275,11 @@ def _installed_version(name: str) -> str | None:
         return None
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-
-
-def cpu_name(root: Path = _ROOT) -> str:
-    """Return what the processor calls itself."""
-    name = re.search(r"^model name\s*:\s*(.+)$", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
-    if name:
-        return name[1]
-    if platform.system() == "Darwin":
-        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  (fixed)
-    return platform.processor() or platform.machine()
-
-
-def _has_512_bit_vectors(root: Path = _ROOT) -> bool:
-    return (
-        re.search(r"^flags\s*:.*\bavx512f\b", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
-        is not None
-    )
-
-
-def host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
-    """Return RAM's total and available bytes, each no more than any of the process's control groups allows."""
-    lines = re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo") or "", re.MULTILINE)
-    meminfo = {name: int(kib) * 1024 for name, kib in lines}
-    if not meminfo:  # macOS tells what is there, but not what is free
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
-    total, available = meminfo["MemTotal"], meminfo["MemAvailable"]
-    for group in _control_groups("memory", root):
-        limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
-        if limit is None or limit == "max":
-            continue
-        total = min(total, int(limit))
-        available = min(available, max(0, int(limit) - _held_bytes(group)))
-    return total, available
-
-
-def _held_bytes(group: Path) -> int:
-    """Return what a control group holds beyond file pages that nobody is using, which make room when asked."""
-    used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes") or "0"
-    stat = dict(
-        line.split(maxsplit=1) for line in (_read(group / "memory.stat") or "").splitlines()
-    )
-    return int(used) - int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
-
-
-def _control_groups(controller: str, root: Path) -> Iterator[Path]:
-    """Yield the folders of the process's control groups, innermost first: each of them can set a limit.
-
-    Both versions of control groups are looked at, since a machine may run one for some controllers
-    and the other for the rest. Inside a container the path may be the host's; its folders are then
-    absent, and the mount's own remains.
-    """
-    mounts = root / "sys/fs/cgroup"
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            bases = [mounts, mounts / "unified"]
-        elif controller in controllers.split(","):
-            bases = [mounts / controllers, mounts / controller]
-        else:
-            continue
-        for base in bases:
-            group = base / path.lstrip("/")
-            yield from (
-                folder
-                for folder in (group, *group.parents)
-                if folder.is_relative_to(base) and folder.is_dir()
-            )
-
-
 def _device_memory(device: Any) -> tuple[int | None, int | None]:
     """Return an accelerator's total bytes and those that JAX can still take.
 
-    JAX takes a documented share of a GPU at the start, and its limit is that share; the card's own
-    size names it.
+    JAX takes a documented share of a GPU when it starts and calls it the limit. People know a card
+    by its whole size.
     """
     stats = device.memory_stats() or {}
     limit = stats.get("bytes_limit")

@@ -60,11 +60,11 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return x ^ (x >> 15)
 
     @words.def_vmap
-    def lanes_last(
+    def envs_last(
         axis_size: int, in_batched: list[bool], first: jax.Array, second: jax.Array
     ) -> Any:
-        # The lanes stay the fastest axis in memory, whatever each draws: so a step remains one
-        # vector loop over lanes.
+        # The environments stay the fastest axis in memory, whatever each draws: so a step remains one
+        # vector loop over environments.
         return jnp.moveaxis(words(first, second), len(shape), 0), True
 
     return words(key[0], key[1])
@@ -159,7 +159,7 @@ def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
     """Return `num` keys for one draw of a single word each, cheaper than a split in the compiled step.
 
     Under `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from
-    `key`; a step that draws scalars, not a vector, stays one loop over lanes. Do not also draw from
+    `key`; a step that draws scalars, not a vector, stays one loop over environments. Do not also draw from
     `key`.
     """
     if jax.random.key_impl(key) != MIX2X32:

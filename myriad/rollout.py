@@ -1,8 +1,8 @@
 """The compiled chunk: `scan_chunk_size` steps of environments x agent in one call, with nothing on the host in between.
 
-Environments are lanes. The lanes of a device are cut into tiles that fit its first-level cache, and
+The environments of a device are cut into tiles that fit its first-level cache, and
 a tile runs all the steps of the chunk before the next one starts, so that the speed does not fall
-with the number of environments. What a lane draws depends on the seed, the step and the lane alone:
+with the number of environments. What an environment draws depends on the seed, the step and the environment alone:
 results are the same bits for every chunk size, tile size and number of devices.
 """
 
@@ -18,18 +18,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents import Agent
 from myriad.envs import Environment
-from myriad.envs.vector import LaneEnvironment, Lanes, Transition
+from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import compiles_loops_whole
 from myriad.random import make_key
 
-# A tile's state should leave room in a first-level cache of 32 KB; beyond 512 lanes nothing more is
+# A tile's state should leave room in a first-level cache of 32 KB; beyond 512 environments nothing more is
 # gained.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
 # Lanes in one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
-# Below this many lanes a second CPU device costs more to wake than it computes.
-_MIN_LANES_PER_DEVICE = 64
+# Below this many environments a second CPU device costs more to wake than it computes.
+_MIN_ENVS_PER_DEVICE = 64
 # One key per purpose: no two draws of a step share a stream.
 _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 
@@ -37,11 +37,11 @@ _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RolloutState:
-    """A rollout between two chunks: the run's key, the steps taken (uint32) and the lanes."""
+    """A rollout between two chunks: the run's key, the steps taken (uint32) and the environments."""
 
     key: jax.Array
     step: jax.Array
-    lanes: Lanes
+    batch_state: BatchState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RolloutSummary:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How lanes lie on the devices: `num_tiles` tiles of `tile_size` on each; `envs_per_device` lanes count."""
+    """Where environments lie: `num_tiles` tiles of `tile_size` on each device, padding included."""
 
     num_envs: int
     num_devices: int
@@ -68,19 +68,19 @@ class Layout:
         return math.ceil(self.num_envs / self.num_devices)
 
     @property
-    def lanes_per_device(self) -> int:
+    def padded_envs_per_device(self) -> int:
         return self.num_tiles * self.tile_size
 
     @property
-    def num_lanes(self) -> int:
-        return self.num_devices * self.lanes_per_device
+    def num_padded_envs(self) -> int:
+        return self.num_devices * self.padded_envs_per_device
 
     @classmethod
     def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
         """Spread the environments evenly over at most `num_devices`, in tiles of about `tile_size` whole vectors.
 
         The loop over the remainder of a vector may round differently from the vectors themselves,
-        and so may a loop of one vector, which is no loop. So no lane that counts ever is in either,
+        and so may a loop of one vector, which is no loop. So no environment that counts ever is in either,
         or, where there is not even a whole vector, all are whatever is asked for.
         """
         if num_envs < _VECTOR:
@@ -92,8 +92,8 @@ class Layout:
         return cls(num_envs, num_devices, num_tiles, tile_size)
 
     def without_padding(self, leaf: jax.Array) -> jax.Array:
-        """Take the lanes that count from `leaf`, `[num_lanes, ...]`."""
-        by_device = leaf.reshape(self.num_devices, self.lanes_per_device, *leaf.shape[1:])
+        """Take the environments that count from `leaf`, `[num_padded_envs, ...]`."""
+        by_device = leaf.reshape(self.num_devices, self.padded_envs_per_device, *leaf.shape[1:])
         return by_device[:, : self.envs_per_device].reshape(-1, *leaf.shape[1:])[: self.num_envs]
 
 
@@ -105,7 +105,7 @@ class Rollout:
         agent: the agent, as `make_agent` builds it.
         num_envs: environments in parallel.
         scan_chunk_size: steps in one compiled call.
-        tile_size: lanes that run a chunk together; None fits the first-level cache of a CPU under
+        tile_size: environments that run a chunk together; None fits the first-level cache of a CPU under
             `configure`, and takes all on a GPU or without it.
         num_devices: devices that share the environments; None takes all that are worth waking.
         params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]`
@@ -138,7 +138,7 @@ class Rollout:
         devices = jax.local_devices()
         if num_devices is None:
             _require_positive("num_envs", num_envs)
-            num_devices = max(1, min(len(devices), num_envs // _MIN_LANES_PER_DEVICE))
+            num_devices = max(1, min(len(devices), num_envs // _MIN_ENVS_PER_DEVICE))
         sizes = {
             "num_envs": num_envs,
             "scan_chunk_size": scan_chunk_size,
@@ -153,7 +153,7 @@ class Rollout:
                 f"num_devices must be at most {len(devices)}, but got {num_devices}."
             )
         self.env, self.agent, self.scan_chunk_size = env, agent, scan_chunk_size
-        self._envs = LaneEnvironment(env, num_envs, params, keep_obs=agent.uses_observation)
+        self._envs = VectorEnv(env, num_envs, params, keep_obs=agent.uses_observation)
         self.layout = Layout.plan(
             num_envs, num_devices, tile_size or self._default_tile(devices[0].platform)
         )
@@ -210,9 +210,9 @@ class Rollout:
         remainder = num_steps % self.scan_chunk_size
         return self.run_chunk(state, remainder) if remainder else state
 
-    def lanes(self, state: RolloutState) -> Lanes:
-        """Return the lanes of `state` without the padding: leaves `[num_envs, ...]`."""
-        return jax.tree.map(self.layout.without_padding, state.lanes)
+    def batch_state(self, state: RolloutState) -> BatchState:
+        """Return the environments of `state` without the padding: leaves `[num_envs, ...]`."""
+        return jax.tree.map(self.layout.without_padding, state.batch_state)
 
     def summary(self, state: RolloutState) -> RolloutSummary:
         """Count the episodes that ended since `init`.
@@ -221,11 +221,11 @@ class Rollout:
         beyond 2**24, about 16.8 million. Steps and episodes of an environment are counted in 32
         bits: `num_steps` begins anew after 2**32.
         """
-        lanes = jax.device_get(self.lanes(state))
+        batch_state = jax.device_get(self.batch_state(state))
         num_steps = int(state.step) * self.layout.num_envs
-        num_episodes = int(lanes.num_episodes.sum(dtype=np.int64))
-        ended_steps = num_steps - int(lanes.episode_length.sum(dtype=np.int64))
-        return_sum = float(lanes.return_sum.sum(dtype=np.float64))
+        num_episodes = int(batch_state.num_episodes.sum(dtype=np.int64))
+        ended_steps = num_steps - int(batch_state.episode_length.sum(dtype=np.int64))
+        return_sum = float(batch_state.return_sum.sum(dtype=np.float64))
         if not num_episodes:
             return RolloutSummary(num_steps, 0, math.nan, math.nan)
         return RolloutSummary(
@@ -241,9 +241,9 @@ class Rollout:
         if platform != "cpu" or not compiles_loops_whole():
             return self._envs.num_envs
         own = jax.tree.map(lambda leaf: leaf[:1], self._envs.params.own)
-        lane = jax.eval_shape(self._envs.reset, make_key(0)[None], own)
-        lane_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
-        return max(_MIN_TILE, min(_MAX_TILE, _CPU_TILE_BYTES // lane_bytes))
+        one_env = jax.eval_shape(self._envs.reset, make_key(0)[None], own)
+        env_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_env))
+        return max(_MIN_TILE, min(_MAX_TILE, _CPU_TILE_BYTES // env_bytes))
 
     def _trip_count(self, num_steps: int | None) -> jax.Array:
         if num_steps is None or num_steps == self.scan_chunk_size:
@@ -259,15 +259,19 @@ class Rollout:
         devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(
             layout.envs_per_device
         )
-        lane = (devices + jnp.arange(layout.lanes_per_device, dtype=jnp.uint32)).reshape(-1)
-        keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), lane)
-        own_params = jax.tree.map(lambda leaf: leaf[jnp.minimum(lane, num_envs - 1)], own_params)
+        env_index = (devices + jnp.arange(layout.padded_envs_per_device, dtype=jnp.uint32)).reshape(
+            -1
+        )
+        keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), env_index)
+        own_params = jax.tree.map(
+            lambda leaf: leaf[jnp.minimum(env_index, num_envs - 1)], own_params
+        )
         return RolloutState(key, jnp.zeros((), jnp.uint32), self._envs.reset(keys, own_params))
 
     def _chunk(self, state: RolloutState, num_steps: jax.Array) -> RolloutState:
         run = self._shard(self._run_tiles, out_specs=PartitionSpec("env"))
-        lanes = run(state.lanes, self._step_keys(state), num_steps)
-        return RolloutState(state.key, state.step + num_steps.astype(jnp.uint32), lanes)
+        batch_state = run(state.batch_state, self._step_keys(state), num_steps)
+        return RolloutState(state.key, state.step + num_steps.astype(jnp.uint32), batch_state)
 
     def _recorded_chunk(
         self,
@@ -277,10 +281,12 @@ class Rollout:
     ) -> tuple[RolloutState, Transition]:
         run = partial(self._run_recorded, final_obs=final_obs)
         run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
-        lanes, trajectory = run(state.lanes, self._step_keys(state), num_steps)
+        batch_state, trajectory = run(state.batch_state, self._step_keys(state), num_steps)
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
-        return RolloutState(state.key, state.step + num_steps.astype(jnp.uint32), lanes), trajectory
+        return RolloutState(
+            state.key, state.step + num_steps.astype(jnp.uint32), batch_state
+        ), trajectory
 
     def _shard(self, run: Any, out_specs: Any) -> Any:
         in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec())
@@ -289,61 +295,67 @@ class Rollout:
         )
 
     def _step_keys(self, state: RolloutState) -> jax.Array:
-        """Return a key for each step of a chunk and each purpose, `[T, 3]`: drawn once, then only folded with lanes."""
+        """Return a key for each step of a chunk and each purpose, `[T, 3]`."""
         steps = state.step + jnp.arange(self.scan_chunk_size, dtype=jnp.uint32)
         return jnp.stack(
             [_fold_each(jax.random.fold_in(state.key, p), steps) for p in (_ACT, _STEP, _RESET)],
             axis=1,
         )
 
-    def _run_tiles(self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array) -> Lanes:
+    def _run_tiles(
+        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array
+    ) -> BatchState:
         """Run the chunk on one device, tile after tile."""
         num_tiles, tile_size = self.layout.num_tiles, self.layout.tile_size
 
-        def run_tile(index: jax.Array | int, tile: Lanes) -> Lanes:
-            lane = self._lane_numbers(index, tile_size)
+        def run_tile(index: jax.Array | int, tile: BatchState) -> BatchState:
+            env_index = self._env_indices(index, tile_size)
             return jax.lax.fori_loop(
-                0, num_steps, lambda i, tile: self._step(tile, keys[i], lane)[0], tile
+                0, num_steps, lambda i, tile: self._step(tile, keys[i], env_index)[0], tile
             )
 
         if num_tiles == 1:
-            return run_tile(0, lanes)
+            return run_tile(0, batch_state)
 
-        def body(index: jax.Array, carry: tuple[Lanes, None]) -> tuple[Lanes, None]:
+        def body(index: jax.Array, carry: tuple[BatchState, None]) -> tuple[BatchState, None]:
             tiles, _ = carry
             return _put_row(tiles, run_tile(index, _take_row(tiles, index)), index), None
 
         tiles = jax.tree.map(
-            lambda leaf: leaf.reshape(num_tiles, tile_size, *leaf.shape[1:]), lanes
+            lambda leaf: leaf.reshape(num_tiles, tile_size, *leaf.shape[1:]), batch_state
         )
         tiles, _ = _loop_out_of_line(num_tiles, body, (tiles, None))
-        return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), lanes, tiles)
+        return jax.tree.map(lambda leaf, tile: tile.reshape(leaf.shape), batch_state, tiles)
 
     def _run_recorded(
-        self, lanes: Lanes, keys: jax.Array, num_steps: jax.Array, *, final_obs: bool
-    ) -> tuple[Lanes, Transition]:
-        """Run the chunk on one device, all lanes abreast: a trajectory outgrows the cache, and rows store best."""
-        lane = self._lane_numbers(0, self.layout.lanes_per_device)
+        self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array, *, final_obs: bool
+    ) -> tuple[BatchState, Transition]:
+        """Run the chunk on one device without tiles: a trajectory outgrows the cache anyway."""
+        env_index = self._env_indices(0, self.layout.padded_envs_per_device)
 
-        def step(lanes: Lanes, i: jax.Array | int) -> tuple[Lanes, Transition]:
-            lanes, transition = self._step(lanes, keys[i], lane)
+        def step(batch_state: BatchState, i: jax.Array | int) -> tuple[BatchState, Transition]:
+            batch_state, transition = self._step(batch_state, keys[i], env_index)
             if not final_obs:
                 transition = dataclasses.replace(transition, final_obs=None)
-            return lanes, jax.tree.map(lambda leaf: leaf[: self.layout.envs_per_device], transition)
+            return batch_state, jax.tree.map(
+                lambda leaf: leaf[: self.layout.envs_per_device], transition
+            )
 
-        row = jax.eval_shape(lambda: step(lanes, 0)[1])
+        row = jax.eval_shape(lambda: step(batch_state, 0)[1])
         trajectory = jax.tree.map(
             lambda leaf: jnp.zeros((self.scan_chunk_size, *leaf.shape), leaf.dtype), row
         )
 
-        def body(i: jax.Array, carry: tuple[Lanes, Transition]) -> tuple[Lanes, Transition]:
-            lanes, transition = step(carry[0], i)
-            return lanes, _put_row(carry[1], transition, i)
+        def body(
+            i: jax.Array, carry: tuple[BatchState, Transition]
+        ) -> tuple[BatchState, Transition]:
+            batch_state, transition = step(carry[0], i)
+            return batch_state, _put_row(carry[1], transition, i)
 
-        return _loop_out_of_line(num_steps, body, (lanes, trajectory))
+        return _loop_out_of_line(num_steps, body, (batch_state, trajectory))
 
-    def _lane_numbers(self, tile: jax.Array | int, tile_size: int) -> jax.Array:
-        """Number the lanes of this device's tile among all lanes, uint32 `[tile_size]`."""
+    def _env_indices(self, tile: jax.Array | int, tile_size: int) -> jax.Array:
+        """Number the environments of this device's tile among all environments, uint32 `[tile_size]`."""
         first = jax.lax.axis_index("env").astype(jnp.uint32) * np.uint32(
             self.layout.envs_per_device
         )
@@ -353,14 +365,20 @@ class Rollout:
             + jnp.arange(tile_size, dtype=jnp.uint32)
         )
 
-    def _step(self, lanes: Lanes, keys: jax.Array, lane: jax.Array) -> tuple[Lanes, Transition]:
-        """Advance every lane by one step, resetting those whose episode ends. `keys` `[3]`, `lane` uint32 `[N]`."""
-        act_keys, step_keys, reset_keys = (_fold_each(keys[purpose], lane) for purpose in range(3))
-        action = jax.vmap(self.agent.act)(act_keys, lanes.obs)
-        return self._envs.step(lanes, action, step_keys, reset_keys)
+    def _step(
+        self, batch_state: BatchState, keys: jax.Array, env_index: jax.Array
+    ) -> tuple[BatchState, Transition]:
+        """Advance by one step with auto-reset. `keys` is `[3]`, `env_index` uint32 `[N]`."""
+        act_keys, step_keys, reset_keys = (
+            _fold_each(keys[purpose], env_index) for purpose in range(3)
+        )
+        action = jax.vmap(self.agent.act)(act_keys, batch_state.obs)
+        return self._envs.step(batch_state, action, step_keys, reset_keys)
 
 
-def _loop_out_of_line(num_steps: Any, body: Any, carry: tuple[Lanes, Any]) -> tuple[Lanes, Any]:
+def _loop_out_of_line(
+    num_steps: Any, body: Any, carry: tuple[BatchState, Any]
+) -> tuple[BatchState, Any]:
     """Loop `carry = body(i, carry)`, updating large arrays in place.
 
     XLA's option for small loops compiles a loop into one function where it holds nothing but
@@ -372,13 +390,13 @@ def _loop_out_of_line(num_steps: Any, body: Any, carry: tuple[Lanes, Any]) -> tu
     def anchored_body(i: jax.Array, carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
         return body(i, carry[0]), jax.lax.sort(jnp.maximum(carry[1], i))
 
-    (lanes, rest), anchor = jax.lax.fori_loop(
+    (batch_state, rest), anchor = jax.lax.fori_loop(
         0, num_steps, anchored_body, (carry, jnp.zeros(2, jnp.int32))
     )
     # An unused sort would be deleted: add a zero that XLA can't know to be one.
-    first = (0,) * lanes.num_episodes.ndim
-    num_episodes = lanes.num_episodes.at[first].add(jnp.minimum(anchor[0], 0))
-    return dataclasses.replace(lanes, num_episodes=num_episodes), rest
+    first = (0,) * batch_state.num_episodes.ndim
+    num_episodes = batch_state.num_episodes.at[first].add(jnp.minimum(anchor[0], 0))
+    return dataclasses.replace(batch_state, num_episodes=num_episodes), rest
 
 
 def _take_row(tree: Any, index: jax.Array | int) -> Any:

@@ -1,4 +1,4 @@
-"""Where Myriad keeps things on this machine, each place moved or switched off by an environment variable."""
+"""Where Myriad keeps things on this machine. Environment variables move them or turn them off."""
 
 import os
 from pathlib import Path
@@ -7,15 +7,15 @@ _OFF = ("off", "0", "false", "no", "")
 
 
 def home() -> Path:
-    """Return the folder of what outlives a run: `MYRIAD_HOME`, or `~/.myriad`."""
+    """Return the folder of what is kept between runs: `MYRIAD_HOME`, or `~/.myriad`."""
     return Path(os.environ.get("MYRIAD_HOME") or Path.home() / ".myriad")
 
 
 def compilation_cache() -> Path | None:
-    """Return the folder of compiled programs, or None where `MYRIAD_COMPILATION_CACHE` is off, 0, false, no or empty.
+    """Return the folder of compiled programs, or None if you turned it off.
 
-    By default `$XDG_CACHE_HOME/myriad/xla`; any other value of `MYRIAD_COMPILATION_CACHE` is the
-    folder itself.
+    `MYRIAD_COMPILATION_CACHE` names the folder; off, 0, false, no or nothing turns it off. By
+    default it is `$XDG_CACHE_HOME/myriad/xla`, and that is below `~/.cache` if you set none.
     """
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is None:
@@ -24,5 +24,5 @@ def compilation_cache() -> Path | None:
 
 
 def xla_flags() -> list[str]:
-    """Return what `XLA_FLAGS` asks of XLA, sorted: the same options in another order are the same."""
+    """Return the options in `XLA_FLAGS`, sorted, since their order means nothing."""
     return sorted(os.environ.get("XLA_FLAGS", "").split())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import monitoring
 
 from myriad.errors import InvalidArgumentError
@@ -62,7 +63,8 @@ class ProgramReport:
 
     @property
     def peak_bytes(self) -> int:
-        """The most the call needs at a time: a result written over an argument takes no room of its own."""
+        """The most that the call needs at a time."""
+        # A result that is written over an argument takes no room of its own.
         return self.argument_bytes + self.output_bytes + self.temp_bytes - self.alias_bytes
 
 
@@ -77,7 +79,8 @@ def describe(compiled: jax.stages.Compiled) -> ProgramReport:
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> describe(jax.jit(lambda x: x + 1, donate_argnums=0).lower(jnp.zeros(1000)).compile()).peak_bytes
+        >>> add = jax.jit(lambda x: x + 1, donate_argnums=0)
+        >>> describe(add.lower(jnp.zeros(1000)).compile()).peak_bytes
         4000
     """
     if not isinstance(compiled, jax.stages.Compiled):
@@ -114,7 +117,8 @@ def _count_operations(hlo: str) -> dict[str, int]:
 
 
 def _reaches_host(opcode: str, line: str) -> bool:
-    """Whether an instruction calls Python: a custom call on CPUs and GPUs, a send to the host on TPUs."""
+    """Return whether an instruction calls Python on the host."""
+    # That is a custom call on CPUs and GPUs, and a send to the host on TPUs.
     is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
     return is_callback or (opcode == "send" and _HOST_TRANSFER in line)
 
@@ -131,8 +135,18 @@ class Compilations:
         return len(self.names)
 
 
+def compute_dtype() -> str:
+    """Return the float type of arrays by default: float32, or float64 under `jax_enable_x64`."""
+    return str(jnp.result_type(float))
+
+
+def matmul_precision() -> str:
+    """Return the precision of matrix products that `jax_default_matmul_precision` sets."""
+    return jax.config.values["jax_default_matmul_precision"] or "default"
+
+
 def use_compilation_cache(folder: Path) -> None:
-    """Keep compiled programs in `folder` from here on, small ones too, unless the user has chosen a folder already."""
+    """Keep compiled programs in `folder`, also small ones, unless you have chosen a folder."""
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -142,7 +156,7 @@ def use_compilation_cache(folder: Path) -> None:
 
 @contextlib.contextmanager
 def count_cache_hits() -> Iterator[Compilations]:
-    """Record, one name each, the programs that come from the persistent cache while the block runs."""
+    """Record the names of the programs that the block loads from the persistent cache."""
     hits = Compilations()
 
     def listen(event: str, **kwargs: Any) -> None:
@@ -158,8 +172,9 @@ def count_cache_hits() -> Iterator[Compilations]:
 
 @contextlib.contextmanager
 def count_compilations() -> Iterator[Compilations]:
-    """Record the compilations of the whole process while the block runs; the record can be read during and after it.
+    """Record the compilations of the whole process during the block.
 
+    You can read the record during and after the block.
     Operations outside any jit are programs too, and so is what the persistent cache holds: a load
     counts.
 

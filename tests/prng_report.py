@@ -1,8 +1,8 @@
 """The full dieharder battery over the streams of a rollout: `make prng-report`, some half hour for each order.
 
-The same words come in three orders, since a flaw may hide in any of them: all words of a lane and
-step together (`word`), one word of all lanes, step by step (`lane`), one word of all steps, lane by
-lane (`step`).
+The same words come in three orders, since a flaw may hide in any of them: all words of an
+environment and step together (`word`), one word of all environments, step by step (`environment`),
+one word of all steps, environment by environment (`step`).
 """
 
 import argparse
@@ -18,10 +18,10 @@ import numpy as np
 
 from myriad import make_key
 
-# (steps, lanes, words) of one block of the stream, and how its axes are turned.
+# (steps, environments, words) of one block of the stream, and how its axes are turned.
 ORDERS = {
     "word": ((64, 4096, 5), (0, 1, 2)),
-    "lane": ((256, 4096, 1), (2, 0, 1)),
+    "environment": ((256, 4096, 1), (2, 0, 1)),
     "step": ((4096, 256, 1), (2, 1, 0)),
 }
 
@@ -31,16 +31,16 @@ LAST_TEST = "dab_monobit2"
 
 def stream(order: str) -> Iterator[bytes]:
     """Yield the stream block by block, without end."""
-    (num_steps, num_lanes, num_words), axes = ORDERS[order]
+    (num_steps, num_envs, num_words), axes = ORDERS[order]
 
     @jax.jit
     def block(first: jax.Array) -> jax.Array:
-        def words(step: jax.Array, lane: jax.Array) -> jax.Array:
+        def words(step: jax.Array, env_index: jax.Array) -> jax.Array:
             key = jax.random.fold_in(jax.random.fold_in(make_key(7), 1), step)
-            return jax.random.bits(jax.random.fold_in(key, lane), (num_words,))
+            return jax.random.bits(jax.random.fold_in(key, env_index), (num_words,))
 
-        steps, lanes = (jnp.arange(size, dtype=jnp.uint32) for size in (num_steps, num_lanes))
-        drawn = jax.vmap(jax.vmap(words, (None, 0)), (0, None))(first + steps, lanes)
+        steps, env_indices = (jnp.arange(size, dtype=jnp.uint32) for size in (num_steps, num_envs))
+        drawn = jax.vmap(jax.vmap(words, (None, 0)), (0, None))(first + steps, env_indices)
         return jnp.transpose(drawn, axes)
 
     first = 0

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from myriad import hardware
+from myriad import hardware, host
 from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
 from myriad.hardware import Hardware
 
@@ -33,7 +33,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def in_a_fresh_process(script: str, **environment: str) -> dict:
-    """Run `script`, which prints one line of JSON, in a process that inherits none of XLA's options."""
+    """Run `script`, which prints a line of JSON, in a process without XLA's options."""
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     prelude = (
         "import json, os, jax\nimport myriad.hardware as hardware\nfrom myriad import configure\n"
@@ -85,14 +85,15 @@ def test_the_processor_s_model_is_read_from_linux(tmp_path):
     write(
         tmp_path,
         {
-            "proc/cpuinfo": "model\t\t: 17\nmodel name\t: AMD EPYC 7B13\nflags\t\t: fpu avx2 avx512f sha_ni"
+            "proc/cpuinfo": "model\t\t: 17\nmodel name\t: AMD EPYC 7B13\n"
+            "flags\t\t: fpu avx2 avx512f sha_ni"
         },
     )
-    assert hardware.cpu_name(tmp_path) == "AMD EPYC 7B13"
-    assert hardware._has_512_bit_vectors(tmp_path)
+    assert host.cpu_name(tmp_path) == "AMD EPYC 7B13"
+    assert host.has_512_bit_vectors(tmp_path)
     write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nFeatures\t: fp asimd\nflags\t\t: fpu avx2"})
-    assert not hardware._has_512_bit_vectors(tmp_path)
-    assert hardware.cpu_name(tmp_path)
+    assert not host.has_512_bit_vectors(tmp_path)
+    assert host.cpu_name(tmp_path)
 
 
 MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB"
@@ -149,7 +150,7 @@ MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailabl
 )
 def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, tmp_path):
     write(tmp_path, {"proc/meminfo": MEMINFO} | files)
-    assert hardware.host_memory(tmp_path) == (total_gib * GIB, available_gib * GIB)
+    assert host.host_memory(tmp_path) == (total_gib * GIB, available_gib * GIB)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_memory_is_what_the_container_may_take(files, total_gib, available_gib, 
     ],
 )
 def test_cores_are_whole_ones_within_the_container_s_quota(files, most, tmp_path):
-    allowed = hardware.usable_cores(tmp_path)
+    allowed = host.usable_cores(tmp_path)
     assert hardware.usable_cores(write(tmp_path, files)) == min(allowed, most)
 
 
@@ -243,7 +244,8 @@ from myriad.xla import describe
 found = configure({arguments})
 body = lambda _, c: (jnp.sin(c[0]) + c[1], jnp.cos(c[1]) * c[0])
 loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).lower(jnp.ones(99)).compile()
-after = dict(flags=os.environ.get("XLA_FLAGS", ""), num_devices=len(jax.devices()), fusions=describe(loop).fusions)
+after = dict(flags=os.environ.get("XLA_FLAGS", ""), num_devices=len(jax.devices()))
+after["fusions"] = describe(loop).fusions
 print(json.dumps(vars(found) | after))
 """
     return SimpleNamespace(**in_a_fresh_process(script, JAX_PLATFORMS="cpu", **environment))
@@ -264,7 +266,8 @@ def test_configure_sets_all_options_and_as_many_devices_as_cores():
 
 
 def test_options_that_the_user_gave_are_left_alone():
-    given = f"--xla_cpu_prefer_vector_width=128 {EXTRA}xla_cpu_small_while_loop_byte_threshold=77,xla_llvm_ir_gemm=1"
+    threshold = "xla_cpu_small_while_loop_byte_threshold=77"
+    given = f"--xla_cpu_prefer_vector_width=128 {EXTRA}{threshold},xla_llvm_ir_gemm=1"
     found = configured("cpu_devices=1", XLA_FLAGS=given, JAX_NUM_CPU_DEVICES="3")
     assert found.cpu_devices == found.num_devices == 3
     kept = {
@@ -329,7 +332,7 @@ print(json.dumps([*answers, "XLA_FLAGS" in os.environ, jax.config.jax_num_cpu_de
 
 def test_a_flag_is_only_given_to_versions_and_processors_it_was_tried_on(monkeypatch):
     name = "xla_cpu_prefer_vector_width"
-    monkeypatch.setattr(hardware, "_has_512_bit_vectors", lambda: True)
+    monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: True)
 
     def reason(flags="", version="0.10.2", name=name):
         monkeypatch.setattr(hardware.jaxlib.version, "__version__", version)
@@ -343,7 +346,7 @@ def test_a_flag_is_only_given_to_versions_and_processors_it_was_tried_on(monkeyp
     assert reason(version="0.12.0", name="xla_cpu_use_multi_output_fusion") == ""
     assert reason(flags="--xla_dump_to=there") == ""
     assert "XLA_FLAGS names a file of options, there.txt" in reason(flags="there.txt")
-    monkeypatch.setattr(hardware, "_has_512_bit_vectors", lambda: False)
+    monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: False)
     assert reason() == "this processor has no 512-bit vectors"
 
 

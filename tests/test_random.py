@@ -39,22 +39,20 @@ def key_of(k0: int, k1: int) -> jax.Array:
     return jax.random.wrap_key_data(jnp.array([k0, k1], jnp.uint32), impl=MIX2X32)
 
 
-def lane_words(key: jax.Array, step: jax.Array, num_lanes: int, num_words: int) -> jax.Array:
-    """Return the words that a rollout's lanes draw in one step, uint32 `[num_lanes, num_words]`."""
+def env_words(key: jax.Array, step: jax.Array, num_envs: int, num_words: int) -> jax.Array:
+    """Return the words that a rollout's environments draw in one step, uint32 `[num_envs, num_words]`."""
     step_key = jax.random.fold_in(jax.random.fold_in(key, 1), step)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(
-        step_key, jnp.arange(num_lanes, dtype=jnp.uint32)
-    )
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, jnp.arange(num_envs, dtype=jnp.uint32))
     return jax.vmap(lambda key: jax.random.bits(key, (num_words,)))(keys)
 
 
-ALL_LANES = jax.jit(jax.vmap(lane_words, (None, 0, None, None)), static_argnums=(2, 3))
+ALL_ENVS = jax.jit(jax.vmap(env_words, (None, 0, None, None)), static_argnums=(2, 3))
 
 
-def words(num_steps: int, num_lanes: int, num_words: int, seed: int = 0) -> np.ndarray:
-    """Return `[num_steps, num_lanes, num_words]` words of a rollout."""
+def words(num_steps: int, num_envs: int, num_words: int, seed: int = 0) -> np.ndarray:
+    """Return `[num_steps, num_envs, num_words]` words of a rollout."""
     return np.asarray(
-        ALL_LANES(make_key(seed), jnp.arange(num_steps, dtype=jnp.uint32), num_lanes, num_words)
+        ALL_ENVS(make_key(seed), jnp.arange(num_steps, dtype=jnp.uint32), num_envs, num_words)
     )
 
 
@@ -125,19 +123,19 @@ def test_distributions_of_jax_have_their_moments():
 
 @pytest.mark.parametrize("word", range(5))
 def test_every_byte_of_every_word_is_uniform(word):
-    drawn = words(num_steps=64, num_lanes=4096, num_words=5)[:, :, word]
+    drawn = words(num_steps=64, num_envs=4096, num_words=5)[:, :, word]
     for shift in (0, 8, 16, 24):
         assert abs(chi_square_z(np.bincount((drawn >> shift & 255).ravel(), minlength=256))) < 5
 
 
-@pytest.mark.parametrize("lag", ["word", "lane", "step", "seed"])
+@pytest.mark.parametrize("lag", ["word", "environment", "step", "seed"])
 def test_neighbours_are_uncorrelated(lag):
-    drawn = words(num_steps=64, num_lanes=4096, num_words=4)
+    drawn = words(num_steps=64, num_envs=4096, num_words=4)
     pairs = {
         "word": (drawn[:, :, 1:], drawn[:, :, :-1]),
-        "lane": (drawn[:, 1:], drawn[:, :-1]),
+        "environment": (drawn[:, 1:], drawn[:, :-1]),
         "step": (drawn[1:], drawn[:-1]),
-        "seed": (drawn, words(num_steps=64, num_lanes=4096, num_words=4, seed=1)),
+        "seed": (drawn, words(num_steps=64, num_envs=4096, num_words=4, seed=1)),
     }
     left, right = pairs[lag]
     assert abs(correlation_z(left, right)) < 4.5
@@ -145,20 +143,20 @@ def test_neighbours_are_uncorrelated(lag):
         assert abs(correlation_z(left >> bit & 1, right >> bit & 1)) < 5
 
 
-def test_a_changed_bit_of_the_lane_or_the_step_changes_half_of_a_word():
+def test_a_changed_bit_of_the_environment_or_the_step_changes_half_of_a_word():
     rng = np.random.default_rng(0)
     key = make_key(0)
     draw = jax.jit(jax.vmap(lambda n: jax.random.bits(jax.random.fold_in(key, n), (2,))))
-    lanes = rng.integers(0, 2**32, 20_000, dtype=np.uint32)
+    env_indices = rng.integers(0, 2**32, 20_000, dtype=np.uint32)
     for bit in range(32):
-        changed = np.asarray(draw(lanes) ^ draw(lanes ^ np.uint32(1 << bit)))
+        changed = np.asarray(draw(env_indices) ^ draw(env_indices ^ np.uint32(1 << bit)))
         flips = np.stack([changed >> out & 1 for out in range(32)]).mean(axis=1)
         assert np.abs(flips - 0.5).max() < 0.02
 
 
 def test_birthday_spacings_repeat_as_often_as_chance_allows():
     """Marsaglia's test: of m birthdays in a year of n days, m^3 / 4n spacings are expected to repeat."""
-    drawn = words(num_steps=500, num_lanes=1024, num_words=1).reshape(500, 1024) >> 5
+    drawn = words(num_steps=500, num_envs=1024, num_words=1).reshape(500, 1024) >> 5
     spacings = np.sort(np.diff(np.sort(drawn, axis=1), axis=1), axis=1)
     repeats = (np.diff(spacings, axis=1) == 0).sum()
     expected = 500 * 1024**3 / (4 * 2**27)
@@ -166,15 +164,15 @@ def test_birthday_spacings_repeat_as_often_as_chance_allows():
 
 
 def test_single_words_collide_as_often_as_chance_allows():
-    drawn = words(num_steps=256, num_lanes=4096, num_words=2).reshape(-1, 2)
+    drawn = words(num_steps=256, num_envs=4096, num_words=2).reshape(-1, 2)
     for word in range(2):
         collisions = len(drawn) - len(np.unique(drawn[:, word]))
         expected = len(drawn) ** 2 / 2**33
         assert abs(collisions - expected) < 5 * np.sqrt(expected)
 
 
-def pair_collisions(num_steps: int, num_lanes: int, generate, num_parts: int = 4) -> int:
-    """Count equal pairs of consecutive words among all lanes and steps, one part of the pairs' values at a time."""
+def pair_collisions(num_steps: int, num_envs: int, generate, num_parts: int = 4) -> int:
+    """Count equal pairs of consecutive words, one part of the pairs' values at a time."""
     collisions = 0
     for part in range(num_parts):
         kept = []
@@ -188,24 +186,22 @@ def pair_collisions(num_steps: int, num_lanes: int, generate, num_parts: int = 4
 
 
 @pytest.mark.slow
-def test_no_pair_of_words_comes_twice_in_a_billion_lane_steps():
-    key, num_lanes = make_key(0), 2**20
+def test_no_pair_of_words_comes_twice_in_a_billion_environment_steps():
+    key, num_envs = make_key(0), 2**20
 
     def generate(step: int) -> np.ndarray:
-        return np.asarray(
-            ALL_LANES(key, jnp.arange(step, step + 4, dtype=jnp.uint32), num_lanes, 2)
-        )
+        return np.asarray(ALL_ENVS(key, jnp.arange(step, step + 4, dtype=jnp.uint32), num_envs, 2))
 
     # Among 1.02e9 pairs of 64 bits chance leaves 0.03 collisions; 32 bits of state would leave a
     # hundred million.
-    assert pair_collisions(976, num_lanes, generate) <= 1
+    assert pair_collisions(976, num_envs, generate) <= 1
 
 
 def test_the_collision_test_catches_a_state_of_32_bits():
     key = make_key(0)
 
     def generate(step: int) -> np.ndarray:
-        narrow = np.asarray(ALL_LANES(key, jnp.arange(step, step + 4, dtype=jnp.uint32), 2**17, 1))
+        narrow = np.asarray(ALL_ENVS(key, jnp.arange(step, step + 4, dtype=jnp.uint32), 2**17, 1))
         return np.concatenate([narrow, narrow * np.uint32(GOLDEN)], axis=-1)
 
     assert pair_collisions(8, 2**17, generate) > 50
@@ -233,7 +229,5 @@ def test_dieharder_does_not_tell_the_stream_from_chance(number):
 
 
 def words_from(step: int) -> np.ndarray:
-    """Return 64 steps of 4,096 lanes and their five words, as a cart-pole would draw them."""
-    return np.asarray(
-        ALL_LANES(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5)
-    )
+    """Return 64 steps of 4,096 environments and their five words, as a cart-pole would draw them."""
+    return np.asarray(ALL_ENVS(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5))

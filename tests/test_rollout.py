@@ -21,9 +21,9 @@ def make_rollout(num_envs: int, scan_chunk_size: int, **options) -> Rollout:
     return Rollout(env, make_agent("random", env), num_envs, scan_chunk_size, **options)
 
 
-def final_lanes(num_envs: int, scan_chunk_size: int, seed: int = 0, **options):
+def final_batch_state(num_envs: int, scan_chunk_size: int, seed: int = 0, **options):
     rollout = make_rollout(num_envs, scan_chunk_size, **options)
-    return rollout.lanes(rollout.run(rollout.init(seed), NUM_STEPS))
+    return rollout.batch_state(rollout.run(rollout.init(seed), NUM_STEPS))
 
 
 def assert_same_bits(left, right):
@@ -41,14 +41,16 @@ def assert_same_bits(left, right):
 def test_results_are_the_same_bits_for_every_chunk_tile_and_number_of_devices(
     num_envs, scan_chunk_size, tile_size, num_devices, seed
 ):
-    expected = final_lanes(num_envs, NUM_STEPS, seed, num_devices=1)
-    got = final_lanes(num_envs, scan_chunk_size, seed, tile_size=tile_size, num_devices=num_devices)
+    expected = final_batch_state(num_envs, NUM_STEPS, seed, num_devices=1)
+    got = final_batch_state(
+        num_envs, scan_chunk_size, seed, tile_size=tile_size, num_devices=num_devices
+    )
     assert_same_bits(expected, got)
 
 
 @pytest.mark.parametrize("num_envs", [1, 100, 1009])
 def test_a_recorded_rollout_takes_the_same_steps(num_envs):
-    plain = final_lanes(num_envs, 32, num_devices=1)
+    plain = final_batch_state(num_envs, 32, num_devices=1)
     recorder = make_rollout(num_envs, 32, num_devices=2)
     state = recorder.init(seed=0)
     episodes = np.zeros(num_envs, np.int32)
@@ -56,7 +58,7 @@ def test_a_recorded_rollout_takes_the_same_steps(num_envs):
         state, trajectory = recorder.record_chunk(state)
         episodes += np.asarray(trajectory.terminated | trajectory.truncated).sum(axis=0)
     assert trajectory.obs.shape == (32, num_envs, 4)
-    assert_same_bits(plain, recorder.lanes(state))
+    assert_same_bits(plain, recorder.batch_state(state))
     np.testing.assert_array_equal(episodes, plain.num_episodes)
 
 
@@ -86,12 +88,12 @@ def test_the_state_is_donated():
     state = rollout.init(seed=0)
     report = describe(rollout.compile(state))
     rollout.run_chunk(state)
-    assert state.lanes.episode_return.is_deleted()
+    assert state.batch_state.episode_return.is_deleted()
     assert report.alias_bytes >= 9 * 4 * 1000 // 2
 
 
-def test_seeds_and_lanes_differ():
-    first, second = (final_lanes(64, 32, seed) for seed in (0, 1))
+def test_seeds_and_environments_differ():
+    first, second = (final_batch_state(64, 32, seed) for seed in (0, 1))
     assert len(np.unique(np.asarray(first.env_state.x))) == 64
     assert not np.isin(np.asarray(first.env_state.x), np.asarray(second.env_state.x)).any()
 
@@ -111,10 +113,10 @@ def test_a_layout_holds_every_environment_in_tiles_of_whole_vectors(
 ):
     layout = Layout.plan(num_envs, num_devices, tile_size)
     assert layout.num_devices * layout.envs_per_device >= num_envs
-    assert layout.lanes_per_device >= layout.envs_per_device
+    assert layout.padded_envs_per_device >= layout.envs_per_device
     assert layout.tile_size <= max(32, tile_size)
     assert layout.tile_size % 16 == 0 or layout == Layout(num_envs, 1, 1, num_envs)
-    padding = layout.lanes_per_device - layout.envs_per_device
+    padding = layout.padded_envs_per_device - layout.envs_per_device
     assert padding < 32 if layout.num_tiles == 1 else padding < 17 * layout.num_tiles
 
 
@@ -149,10 +151,12 @@ def test_steps_below_zero_are_refused():
 
 def test_an_integer_of_numpy_is_a_seed():
     rollout = make_rollout(4, 8)
-    assert_same_bits(rollout.lanes(rollout.init(7)), rollout.lanes(rollout.init(np.int64(7))))
+    assert_same_bits(
+        rollout.batch_state(rollout.init(7)), rollout.batch_state(rollout.init(np.int64(7)))
+    )
 
 
-def test_lanes_with_parameters_of_their_own_follow_them_for_every_layout():
+def test_environments_with_parameters_of_their_own_follow_them_for_every_layout():
     env = make_env("cartpole-control")
     gravity = np.linspace(1.0, 20.0, 100).astype(np.float32)
     params = dataclasses.replace(env.default_params, gravity=gravity)
@@ -160,17 +164,17 @@ def test_lanes_with_parameters_of_their_own_follow_them_for_every_layout():
 
     def final(**options):
         rollout = Rollout(env, agent, 100, params=params, **options)
-        return rollout.lanes(rollout.run(rollout.init(seed=3), NUM_STEPS))
+        return rollout.batch_state(rollout.run(rollout.init(seed=3), NUM_STEPS))
 
     whole = final(scan_chunk_size=NUM_STEPS, num_devices=1)
     assert_same_bits(whole, final(scan_chunk_size=7, tile_size=32, num_devices=2))
     np.testing.assert_array_equal(whole.own_params[0], gravity)
-    for lane in (0, 99):
-        one = dataclasses.replace(env.default_params, gravity=gravity[lane])
+    for env_index in (0, 99):
+        one = dataclasses.replace(env.default_params, gravity=gravity[env_index])
         rollout = Rollout(env, agent, 100, NUM_STEPS, params=one)
-        alone = rollout.lanes(rollout.run(rollout.init(seed=3), NUM_STEPS))
+        alone = rollout.batch_state(rollout.run(rollout.init(seed=3), NUM_STEPS))
         np.testing.assert_allclose(
-            alone.env_state.theta[lane], whole.env_state.theta[lane], rtol=1e-4, atol=1e-6
+            alone.env_state.theta[env_index], whole.env_state.theta[env_index], rtol=1e-4, atol=1e-6
         )
 
 

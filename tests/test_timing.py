@@ -1,4 +1,4 @@
-"""Timing's laws, on a clock that only moves when told to: no test here depends on how fast the machine is."""
+"""Timing's laws, on a clock that only moves when told to, so that no speed matters here."""
 
 import functools
 import gc
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from myriad import timing
 from myriad.errors import InvalidArgumentError
+from myriad.timing import intervals, subject
 from myriad.xla import count_compilations
 
 ENOUGH = {"num_samples": 6, "min_sample_s": 0.001}
@@ -54,7 +55,7 @@ def test_the_interval_is_the_narrowest_that_keeps_its_confidence(num_samples, co
             / 2**num_samples
         )
 
-    rank = timing._rank(num_samples, confidence)
+    rank = intervals._rank(num_samples, confidence)
     assert rank == 0 or coverage(rank) >= confidence
     assert coverage(rank + 1) < confidence
 
@@ -175,12 +176,35 @@ def test_the_garbage_collector_rests_during_samples_and_is_left_as_it_was(enable
     try:
         timing.measure(lambda: states.append(gc.isenabled()), **ENOUGH)
         assert not any(states[1:])
-        monkeypatch.setattr(timing._Subject, "calibrate", lambda *_: 1 / 0)
+        monkeypatch.setattr(subject.Subject, "calibrate", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             timing.measure(len, ())
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if was_enabled else gc.disable)()
+
+
+@given(st.integers(1, 5), st.integers(0, 6), st.integers(0, 6))
+def test_every_round_takes_one_sample_of_every_side(num_sides, least, more):
+    taken = []
+    samplers = [lambda side=side: taken.append(side) or float(side) for side in range(num_sides)]
+    samples = timing.interleave(samplers, least_rounds=least, most_rounds=least + more)
+    rounds = [taken[i : i + num_sides] for i in range(0, len(taken), num_sides)]
+    assert len(rounds) == least + more
+    assert all(sorted(each) == list(range(num_sides)) for each in rounds)
+    assert samples == [[float(side)] * (least + more) for side in range(num_sides)]
+
+
+def test_a_spent_budget_ends_the_rounds_once_the_least_are_taken():
+    samples = timing.interleave([lambda: 1.0], least_rounds=3, most_rounds=9, budget_s=0.0)
+    assert samples == [[1.0] * 3]
+
+
+def test_the_order_of_the_sides_is_drawn_anew_in_every_round():
+    taken = []
+    samplers = [lambda side=side: taken.append(side) or 1.0 for side in range(3)]
+    timing.interleave(samplers, least_rounds=40, most_rounds=40)
+    assert len({tuple(taken[i : i + 3]) for i in range(0, len(taken), 3)}) == 6
 
 
 # --- compilation
@@ -209,12 +233,12 @@ def test_what_a_plain_function_does_in_its_first_call_alone_counts_as_compilatio
 @pytest.mark.parametrize(("carry", "num_programs"), [(False, 1), (True, 2)])
 def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
     mesh = jax.make_mesh((2,), ("env",))
-    lanes = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
-    state = {"lanes": lanes, "weak": jnp.asarray(1.0), "key": jax.random.key(0)}
+    rows = jax.device_put(jnp.zeros(8), jax.NamedSharding(mesh, jax.P("env")))
+    state = {"rows": rows, "weak": jnp.asarray(1.0), "key": jax.random.key(0)}
     # A carried state comes back on both devices whole, where it had one leaf on both and two on
     # one: a second program.
-    fn = donating(lambda state: state | {"lanes": state["lanes"] + state["weak"]})
-    run_s, in_samples = timing._Subject._run_s, []
+    fn = donating(lambda state: state | {"rows": state["rows"] + state["weak"]})
+    run_s, in_samples = subject.Subject._run_s, []
 
     def counted_run_s(subject):
         with count_compilations() as compilations:
@@ -222,8 +246,8 @@ def test_nothing_compiles_within_a_sample(carry, num_programs, monkeypatch):
         in_samples.extend(compilations.names)
         return seconds
 
-    monkeypatch.setattr(timing._Subject, "_run_s", counted_run_s)
-    timing.block_until_ready(timing._copied(state))  # copying compiles too
+    monkeypatch.setattr(subject.Subject, "_run_s", counted_run_s)
+    timing.block_until_ready(subject._copied(state))  # copying compiles too
     with count_compilations() as compilations:
         timing.measure(fn, state, carry=carry, **ENOUGH)
     assert compilations.names == ["jit(<lambda>)"] * num_programs
@@ -278,8 +302,8 @@ def test_every_way_of_donating_leaves_the_caller_s_arrays_alone(seen_through, ca
 def test_copies_are_made_while_the_clock_stands_and_a_sample_does_not_grow_without_end(
     clock, monkeypatch
 ):
-    copied = timing._copied
-    monkeypatch.setattr(timing, "_copied", lambda tree: (clock.work(100.0), copied(tree))[1])
+    copied = subject._copied
+    monkeypatch.setattr(subject, "_copied", lambda tree: (clock.work(100.0), copied(tree))[1])
     add = donating(lambda x: x + 1)
 
     def fn(x):

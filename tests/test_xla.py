@@ -31,8 +31,8 @@ def test_a_donated_argument_shares_its_room_with_the_result():
 
 def test_bytes_are_those_of_one_device():
     mesh = jax.make_mesh((2,), ("env",))
-    lanes = jax.device_put(KIB, jax.NamedSharding(mesh, jax.P("env")))
-    assert describe(compiled(lambda x: x + 1, lanes)).argument_bytes == 512
+    rows = jax.device_put(KIB, jax.NamedSharding(mesh, jax.P("env")))
+    assert describe(compiled(lambda x: x + 1, rows)).argument_bytes == 512
 
 
 @pytest.mark.parametrize("num_steps", [10, 1000])

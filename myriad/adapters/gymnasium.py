@@ -1,4 +1,4 @@
-"""A Myriad environment as a `gymnasium.Env`, and what the vector environment shares with it: spaces, actions, lanes.
+"""A Myriad environment as a `gymnasium.Env`, and what it shares with the vector environment.
 
 `adapters.py` imports it on first use.
 """
@@ -22,7 +22,7 @@ RENDER_FPS = 30
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Lane:
+class KeyedState:
     """One running environment: its state, and the key that its next step or reset splits."""
 
     key: jax.Array
@@ -34,18 +34,20 @@ def first_key(seed: Any) -> jax.Array:
     return make_key(seed)
 
 
-def reset_lane(env: Environment, key: jax.Array) -> tuple[Lane, jax.Array]:
+def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:
     """Start an episode; return it with its first observation."""
     key, reset_key = jax.random.split(key)
     obs, state = env.reset(reset_key, env.default_params)
-    return Lane(key, state), obs
+    return KeyedState(key, state), obs
 
 
-def step_lane(env: Environment, lane: Lane, action: jax.Array) -> tuple[Lane, tuple[Any, ...]]:
-    """Advance by one step; return obs, reward, terminated, truncated and info beside the lane."""
-    key, step_key = jax.random.split(lane.key)
-    obs, state, *results = env.step(step_key, lane.env_state, action, env.default_params)
-    return Lane(key, state), (obs, *results)
+def step_env(
+    env: Environment, state: KeyedState, action: jax.Array
+) -> tuple[KeyedState, tuple[Any, ...]]:
+    """Advance by one step; return obs, reward, terminated, truncated and info beside the state."""
+    key, step_key = jax.random.split(state.key)
+    obs, state, *results = env.step(step_key, state.env_state, action, env.default_params)
+    return KeyedState(key, state), (obs, *results)
 
 
 class ActionAdapter:
@@ -109,21 +111,21 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
         )
         self.action_space = self._adapt_action.space
         self.spec = _spec(env, {"env": env, "normalize_actions": normalize_actions})
-        self._lane: Lane | None = None
-        self._reset = jax.jit(lambda key: reset_lane(env, key))
-        self._step = jax.jit(lambda lane, action: step_lane(env, lane, action))
+        self._state: KeyedState | None = None
+        self._reset = jax.jit(lambda key: reset_env(env, key))
+        self._step = jax.jit(lambda state, action: step_env(env, state, action))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode; without a seed, with the randomness that follows the last one."""
         super().reset(seed=seed)
-        if seed is None and self._lane is not None:
-            key = self._lane.key
+        if seed is None and self._state is not None:
+            key = self._state.key
         else:
             seed = int(self.np_random.integers(2**32)) if seed is None else seed
             key = first_key(np.uint32(seed & 0xFFFFFFFF))
-        self._lane, obs = self._reset(key)
+        self._state, obs = self._reset(key)
         return as_observation(self.observation_space, obs), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -132,23 +134,23 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
         Raises:
             InvalidArgumentError: no episode has been started, or `action` is not such an element.
         """
-        if self._lane is None:
+        if self._state is None:
             raise InvalidArgumentError(
                 "step needs a running episode, but there is none yet; call reset first."
             )
-        self._lane, results = self._step(self._lane, self._adapt_action(action))
+        self._state, results = self._step(self._state, self._adapt_action(action))
         obs, reward, terminated, truncated, info = jax.device_get(results)
         obs = as_observation(self.observation_space, obs)
         return obs, float(reward), bool(terminated), bool(truncated), jax.tree.map(_as_scalar, info)
 
     def render(self) -> Any:
         """Return a picture of the state, uint8 `[H, W, 3]`, or None where no `render_mode` was asked for."""
-        if self.render_mode is None or self._lane is None:
+        if self.render_mode is None or self._state is None:
             gymnasium.logger.warn(
                 "render needs render_mode='rgb_array' and an episode that reset has started."
             )
             return None
-        return getattr(self.env, "render")(self._lane.env_state)  # noqa: B009  (no member of the protocol)
+        return getattr(self.env, "render")(self._state.env_state)  # noqa: B009  (no member of the protocol)
 
 
 def render_modes(env: Environment, chosen: str | None) -> list[str]:

@@ -13,13 +13,13 @@ from gymnasium.vector.utils import batch_space
 from myriad.adapters.gymnasium import (
     RENDER_FPS,
     ActionAdapter,
-    Lane,
+    KeyedState,
     as_observation,
     first_key,
     gymnasium_space,
     render_modes,
-    reset_lane,
-    step_lane,
+    reset_env,
+    step_env,
 )
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -56,7 +56,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         )
         self.single_action_space = self._adapt_action.space
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._lanes: Lane | None = None
+        self._states: KeyedState | None = None
         self._obs = np.zeros(0)
         self._ended = np.zeros(self.num_envs, bool)
         self._reset = jax.jit(jax.vmap(self._reset_one))
@@ -83,7 +83,9 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         super().reset(seed=seed if isinstance(seed, int | np.integer) else None)
         mask = self._reset_mask(options)
         everything = bool(mask.all())
-        self._lanes, obs = self._reset(self._keys(seed), mask, None if everything else self._lanes)
+        self._states, obs = self._reset(
+            self._keys(seed), mask, None if everything else self._states
+        )
         obs = as_observation(self.observation_space, obs)
         if not everything:
             obs[~mask] = self._obs[~mask]
@@ -97,7 +99,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             InvalidArgumentError: no episode has been started, one that ended waits for `reset`, or
                 `actions` is not such an element.
         """
-        if self._lanes is None:
+        if self._states is None:
             raise InvalidArgumentError(
                 "step needs running episodes, but there are none yet; call reset first."
             )
@@ -108,7 +110,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
                 "call reset with options={'reset_mask': terminated | truncated} first."
             )
         actions = self._adapt_action(actions, (self.num_envs,))
-        self._lanes, final_obs, results = self._step(self._lanes, actions, self._ended)
+        self._states, final_obs, results = self._step(self._states, actions, self._ended)
         obs, reward, terminated, truncated, info = jax.device_get(results)
         self._obs = as_observation(self.observation_space, obs)
         done = terminated | truncated
@@ -124,28 +126,28 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
 
     def render(self) -> tuple[Any, ...] | None:
         """Return a picture of each sub-environment, or None where no `render_mode` was asked for."""
-        if self.render_mode is None or self._lanes is None:
+        if self.render_mode is None or self._states is None:
             gymnasium.logger.warn(
                 "render needs render_mode='rgb_array' and episodes that reset has started."
             )
             return None
-        render, state = getattr(self.env, "render"), self._lanes.env_state  # noqa: B009  (no member of the protocol)
+        render, state = getattr(self.env, "render"), self._states.env_state  # noqa: B009  (no member of the protocol)
         return tuple(
             render(jax.tree.map(lambda leaf, i=i: leaf[i], state)) for i in range(self.num_envs)
         )
 
     def _reset_one(
-        self, key: jax.Array, chosen: jax.Array, kept: Lane | None
-    ) -> tuple[Lane, jax.Array]:
-        fresh, obs = reset_lane(self.env, key)
+        self, key: jax.Array, chosen: jax.Array, kept: KeyedState | None
+    ) -> tuple[KeyedState, jax.Array]:
+        fresh, obs = reset_env(self.env, key)
         return (fresh if kept is None else _where(chosen, fresh, kept)), obs
 
     def _step_one(
-        self, lane: Lane, action: jax.Array, ended: jax.Array
-    ) -> tuple[Lane, jax.Array, tuple[Any, ...]]:
-        """Step one lane; return it, the observation that the step led to, and what the user sees."""
-        stepped, (final_obs, reward, terminated, truncated, info) = step_lane(
-            self.env, lane, action
+        self, state: KeyedState, action: jax.Array, ended: jax.Array
+    ) -> tuple[KeyedState, jax.Array, tuple[Any, ...]]:
+        """Step one environment; return it, the observation that the step led to, and what the user sees."""
+        stepped, (final_obs, reward, terminated, truncated, info) = step_env(
+            self.env, state, action
         )
         if self._mode is AutoresetMode.DISABLED:
             return stepped, final_obs, (final_obs, reward, terminated, truncated, info)
@@ -153,13 +155,13 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             renewed, key = terminated | truncated, stepped.key
         else:
             # The step after the last one only resets: it earns nothing and ends nothing.
-            renewed, key = ended, lane.key
+            renewed, key = ended, state.key
             reward, terminated, truncated = (
                 jnp.where(ended, 0, reward),
                 terminated & ~ended,
                 truncated & ~ended,
             )
-        fresh, first_obs = reset_lane(self.env, key)
+        fresh, first_obs = reset_env(self.env, key)
         obs = _where(renewed, first_obs, final_obs)
         return (
             _where(renewed, fresh, stepped),
@@ -198,14 +200,14 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             )
         drawn = (
             self.np_random.integers(2**32, size=self.num_envs)
-            if self._lanes is None
+            if self._states is None
             else np.zeros(self.num_envs)
         )
         given = np.array([value is not None for value in seeds])
         keys = _first_keys(
             [int(d) if s is None else int(s) for s, d in zip(seeds, drawn, strict=True)]
         )
-        return keys if self._lanes is None else jnp.where(given, keys, self._lanes.key)
+        return keys if self._states is None else jnp.where(given, keys, self._states.key)
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray:
         if options is None or "reset_mask" not in options:
@@ -215,7 +217,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             raise InvalidArgumentError(
                 f"reset_mask must be {self.num_envs} booleans of which one is True, but got {options['reset_mask']!r}."
             )
-        if self._lanes is None and not mask.all():
+        if self._states is None and not mask.all():
             raise InvalidArgumentError(
                 "reset_mask leaves sub-environments as they are, but none runs yet; reset all first."
             )

@@ -27,7 +27,7 @@ _MULTI_OUTPUT_FUSION, _ABORTED_BY_IT = "xla_cpu_use_multi_output_fusion", ("Spac
 
 
 @struct.dataclass
-class AsGymnaxState(environment.EnvState):
+class AsGymnaxState(environment.KeyedState):
     """A Myriad state, and what gymnax asks a state for: steps since the reset, and how the last one ended."""
 
     env_state: Any

@@ -5,6 +5,7 @@ from typing import Any
 
 from myriad.agents.agent import Agent, Learner
 from myriad.envs import Environment
+from myriad.errors import InvalidArgumentError
 from myriad.registry import Registry, check_overrides
 
 __all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner"]
@@ -43,6 +44,11 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
         InvalidArgumentError: the agent can't act in this environment; the message says why.
     """
     kind = AGENTS.load(name)
+    for old, new in getattr(kind, "renamed", {}).items():
+        if old in overrides:
+            raise InvalidArgumentError(
+                f"{old} of {name} is now called {new}: rename it, also in an older config.toml."
+            )
     chosen = [
         f
         for f in dataclasses.fields(kind)
@@ -60,4 +66,4 @@ def make_learner(name: str, env: Environment, **overrides: Any) -> Learner:
     from myriad.agents.controller import ControllerLearner, controller_of
 
     agent = make_agent(name, env, **overrides)
-    return agent if hasattr(agent, "update") else ControllerLearner(env, controller_of(agent))
+    return agent if isinstance(agent, Learner) else ControllerLearner(env, controller_of(agent))

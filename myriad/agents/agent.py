@@ -4,11 +4,11 @@ In docstrings `N` is the number of environments, `O` the shape of an observation
 action.
 """
 
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import jax
 
-from myriad.envs.vector import Lanes, Transition
+from myriad.envs.vector import BatchState, Transition
 
 State = TypeVar("State")
 
@@ -29,17 +29,22 @@ class Agent(Protocol):
 class EnvStep(Protocol):
     """Advances all environments by one step, with auto-reset; every key is used for one step only."""
 
-    def __call__(self, key: jax.Array, lanes: Lanes, action: jax.Array) -> tuple[Lanes, Transition]:
-        """Apply `action`, `[N, *A]`. The next action is chosen under `lanes.obs`; see `Transition` for the rest."""
+    def __call__(
+        self, key: jax.Array, batch_state: BatchState, action: jax.Array
+    ) -> tuple[BatchState, Transition]:
+        """Apply `action`, `[N, *A]`; choose the next one under `obs` of the state returned."""
         ...
 
 
+@runtime_checkable
 class Learner(Protocol[State]):
     """An agent that learns: a frozen dataclass whose fields are its hyperparameters.
 
-    `default_num_envs` is how many environments it learns from where nobody says, `metric_names`
-    what `update` reports. A method `require_num_envs(num_envs)`, where there is one, raises where
-    it can't learn from so many.
+    Derive from it: the members behind `act` have defaults, which suit most learners.
+
+    Attributes:
+        default_num_envs: environments that it learns from if you don't say how many.
+        metric_names: what `update` reports.
     """
 
     default_num_envs: ClassVar[int]
@@ -55,12 +60,12 @@ class Learner(Protocol[State]):
         ...
 
     def update(
-        self, key: jax.Array, state: State, lanes: Lanes, step: EnvStep
-    ) -> tuple[State, Lanes, dict[str, jax.Array]]:
+        self, key: jax.Array, state: State, batch_state: BatchState, step: EnvStep
+    ) -> tuple[State, BatchState, dict[str, jax.Array]]:
         """Collect `steps_per_update` steps of all environments and learn from them.
 
         Returns:
-            The next state, the next lanes, and for each of `metric_names` a float32 scalar, of
+            The next state, the next environments, and for each of `metric_names` a float32 scalar, of
             which the trainer reports means.
         """
         ...
@@ -68,3 +73,34 @@ class Learner(Protocol[State]):
     def act(self, state: State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`; `greedy` leaves exploration out."""
         ...
+
+    @property
+    def agent(self) -> Any:
+        """The dataclass whose fields are the hyperparameters: the learner itself, by default."""
+        return self
+
+    @property
+    def num_envs_multiple(self) -> int:
+        """A number of environments such that it can learn from each of its multiples."""
+        return 1
+
+    def require_num_envs(self, num_envs: int) -> None:
+        """Raise InvalidArgumentError if it can't learn from so many environments."""
+
+    def scheduled(self, num_updates: int) -> Self:
+        """Return the learner for a training of so many updates.
+
+        A schedule that follows the training's length gets its length here, unless you chose one.
+        """
+        return self
+
+    def first_learning_update(self, num_envs: int) -> int:
+        """Return which update changes the parameters first, counted from 1."""
+        return 1
+
+    def shared_among(self, num_envs: int, num_devices: int) -> int:
+        """Return how many of the devices are worth sharing a gradient step among.
+
+        A learner that answers more than 1 has a field `num_devices`, which the trainer sets.
+        """
+        return 1

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from myriad.agents.agent import Agent, EnvStep, Learner
 from myriad.envs import Environment
-from myriad.envs.vector import Lanes, where_lane
+from myriad.envs.vector import BatchState, select_reset
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Box, Discrete
 
@@ -29,7 +29,7 @@ class Controller(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ControllerLearner:
+class ControllerLearner(Learner[Any]):
     """A controller in a learner's place: it trains and evaluates over all environments, and learns nothing.
 
     Its state is every environment's memory, leaves `[N, ...]`.
@@ -39,6 +39,11 @@ class ControllerLearner:
     controller: Any
     default_num_envs: ClassVar[int] = 128
     metric_names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def agent(self) -> Any:
+        """The controller, whose fields are the hyperparameters."""
+        return self.controller
 
     @property
     def steps_per_update(self) -> int:
@@ -57,13 +62,13 @@ class ControllerLearner:
         return self.first_memory(num_envs)
 
     def update(
-        self, key: jax.Array, state: Any, lanes: Lanes, step: EnvStep
-    ) -> tuple[Any, Lanes, dict[str, Any]]:
-        obs: Any = lanes.obs
+        self, key: jax.Array, state: Any, batch_state: BatchState, step: EnvStep
+    ) -> tuple[Any, BatchState, dict[str, Any]]:
+        obs: Any = batch_state.obs
         action, memory = self.control(state, jax.random.fold_in(key, _ACT), obs)
-        lanes, transition = step(jax.random.fold_in(key, _STEP), lanes, action)
+        batch_state, transition = step(jax.random.fold_in(key, _STEP), batch_state, action)
         done = transition.terminated | transition.truncated
-        return where_lane(done, self.first_memory(done.shape[0]), memory), lanes, {}
+        return select_reset(done, self.first_memory(done.shape[0]), memory), batch_state, {}
 
     def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose as in the first step of an episode; an evaluation carries the memory along instead."""

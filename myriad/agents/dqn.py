@@ -6,20 +6,20 @@ size of a flattened observation, `A` the number of actions and `P` that of param
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import EnvStep
-from myriad.agents.hyperparameters import refuse_values
+from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.hyperparameters import validate_hyperparameters
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import RunningMoments, discounted_return
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
 from myriad.envs import Environment
-from myriad.envs.vector import Lanes, Transition
+from myriad.envs.vector import BatchState, Transition
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SAMPLE = range(2)
@@ -34,29 +34,29 @@ class DQNState:
     Attributes:
         params: the network's parameters as one vector, `[P]`.
         target_params: the target network's.
-        optimizer: the optimiser's state.
+        opt_state: the optimiser's state.
         num_updates: updates done, int32 scalar.
         replay: the buffer; observations in it are as the environment gave them, flattened.
         pending: the last `n_step - 1` steps, whose returns are not complete; leaves `[n_step - 1,
             N, ...]`.
-        observations: moments of the observations, `[D]`.
-        returns: moments of the discounted return.
+        obs_stats: moments of the observations, `[D]`.
+        return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
     """
 
     params: jax.Array
     target_params: jax.Array
-    optimizer: optax.OptState
+    opt_state: optax.OptState
     num_updates: jax.Array
     replay: ReplayState
     pending: Step | None
-    observations: RunningMoments | None
-    returns: RunningMoments | None
+    obs_stats: RunningMoments | None
+    return_stats: RunningMoments | None
     running_return: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class DQN:
+class DQN(Learner[DQNState]):
     """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1, many environments.
 
     Double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
@@ -87,7 +87,7 @@ class DQN:
         double: the network itself chooses the action that the target network values.
         dueling: the network gives a value and advantages.
         huber_delta: errors beyond it count linearly; None squares all.
-        target_decay: the share of the target network that stays when it is renewed; 0 copies the
+        polyak: the share of the target network that stays when it is renewed; 0 copies the
             network.
         target_period: updates between renewals of the target network.
         epsilon_start: probability of a random action at first.
@@ -115,7 +115,7 @@ class DQN:
     double: bool = True
     dueling: bool = False
     huber_delta: float | None = None
-    target_decay: float = 0.98
+    polyak: float = 0.98
     target_period: int = 1
     epsilon_start: float = 1.0
     epsilon_end: float = 0.1
@@ -128,6 +128,7 @@ class DQN:
     normalize_observations: bool = True
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 8
+    renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
     metric_names: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
 
     @classmethod
@@ -147,11 +148,11 @@ class DQN:
             "n_step",
             "target_period",
         )
-        refuse_values(
+        validate_hyperparameters(
             learner,
             integers=(*sizes, "learning_starts", "anneal_updates", "exploration_steps"),
             positive=("learning_rate", "huber_delta", "max_grad_norm"),
-            fractions=("gamma", "target_decay", "epsilon_start", "epsilon_end"),
+            fractions=("gamma", "polyak", "epsilon_start", "epsilon_end"),
         )
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
@@ -161,6 +162,12 @@ class DQN:
         """Steps of every environment in one update."""
         return self.train_every
 
+    def scheduled(self, num_updates: int) -> Self:
+        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        if self.anneal_updates is not None:
+            return self
+        return dataclasses.replace(self, anneal_updates=num_updates)
+
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
         """Draw the network's parameters and allocate the buffer."""
         params, obs_size = self._network.init(key), self._network.obs_size
@@ -168,14 +175,12 @@ class DQN:
         return DQNState(
             params,
             target_params=jnp.copy(params),
-            optimizer=self._optimizer.init(params),
+            opt_state=self._optimizer.init(params),
             num_updates=jnp.zeros((), jnp.int32),
             replay=ReplayRing(self.buffer_size, num_envs).init(n_step(window, self.gamma)),
             pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
-            observations=RunningMoments.create((obs_size,))
-            if self.normalize_observations
-            else None,
-            returns=RunningMoments.create(()) if self.normalize_rewards else None,
+            obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
+            return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
         )
 
@@ -187,27 +192,31 @@ class DQN:
         return q_learning.epsilon_greedy(key, values, self._epsilon(state))
 
     def update(
-        self, key: jax.Array, state: DQNState, lanes: Lanes, step: EnvStep
-    ) -> tuple[DQNState, Lanes, dict[str, jax.Array]]:
+        self, key: jax.Array, state: DQNState, batch_state: BatchState, step: EnvStep
+    ) -> tuple[DQNState, BatchState, dict[str, jax.Array]]:
         """Collect `train_every` steps of all environments, then learn from the buffer."""
         collect_key = jax.random.fold_in(key, _COLLECT)
 
-        def collect(t: jax.Array, carry: tuple[DQNState, Lanes]) -> tuple[DQNState, Lanes]:
-            state, lanes = carry
+        def collect(
+            t: jax.Array, carry: tuple[DQNState, BatchState]
+        ) -> tuple[DQNState, BatchState]:
+            state, batch_state = carry
             act_key, step_key = (
                 jax.random.fold_in(jax.random.fold_in(collect_key, t), purpose)
                 for purpose in (_ACT, _STEP)
             )
-            obs: Any = lanes.obs
-            lanes, result = step(step_key, lanes, self.act(state, act_key, obs, greedy=False))
-            return self._remember(state, obs, result, t), lanes
+            obs: Any = batch_state.obs
+            batch_state, result = step(
+                step_key, batch_state, self.act(state, act_key, obs, greedy=False)
+            )
+            return self._remember(state, obs, result, t), batch_state
 
-        state, lanes = jax.lax.fori_loop(0, self.train_every, collect, (state, lanes))
+        state, batch_state = jax.lax.fori_loop(0, self.train_every, collect, (state, batch_state))
         epsilon = self._epsilon(state)
         state, loss = self._learn(jax.random.fold_in(key, _SAMPLE), state)
         return (
             dataclasses.replace(state, num_updates=state.num_updates + 1),
-            lanes,
+            batch_state,
             {"loss": loss, "epsilon": epsilon},
         )
 
@@ -227,19 +236,19 @@ class DQN:
     def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
         """Put a step into the buffer and the moments; `t` counts the steps of this update."""
         obs, final_obs = flatten(obs), flatten(result.final_obs)
-        observations, returns, running_return = (
-            state.observations,
-            state.returns,
+        obs_stats, return_stats, running_return = (
+            state.obs_stats,
+            state.return_stats,
             state.running_return,
         )
-        if observations is not None:
-            observations = observations.update(obs)
-        if returns is not None:
+        if obs_stats is not None:
+            obs_stats = obs_stats.update(obs)
+        if return_stats is not None:
             done = result.terminated | result.truncated
             discounted, running_return = discounted_return(
                 running_return, result.reward, done, self.gamma
             )
-            returns = returns.update(discounted)
+            return_stats = return_stats.update(discounted)
         step = Step(
             obs, result.action, result.reward, result.terminated, result.truncated, final_obs
         )
@@ -259,8 +268,8 @@ class DQN:
             state,
             replay=replay,
             pending=pending,
-            observations=observations,
-            returns=returns,
+            obs_stats=obs_stats,
+            return_stats=return_stats,
             running_return=running_return,
         )
 
@@ -276,22 +285,22 @@ class DQN:
         )
         learning_rate = self._learning_rate(state)
 
-        def descend(i: jax.Array, carry: tuple[jax.Array, optax.OptState, jax.Array]) -> Any:
-            params, optimizer, total_loss = carry
+        def train_step(i: jax.Array, carry: tuple[jax.Array, optax.OptState, jax.Array]) -> Any:
+            params, opt_state, total_loss = carry
             batch, target_values = jax.tree.map(lambda leaf: leaf[i], batches)
             target = self.target(params, batch, target_values)
             loss, gradient = jax.value_and_grad(self.loss)(params, batch, target)
             update: Any
-            update, optimizer = self._optimizer.update(gradient, optimizer)
-            return params - learning_rate * update, optimizer, total_loss + loss
+            update, opt_state = self._optimizer.update(gradient, opt_state)
+            return params - learning_rate * update, opt_state, total_loss + loss
 
-        learns = state.num_updates + 1 >= self._first_learning_update(num_envs)
-        carry = (state.params, state.optimizer, jnp.zeros((), jnp.float32))
+        learns = state.num_updates + 1 >= self.first_learning_update(num_envs)
+        carry = (state.params, state.opt_state, jnp.zeros((), jnp.float32))
         num_steps = jnp.where(learns, self.gradient_steps, 0)
-        params, optimizer, total_loss = jax.lax.fori_loop(0, num_steps, descend, carry)
+        params, opt_state, total_loss = jax.lax.fori_loop(0, num_steps, train_step, carry)
         target_params = self._renewed(state, params)
         state = dataclasses.replace(
-            state, params=params, target_params=target_params, optimizer=optimizer
+            state, params=params, target_params=target_params, opt_state=opt_state
         )
         return state, total_loss / self.gradient_steps
 
@@ -303,19 +312,24 @@ class DQN:
             batch,
             obs=self._inputs(state, batch.obs),
             next_obs=self._inputs(state, batch.next_obs),
-            reward=batch.reward if state.returns is None else state.returns.scale(batch.reward),
+            reward=batch.reward
+            if state.return_stats is None
+            else state.return_stats.scale(batch.reward),
         )
 
     def _renewed(self, state: DQNState, params: jax.Array) -> jax.Array:
-        renewed = params + self.target_decay * (state.target_params - params)
+        renewed = params + self.polyak * (state.target_params - params)
         if self.target_period == 1:
             return renewed
         return jnp.where(
             (state.num_updates + 1) % self.target_period == 0, renewed, state.target_params
         )
 
-    def _first_learning_update(self, num_envs: int) -> int:
-        """Return which update learns first, counted from 1: none before the first n-step return is complete."""
+    def first_learning_update(self, num_envs: int) -> int:
+        """Return which update learns first, counted from 1.
+
+        None learns before the first n-step return is complete.
+        """
         num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
         return math.ceil(num_steps / self.train_every)
 
@@ -331,7 +345,7 @@ class DQN:
         )
 
     def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
-        return obs if state.observations is None else state.observations.normalize(obs)
+        return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
 
     @property
     def _network(self) -> q_learning.QNetwork:

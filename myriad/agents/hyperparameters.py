@@ -8,7 +8,7 @@ import numpy as np
 from myriad.errors import InvalidArgumentError
 
 
-def refuse_values(
+def validate_hyperparameters(
     learner: Any,
     *,
     integers: tuple[str, ...],

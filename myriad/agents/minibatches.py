@@ -17,7 +17,7 @@ Batch = TypeVar("Batch")
 BLOCK_ROWS = 1024
 
 
-def permutations(key: jax.Array, num: int, size: int) -> jax.Array:
+def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
     """Draw `num` permutations of 0 to `size - 1`, int32 `[num, size]`, by one sort of 32-bit words.
 
     The low bits of a word are its index, the others random; of two words that draw alike the lower

@@ -20,8 +20,8 @@ from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 class Policy(Protocol):
     """A family of distributions over the actions of one space.
 
-    `outputs`, `[N, P]`, come from a network under an observation; `free`, a vector of `num_free`,
-    is learned too but depends on none.
+    `outputs`, `[N, P]`, come from a network under an observation; `log_std`,
+    `[C]` or empty, is learned too but depends on none.
     """
 
     @property
@@ -30,11 +30,11 @@ class Policy(Protocol):
     @property
     def num_choices(self) -> int: ...
 
-    def initial_free(self) -> jax.Array:
+    def initial_log_std(self) -> jax.Array:
         """Return the first values of the parameters that depend on no observation."""
         ...
 
-    def sample(self, key: jax.Array, outputs: jax.Array, free: jax.Array) -> jax.Array:
+    def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
         """Draw a choice, `[N, C]`."""
         ...
 
@@ -43,7 +43,7 @@ class Policy(Protocol):
         ...
 
     def log_prob_and_entropy(
-        self, outputs: jax.Array, free: jax.Array, choice: jax.Array
+        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return the log probability (density) of each choice and the entropy in nats, `[N]` each."""
         ...
@@ -68,10 +68,10 @@ class CategoricalPolicy:
     def num_choices(self) -> int:
         return len(self.nvec)
 
-    def initial_free(self) -> jax.Array:
+    def initial_log_std(self) -> jax.Array:
         return jnp.zeros(0, jnp.float32)
 
-    def sample(self, key: jax.Array, outputs: jax.Array, free: jax.Array) -> jax.Array:
+    def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
         """Draw by inverting the cumulative distribution: one uniform number per component, not one per logit."""
         uniform = jax.random.uniform(key, (outputs.shape[0], self.num_choices))
         choices = []
@@ -85,7 +85,7 @@ class CategoricalPolicy:
         return jnp.stack(choices, axis=-1).astype(jnp.float32)
 
     def log_prob_and_entropy(
-        self, outputs: jax.Array, free: jax.Array, choice: jax.Array
+        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         log_prob = entropy = jnp.zeros(outputs.shape[:1], jnp.float32)
         for component, logits in enumerate(self._components(outputs)):
@@ -116,7 +116,7 @@ class GaussianPolicy:
     """
 
     space: Box
-    log_std: float = 0.0
+    first_log_std: float = 0.0
 
     @property
     def num_outputs(self) -> int:
@@ -126,20 +126,20 @@ class GaussianPolicy:
     def num_choices(self) -> int:
         return self.num_outputs
 
-    def initial_free(self) -> jax.Array:
-        return jnp.full(self.num_outputs, self.log_std, jnp.float32)
+    def initial_log_std(self) -> jax.Array:
+        return jnp.full(self.num_outputs, self.first_log_std, jnp.float32)
 
-    def sample(self, key: jax.Array, outputs: jax.Array, free: jax.Array) -> jax.Array:
-        return self.mode(outputs) + jnp.exp(free) * jax.random.normal(key, outputs.shape)
+    def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
+        return self.mode(outputs) + jnp.exp(log_std) * jax.random.normal(key, outputs.shape)
 
     def mode(self, outputs: jax.Array) -> jax.Array:
         return jnp.where(self._bounded.reshape(-1), jnp.tanh(outputs), outputs)
 
     def log_prob_and_entropy(
-        self, outputs: jax.Array, free: jax.Array, choice: jax.Array
+        self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        deviation = (choice - self.mode(outputs)) * jnp.exp(-free)
-        log_norm = jnp.sum(free) + 0.5 * math.log(2 * math.pi) * self.num_outputs
+        deviation = (choice - self.mode(outputs)) * jnp.exp(-log_std)
+        log_norm = jnp.sum(log_std) + 0.5 * math.log(2 * math.pi) * self.num_outputs
         log_prob = -0.5 * jnp.sum(jnp.square(deviation), axis=-1) - log_norm
         return log_prob, jnp.broadcast_to(log_norm + 0.5 * self.num_outputs, log_prob.shape)
 

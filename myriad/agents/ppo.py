@@ -8,21 +8,21 @@ network.
 import dataclasses
 import functools
 import math
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.agent import EnvStep
-from myriad.agents.hyperparameters import refuse_values
+from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.hyperparameters import validate_hyperparameters
 from myriad.agents.minibatches import (
+    draw_permutations,
     map_over_blocks,
     mean_over_blocks,
     mean_over_devices,
     pack,
-    permutations,
     require_whole_minibatches,
     share_of_rows,
     unpack,
@@ -31,7 +31,7 @@ from myriad.agents.networks import MLP, flatten
 from myriad.agents.normalization import RunningMoments, discounted_return
 from myriad.agents.policies import Policy, make_policy
 from myriad.envs import Environment
-from myriad.envs.vector import Lanes
+from myriad.envs.vector import BatchState
 
 # One key per purpose: no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
@@ -51,19 +51,19 @@ class PPOState:
     """All that learning changes. What normalisation would carry is None where it is off.
 
     Attributes:
-        params: the networks' parameters, `actor` and `critic`, and the policy's own, `free`.
-        optimizer: the optimiser's state, over all parameters as one vector.
+        params: the networks' parameters, `actor` and `critic`, and the policy's own, `log_std`.
+        opt_state: the optimiser's state, over all parameters as one vector.
         num_updates: updates done, int32 scalar.
-        observations: moments of the observations, `[D]`.
-        returns: moments of the discounted return.
+        obs_stats: moments of the observations, `[D]`.
+        return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
     """
 
     params: dict[str, Any]
-    optimizer: optax.OptState
+    opt_state: optax.OptState
     num_updates: jax.Array
-    observations: RunningMoments | None
-    returns: RunningMoments | None
+    obs_stats: RunningMoments | None
+    return_stats: RunningMoments | None
     running_return: jax.Array
 
 
@@ -99,7 +99,7 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True)
-class PPO:
+class PPO(Learner[PPOState]):
     """Schulman et al. (2017), "Proximal policy optimization algorithms", with the clipped objective of equation 7.
 
     Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using
@@ -173,7 +173,7 @@ class PPO:
             InvalidArgumentError: a value can't be used.
         """
         learner = cls(env, **overrides)
-        refuse_values(
+        validate_hyperparameters(
             learner,
             integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates"),
             positive=("learning_rate", "clip_epsilon", "value_clip", "max_grad_norm"),
@@ -193,6 +193,11 @@ class PPO:
         """The distribution over actions."""
         return make_policy(self.env.action_space(self.env.default_params))
 
+    @property
+    def num_envs_multiple(self) -> int:
+        """Enough environments for whole minibatches."""
+        return self.num_minibatches
+
     def shared_among(self, num_envs: int, num_devices: int) -> int:
         """Return the devices worth sharing a gradient step of a minibatch among: each needs some blocks of rows."""
         rows = num_envs * self.rollout_steps // self.num_minibatches
@@ -206,6 +211,12 @@ class PPO:
         """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
 
+    def scheduled(self, num_updates: int) -> Self:
+        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        if self.anneal_updates is not None:
+            return self
+        return dataclasses.replace(self, anneal_updates=num_updates)
+
     def init(self, key: jax.Array, num_envs: int) -> PPOState:
         """Draw the networks' parameters; raises what `require_num_envs` does."""
         self.require_num_envs(num_envs)
@@ -214,40 +225,42 @@ class PPO:
             network.init(jax.random.fold_in(key, purpose), jnp.zeros((1, size), jnp.float32))
             for network, purpose in ((self._actor, _ACTOR), (self._critic, _CRITIC))
         )
-        params = {"actor": actor, "critic": critic, "free": self.policy.initial_free()}
+        params = {"actor": actor, "critic": critic, "log_std": self.policy.initial_log_std()}
         return PPOState(
             params,
-            optimizer=self._optimizer.init(ravel_pytree(params)[0]),
+            opt_state=self._optimizer.init(ravel_pytree(params)[0]),
             num_updates=jnp.zeros((), jnp.int32),
-            observations=RunningMoments.create((size,)) if self.normalize_observations else None,
-            returns=RunningMoments.create(()) if self.normalize_rewards else None,
+            obs_stats=RunningMoments.create((size,)) if self.normalize_observations else None,
+            return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
         )
 
     def update(
-        self, key: jax.Array, state: PPOState, lanes: Lanes, step: EnvStep
-    ) -> tuple[PPOState, Lanes, dict[str, jax.Array]]:
+        self, key: jax.Array, state: PPOState, batch_state: BatchState, step: EnvStep
+    ) -> tuple[PPOState, BatchState, dict[str, jax.Array]]:
         """Collect `rollout_steps` steps of all environments and learn from them.
 
         The policy acts and learns under the moments from before the rollout; rewards are scaled
         with it included.
         """
-        lanes, running_return, trajectory = self._collect(
-            jax.random.fold_in(key, _COLLECT), state, lanes, step
+        batch_state, running_return, trajectory = self._collect(
+            jax.random.fold_in(key, _COLLECT), state, batch_state, step
         )
-        observations, returns = state.observations, state.returns
-        if observations is not None:
-            observations = observations.update(trajectory.obs)
-        if returns is not None:
-            returns = returns.update(trajectory.discounted_return)
+        obs_stats, return_stats = state.obs_stats, state.return_stats
+        if obs_stats is not None:
+            obs_stats = obs_stats.update(trajectory.obs)
+        if return_stats is not None:
+            return_stats = return_stats.update(trajectory.discounted_return)
         batch = self._batch(
-            dataclasses.replace(state, returns=returns), trajectory, flatten(lanes.obs)
+            dataclasses.replace(state, return_stats=return_stats),
+            trajectory,
+            flatten(batch_state.obs),
         )
-        params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
+        params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         num_updates = state.num_updates + 1
         return (
-            PPOState(params, optimizer, num_updates, observations, returns, running_return),
-            lanes,
+            PPOState(params, opt_state, num_updates, obs_stats, return_stats, running_return),
+            batch_state,
             metrics,
         )
 
@@ -257,30 +270,30 @@ class PPO:
         choice = (
             self.policy.mode(outputs)
             if greedy
-            else self.policy.sample(key, outputs, state.params["free"])
+            else self.policy.sample(key, outputs, state.params["log_std"])
         )
         return self.policy.action(choice)
 
     def _collect(
-        self, key: jax.Array, state: PPOState, lanes: Lanes, step: EnvStep
-    ) -> tuple[Lanes, jax.Array, Trajectory]:
+        self, key: jax.Array, state: PPOState, batch_state: BatchState, step: EnvStep
+    ) -> tuple[BatchState, jax.Array, Trajectory]:
         def advance(
-            carry: tuple[Lanes, jax.Array], t: jax.Array
-        ) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
-            lanes, running_return = carry
+            carry: tuple[BatchState, jax.Array], t: jax.Array
+        ) -> tuple[tuple[BatchState, jax.Array], Trajectory]:
+            batch_state, running_return = carry
             act_key, step_key = (
                 jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
             )
-            obs = flatten(lanes.obs)
+            obs = flatten(batch_state.obs)
             outputs = self._outputs(state.params, self._inputs(state, obs))
-            choice = self.policy.sample(act_key, outputs, state.params["free"])
-            lanes, result = step(step_key, lanes, self.policy.action(choice))
+            choice = self.policy.sample(act_key, outputs, state.params["log_std"])
+            batch_state, result = step(step_key, batch_state, self.policy.action(choice))
             done = result.terminated | result.truncated
             discounted, running_return = discounted_return(
                 running_return, result.reward, done, self.gamma
             )
             final_obs = flatten(result.final_obs)
-            return (lanes, running_return), Trajectory(
+            return (batch_state, running_return), Trajectory(
                 obs,
                 final_obs,
                 outputs,
@@ -292,10 +305,10 @@ class PPO:
             )
 
         steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
-        (lanes, running_return), trajectory = jax.lax.scan(
-            advance, (lanes, state.running_return), steps
+        (batch_state, running_return), trajectory = jax.lax.scan(
+            advance, (batch_state, state.running_return), steps
         )
-        return lanes, running_return, trajectory
+        return batch_state, running_return, trajectory
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
         """Add values, advantages and targets; the values of the whole rollout are one product, not one per step."""
@@ -307,16 +320,18 @@ class PPO:
         value, rows = values[:-1], rows[: -obs.shape[1]]
         next_value = self._next_values(state, trajectory, values[1:])
         reward = (
-            trajectory.reward if state.returns is None else state.returns.scale(trajectory.reward)
+            trajectory.reward
+            if state.return_stats is None
+            else state.return_stats.scale(trajectory.reward)
         )
         done = trajectory.terminated | trajectory.truncated
-        advantage = generalized_advantages(
+        advantage = gae(
             reward, value, next_value, trajectory.terminated, done, self.gamma, self.gae_lambda
         )
         outputs, choice = (
             leaf.reshape(-1, leaf.shape[-1]) for leaf in (trajectory.outputs, trajectory.choice)
         )
-        log_prob, _ = self.policy.log_prob_and_entropy(outputs, state.params["free"], choice)
+        log_prob, _ = self.policy.log_prob_and_entropy(outputs, state.params["log_std"], choice)
         value, advantage = value.reshape(-1), advantage.reshape(-1)
         return Batch(rows, choice, log_prob, value, advantage, advantage + value)
 
@@ -327,10 +342,10 @@ class PPO:
         flat, unravel = ravel_pytree(state.params)
         learning_rate = self._learning_rate(state.num_updates)
         packed = pack(batch)
-        orders = permutations(key, self.num_epochs, packed.shape[0]).reshape(
+        permutations = draw_permutations(key, self.num_epochs, packed.shape[0]).reshape(
             self.num_epochs * self.num_minibatches, -1
         )
-        advantages = batch.advantage[orders]
+        advantages = batch.advantage[permutations]
         if self.normalize_advantages:
             advantages = _standardize(advantages)
 
@@ -340,30 +355,32 @@ class PPO:
             )
             return ravel_pytree(gradient)[0], metrics
 
-        def descend(
+        def train_step(
             carry: tuple[jax.Array, optax.OptState], minibatch: tuple[jax.Array, jax.Array]
         ) -> Any:
-            flat, optimizer = carry
+            flat, opt_state = carry
             order, advantage = (share_of_rows(rows, self.num_devices) for rows in minibatch)
             rows = packed[order].at[:, -2].set(advantage)
             means = mean_over_blocks(functools.partial(gradient, flat), rows)
             mean, metrics = mean_over_devices(means, self.num_devices)
-            update, optimizer = self._optimizer.update(self._clip(mean), optimizer)
-            return (flat - learning_rate * jnp.asarray(update), optimizer), metrics
+            update, opt_state = self._optimizer.update(self._clip(mean), opt_state)
+            return (flat - learning_rate * jnp.asarray(update), opt_state), metrics
 
-        (flat, optimizer), metrics = jax.lax.scan(
-            descend, (flat, state.optimizer), (orders, advantages)
+        (flat, opt_state), metrics = jax.lax.scan(
+            train_step, (flat, state.opt_state), (permutations, advantages)
         )
         return (
             unravel(flat),
-            optimizer,
+            opt_state,
             dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True)),
         )
 
     def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Return the loss of a minibatch, equation 9 with its sign turned, and `metric_names`, of which it is made."""
         outputs = self._outputs(params, batch.obs)
-        log_prob, entropy = self.policy.log_prob_and_entropy(outputs, params["free"], batch.choice)
+        log_prob, entropy = self.policy.log_prob_and_entropy(
+            outputs, params["log_std"], batch.choice
+        )
         ratio = jnp.exp(log_prob - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
         policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
@@ -394,9 +411,9 @@ class PPO:
         )
 
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
-        if state.observations is None:
+        if state.obs_stats is None:
             return obs
-        return state.observations.normalize(obs, least_deviation=_LEAST_DEVIATION)
+        return state.obs_stats.normalize(obs, least_deviation=_LEAST_DEVIATION)
 
     def _next_values(
         self, state: PPOState, trajectory: Trajectory, next_value: jax.Array
@@ -405,16 +422,18 @@ class PPO:
 
         `next_value` is that of the observation which the next action was chosen under.
         """
-        lane = jnp.arange(next_value.shape[1])
+        env_index = jnp.arange(next_value.shape[1])
 
         def bootstrap(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             next_value, cut = carry
             t = jnp.argmax(cut, axis=0)
-            final = self._values(state.params, self._inputs(state, trajectory.final_obs[t, lane]))
-            next_value = next_value.at[t, lane].set(
-                jnp.where(cut[t, lane], final, next_value[t, lane])
+            final = self._values(
+                state.params, self._inputs(state, trajectory.final_obs[t, env_index])
             )
-            return next_value, cut.at[t, lane].set(False)
+            next_value = next_value.at[t, env_index].set(
+                jnp.where(cut[t, env_index], final, next_value[t, env_index])
+            )
+            return next_value, cut.at[t, env_index].set(False)
 
         # Where time was up the next observation is a reset's. There are few such steps: one per
         # environment a round.
@@ -446,7 +465,7 @@ class PPO:
         return math.prod(self.env.observation_space(self.env.default_params).shape)
 
 
-def generalized_advantages(
+def gae(
     reward: jax.Array,
     value: jax.Array,
     next_value: jax.Array,

@@ -5,7 +5,7 @@ of a flattened observation and `P` the number of parameters.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,13 @@ import numpy as np
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import EnvStep
-from myriad.agents.hyperparameters import refuse_values
-from myriad.agents.minibatches import mean_over_blocks, permutations, require_whole_minibatches
+from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.hyperparameters import validate_hyperparameters
+from myriad.agents.minibatches import draw_permutations, mean_over_blocks, require_whole_minibatches
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import RunningMoments, discounted_return
 from myriad.envs import Environment
-from myriad.envs.vector import Lanes
+from myriad.envs.vector import BatchState
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
@@ -33,18 +33,18 @@ class PQNState:
 
     Attributes:
         params: the network's parameters as one vector, `[P]`.
-        optimizer: the optimiser's state.
+        opt_state: the optimiser's state.
         num_updates: updates done, int32 scalar.
-        observations: moments of the observations, `[D]`.
-        returns: moments of the discounted return.
+        obs_stats: moments of the observations, `[D]`.
+        return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
     """
 
     params: jax.Array
-    optimizer: optax.OptState
+    opt_state: optax.OptState
     num_updates: jax.Array
-    observations: RunningMoments | None
-    returns: RunningMoments | None
+    obs_stats: RunningMoments | None
+    return_stats: RunningMoments | None
     running_return: jax.Array
 
 
@@ -63,7 +63,7 @@ class Trajectory:
 
 
 @dataclasses.dataclass(frozen=True)
-class PQN:
+class PQN(Learner[PQNState]):
     """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1, for discrete actions.
 
     Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable
@@ -132,7 +132,7 @@ class PQN:
         """
         q_learning.refuse_actions(cls, env)
         learner = cls(env, **overrides)
-        refuse_values(
+        validate_hyperparameters(
             learner,
             integers=(
                 "rollout_steps",
@@ -152,9 +152,20 @@ class PQN:
         """Steps of every environment in one update."""
         return self.rollout_steps
 
+    @property
+    def num_envs_multiple(self) -> int:
+        """Enough environments for whole minibatches."""
+        return self.num_minibatches
+
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
+
+    def scheduled(self, num_updates: int) -> Self:
+        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        if self.anneal_updates is not None:
+            return self
+        return dataclasses.replace(self, anneal_updates=num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PQNState:
         """Draw the network's parameters; raises what `require_num_envs` does."""
@@ -162,12 +173,12 @@ class PQN:
         params = self._network.init(key)
         return PQNState(
             params,
-            optimizer=self._optimizer.init(params),
+            opt_state=self._optimizer.init(params),
             num_updates=jnp.zeros((), jnp.int32),
-            observations=RunningMoments.create((self._network.obs_size,))
+            obs_stats=RunningMoments.create((self._network.obs_size,))
             if self.normalize_observations
             else None,
-            returns=RunningMoments.create(()) if self.normalize_rewards else None,
+            return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
         )
 
@@ -179,28 +190,28 @@ class PQN:
         return q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
 
     def update(
-        self, key: jax.Array, state: PQNState, lanes: Lanes, step: EnvStep
-    ) -> tuple[PQNState, Lanes, dict[str, jax.Array]]:
+        self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
+    ) -> tuple[PQNState, BatchState, dict[str, jax.Array]]:
         """Collect `rollout_steps` steps of all environments and learn from them.
 
         The network acts and learns under the moments from before the rollout; rewards are scaled
         with it included.
         """
-        lanes, running_return, trajectory = self._collect(
-            jax.random.fold_in(key, _COLLECT), state, lanes, step
+        batch_state, running_return, trajectory = self._collect(
+            jax.random.fold_in(key, _COLLECT), state, batch_state, step
         )
-        observations, returns = state.observations, state.returns
-        if observations is not None:
-            observations = observations.update(trajectory.obs)
-        if returns is not None:
-            returns = returns.update(trajectory.discounted_return)
-        batch = self._batch(dataclasses.replace(state, returns=returns), trajectory)
-        params, optimizer, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
+        obs_stats, return_stats = state.obs_stats, state.return_stats
+        if obs_stats is not None:
+            obs_stats = obs_stats.update(trajectory.obs)
+        if return_stats is not None:
+            return_stats = return_stats.update(trajectory.discounted_return)
+        batch = self._batch(dataclasses.replace(state, return_stats=return_stats), trajectory)
+        params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
         num_updates = state.num_updates + 1
         return (
-            PQNState(params, optimizer, num_updates, observations, returns, running_return),
-            lanes,
+            PQNState(params, opt_state, num_updates, obs_stats, return_stats, running_return),
+            batch_state,
             metrics,
         )
 
@@ -213,24 +224,24 @@ class PQN:
         return loss, {"loss": loss}
 
     def _collect(
-        self, key: jax.Array, state: PQNState, lanes: Lanes, step: EnvStep
-    ) -> tuple[Lanes, jax.Array, Trajectory]:
+        self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
+    ) -> tuple[BatchState, jax.Array, Trajectory]:
         def advance(
-            carry: tuple[Lanes, jax.Array], t: jax.Array
-        ) -> tuple[tuple[Lanes, jax.Array], Trajectory]:
-            lanes, running_return = carry
+            carry: tuple[BatchState, jax.Array], t: jax.Array
+        ) -> tuple[tuple[BatchState, jax.Array], Trajectory]:
+            batch_state, running_return = carry
             act_key, step_key = (
                 jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
             )
-            obs: Any = lanes.obs
+            obs: Any = batch_state.obs
             action = self.act(state, act_key, obs, greedy=False)
-            lanes, result = step(step_key, lanes, action)
+            batch_state, result = step(step_key, batch_state, action)
             done = result.terminated | result.truncated
             discounted, running_return = discounted_return(
                 running_return, result.reward, done, self.gamma
             )
             obs, final_obs = flatten(obs), flatten(result.final_obs)
-            return (lanes, running_return), Trajectory(
+            return (batch_state, running_return), Trajectory(
                 obs,
                 final_obs,
                 action,
@@ -241,10 +252,10 @@ class PQN:
             )
 
         steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
-        (lanes, running_return), trajectory = jax.lax.scan(
-            advance, (lanes, state.running_return), steps
+        (batch_state, running_return), trajectory = jax.lax.scan(
+            advance, (batch_state, state.running_return), steps
         )
-        return lanes, running_return, trajectory
+        return batch_state, running_return, trajectory
 
     def _batch(self, state: PQNState, trajectory: Trajectory) -> jax.Array:
         """Lay observation, action and target side by side, `[B, D + 2]`: a minibatch is then one gather of rows.
@@ -256,7 +267,9 @@ class PQN:
         final_obs = self._inputs(state, trajectory.final_obs.reshape(num_steps * num_envs, -1))
         next_value = jnp.max(self._network.values_in_blocks(state.params, final_obs), axis=1)
         target = lambda_returns(
-            trajectory.reward if state.returns is None else state.returns.scale(trajectory.reward),
+            trajectory.reward
+            if state.return_stats is None
+            else state.return_stats.scale(trajectory.reward),
             next_value.reshape(num_steps, num_envs),
             trajectory.terminated,
             trajectory.terminated | trajectory.truncated,
@@ -273,24 +286,24 @@ class PQN:
     def _learn(
         self, key: jax.Array, state: PQNState, batch: jax.Array
     ) -> tuple[jax.Array, optax.OptState, dict[str, jax.Array]]:
-        orders = permutations(key, self.num_epochs, batch.shape[0])
+        permutations = draw_permutations(key, self.num_epochs, batch.shape[0])
         learning_rate = self._learning_rate(state)
 
-        def descend(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
-            params, optimizer = carry
-            slope = jax.grad(self.loss, has_aux=True)
+        def train_step(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
+            params, opt_state = carry
+            grad_fn = jax.grad(self.loss, has_aux=True)
             gradient, metrics = mean_over_blocks(
-                lambda rows: slope(params, *_columns(rows)), batch[order]
+                lambda rows: grad_fn(params, *_columns(rows)), batch[order]
             )
             update: Any
-            update, optimizer = self._optimizer.update(gradient, optimizer)
-            return (params - learning_rate * update, optimizer), metrics
+            update, opt_state = self._optimizer.update(gradient, opt_state)
+            return (params - learning_rate * update, opt_state), metrics
 
-        minibatches = orders.reshape(self.num_epochs * self.num_minibatches, -1)
-        (params, optimizer), metrics = jax.lax.scan(
-            descend, (state.params, state.optimizer), minibatches
+        minibatches = permutations.reshape(self.num_epochs * self.num_minibatches, -1)
+        (params, opt_state), metrics = jax.lax.scan(
+            train_step, (state.params, state.opt_state), minibatches
         )
-        return params, optimizer, jax.tree.map(jnp.mean, metrics)
+        return params, opt_state, jax.tree.map(jnp.mean, metrics)
 
     def _learning_rate(self, state: PQNState) -> jax.Array | float:
         return q_learning.annealed(self.learning_rate, state.num_updates, self.anneal_updates)
@@ -309,7 +322,7 @@ class PQN:
         return q_learning.linear(self.epsilon_start, end, steps / self.exploration_steps)
 
     def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
-        return obs if state.observations is None else state.observations.normalize(obs)
+        return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
 
     @property
     def _network(self) -> q_learning.QNetwork:

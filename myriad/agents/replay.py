@@ -1,6 +1,6 @@
-"""Experience replay: a ring of columns on the device, written one row of lanes at a time and sampled uniformly.
+"""Experience replay: a ring of columns on the device, written one row of environments at a time and sampled uniformly.
 
-In docstrings `N` is the number of lanes and `B` that of sampled transitions.
+In docstrings `N` is the number of environments and `B` that of sampled transitions.
 """
 
 import dataclasses
@@ -31,15 +31,15 @@ class ReplayState:
 
 @dataclasses.dataclass(frozen=True)
 class ReplayRing:
-    """A ring of `capacity` transitions that `num_envs` lanes fill, one transition each at a time.
+    """A ring of `capacity` transitions that `num_envs` environments fill, one transition each at a time.
 
-    With as many lanes as slots or fewer, a write is one row of all lanes, and the ring holds whole
+    With as many environments as slots or fewer, a write is one row of all environments, and the ring holds whole
     rows: the last `capacity // num_envs` of them, `num_slots` transitions. The slots beyond those
     stay empty.
 
-    With more lanes than slots, a write keeps `capacity` lanes, those of a block that moves on by
-    `capacity` lanes from write to write, and begins again at lane 0 after `ceil(num_envs /
-    capacity)` of them; the last block is moved back to end at the last lane. So every lane is kept
+    With more environments than slots, a write keeps `capacity` environments, those of a block that moves on by
+    `capacity` environments from write to write, and begins again at environment 0 after `ceil(num_envs /
+    capacity)` of them; the last block is moved back to end at the last environment. So every environment is kept
     equally often, but for those that two blocks share.
 
     Either way a write is one contiguous update of each column, in place within a compiled loop as
@@ -68,14 +68,14 @@ class ReplayRing:
                 )
 
     @property
-    def lanes_per_write(self) -> int:
+    def envs_per_write(self) -> int:
         """Transitions that one write keeps."""
         return min(self.capacity, self.num_envs)
 
     @property
     def num_slots(self) -> int:
         """Transitions that the ring holds when full."""
-        return self.capacity // self.lanes_per_write * self.lanes_per_write
+        return self.capacity // self.envs_per_write * self.envs_per_write
 
     def init(self, row: Any) -> ReplayState:
         """Allocate the ring for rows like `row`, arrays or shapes `[N, ...]`."""
@@ -88,9 +88,9 @@ class ReplayRing:
         """Put a row, leaves `[N, ...]`, in place of the oldest; where `counts` is False, the next takes its place."""
         start = jnp.zeros((), jnp.int32)
         if self.num_envs > self.capacity:
-            lane = jnp.minimum(state.num_writes * self.capacity, self.num_envs - self.capacity)
+            env_index = jnp.minimum(state.num_writes * self.capacity, self.num_envs - self.capacity)
             row = jax.tree.map(
-                lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, lane, self.capacity), row
+                lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, env_index, self.capacity), row
             )
         else:
             start = state.num_writes * self.num_envs
@@ -106,7 +106,7 @@ class ReplayRing:
 
     def size(self, state: ReplayState) -> jax.Array:
         """Return how many transitions there are to sample from, int32 scalar."""
-        return jnp.where(state.is_full, self.num_slots, state.num_writes * self.lanes_per_write)
+        return jnp.where(state.is_full, self.num_slots, state.num_writes * self.envs_per_write)
 
     def sample(self, key: jax.Array, state: ReplayState, batch_size: int) -> Any:
         """Draw transitions uniformly and with replacement, leaves `[B, ...]`; of an empty ring, its first slot."""
@@ -128,7 +128,7 @@ class ReplayRing:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of all lanes as it came, leaves `[N, ...]`; `final_obs` is what it led to, before any reset."""
+    """One step of all environments as it came, leaves `[N, ...]`; `final_obs` is what it led to, before any reset."""
 
     obs: jax.Array
     action: jax.Array

@@ -1,4 +1,4 @@
-"""What the autotuner found out, kept in one readable JSON file that identical machines may share."""
+"""What the autotuner found, in one readable JSON file that identical machines may share."""
 
 import contextlib
 import hashlib
@@ -13,20 +13,20 @@ import jax
 
 from myriad import __version__, settings
 from myriad.errors import InvalidArgumentError
+from myriad.files import replacing, write_errors_explained
 from myriad.hardware import Hardware, package_versions
 from myriad.training.config import TrainingConfig
-from myriad.training.programs import compute_dtype
-from myriad.training.run_folder import replacing
+from myriad.xla import compute_dtype, matmul_precision
 
 SCHEMA_VERSION = 1
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
-# What every answer holds; others may be left by hand or by another version.
+# What every answer holds. A file with others was changed by hand or by another version.
 _ANSWER = {
-    "optimal_chunk_size", "throughput_steps_per_s", "throughput_low", "throughput_high", "memory_bytes", "validated_at",
-    "candidates",
+    "optimal_chunk_size", "throughput_steps_per_s", "throughput_low", "throughput_high",
+    "memory_bytes", "validated_at", "candidates",
 }  # fmt: skip
-# What neither speed nor memory depends on; the schedule's length is a constant in a program, but
-# costs nothing.
+# What neither speed nor memory depends on. The length of a schedule is a constant in the program,
+# but costs nothing.
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
     "eval_max_steps",
@@ -38,8 +38,8 @@ Entry = dict[str, Any]
 class ProfileCache:
     """The file `autotune_profiles.json`: an object for each of `SECTIONS`, from key to entry.
 
-    Writers take turns by a lock and put a whole new file in the old one's place, so readers need
-    none. A file that can't be read is set aside with a warning, and a new one begun.
+    Writers take turns by a lock and replace the whole file, so readers need no lock. A file that
+    can't be understood is renamed with a warning, and a new one is begun.
     """
 
     def __init__(self, path: Path | None = None):
@@ -58,7 +58,10 @@ class ProfileCache:
         return self.read()[section].get(key)
 
     def update(self, section: str, key: str, change: Callable[[Entry], Entry]) -> None:
-        """Replace an entry, `{}` where there is none, by what `change` makes of it, whoever else writes meanwhile."""
+        """Replace an entry by what `change` makes of it, or of `{}` if there is none.
+
+        Nobody else writes between the reading and the writing.
+        """
         with self._locked():
             content = self._parse() or self._set_aside()
             content[section][key] = change(content[section].get(key, {}))
@@ -77,8 +80,8 @@ class ProfileCache:
         """Return a line per answer: key, chunk size, steps/s, when."""
         answers = self.read()["chunk_size_configs"]
         rows = [
-            f"{key:<64} chunk {entry['optimal_chunk_size']:>5,}  {entry['throughput_steps_per_s']:>15,.0f} steps/s  "
-            f"{entry['validated_at']}"
+            f"{key:<64} chunk {entry['optimal_chunk_size']:>5,}  "
+            f"{entry['throughput_steps_per_s']:>15,.0f} steps/s  {entry['validated_at']}"
             for key, entry in sorted(answers.items())
         ]
         return "\n".join([f"{self.path}: {len(rows)} answers", *rows])
@@ -87,7 +90,7 @@ class ProfileCache:
         _dump(self.path, content)
 
     def _parse(self) -> dict[str, dict[str, Entry]] | None:
-        """Return what the file holds, nothing where there is no file, and None where it is not what we wrote."""
+        """Return the sections, empty if there is no file, or None if it is not one of ours."""
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -116,7 +119,8 @@ class ProfileCache:
         )
         self.path.rename(aside)
         warnings.warn(
-            f"{self.path} is no autotune cache of version {SCHEMA_VERSION}; it is kept as {aside.name}.",
+            f"{self.path} is no autotune cache of version {SCHEMA_VERSION}; "
+            f"it is kept as {aside.name}.",
             stacklevel=3,
         )
         return {section: {} for section in SECTIONS}
@@ -125,14 +129,10 @@ class ProfileCache:
     def _locked(self) -> Iterator[None]:
         from filelock import FileLock
 
-        try:
+        with write_errors_explained(f"autotune cache {self.path}"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
             lock.acquire()
-        except OSError as error:
-            raise InvalidArgumentError(
-                f"autotune cache {self.path} can't be written: {error.strerror}."
-            ) from error
         try:
             yield
         finally:
@@ -140,12 +140,17 @@ class ProfileCache:
 
 
 def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
-    with replacing(path) as file:
+    with replacing(path) as new, new.open("w", encoding="utf-8") as file:
         json.dump({"schema_version": SCHEMA_VERSION} | content, file, indent=1, sort_keys=True)
 
 
 def details(config: TrainingConfig, hardware: Hardware) -> Entry:
-    """Return all that an answer for a resolved configuration depends on, spelled out; its hash is part of the key."""
+    """Return all that an answer depends on. Its hash is part of the key.
+
+    Args:
+        config: a configuration with every default filled in.
+        hardware: the machine.
+    """
     fields = {
         name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT
     }
@@ -161,7 +166,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> Entry:
         },
         "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
         "dtype": compute_dtype(),
-        "matmul_precision": jax.config.values["jax_default_matmul_precision"] or "default",
+        "matmul_precision": matmul_precision(),
         "xla_flags": settings.xla_flags(),
     }
 

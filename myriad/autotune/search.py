@@ -1,28 +1,19 @@
 """The search for a chunk size: few timings, a model, and paired evidence for what is chosen."""
 
 import dataclasses
-import random
 import statistics
-import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
-import jax
 import numpy as np
 
+from myriad.autotune.stretch import LEAST_ROUNDS, Stretch
 from myriad.timing import median_interval
-from myriad.training.loop import TrainState
 from myriad.training.programs import CompiledTraining
 
 CANDIDATES = tuple(2**k for k in range(11))
-# A chunk is as good as the best if it is no more than this slower; the model must say half of it,
-# to be sure.
+# A chunk is as good as the best if it is slower by no more than this. The model must say half of
+# it, so that noise does not decide.
 _TOLERANCE = 0.02
-# A timed stretch of training lasts at most this long, so that several rounds fit into the budget.
-_MOST_STRETCH_S = 0.1
-_LEAST_ROUNDS, _MOST_ROUNDS = 7, 25
-# Where an update is so long that all chunks are one, there is nothing to compare.
-_LEAST_ALONE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +41,15 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The chunk chosen, steps/s of all environments with it and their 95% interval, and every candidate's verdict."""
+    """What a search came to.
+
+    Attributes:
+        chunk_size: the chunk chosen, in steps of every environment.
+        steps_per_s: steps/s of all environments with it.
+        steps_per_s_low: the lower end of its 95% interval.
+        steps_per_s_high: the upper end.
+        candidates: every chunk considered, with its verdict.
+    """
 
     chunk_size: int
     steps_per_s: float
@@ -62,20 +61,19 @@ class Found:
 def search(training: CompiledTraining, others: Collection[int], seconds: float) -> Found:
     """Choose among `CANDIDATES` and `others` for a compiled training.
 
-    Every chunk is the same program called with another number of updates, so there is one
-    compilation for all, and the time of a stretch is (calls x overhead) + (updates x step): what is
-    timed is the trainer's own loop over chunks. A fit of that to all timings names the smallest
-    chunk that is no more than 2% slower than the best.
+    Every chunk is the same program called with another number of updates, so one compilation
+    serves all. The trainer's own loop over chunks is timed, and the time of a stretch of it is
+    (calls x overhead) + (updates x step). A fit of that to all timings names the smallest chunk
+    that is no more than 2% slower than the best.
 
     Args:
-        training: compiled; its state is made here, and dropped.
+        training: a compiled training.
         others: further chunk sizes, the untuned configuration's among them.
-        seconds: to spend on timing; the fewest rounds are made even so.
+        seconds: to spend on timing; the fewest rounds are taken even so.
     """
     sizes = sorted({*CANDIDATES, *others})
     stretch = Stretch(training)
-    rounds = stretch.rounds(sizes, seconds)
-    times = {size: [a_round[stretch.updates(size)] for a_round in rounds] for size in sizes}
+    times = stretch.times(sizes, seconds)
     model = _Model.fit({stretch.calls(size): statistics.median(times[size]) for size in sizes})
     window = {
         size: model.seconds(stretch.window_calls(size), stretch.window_stretches) for size in sizes
@@ -83,8 +81,7 @@ def search(training: CompiledTraining, others: Collection[int], seconds: float) 
     chosen = next(
         size for size in sizes if window[size] <= (1 + _TOLERANCE / 2) * min(window.values())
     )
-    # What was measured has the last word: a chunk that is surely faster by more than that is taken
-    # instead.
+    # What was measured has the last word: a chunk that is surely faster by more is taken instead.
     faster = [size for size in sizes if _against(times[size], times[chosen])[2] < 1 - _TOLERANCE]
     chosen = min(faster, key=lambda size: statistics.median(times[size]), default=chosen)
     steps = stretch.num_updates * training.steps_per_update
@@ -104,15 +101,16 @@ def search(training: CompiledTraining, others: Collection[int], seconds: float) 
 
 @dataclasses.dataclass(frozen=True)
 class _Model:
-    """Seconds of a stretch: `per_call` for each of its calls, and `rest` for its steps whatever the chunk."""
+    """Seconds of a stretch: `per_call` for each of its calls, and `rest` for its steps."""
 
     per_call: float
     rest: float
 
     @classmethod
     def fit(cls, seconds: Mapping[int, float]) -> "_Model":
-        """Fit by least squares of relative errors; `seconds` goes by the number of calls."""
-        calls, times = (np.array(column, float) for column in zip(*seconds.items(), strict=True))
+        """Fit by least squares of relative errors. `seconds` maps numbers of calls to times."""
+        calls = np.array(list(seconds), float)
+        times = np.array(list(seconds.values()), float)
         if len(calls) == 1:
             return cls(0.0, times[0])
         columns = np.stack([calls, np.ones_like(calls)], axis=1) / times[:, None]
@@ -131,10 +129,10 @@ def _against(times: Sequence[float], other: Sequence[float]) -> tuple[float, flo
 
 
 def _interval(samples: Sequence[float]) -> tuple[float, float]:
-    """Return the median's 95% interval; of too few samples for one, their range."""
-    return (
-        median_interval(samples) if len(samples) >= _LEAST_ROUNDS else (min(samples), max(samples))
-    )
+    """Return the 95% interval of the median, or the range of samples too few for one."""
+    if len(samples) < LEAST_ROUNDS:
+        return min(samples), max(samples)
+    return median_interval(samples)
 
 
 def _verdict(
@@ -149,69 +147,3 @@ def _verdict(
     verdict = "slower" if low > 1 else "indistinguishable"
     percent = f"{100 * (middle - 1):+.1f}% ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}%)"
     return verdict, middle, low, high, f"{verdict}, time {percent}"
-
-
-class Stretch:
-    """Some updates of the real training, no more than one window between evaluations, run with any chunk."""
-
-    def __init__(self, training: CompiledTraining):
-        self._training = training
-        self._unit = training.steps_per_update // (training.config.num_envs or 1)
-        self._state: TrainState = training.first_state()
-        self.num_updates = 1
-        self._warm_up()
-        self.num_updates = self._length()
-
-    def updates(self, size: int) -> int:
-        """Return the updates in a call with this chunk size; beyond a window, all chunks are the window."""
-        return min(self.num_updates, -(-size // self._unit))
-
-    def calls(self, size: int) -> int:
-        """Return the calls that a stretch takes with this chunk size."""
-        return -(-self.num_updates // self.updates(size))
-
-    def window_calls(self, size: int) -> int:
-        """Return the calls from one evaluation to the next."""
-        return -(-self._training.eval_every * self._unit // size)
-
-    @property
-    def window_stretches(self) -> float:
-        """How many stretches there are from one evaluation to the next."""
-        return self._training.eval_every / self.num_updates
-
-    def rounds(self, sizes: Sequence[int], seconds: float) -> list[dict[int, float]]:
-        """Time the stretch with every chunk in turn, in random order, round after round; keyed by updates a call."""
-        chunks = sorted({self.updates(size) for size in sizes})
-        end, order, rounds = time.perf_counter() + seconds, random.Random(0), []  # noqa: S311 (an order, no secret)
-        least = _LEAST_ROUNDS if len(chunks) > 1 else _LEAST_ALONE
-        while len(rounds) < least or (len(rounds) < _MOST_ROUNDS and time.perf_counter() < end):
-            rounds.append({chunk: self._time(chunk) for chunk in order.sample(chunks, len(chunks))})
-        return rounds
-
-    def _warm_up(self) -> None:
-        """Go on until the agent learns from its buffer, as it does in all but a training's first moments."""
-        learner: Any = self._training.loop.learner
-        first = getattr(learner, "learning_starts", 0) // self._training.steps_per_update + 1
-        self._run(first, chunk=first)
-
-    def _length(self) -> int:
-        """Return how many updates last long enough to be timed, and no longer."""
-        window = self._training.eval_every
-        one = self._run(1, chunk=1)
-        if one < _MOST_STRETCH_S:  # else another call says nothing more
-            one = min(one, *(self._run(1, chunk=1) for _ in range(2)))
-        return max(1, min(window, int(_MOST_STRETCH_S / one)))
-
-    def _time(self, chunk: int) -> float:
-        return self._run(self.num_updates, chunk)
-
-    def _run(self, num_updates: int, chunk: int) -> float:
-        start = time.perf_counter()
-        self._training.chunk = chunk
-        self._state, _ = self._training.run_window(self._state, 0, num_updates, _ignore)
-        jax.block_until_ready(self._state)
-        return time.perf_counter() - start
-
-
-def _ignore(*_: Any) -> None:
-    pass

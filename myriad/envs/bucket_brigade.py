@@ -1,7 +1,7 @@
 """A stochastic public-goods game: houses on a ring catch fire, and every night each agent fights a fire or rests.
 
 What is many, houses or agents, is a tuple of scalars, and loops over it are unrolled: a step stays
-one loop over lanes. `H` is the number of houses, `A` that of agents; agent 0 learns, the others
+one loop over environments. `H` is the number of houses, `A` that of agents; agent 0 learns, the others
 follow a script.
 """
 

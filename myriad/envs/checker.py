@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.environment import Environment
-from myriad.envs.vector import where_lane
+from myriad.envs.vector import select_reset
 from myriad.errors import FaultyEnvironmentError, MyriadError
 from myriad.spaces import Space
 from myriad.xla import count_compilations
 
 _MEMBERS = ("default_params", "reset", "step", "observation_space", "action_space")
-_NUM_LANES, _NUM_STEPS = 64, 256
+_NUM_ENVS, _NUM_STEPS = 64, 256
 # What JAX raises when Python asks a traced value for its own.
 _TRACING_ERRORS = (
     jax.errors.ConcretizationTypeError,
@@ -119,17 +119,17 @@ def _keys(env: Environment) -> Iterator[str]:
                 yield f"{name} uses one random key for several draws, which makes them equal or dependent: split it."
     program = str(jax.make_jaxpr(env.reset)(key, params))
     if "random_" in program:
-        keys = jax.random.split(key, _NUM_LANES)
+        keys = jax.random.split(key, _NUM_ENVS)
         states = jax.tree.leaves(jax.vmap(env.reset, in_axes=(0, None))(keys, params))
         if all(bool((leaf == leaf[0]).all()) for leaf in states):
-            yield f"reset draws, but {_NUM_LANES} resets with different keys are all equal: draw from the key it gets."
+            yield f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw from the key it gets."
 
 
 def _batches(env: Environment) -> Iterator[str]:
     params = jax.tree.map(
-        lambda leaf: jnp.broadcast_to(leaf, (_NUM_LANES, *np.shape(leaf))), env.default_params
+        lambda leaf: jnp.broadcast_to(leaf, (_NUM_ENVS, *np.shape(leaf))), env.default_params
     )
-    keys = jax.random.split(jax.random.key(0), _NUM_LANES)
+    keys = jax.random.split(jax.random.key(0), _NUM_ENVS)
     space = env.action_space(env.default_params)
     action = jax.vmap(space.sample)(keys)
     try:
@@ -137,22 +137,22 @@ def _batches(env: Environment) -> Iterator[str]:
             lambda: jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
         )
     except _TRACING_ERRORS as error:
-        yield f"{_untraceable('step', error)} Here each lane had parameters of its own, as domain randomisation draws."
+        yield f"{_untraceable('step', error)} Each environment had its own parameters, as in domain randomisation."
 
 
 def _behaviour(env: Environment) -> Iterator[str]:
-    """Step `_NUM_LANES` lanes with random actions and look at all that comes out."""
+    """Step `_NUM_ENVS` environments with random actions and look at all that comes out."""
     params, key = env.default_params, jax.random.key(0)
     space, obs_space = env.action_space(params), env.observation_space(params)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
     reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
     sample = jax.jit(jax.vmap(space.sample))
-    replace_done = jax.jit(where_lane)
-    _, state = reset(jax.random.split(key, _NUM_LANES), params)
+    replace_done = jax.jit(select_reset)
+    _, state = reset(jax.random.split(key, _NUM_ENVS), params)
     trace = []
     with count_compilations() as compilations:
         for index in range(_NUM_STEPS):
-            keys = jax.random.split(jax.random.fold_in(key, index), (3, _NUM_LANES))
+            keys = jax.random.split(jax.random.fold_in(key, index), (3, _NUM_ENVS))
             after = step(keys[0], state, sample(keys[1]), params)
             trace.append(jax.device_get((state, after[:5])))
             state = replace_done(after[3] | after[4], reset(keys[2], params)[1], after[1])
@@ -179,16 +179,16 @@ def _time_limit_faults(
     is_clock = [
         _is_clock(old, new, done) for old, new in zip(jax.tree.leaves(before), leaves, strict=True)
     ]
-    if not any(is_clock) or (~done).sum() < _NUM_LANES:
+    if not any(is_clock) or (~done).sum() < _NUM_ENVS:
         return
-    going = np.random.default_rng(0).permutation(np.argwhere(~done))[:_NUM_LANES]
-    picked = [np.stack([leaf[step, lane] for step, lane in going]) for leaf in leaves]
+    going = np.random.default_rng(0).permutation(np.argwhere(~done))[:_NUM_ENVS]
+    picked = [np.stack([leaf[step, env_index] for step, env_index in going]) for leaf in leaves]
     late = [
         np.full_like(leaf, 1_000_000) if clock else leaf
         for leaf, clock in zip(picked, is_clock, strict=True)
     ]
     space, params = env.action_space(env.default_params), env.default_params
-    keys = jax.random.split(jax.random.key(1), _NUM_LANES)
+    keys = jax.random.split(jax.random.key(1), _NUM_ENVS)
     action = jax.vmap(space.sample)(keys)
     now = step(keys, jax.tree.unflatten(structure, picked), action, params)
     then = step(keys, jax.tree.unflatten(structure, late), action, params)

@@ -23,7 +23,7 @@ Scalars = tuple[jax.Array, ...]
 class Gaussian:
     """What is known of `D` quantities: their means, and their covariances' upper triangle, row by row.
 
-    All are float32 scalars, so that lanes stay the fastest axis in memory.
+    All are float32 scalars, so that environments stay the fastest axis in memory.
     """
 
     mean: Scalars

@@ -20,7 +20,7 @@ from myriad.spaces import Box, Discrete
 
 Target = Literal["constant", "sine"]
 
-# Reactions between two looks at whether any lane still has time left: two are 10% faster than one,
+# Reactions between two looks at whether any environment still has time left: two are 10% faster than one,
 # four no faster.
 _REACTIONS_PER_PASS = 2
 # Minimax for the relative error: log2(1 + t) / t on [sqrt(1/2) - 1, sqrt(2) - 1], below 3e-8 ...

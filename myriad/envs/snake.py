@@ -1,7 +1,7 @@
 """The grid game: eat, grow, hit neither the wall nor yourself.
 
 A board is a set of cells, and here a set is a few 32-bit words: cell `c` is bit `c % 32` of word `c
-// 32`. Each word is a leaf of its own, so a step is logic on whole words, in loops over lanes; with
+// 32`. Each word is a leaf of its own, so a step is logic on whole words, in loops over environments; with
 an array of cells it took 32 times as long. When each cell was entered is kept alike, in bit planes:
 plane `b` is the set of cells whose time has bit `b`.
 """

@@ -1,4 +1,4 @@
-"""Many copies of one environment side by side: lanes that step together, and reset where an episode ends."""
+"""Many copies of one environment that step together and reset where an episode ends."""
 
 import dataclasses
 from typing import Any
@@ -13,13 +13,13 @@ from myriad.errors import InvalidArgumentError
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Lanes:
-    """What each environment carries from step to step. `N` is the number of lanes, padding included.
+class BatchState:
+    """What each environment carries from step to step. `N` is the number of environments, padding included.
 
     Attributes:
         env_state: the environment's state, leaves `[N, ...]`.
         obs: the last observation, `[N, *O]`, or None where the agent uses none.
-        own_params: the parameters in which the lanes differ, leaves `[N, ...]`; empty where they
+        own_params: the parameters in which the environments differ, leaves `[N, ...]`; empty where they
             share all.
         episode_length: steps of the running episode, int32 `[N]`.
         episode_return: rewards of the running episode, float32 `[N]`.
@@ -55,13 +55,13 @@ class Transition:
 
 
 class Parameters:
-    """An environment's parameters, shared by all lanes or, leaf by leaf, each lane's own.
+    """An environment's parameters, shared by all environments or, leaf by leaf, each environment's own.
 
     Args:
         env: the environment.
-        num_envs: how many lanes count.
+        num_envs: how many environments count.
         params: a pytree like `env.default_params`; a leaf with one more axis, `[num_envs, ...]`,
-            differs by lane.
+            differs by environment.
 
     Raises:
         InvalidArgumentError: `params` is not of the environment's kind, or a leaf is of another
@@ -79,7 +79,7 @@ class Parameters:
             )
         self._leaves = [leaf for _, leaf in paths]
         self._axes = [
-            _lane_axis(path, leaf, default, num_envs)
+            _batch_axis(path, leaf, default, num_envs)
             for (path, leaf), default in zip(paths, defaults, strict=True)
         ]
         self.own = tuple(
@@ -90,7 +90,7 @@ class Parameters:
         self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
 
     def of(self, own: tuple[jax.Array, ...]) -> Any:
-        """Return the parameters of lanes whose own ones are `own`."""
+        """Return the parameters of environments whose own ones are `own`."""
         rest = iter(own)
         leaves = [
             next(rest) if axis == 0 else leaf
@@ -99,7 +99,7 @@ class Parameters:
         return jax.tree.unflatten(self._structure, leaves)
 
 
-class LaneEnvironment:
+class VectorEnv:
     """`num_envs` copies of `env`, batched with auto-reset; `keep_obs` is False where no agent looks."""
 
     def __init__(
@@ -108,48 +108,52 @@ class LaneEnvironment:
         self.env, self.num_envs, self.keep_obs = env, num_envs, keep_obs
         self.params = Parameters(env, num_envs, params)
 
-    def reset(self, keys: jax.Array, own_params: tuple[jax.Array, ...] = ()) -> Lanes:
-        """Reset every lane with its key, `[N]`."""
+    def reset(self, keys: jax.Array, own_params: tuple[jax.Array, ...] = ()) -> BatchState:
+        """Reset every environment with its key, `[N]`."""
         reset = jax.vmap(self.env.reset, in_axes=(0, self.params.in_axes))
         obs, env_state = reset(keys, self.params.of(own_params))
-        num_lanes = keys.shape[0]
-        return Lanes(
+        num_envs = keys.shape[0]
+        return BatchState(
             env_state,
             obs if self.keep_obs else None,
             own_params,
-            episode_length=jnp.zeros(num_lanes, jnp.int32),
-            episode_return=jnp.zeros(num_lanes, jnp.float32),
-            num_episodes=jnp.zeros(num_lanes, jnp.int32),
-            return_sum=jnp.zeros(num_lanes, jnp.float32),
+            episode_length=jnp.zeros(num_envs, jnp.int32),
+            episode_return=jnp.zeros(num_envs, jnp.float32),
+            num_episodes=jnp.zeros(num_envs, jnp.int32),
+            return_sum=jnp.zeros(num_envs, jnp.float32),
         )
 
     def step(
-        self, lanes: Lanes, action: jax.Array, step_keys: jax.Array, reset_keys: jax.Array
-    ) -> tuple[Lanes, Transition]:
-        """Advance every lane by one step, resetting those whose episode ends. `action` `[N, *A]`, keys `[N]`."""
-        params, in_axes = self.params.of(lanes.own_params), self.params.in_axes
+        self,
+        batch_state: BatchState,
+        action: jax.Array,
+        step_keys: jax.Array,
+        reset_keys: jax.Array,
+    ) -> tuple[BatchState, Transition]:
+        """Advance every environment by one step, resetting those whose episode ends. `action` `[N, *A]`, keys `[N]`."""
+        params, in_axes = self.params.of(batch_state.own_params), self.params.in_axes
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, in_axes))
         final_obs, env_state, reward, terminated, truncated, _ = step(
-            step_keys, lanes.env_state, action, params
+            step_keys, batch_state.env_state, action, params
         )
         done = terminated | truncated
         reset_obs, reset_state = jax.vmap(self.env.reset, in_axes=(0, in_axes))(reset_keys, params)
-        obs = where_lane(done, reset_obs, final_obs)
-        episode_return = lanes.episode_return + reward
-        next_lanes = Lanes(
-            env_state=where_lane(done, reset_state, env_state),
+        obs = select_reset(done, reset_obs, final_obs)
+        episode_return = batch_state.episode_return + reward
+        next_state = BatchState(
+            env_state=select_reset(done, reset_state, env_state),
             obs=obs if self.keep_obs else None,
-            own_params=lanes.own_params,
-            episode_length=jnp.where(done, 0, lanes.episode_length + 1),
+            own_params=batch_state.own_params,
+            episode_length=jnp.where(done, 0, batch_state.episode_length + 1),
             episode_return=jnp.where(done, 0, episode_return),
-            num_episodes=lanes.num_episodes + done,
-            return_sum=lanes.return_sum + jnp.where(done, episode_return, 0),
+            num_episodes=batch_state.num_episodes + done,
+            return_sum=batch_state.return_sum + jnp.where(done, episode_return, 0),
         )
-        return next_lanes, Transition(obs, action, reward, terminated, truncated, final_obs)
+        return next_state, Transition(obs, action, reward, terminated, truncated, final_obs)
 
 
-def where_lane(done: jax.Array, new: Any, old: Any) -> Any:
-    """Take each lane from `new` where `done`, `[N]`, else from `old`, whatever the leaves' ranks."""
+def select_reset(done: jax.Array, new: Any, old: Any) -> Any:
+    """Take each environment from `new` where `done`, `[N]`, else from `old`, whatever the leaves' ranks."""
 
     def choose(new: jax.Array, old: jax.Array) -> jax.Array:
         return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)
@@ -157,7 +161,7 @@ def where_lane(done: jax.Array, new: Any, old: Any) -> Any:
     return jax.tree.map(choose, new, old)
 
 
-def _lane_axis(path: Any, leaf: Any, default: Any, num_envs: int) -> int | None:
+def _batch_axis(path: Any, leaf: Any, default: Any, num_envs: int) -> int | None:
     shape, shared = np.shape(leaf), np.shape(default)
     if shape == shared:
         return None

@@ -1,1 +1,1 @@
-"""Names that users know from the documentation; what stands behind them lives elsewhere in the package."""
+"""Names that the documentation shows. The code behind them lives elsewhere in the package."""

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from myriad.agents import Agent
 from myriad.agents.controller import Controller, controller_of
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
+from myriad.files import replacing
 from myriad.random import make_key
 
 # Viewers slow a GIF down that asks for more: its unit of time is 10 ms, and one unit counts as
@@ -114,19 +114,11 @@ def play(
 
 def write(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) -> None:
     """Write at most `most` pictures, uint8 `[H, W, 3]`, to a GIF or MP4, at the end and at once."""
-    # Both writers go by the ending.
-    unfinished = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
+    with replacing(path) as new:
         if path.suffix.lower() == ".gif":
-            _write_gif(unfinished, pictures, most, fps)
+            _write_gif(new, pictures, most, fps)
         else:
-            _write_mp4(unfinished, pictures, fps)
-        unfinished.replace(path)
-    except OSError as error:
-        reason = error.strerror or str(error).partition("\n")[0]
-        raise InvalidArgumentError(f"{path} can't be written: {reason}.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+            _write_mp4(new, pictures, fps)
 
 
 def _write_gif(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on bit for bit, each whole or not there at all."""
+"""Checkpoints hold all that a run needs to go on bit for bit. Each is whole, or not there."""
 
 import contextlib
 import hashlib
@@ -21,30 +21,37 @@ _CHECKSUMS = "checksums.json"
 
 
 class Checkpoints:
-    """The checkpoints of one run, `folder/<updates>`; each is written aside, with checksums, and renamed when whole.
+    """The checkpoints of one run, `folder/<updates>`.
 
-    A killed process leaves at most a folder under a temporary name, which the next save removes.
+    Each is written under a temporary name, with checksums, and renamed when it is whole. A killed
+    process leaves at most a folder under a temporary name, which the next save removes.
+
+    Args:
+        folder: of all checkpoints of the run.
+        keep: how many are kept.
     """
 
     def __init__(self, folder: Path, keep: int = 2):
-        self.folder, self._keep = folder.absolute(), keep
+        self.folder = folder.absolute()
+        self._keep = keep
 
     def latest(self) -> int | None:
         """Return how many updates the newest finished checkpoint has done, or None."""
         return max(self._done(), default=None)
 
     def save(self, num_updates: int, state: Any) -> None:
-        """Save the arrays of `state`; blocks until they are on the disk.
+        """Save the arrays of `state`, and return when they are on the disk.
 
         Raises:
-            InvalidArgumentError: they can't be written; the checkpoints before stay as they were.
+            InvalidArgumentError: they can't be written. The checkpoints before stay as they were.
         """
         path = self.folder / str(num_updates)
-        aside, replaced = (self.folder / f"{kind}-{num_updates}" for kind in ("saving", "replaced"))
+        aside = self.folder / f"saving-{num_updates}"
+        replaced = self.folder / f"replaced-{num_updates}"
         problem = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._tidy()  # first, since what a kill left may be what fills the disk
+            self._tidy()  # This comes first, since what a kill left may be what fills the disk.
             _write(aside, _arrays(state))
             if path.exists():
                 path.rename(replaced)
@@ -56,7 +63,7 @@ class Checkpoints:
                 raise
         if problem is not None:
             self._tidy()
-            # Raised out here, without orbax's error: its coroutines would complain at the exit.
+            # Raised out here, without orbax's error, whose coroutines would complain at the exit.
             raise InvalidArgumentError(
                 f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
             )
@@ -69,8 +76,8 @@ class Checkpoints:
             like: a state of the same program, arrays or their shapes.
 
         Raises:
-            InvalidArgumentError: the checkpoint is damaged, or of another program: a leaf is
-                missing or of another shape.
+            InvalidArgumentError: the checkpoint is damaged, or is of another program, so that a
+                leaf is missing or has another shape.
         """
         import orbax.checkpoint as ocp
 
@@ -87,10 +94,12 @@ class Checkpoints:
             saved = checkpointer.restore(path)
         expected = jax.eval_shape(_arrays, like)
         for name in sorted(expected.keys() | saved.keys()):
-            has, needs = (tree.get(name) for tree in (saved, expected))
-            if has is None or needs is None or (has.shape, has.dtype) != (needs.shape, needs.dtype):
+            has = _kind(saved.get(name))
+            needs = _kind(expected.get(name))
+            if has != needs:
                 raise InvalidArgumentError(
-                    f"checkpoint {path} holds {name} as {_kind(has)}, but this configuration needs {_kind(needs)}."
+                    f"checkpoint {path} holds {name} as {has}, "
+                    f"but this configuration needs {needs}."
                 )
         leaves, structure = jax.tree.flatten(like)
         named = zip(_names(like), leaves, strict=True)
@@ -122,7 +131,7 @@ def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
 
 @contextlib.contextmanager
 def _silent_orbax() -> Iterator[None]:
-    """Keep orbax from logging the tracebacks of errors that it raises, too."""
+    """Keep orbax from also logging the tracebacks of the errors that it raises."""
     logger = logging.getLogger("absl")
     before = logger.disabled
     logger.disabled = True
@@ -133,7 +142,7 @@ def _silent_orbax() -> Iterator[None]:
 
 
 def _system_error(error: Exception) -> str | None:
-    """Return what the system said, also where orbax has it as the end of a ValueError."""
+    """Return the system's own words, which orbax may hide in a ValueError, or None."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     code = re.search(r"os_error_code='(\d+)'", str(error))
@@ -141,7 +150,8 @@ def _system_error(error: Exception) -> str | None:
 
 
 def _damage(path: Path) -> str | None:
-    """Say which file is not as it was saved. Orbax notices most damage, but neither all of it nor in one way."""
+    """Return which file is not as it was saved, or None."""
+    # Orbax notices most damage, but not all of it, and not in one way.
     try:
         sums = json.loads((path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, checksum in sums.items() if _checksum(path / name) != checksum]

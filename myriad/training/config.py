@@ -1,19 +1,24 @@
-"""`TrainingConfig`: what a training is, checked, frozen, and the same again after a trip through TOML or JSON."""
+"""What a training is: `TrainingConfig` as you describe it, `ResolvedConfig` as it runs.
+
+Importing this module loads no JAX, since the command line takes its flags from here.
+"""
 
 import dataclasses
 import json
 import math
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from myriad.agents import make_learner
-from myriad.agents.agent import Learner
-from myriad.envs import Environment, make_env
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.training.options import options_of, plain, with_tuples, without_none
+
+if TYPE_CHECKING:
+    from myriad.agents.agent import Learner
+    from myriad.envs import Environment
 
 # Fields of the configuration that are an agent's hyperparameters under the same name.
 _SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
@@ -21,33 +26,37 @@ _DEFAULT_TOTAL_STEPS = 500_000
 
 
 class TrainingConfig(BaseModel):
-    """A training, as `myriad.create_config` checks it and `resolve` completes it.
+    """A training as you describe it. `myriad.create_config` checks it, `resolve` completes it.
 
-    Steps are counted per environment: all environments together take `num_envs` times as many.
+    Steps are counted per environment. All environments together take `num_envs` times as many.
 
     Attributes:
-        env: the environment's name.
-        agent: the agent's name.
-        num_envs: environments in parallel; None is the agent's own default, here and below.
-        steps_per_env: steps of every environment in the whole training.
-        scan_chunk_size: steps of every environment in one compiled call.
-        rollout_steps: steps of every environment between two updates of an on-policy agent.
-        buffer_size: transitions that a replay buffer holds.
-        batch_size: transitions in one gradient step.
-        eval_frequency: steps of every environment between two evaluations.
-        eval_rollouts: episodes in one evaluation.
-        eval_max_steps: steps after which an evaluation cuts an episode off.
-        target_return: stop as soon as an evaluation's mean return reaches it; None trains to the
-            end.
-        checkpoint_every_s: seconds between two checkpoints, taken where a window between
-            evaluations ends; one is also saved at the end and at an interrupt.
-        log_to: `tensorboard`, `wandb`, beside the run's folder.
-        seed: every random number of the run follows from it.
-        env_options: fields of the environment or its parameters that differ from their defaults.
-        agent_options: hyperparameters of the agent that differ from their defaults.
+        env: Environment: a name that `myriad envs` lists, or package.module:Name for your own.
+        agent: Agent: a name that `myriad agents` lists.
+        num_envs: Environments in parallel. By default the agent's own number.
+        steps_per_env: Steps of every environment in the whole training. By default all
+            environments together take 500,000.
+        scan_chunk_size: Steps of every environment in one compiled call. Changes no result. By
+            default at most 1,000, and a million of all environments together.
+        rollout_steps: Steps of every environment between two updates of an on-policy agent. By
+            default the agent's own number.
+        buffer_size: Transitions that a replay buffer holds. By default the agent's own number.
+        batch_size: Transitions in one gradient step. By default the agent's own number.
+        eval_frequency: Steps of every environment between two evaluations.
+        eval_rollouts: Episodes in one evaluation.
+        eval_max_steps: Steps after which an evaluation cuts an episode off.
+        target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
+            training runs to its end.
+        checkpoint_every_s: Least seconds between two checkpoints. A checkpoint is also saved at
+            the end and at an interrupt.
+        log_to: Trackers beside the run's folder: tensorboard, wandb.
+        seed: Seed that every random number of the run follows from.
+        env_options: Fields of the environment or its parameters that differ from their defaults.
+        agent_options: Hyperparameters of the agent that differ from their defaults.
     """
 
-    # TOML has an infinity, and Python's JSON; pydantic would make None of it, and so the default.
+    # TOML has an infinity, and so has Python's JSON. Pydantic would write null, which is the
+    # default.
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, ser_json_inf_nan="constants"
     )
@@ -71,19 +80,19 @@ class TrainingConfig(BaseModel):
     agent_options: dict[str, Any] = Field(default_factory=dict)
 
     def to_toml(self) -> str:
-        """Write the configuration as TOML; what is None is left out."""
-        return tomli_w.dumps(self._present())
+        """Write the configuration as TOML, without what is None."""
+        return tomli_w.dumps(without_none(self.model_dump(mode="json")))
 
     def to_json(self) -> str:
-        """Write the configuration as JSON; what is None is left out."""
-        return json.dumps(self._present(), indent=2)
+        """Write the configuration as JSON, without what is None."""
+        return json.dumps(without_none(self.model_dump(mode="json")), indent=2)
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
         """Read what `to_toml` wrote, or a person.
 
         Raises:
-            InvalidArgumentError: it is not TOML, or not a configuration.
+            InvalidArgumentError: the text is not TOML, or not a configuration.
         """
         try:
             return _checked(cls, tomllib.loads(text))
@@ -92,71 +101,99 @@ class TrainingConfig(BaseModel):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote; raises what `from_toml` does."""
+        """Read what `to_json` wrote. Raises what `from_toml` does."""
         try:
             return _checked(cls, json.loads(text))
         except json.JSONDecodeError as error:
             raise InvalidArgumentError(f"the configuration is not JSON: {error}.") from None
 
-    def make_env(self) -> Environment:
-        """Build the environment."""
-        return make_env(self.env, **_with_tuples(self.env_options))
-
-    def make_learner(self, env: Environment) -> Learner:
-        """Build the agent for `env`.
+    def resolve(self) -> "ResolvedConfig":
+        """Build the environment and the agent, and fill in every default that follows from them.
 
         Raises:
-            InvalidArgumentError: the agent can't act in this environment, or lacks a field that is
-                set.
+            UnknownNameError: there is no such environment, agent or option.
+            InvalidArgumentError: an option can't be used, or the agent can't act in this
+                environment or learn from so many.
         """
-        shared = {
-            name: value for name in _SHARED_WITH_AGENT if (value := getattr(self, name)) is not None
-        }
-        return make_learner(self.agent, env, **(shared | _with_tuples(self.agent_options)))
+        from myriad.agents import make_learner
+        from myriad.envs import make_env
 
-    def resolve(self) -> "TrainingConfig":
-        """Return the configuration with every default filled in, and steps rounded up to whole updates.
-
-        An agent learns in updates of `steps_per_update` steps; chunks and evaluations end where an
-        update does.
-
-        Raises what `make_env` and `make_learner` do, and InvalidArgumentError where the agent can't
-        learn from so many environments.
-        """
-        env = self.make_env()
-        learner = self.make_learner(env)
+        env = make_env(self.env, **with_tuples(self.env_options))
+        shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
+        learner = make_learner(
+            self.agent, env, **(without_none(shared) | with_tuples(self.agent_options))
+        )
         num_envs = self.num_envs or learner.default_num_envs
-        if (require := getattr(learner, "require_num_envs", None)) is not None:
-            require(num_envs)
+        learner.require_num_envs(num_envs)
         unit = learner.steps_per_update
         steps = _whole(self.steps_per_env or math.ceil(_DEFAULT_TOTAL_STEPS / num_envs), unit)
-        agent = getattr(learner, "controller", learner)
-        chosen = {
-            name: value
-            for name, value in self.agent_options.items()
-            if name not in _SHARED_WITH_AGENT
-        }
-        shared = {
-            name: getattr(learner, name) for name in _SHARED_WITH_AGENT if hasattr(learner, name)
-        }
-        filled = shared | {
+        eval_frequency = min(steps, _whole(self.eval_frequency or steps, unit))
+        untuned = min(steps, _whole(_default_chunk(num_envs), unit))
+        chunk = min(steps, _whole(self.scan_chunk_size or untuned, unit))
+        filled = {
             "num_envs": num_envs,
             "steps_per_env": steps,
-            "eval_frequency": min(steps, _whole(self.eval_frequency or steps, unit)),
-            "scan_chunk_size": min(
-                steps, _whole(self.scan_chunk_size or _default_chunk(num_envs), unit)
-            ),
-            # What was chosen comes first: an adapter may keep it where no field of the environment
-            # shows it.
-            "env_options": self.env_options
-            | _options(env, without={"default_params"})
-            | _options(env.default_params, without=set()),
-            "agent_options": chosen | _options(agent, without={"env", *_SHARED_WITH_AGENT}),
+            "eval_frequency": eval_frequency,
+            "scan_chunk_size": chunk,
         }
-        return self.model_copy(update=filled)
+        return ResolvedConfig(
+            config=self.model_copy(update=filled | _filled_options(self, env, learner)),
+            env=env,
+            learner=learner,
+            untuned_chunk_size=untuned,
+            **filled,
+        )
 
-    def _present(self) -> dict[str, Any]:
-        return _without_none(self.model_dump(mode="json"))
+
+@dataclasses.dataclass(frozen=True)
+class ResolvedConfig:
+    """A training as it runs: every default is known, and the environment and the agent are built.
+
+    `TrainingConfig.resolve` makes it. An agent learns in updates of `steps_per_update` steps.
+    Trainings, chunks and the windows between evaluations are rounded up to whole updates, and no
+    chunk or window is longer than the training.
+
+    Attributes:
+        config: the configuration with every default filled in. A run's `config.toml` holds it,
+            and it resolves to this again.
+        env: the environment.
+        learner: the agent, or a fixed policy in a learner's place.
+        num_envs: environments in parallel.
+        steps_per_env: steps of every environment in the whole training.
+        eval_frequency: steps of every environment between two evaluations.
+        scan_chunk_size: steps of every environment in one compiled call.
+        untuned_chunk_size: the `scan_chunk_size` of a configuration that leaves it open.
+    """
+
+    config: TrainingConfig
+    env: "Environment" = dataclasses.field(compare=False)
+    learner: "Learner[Any]" = dataclasses.field(compare=False)
+    num_envs: int
+    steps_per_env: int
+    eval_frequency: int
+    scan_chunk_size: int
+    untuned_chunk_size: int
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of the agent in the whole training."""
+        return self.steps_per_env // self.learner.steps_per_update
+
+    @property
+    def updates_per_eval(self) -> int:
+        """Updates between two evaluations."""
+        return self.eval_frequency // self.learner.steps_per_update
+
+    @property
+    def updates_per_chunk(self) -> int:
+        """Updates in one compiled call."""
+        return self.scan_chunk_size // self.learner.steps_per_update
+
+    def with_chunk(self, scan_chunk_size: int) -> "ResolvedConfig":
+        """Return the same training in chunks of so many steps, rounded up to whole updates."""
+        chunk = min(self.steps_per_env, _whole(scan_chunk_size, self.learner.steps_per_update))
+        config = self.config.model_copy(update={"scan_chunk_size": chunk})
+        return dataclasses.replace(self, config=config, scan_chunk_size=chunk)
 
 
 def make_config(
@@ -169,27 +206,25 @@ def make_config(
 ) -> TrainingConfig:
     """Describe a training: `myriad.create_config` without its autotuner.
 
-    Args:
-        env: the environment's name.
-        agent: the agent's name.
-        num_envs: environments in parallel.
-        steps_per_env: steps of every environment in the whole training.
-        scan_chunk_size: steps of every environment in one compiled call.
-        **overrides: other fields, and hyperparameters by dotted name such as
-            `"agent.learning_rate"`, `"env.gravity"`.
+    Arguments are the fields of `TrainingConfig`, and options by dotted name such as
+    `"agent.learning_rate"` or `"env.gravity"`.
 
     Raises:
-        UnknownNameError: no such environment, agent or field; the message holds the closest.
-        InvalidArgumentError: a value that can't be used, or an agent that can't act in the
-            environment.
+        UnknownNameError: there is no such environment, agent or field.
+        InvalidArgumentError: a value can't be used, or the agent can't act in the environment.
 
     Example:
         >>> config = make_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
         >>> config.agent_options
         {'learning_rate': 0.001}
     """
-    fields = {"env": env, "agent": agent, "num_envs": num_envs, "steps_per_env": steps_per_env}
-    fields |= {"scan_chunk_size": scan_chunk_size}
+    fields: dict[str, Any] = {
+        "env": env,
+        "agent": agent,
+        "num_envs": num_envs,
+        "steps_per_env": steps_per_env,
+        "scan_chunk_size": scan_chunk_size,
+    }
     for table in ("env_options", "agent_options"):
         options = overrides.pop(table, {})
         if not isinstance(options, Mapping):
@@ -197,37 +232,31 @@ def make_config(
                 f"{table} must be a table of names and values, but got {options!r}."
             )
         fields[table] = dict(options)
-    for name in list(overrides):
-        table, dot, option = name.partition(".")
-        if dot and table in ("env", "agent"):
-            fields[f"{table}_options"][option] = overrides.pop(name)
-    config = _checked(
-        TrainingConfig, {name: _plain(name, value) for name, value in (fields | overrides).items()}
-    )
-    config.resolve()  # a mistake is said here, not when the training starts
+    for name, value in overrides.items():
+        table, _, option = name.partition(".")
+        if option and table in ("env", "agent"):
+            fields[f"{table}_options"][option] = value
+        else:
+            fields[name] = value
+    config = _checked(TrainingConfig, {name: plain(name, value) for name, value in fields.items()})
+    # A mistake in the options is reported here, and not when the training starts.
+    config.resolve()
     return config
 
 
-def _plain(name: str, value: Any) -> Any:
-    """Return the value as a file holds it: NumPy's and JAX's scalars as Python's numbers, tuples as lists.
-
-    Raises:
-        InvalidArgumentError: an array of any other shape.
-    """
-    if isinstance(value, Mapping):
-        return {
-            key: _plain(f"{name.removesuffix('_options')}.{key}", each)
-            for key, each in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(name, each) for each in value]
-    if not hasattr(value, "item"):
-        return value
-    if value.shape:
-        raise InvalidArgumentError(
-            f"{name} must be a number or a list, but got an array of shape {value.shape}."
-        )
-    return value.item()
+def _filled_options(
+    config: TrainingConfig, env: "Environment", learner: "Learner[Any]"
+) -> dict[str, Any]:
+    """Return the configuration's options with the defaults of environment and agent filled in."""
+    of_env = options_of(env) | options_of(env.default_params)
+    of_agent = options_of(learner.agent)
+    shared = {name: of_agent.pop(name) for name in _SHARED_WITH_AGENT if name in of_agent}
+    chosen = {name: value for name, value in config.agent_options.items() if name not in shared}
+    # What you chose stays, too: an adapter may keep it where no field of the environment shows it.
+    return shared | {
+        "env_options": config.env_options | of_env,
+        "agent_options": chosen | of_agent,
+    }
 
 
 def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
@@ -252,34 +281,6 @@ def _whole(steps: int, unit: int) -> int:
 
 
 def _default_chunk(num_envs: int) -> int:
-    # About a million steps of all environments: enough to hide a call's cost, and some calls a
-    # second for the progress.
+    # About a million steps of all environments: enough to hide the cost of a call, and still some
+    # calls a second for the progress.
     return max(1, min(1_000, 1_000_000 // num_envs))
-
-
-def _options(thing: Any, without: set[str]) -> dict[str, Any]:
-    """Return the fields of a dataclass that a file can hold: not arrays, not nested objects."""
-    fields = [field for field in dataclasses.fields(thing) if not field.metadata.get("derived")]
-    values = {field.name: getattr(thing, field.name) for field in fields}
-    plain = (bool, int, float, str, list)
-    values = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
-    }
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in without and isinstance(value, plain)
-    }
-
-
-def _with_tuples(value: Any) -> Any:
-    """Undo what a file does to a tuple: the fields of environments and agents are hashable."""
-    if isinstance(value, Mapping):
-        return {name: _with_tuples(each) for name, each in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
-
-
-def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        k: _without_none(v) if isinstance(v, dict) else v for k, v in table.items() if v is not None
-    }

@@ -8,13 +8,21 @@ import jax.numpy as jnp
 from myriad.agents.agent import Learner
 from myriad.agents.controller import policy_of
 from myriad.envs import Environment
-from myriad.envs.vector import LaneEnvironment, Lanes
+from myriad.envs.vector import BatchState, VectorEnv
 
-_Carry = tuple[jax.Array, Lanes, Any, jax.Array]
+_Carry = tuple[jax.Array, BatchState, Any, jax.Array]
 
 
 class Evaluation:
-    """`num_episodes` episodes side by side, each in an environment of its own, until every one has ended."""
+    """Episodes side by side, each in an environment of its own, until every one has ended.
+
+    Args:
+        env: the environment.
+        learner: the agent.
+        num_episodes: how many episodes.
+        max_steps: steps after which an episode is cut off.
+        greedy: leave exploration out.
+    """
 
     def __init__(
         self,
@@ -27,7 +35,7 @@ class Evaluation:
     ):
         self._max_steps = max_steps
         self._first_memory, self._policy = policy_of(learner, greedy=greedy)
-        self._envs = LaneEnvironment(env, num_episodes)
+        self._envs = VectorEnv(env, num_episodes)
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Run one episode in each environment.
@@ -36,33 +44,40 @@ class Evaluation:
             each episode's return, float32 `[num_episodes]`, and whether it ended within
             `max_steps`; the return of one that did not is what it had come to.
         """
-        lane = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
+        env_index = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
 
         def running(carry: _Carry) -> jax.Array:
-            step, lanes, _, _ = carry
-            return (step < self._max_steps) & jnp.any(lanes.num_episodes == 0)
+            step, batch_state, _, _ = carry
+            return (step < self._max_steps) & jnp.any(batch_state.num_episodes == 0)
 
         def body(carry: _Carry) -> _Carry:
-            step, lanes, memory, returns = carry
+            step, batch_state, memory, returns = carry
             act_key, step_key = (
                 jax.random.fold_in(jax.random.fold_in(key, step), purpose) for purpose in range(2)
             )
-            obs: Any = lanes.obs
+            obs: Any = batch_state.obs
             action, memory = self._policy(agent, memory, act_key, obs)
-            step_keys = keys_of(step_key, lane)
-            before = lanes.num_episodes
-            lanes, _ = self._envs.step(lanes, action, step_keys, step_keys)
-            first_ended = (before == 0) & (lanes.num_episodes == 1)
-            return step + 1, lanes, memory, jnp.where(first_ended, lanes.return_sum, returns)
+            step_keys = keys_of(step_key, env_index)
+            before = batch_state.num_episodes
+            batch_state, _ = self._envs.step(batch_state, action, step_keys, step_keys)
+            first_ended = (before == 0) & (batch_state.num_episodes == 1)
+            return (
+                step + 1,
+                batch_state,
+                memory,
+                jnp.where(first_ended, batch_state.return_sum, returns),
+            )
 
-        lanes = self._envs.reset(keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), lane))
+        batch_state = self._envs.reset(
+            keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), env_index)
+        )
         start = (
             jnp.zeros((), jnp.uint32),
-            lanes,
-            self._first_memory(lane.shape[0]),
-            jnp.zeros(lane.shape, jnp.float32),
+            batch_state,
+            self._first_memory(env_index.shape[0]),
+            jnp.zeros(env_index.shape, jnp.float32),
         )
-        _, lanes, _, returns = jax.lax.while_loop(running, body, start)
-        ended = lanes.num_episodes > 0
-        return jnp.where(ended, returns, lanes.episode_return), ended
+        _, batch_state, _, returns = jax.lax.while_loop(running, body, start)
+        ended = batch_state.num_episodes > 0
+        return jnp.where(ended, returns, batch_state.episode_return), ended

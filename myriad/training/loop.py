@@ -1,4 +1,4 @@
-"""The compiled training chunk: any number of a learner's updates in one call, with nothing on the host in between."""
+"""The compiled training chunk: any number of a learner's updates in one call."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from myriad.agents.agent import LEARNER_AXIS, Learner
 from myriad.envs import Environment
-from myriad.envs.vector import LaneEnvironment, Lanes, Transition
+from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.random import make_key
 
 # One key per purpose: no two draws share a stream.
@@ -20,23 +20,25 @@ _STEP, _RESET = range(2)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """Everything that a run needs to go on: its key, the updates done (uint32), the learner's state and the lanes.
+    """All that a run carries: its key, the updates done (uint32), the learner and the environments.
 
     `metric_sums` adds up each update's metrics since the window began, in the order of the updates;
-    the episode statistics of the lanes count from there, too.
+    the episode statistics of the environments count from there, too.
     """
 
     key: jax.Array
     num_updates: jax.Array
     agent: Any
-    lanes: Lanes
+    batch_state: BatchState
     metric_sums: dict[str, jax.Array]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What the host learns of a chunk: the window's sums so far, and which parts of the state hold a NaN.
+    """What the host learns of a chunk.
+
+    The sums are those of the window between two evaluations, so far.
 
     Attributes:
         metric_sums: each metric's sum over the window's updates, float32 scalars.
@@ -52,19 +54,26 @@ class Report:
 
 
 PARTS = ("a metric", "the agent's state", "an environment's state")
-# A leaf beyond this size is a replay buffer: what it holds came through the lanes, which are looked
-# at.
+# A leaf beyond this size is a replay buffer. What it holds came from the environments, which are
+# checked for NaN themselves.
 _LARGE = 1 << 20
 # Below this size a copy costs nothing worth a loop of its own.
 _SMALL = 1 << 16
 
 
 class LearningLoop:
-    """`num_envs` copies of `env` and the learner, as two pure functions that a jit or a vmap may wrap.
+    """`num_envs` environments and the learner, as two pure functions to jit or to vmap.
 
-    Where a learner's gradient steps are large it may share them among devices (`parallel_learner`);
-    each device then holds the whole state and does all the rest, and `jitted` and `on_one_device`
-    know where things lie.
+    A learner may share large gradient steps among devices, see `parallel_learner`. Each device
+    then holds the whole state and does all the rest. `jitted` and `on_one_device` know what lies
+    where.
+
+    Args:
+        env: the environment.
+        learner: the agent.
+        num_envs: environments in parallel.
+        params: environment parameters other than `env.default_params`.
+        num_devices: devices that share gradient steps.
     """
 
     def __init__(
@@ -76,20 +85,22 @@ class LearningLoop:
         *,
         num_devices: int = 1,
     ):
-        self.learner, self.num_envs, self.num_devices = learner, num_envs, num_devices
+        self.learner = learner
+        self.num_envs = num_envs
+        self.num_devices = num_devices
         mesh = jax.make_mesh(
             (num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices]
         )
         self._everywhere: Any = NamedSharding(mesh, PartitionSpec())
-        self.envs = LaneEnvironment(env, num_envs, params)
+        self.envs = VectorEnv(env, num_envs, params)
 
     def init(self, key: jax.Array) -> TrainState:
         """Reset every environment and draw the learner's first parameters."""
         agent = self.learner.init(jax.random.fold_in(key, _AGENT), self.num_envs)
-        lane_keys = self._lane_keys(jax.random.fold_in(key, _ENVIRONMENTS))
-        lanes = self.envs.reset(lane_keys, self.envs.params.own)
+        env_keys = self._env_keys(jax.random.fold_in(key, _ENVIRONMENTS))
+        batch_state = self.envs.reset(env_keys, self.envs.params.own)
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
-        return TrainState(key, jnp.zeros((), jnp.uint32), agent, lanes, zeros)
+        return TrainState(key, jnp.zeros((), jnp.uint32), agent, batch_state, zeros)
 
     def jitted(self) -> tuple[Any, Any]:
         """Return `init`, of an int64 seed, and `run`, its state donated, as jitted functions."""
@@ -139,54 +150,57 @@ class LearningLoop:
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
             key = jax.random.fold_in(jax.random.fold_in(state.key, _UPDATE), state.num_updates)
-            agent, lanes, metrics = self._update(key, state.agent, state.lanes)
+            agent, batch_state, metrics = self._update(key, state.agent, state.batch_state)
             sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
-            return TrainState(state.key, state.num_updates + 1, agent, lanes, sums)
+            return TrainState(state.key, state.num_updates + 1, agent, batch_state, sums)
 
         state = jax.lax.fori_loop(0, num_updates, body, state)
         return state, _report(state)
 
     def _update(
-        self, key: jax.Array, agent: Any, lanes: Lanes
-    ) -> tuple[Any, Lanes, dict[str, jax.Array]]:
-        return self.learner.update(key, agent, lanes, self._step)
+        self, key: jax.Array, agent: Any, batch_state: BatchState
+    ) -> tuple[Any, BatchState, dict[str, jax.Array]]:
+        return self.learner.update(key, agent, batch_state, self._step)
 
-    def _step(self, key: jax.Array, lanes: Lanes, action: jax.Array) -> tuple[Lanes, Transition]:
+    def _step(
+        self, key: jax.Array, batch_state: BatchState, action: jax.Array
+    ) -> tuple[BatchState, Transition]:
         step_keys, reset_keys = (
-            self._lane_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
+            self._env_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
         )
-        return self.envs.step(lanes, action, step_keys, reset_keys)
+        return self.envs.step(batch_state, action, step_keys, reset_keys)
 
-    def _lane_keys(self, key: jax.Array) -> jax.Array:
-        lane = jnp.arange(self.num_envs, dtype=jnp.uint32)
-        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, lane)
+    def _env_keys(self, key: jax.Array) -> jax.Array:
+        env_index = jnp.arange(self.num_envs, dtype=jnp.uint32)
+        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, env_index)
 
 
 def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
-    """Return the learner and the devices to share its gradient steps, as many as it finds worth it."""
-    share = getattr(learner, "shared_among", None)
-    num_devices = 1 if share is None else share(num_envs, jax.local_device_count())
-    return (
-        (learner, 1)
-        if num_devices == 1
-        else (dataclasses.replace(learner, num_devices=num_devices), num_devices)
-    )
+    """Return the learner and how many devices share its gradient steps, as it finds worth it."""
+    num_devices = learner.shared_among(num_envs, jax.local_device_count())
+    if num_devices == 1:
+        return learner, 1
+    return dataclasses.replace(learner, num_devices=num_devices), num_devices
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
     sums, num_episodes, return_sum = jax.tree.map(
         lambda leaf: jnp.where(begin, jnp.zeros_like(leaf), leaf),
-        (state.metric_sums, state.lanes.num_episodes, state.lanes.return_sum),
+        (state.metric_sums, state.batch_state.num_episodes, state.batch_state.return_sum),
     )
-    lanes = dataclasses.replace(state.lanes, num_episodes=num_episodes, return_sum=return_sum)
-    return dataclasses.replace(state, metric_sums=sums, lanes=lanes)
+    batch_state = dataclasses.replace(
+        state.batch_state, num_episodes=num_episodes, return_sum=return_sum
+    )
+    return dataclasses.replace(state, metric_sums=sums, batch_state=batch_state)
 
 
 def _report(state: TrainState) -> Report:
-    parts = (state.metric_sums, state.agent, (state.lanes.env_state, state.lanes.obs))
+    parts = (state.metric_sums, state.agent, (state.batch_state.env_state, state.batch_state.obs))
     is_nan = jnp.stack([_holds_nan(part) for part in parts])
-    lanes = state.lanes
-    return Report(state.metric_sums, lanes.num_episodes.sum(), lanes.return_sum.sum(), is_nan)
+    batch_state = state.batch_state
+    return Report(
+        state.metric_sums, batch_state.num_episodes.sum(), batch_state.return_sum.sum(), is_nan
+    )
 
 
 def _holds_nan(tree: Any) -> jax.Array:

@@ -1,29 +1,32 @@
-"""What a training needs of memory: from shapes alone, and from the compiler, without running anything."""
+"""What a training needs of memory, by its shapes and by the compiler. Nothing runs."""
 
 import dataclasses
 import os
 import resource
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from myriad.hardware import Hardware, fingerprint
 from myriad.random import make_key
-from myriad.training.config import TrainingConfig
+from myriad.training.config import ResolvedConfig
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining
 from myriad.xla import describe
 
-_BESIDE_PROGRAMS = (
-    32 << 20
-)  # of a process: the interpreter's and XLA's threads, code, a report's copy
+# A process also holds the interpreter's and XLA's threads, code, and a copy of a report.
+_BESIDE_PROGRAMS = 32 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class StateSize:
-    """Bytes of a training's state: `fixed`, replay buffer and parameters, and `per_env` for each environment."""
+    """Bytes of a training's state.
+
+    Attributes:
+        fixed: what the replay buffer and the parameters take, however many environments there are.
+        per_env: what each environment adds.
+    """
 
     fixed: int
     per_env: int
@@ -37,53 +40,60 @@ class StateSize:
         return max(0, (limit - self.fixed) // max(1, self.per_env))
 
 
-def state_size(config: TrainingConfig) -> StateSize:
-    """Measure the state of a configuration by its shapes at two small numbers of environments: nothing is allocated."""
-    env = config.make_env()
-    learner = config.make_learner(env)
-    few = getattr(learner, "num_minibatches", 1)  # a batch must divide into whole minibatches
-    small, large = (_bytes(env, learner, num_envs) for num_envs in (few, 2 * few))
+def state_size(resolved: ResolvedConfig) -> StateSize:
+    """Measure the state of a training by its shapes at two small numbers of environments.
+
+    Nothing is allocated.
+    """
+    few = resolved.learner.num_envs_multiple
+    small = _bytes(resolved, few)
+    large = _bytes(resolved, 2 * few)
     per_env = max(1, (large - small) // few)
     return StateSize(max(0, small - per_env * few), per_env)
 
 
-def _bytes(env: Any, learner: Any, num_envs: int) -> int:
-    state = jax.eval_shape(LearningLoop(env, learner, num_envs).init, make_key(0))
+def _bytes(resolved: ResolvedConfig, num_envs: int) -> int:
+    loop = LearningLoop(resolved.env, resolved.learner, num_envs)
+    state = jax.eval_shape(loop.init, make_key(0))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 
 def program_bytes(training: CompiledTraining) -> int:
-    """Return the most that a training's programs hold at once, its state included, as the compiler states it."""
-    init, run, evaluate = (
-        describe(program) for program in (training.init, training.run, training.evaluate)
-    )
+    """Return the most bytes that a training's programs hold at once, by what the compiler states.
+
+    The state is included.
+    """
+    init = describe(training.init)
+    run = describe(training.run)
+    evaluate = describe(training.evaluate)
     state = init.output_bytes
     while_running = state + run.temp_bytes + run.output_bytes - run.alias_bytes
     while_evaluating = state + evaluate.temp_bytes + evaluate.output_bytes
-    num_devices = training.loop.num_devices  # each holds the whole state
+    num_devices = training.loop.num_devices  # Each of them holds the whole state.
     return num_devices * max(init.peak_bytes, while_running, while_evaluating)
 
 
 def most_bytes(programs: int) -> int:
-    """Return what a process may take for programs of which the compiler states `programs` bytes.
-
-    Matrix products and the allocator came to 7% of what is stated.
-    """
+    """Return the most bytes of a process whose programs state `programs` bytes."""
+    # Matrix products and the allocator were measured to add 7%.
     return programs + programs // 10 + _BESIDE_PROGRAMS
 
 
 def stated_bytes_within(room: int) -> int:
-    """Return the bytes that programs may state for their process to fit into `room`, the inverse of `most_bytes`."""
+    """Return the bytes that programs may state if their process is to fit into `room` bytes.
+
+    The inverse of `most_bytes`.
+    """
     return max(0, (room - _BESIDE_PROGRAMS) * 10 // 11)
 
 
 def available_bytes(limit: int | None = None, hardware: Hardware | None = None) -> int:
-    """Return what a training may take beside what this process holds already.
+    """Return the bytes that a training may take beside what this process already holds.
 
     Args:
-        limit: of the whole process on a CPU, of the device's memory elsewhere; never more than the
-            machine has left.
-        hardware: the machine, where it is at hand.
+        limit: bytes of the whole process on a CPU, and of the device's memory elsewhere. The
+            answer is never more than the machine has left.
+        hardware: the machine, if you have it at hand.
     """
     hardware = fingerprint() if hardware is None else hardware
     left = (
@@ -95,7 +105,7 @@ def available_bytes(limit: int | None = None, hardware: Hardware | None = None) 
 
 
 def resident_bytes() -> int:
-    """Return the resident set of this process; where the system doesn't tell, the most it ever was."""
+    """Return the resident bytes of this process, or the most it ever had if nobody tells."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
-from myriad.training.run_folder import Row, RunFolder, explained
+from myriad.files import write_errors_explained
+from myriad.training.history import Row
+from myriad.training.run_folder import RunFolder
 
 
 class Tracker(Protocol):
@@ -24,10 +26,10 @@ class TensorBoard:
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
         writers, self._event = self.library()
-        # Its SummaryWriter hands rows to a thread, which loses two minutes at a kill and dies on a
-        # full disk.
+        # tensorboardX's SummaryWriter hands rows to a thread, which loses two minutes at a kill
+        # and dies on a full disk.
         self._path = folder.path / "tensorboard"
-        with explained(self._path):
+        with write_errors_explained(self._path):
             self._path.mkdir(exist_ok=True)
             self._writer = writers.EventsWriter(str(self._path / "events"))
 
@@ -44,14 +46,14 @@ class TensorBoard:
 
     def log(self, row: Row, step: int) -> None:
         values = [{"tag": name, "simple_value": float(value)} for name, value in row.items()]
-        with explained(self._path):
+        with write_errors_explained(self._path):
             self._writer.write_event(
                 self._event(wall_time=time.time(), step=step, summary={"value": values})
             )
             self._writer.flush()
 
     def close(self) -> None:
-        with explained(self._path):
+        with write_errors_explained(self._path):
             self._writer.close()
 
 
@@ -74,7 +76,8 @@ class WeightsAndBiases:
         except wandb.errors.Error as error:
             what = " ".join(str(error).split()).rstrip(".")
             raise InvalidArgumentError(
-                f"log_to 'wandb' can't start: {what}; WANDB_MODE=offline keeps the run on this machine."
+                f"log_to 'wandb' can't start: {what}; "
+                "WANDB_MODE=offline keeps the run on this machine."
             ) from error
 
     @staticmethod
@@ -98,9 +101,9 @@ TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 def make_trackers(
     names: Sequence[str], folder: RunFolder, config: Mapping[str, Any]
 ) -> list[Tracker]:
-    """Build the trackers called `names`; where one can't be built, those before it are closed.
+    """Build the trackers called `names`. If one can't be built, those before it are closed.
 
-    Raises what `require_trackers` does, and InvalidArgumentError where one can't start.
+    Raises what `require_trackers` does, and InvalidArgumentError if one can't start.
     """
     require_trackers(names)
     trackers: list[Tracker] = []
@@ -113,7 +116,9 @@ def make_trackers(
 
 
 def require_trackers(names: Sequence[str]) -> None:
-    """Raise unless every tracker can be had: asked before there is a run's folder, which a mistake would leave behind.
+    """Raise unless every tracker is known and installed.
+
+    This is asked before the run's folder is made, so that a mistake leaves none behind.
 
     Raises:
         UnknownNameError: no such tracker.

@@ -1,14 +1,12 @@
-"""The host's side of a training: compile once, call chunk after chunk, evaluate at boundaries, save, report."""
+"""The host's side of a training: compile once, call chunk after chunk, evaluate, save, report."""
 
 import contextlib
 import dataclasses
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,75 +15,44 @@ import numpy as np
 from myriad import hardware
 from myriad.errors import DivergedError
 from myriad.training.checkpoint import Checkpoints
-from myriad.training.config import TrainingConfig
+from myriad.training.config import ResolvedConfig
+from myriad.training.history import History
 from myriad.training.loop import PARTS, Report, TrainState
-from myriad.training.programs import CompiledTraining, compute_dtype
-from myriad.training.run_folder import Progress, RunFolder, Table
-from myriad.training.trackers import make_trackers
-
-
-@dataclasses.dataclass(frozen=True)
-class Timings:
-    """Seconds of wall time, and environment steps per second of training, all environments together."""
-
-    compile_s: float
-    train_s: float
-    evaluate_s: float
-    total_s: float
-    steps_per_s: float
-    from_cache: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingResults:
-    """What a training came to.
-
-    Attributes:
-        agent_state: the learner's state, its parameters within.
-        training: a row per evaluation boundary: update, steps, episodes, mean return and the means
-            of the metrics.
-        evaluations: a row per evaluation: update, steps, mean return and its standard deviation
-            over the episodes.
-        config: the resolved configuration.
-        timings: how long it took.
-        run_folder: where all of it is written.
-        stopped: `end`, or `target` where the target return was reached.
-    """
-
-    agent_state: Any
-    training: Table
-    evaluations: Table
-    config: TrainingConfig
-    timings: Timings
-    run_folder: Path
-    stopped: str
+from myriad.training.programs import CompiledTraining
+from myriad.training.progress import Progress
+from myriad.training.results import Timings, TrainingResults
+from myriad.training.run_folder import RunFolder
+from myriad.training.trackers import Tracker, make_trackers
+from myriad.xla import compute_dtype, matmul_precision
 
 
 class Trainer:
-    """A configuration, its programs and its run folder.
+    """A training, its programs and its run folder.
 
     Args:
-        config: any configuration; it is resolved here.
-        folder: the run's folder, with a run to resume in it or without.
+        resolved: the training.
+        folder: the run's folder. A run in it is resumed from its newest checkpoint.
         quiet: show no progress.
     """
 
-    def __init__(self, config: TrainingConfig, folder: RunFolder, *, quiet: bool = False):
-        self.programs = CompiledTraining(config)
-        self.config = self.programs.config
-        self.folder, self._checkpoints = folder, Checkpoints(folder.checkpoints)
+    def __init__(self, resolved: ResolvedConfig, folder: RunFolder, *, quiet: bool = False):
+        self.programs = CompiledTraining(resolved)
+        self.config = resolved.config
+        self.folder = folder
+        self._checkpoints = Checkpoints(folder.checkpoints)
         self._progress = Progress(
             self.programs.num_updates * self.programs.steps_per_update, quiet=quiet
         )
-        self._train_s = self._evaluate_s = 0.0
+        self._train_s = 0.0
+        self._evaluate_s = 0.0
         self._report: Any = None
 
     def run(self) -> TrainingResults:
         """Train to the end, from the newest checkpoint where there is one.
 
         Raises:
-            DivergedError: a NaN came up; the run's folder holds the last good checkpoint.
-            KeyboardInterrupt: the user interrupted it; a checkpoint was saved first.
+            DivergedError: a NaN came up. The run's folder holds the last good checkpoint.
+            KeyboardInterrupt: you interrupted it. A checkpoint was saved first.
         """
         start = time.perf_counter()
         with contextlib.ExitStack() as opened:
@@ -101,8 +68,8 @@ class Trainer:
         steps = (int(state.num_updates) - done) * self.programs.steps_per_update
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),
-            Table([{k: v for k, v in row.items() if not k.startswith("eval_")} for row in rows]),
-            Table([_evaluation_row(row) for row in rows]),
+            History([_training_row(row) for row in rows]),
+            History([_evaluation_row(row) for row in rows]),
             self.config,
             self._timings(steps, time.perf_counter() - start),
             self.folder.path,
@@ -110,22 +77,21 @@ class Trainer:
         )
 
     def _timings(self, steps: int, total_s: float) -> Timings:
-        rate = steps / self._train_s if self._train_s else math.nan
-        programs = self.programs
         return Timings(
-            programs.compile_s,
-            self._train_s,
-            self._evaluate_s,
-            total_s,
-            rate,
-            from_cache=programs.from_cache,
+            compile_s=self.programs.compile_s,
+            train_s=self._train_s,
+            evaluate_s=self._evaluate_s,
+            total_s=total_s,
+            steps_per_s=steps / self._train_s if self._train_s else math.nan,
+            from_cache=self.programs.from_cache,
         )
 
     def _compile(self) -> None:
         self.programs.compile(meanwhile=_import_orbax)
         how = "loaded from the cache" if self.programs.from_cache else "compiled"
+        num_envs = self.programs.resolved.num_envs
         self._progress.say(
-            f"{self.config.agent} on {self.config.env}, {self.config.num_envs:,} environments: "
+            f"{self.config.agent} on {self.config.env}, {num_envs:,} environments: "
             f"3 programs {how} in {self.programs.compile_s:.1f} s"
         )
 
@@ -137,9 +103,12 @@ class Trainer:
         return self.programs.loop.everywhere(state), done, self.folder.rows(up_to_update=done)
 
     def _train(
-        self, state: TrainState, done: int, rows: list[dict[str, Any]], trackers: list[Any]
+        self, state: TrainState, done: int, rows: list[dict[str, Any]], trackers: list[Tracker]
     ) -> tuple[TrainState, str]:
-        saved, saved_at, score = done, time.monotonic(), None
+        """Go from window to window; save when it is time to, and stop where the run ends."""
+        saved = done
+        saved_at = time.monotonic()
+        score = None
         with _interrupt_noted() as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
                 boundary = self.programs.next_boundary(done)
@@ -153,7 +122,8 @@ class Trainer:
                 due = time.monotonic() - saved_at >= self.config.checkpoint_every_s
                 if interrupted.is_set() or due:
                     self._checkpoints.save(done, state)
-                    saved, saved_at = done, time.monotonic()
+                    saved = done
+                    saved_at = time.monotonic()
                 if interrupted.is_set():
                     raise KeyboardInterrupt
             if saved < done:
@@ -169,7 +139,9 @@ class Trainer:
         interrupted: threading.Event,
     ) -> tuple[TrainState, int]:
         """Run up to the next evaluation, or to an interrupt, watching what comes back."""
-        start, first, steps = time.perf_counter(), done, self.programs.steps_per_update
+        start = time.perf_counter()
+        first = done
+        steps = self.programs.steps_per_update
 
         def watch(report: Report, done: int) -> None:
             self._report = self._watch(report, done)
@@ -181,7 +153,7 @@ class Trainer:
         return state, done
 
     def _watch(self, report: Report, done: int) -> Report:
-        """Stop the run at a NaN."""
+        """Return the report, or stop the run if it tells of a NaN."""
         bad = [part for part, is_nan in zip(PARTS, report.is_nan, strict=True) if is_nan]
         if bad:
             metrics = [
@@ -198,7 +170,7 @@ class Trainer:
         return report
 
     def _row(self, state: TrainState, done: int) -> dict[str, Any]:
-        """Evaluate, and put the window's figures in one row."""
+        """Evaluate, and return the window's figures as one row."""
         start = time.perf_counter()
         state = self.programs.loop.on_one_device(state)
         returns, ended = jax.device_get(
@@ -215,8 +187,12 @@ class Trainer:
         if episodes:
             row["return"] = float(self._report.return_sum) / episodes
         row |= {name: float(total) / window for name, total in self._report.metric_sums.items()}
-        mean, std = (float(f(returns, dtype=np.float64)) for f in (np.mean, np.std))
-        row |= {"eval_return": mean, "eval_return_std": std, "eval_unfinished": int((~ended).sum())}
+        mean = float(np.mean(returns, dtype=np.float64))
+        row |= {
+            "eval_return": mean,
+            "eval_return_std": float(np.std(returns, dtype=np.float64)),
+            "eval_unfinished": int((~ended).sum()),
+        }
         rate = done * self.programs.steps_per_update / self._train_s if self._train_s else 0.0
         self._progress.update(row["steps"], rate, mean)
         return row
@@ -227,37 +203,40 @@ class Trainer:
 
 
 def environment_record() -> dict[str, Any]:
-    """Return what a run's figures depend on beside its configuration: hardware, versions, precision."""
+    """Return what the results depend on beside the configuration: hardware, versions, precision."""
     return {
         "hardware": dataclasses.asdict(hardware.fingerprint()),
-        "versions": hardware.package_versions() | {"python": sys.version.split()[0]},
-        "matmul_precision": jax.config.values["jax_default_matmul_precision"] or "default",
+        "versions": hardware.package_versions(),
+        "matmul_precision": matmul_precision(),
         "compute_dtype": compute_dtype(),
     }
 
 
+def _training_row(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("eval_")}
+
+
 def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "update": row["update"],
-        "steps": row["steps"],
-        **{
-            name.removeprefix("eval_"): value
-            for name, value in row.items()
-            if name.startswith("eval_")
-        },
+    measured = {
+        name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")
     }
+    return {"update": row["update"], "steps": row["steps"]} | measured
 
 
 def _import_orbax() -> None:
-    import orbax.checkpoint  # noqa: F401  (only to have it loaded)
+    import orbax.checkpoint  # noqa: F401  (loaded here, while the compiler works)
 
 
 @contextlib.contextmanager
 def _interrupt_noted() -> Iterator[threading.Event]:
-    """Turn the first interrupt into a flag, so that no chunk is cut in two; the second one ends the process."""
+    """Turn the first interrupt into a flag, so that the running chunk ends well.
+
+    A second interrupt ends the process.
+    """
     noted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield noted  # only the main thread may set handlers, and only it is interrupted
+        # Only the main thread may set handlers, and only it is interrupted.
+        yield noted
         return
     previous = signal.getsignal(signal.SIGINT)
 

@@ -106,9 +106,7 @@ def test_target_and_loss_are_those_of_the_papers(double, dueling, huber_delta):
     np.testing.assert_allclose(learner.loss(online, batch, target), squared.mean(), rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "options", [{"target_decay": 0.9}, {"target_decay": 0.0, "target_period": 2}]
-)
+@pytest.mark.parametrize("options", [{"polyak": 0.9}, {"polyak": 0.0, "target_period": 2}])
 def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     learner = DQN.create(
         make_env("cartpole-control"), **SMALL, gradient_steps=3, learning_rate=1e-2, **options
@@ -119,12 +117,12 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     batch = learner._sample(key, state, 4)
     np.testing.assert_allclose(
         batch.reward.max(),
-        sum(0.995**i for i in range(3)) / np.sqrt(state.returns.variance),
+        sum(0.995**i for i in range(3)) / np.sqrt(state.return_stats.variance),
         rtol=1e-5,
     )
     rule = optax.chain(optax.clip_by_global_norm(10.0), optax.adam(1e-2, eps=1.5e-4))
     optimizer = rule.init(state.params)
-    optimizer = (optimizer[0], (state.optimizer[1], *optimizer[1][1:]))
+    optimizer = (optimizer[0], (state.opt_state[1], *optimizer[1][1:]))
     params, losses = state.params, []
     for i in range(3):
         part = jax.tree.map(lambda leaf, i=i: leaf[16 * i : 16 * (i + 1)], batch)
@@ -137,7 +135,7 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
         losses.append(loss)
     np.testing.assert_allclose(after.params, params, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(mean_loss, np.mean(losses), rtol=1e-4)
-    decay = learner.target_decay if (num_updates + 1) % learner.target_period == 0 else 1.0
+    decay = learner.polyak if (num_updates + 1) % learner.target_period == 0 else 1.0
     np.testing.assert_allclose(
         after.target_params,
         decay * state.target_params + (1 - decay) * params,
@@ -154,33 +152,33 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
     loop = LearningLoop(learner.env, learner, 3)
     state, lived = loop.init(make_key(1)), []
 
-    def recording(key, lanes, action):
-        after, transition = loop._step(key, lanes, action)
-        lived.append((lanes.obs, action, transition))
+    def recording(key, batch_state, action):
+        after, transition = loop._step(key, batch_state, action)
+        lived.append((batch_state.obs, action, transition))
         return after, transition
 
-    agent, lanes = state.agent, state.lanes
+    agent, batch_state = state.agent, state.batch_state
     with jax.disable_jit():
         for i in range(20):
-            agent, lanes, _ = learner.update(
-                jax.random.fold_in(make_key(2), i), agent, lanes, recording
+            agent, batch_state, _ = learner.update(
+                jax.random.fold_in(make_key(2), i), agent, batch_state, recording
             )
     columns, rows = agent.replay.columns, 21 - steps
     assert int(agent.replay.num_writes) == rows
     ends = 0
     for row in range(rows):
-        for lane in range(3):
+        for env_index in range(3):
             reward, discount = 0.0, 1.0
             for _, _, transition in lived[row : row + steps]:
-                reward += discount * float(transition.reward[lane])
+                reward += discount * float(transition.reward[env_index])
                 discount *= 0.995
-                next_obs = transition.final_obs[lane]
-                if transition.terminated[lane]:
+                next_obs = transition.final_obs[env_index]
+                if transition.terminated[env_index]:
                     discount, ends = 0.0, ends + 1
                     break
-            slot = row * 3 + lane
-            np.testing.assert_array_equal(columns.obs[slot], lived[row][0][lane])
-            np.testing.assert_array_equal(columns.action[slot], lived[row][1][lane])
+            slot = row * 3 + env_index
+            np.testing.assert_array_equal(columns.obs[slot], lived[row][0][env_index])
+            np.testing.assert_array_equal(columns.action[slot], lived[row][1][env_index])
             np.testing.assert_allclose(columns.reward[slot], reward, rtol=1e-6)
             np.testing.assert_allclose(columns.discount[slot], discount, rtol=1e-6)
             np.testing.assert_array_equal(columns.next_obs[slot], next_obs)
@@ -201,13 +199,13 @@ def test_nothing_is_learned_before_there_is_something_to_learn_from():
     learner = DQN.create(make_env("cartpole-control"), **SMALL)
     first = learner.init(jax.random.fold_in(make_key(0), 0), 4)
     before, after = (train(learner, 4, [n]).agent for n in (4, 5))
-    assert_same_bits((first.params, first.optimizer), (before.params, before.optimizer))
+    assert_same_bits((first.params, first.opt_state), (before.params, before.opt_state))
     assert (after.params != before.params).any()
     late = DQN.create(
         make_env("cartpole-control"),
         **{**SMALL, "learning_starts": 1, "n_step": 5, "train_every": 2},
     )
-    assert late._first_learning_update(100_000) == 3
+    assert late.first_learning_update(100_000) == 3
 
 
 def test_a_state_holds_no_weak_types_and_keeps_its_own():
@@ -288,7 +286,7 @@ def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
         ("n_step", 2.0, "an integer of at least 1"),
         ("huber_delta", 0.0, "a number above 0"),
         ("huber_delta", "off", "a number above 0"),
-        ("target_decay", 1.5, "a number between 0 and 1"),
+        ("polyak", 1.5, "a number between 0 and 1"),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(field, value, rule):
@@ -301,6 +299,11 @@ def test_unknown_fields_are_refused_with_the_closest_name():
         UnknownNameError, match="unknown field of dqn 'bufer_size'; did you mean 'buffer_size'"
     ):
         make_learner("dqn", make_env("cartpole-control"), bufer_size=10)
+
+
+def test_the_name_of_an_older_version_is_answered_with_the_one_of_today():
+    with pytest.raises(InvalidArgumentError, match="target_decay of dqn is now called polyak"):
+        make_learner("dqn", make_env("cartpole-control"), target_decay=0.9)
 
 
 def test_hyperparameters_may_be_traced():

@@ -12,14 +12,14 @@ from myriad import make_env, make_key
 from myriad.agents import make_learner
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
+    draw_permutations,
     map_over_blocks,
     mean_over_blocks,
     pack,
-    permutations,
     unpack,
 )
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_policy
-from myriad.agents.ppo import PPO, Batch, Trajectory, generalized_advantages
+from myriad.agents.ppo import PPO, Batch, Trajectory, gae
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.evaluation import Evaluation
@@ -80,9 +80,7 @@ def test_advantages_are_the_sum_over_the_rest_of_each_episode():
                 if done[k, n]:
                     break
     np.testing.assert_allclose(
-        generalized_advantages(
-            *map(jnp.asarray, (reward, value, next_value, terminated, done)), gamma, lam
-        ),
+        gae(*map(jnp.asarray, (reward, value, next_value, terminated, done)), gamma, lam),
         expected,
         atol=1e-5,
     )
@@ -141,7 +139,7 @@ def test_the_loss_for_continuous_actions_is_equation_9():
     params = jax.tree.map(lambda leaf: leaf + 0.1, learner.init(make_key(0), 4).params)
     batch = random_batch(rng, 6, 3, rng.normal(size=(6, 1)).astype(np.float32))
     mean = np.tanh(np.asarray(learner._outputs(params, batch.obs), np.float64))
-    std = np.exp(float(params["free"][0]))
+    std = np.exp(float(params["log_std"][0]))
     deviation = (np.asarray(batch.choice) - mean) / std
     log_prob = (-0.5 * deviation**2 - np.log(std) - 0.5 * np.log(2 * np.pi))[:, 0]
     assert_loss(learner, params, batch, log_prob, 0.5 * np.log(2 * np.pi * np.e * std**2))
@@ -206,13 +204,13 @@ def test_the_learning_rate_falls_to_zero_and_no_further():
 
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_permutations_hold_every_index_once(size):
-    drawn = np.asarray(permutations(make_key(0), 5, size))
+    drawn = np.asarray(draw_permutations(make_key(0), 5, size))
     np.testing.assert_array_equal(np.sort(drawn), np.tile(np.arange(size), (5, 1)))
     assert size == 1 or not (drawn[0] == drawn[1]).all()
 
 
 def test_every_index_comes_first_equally_often():
-    counts = np.bincount(np.asarray(permutations(make_key(0), 8000, 8))[:, 0], minlength=8)
+    counts = np.bincount(np.asarray(draw_permutations(make_key(0), 8000, 8))[:, 0], minlength=8)
     assert np.sum((counts - 1000) ** 2 / 1000) < 24.3  # chi-squared, 7 degrees of freedom, 0.1%
 
 
@@ -236,7 +234,7 @@ def test_blocks_change_nothing_but_the_memory(num_rows):
 def test_categorical_draws_follow_their_probabilities():
     policy = CategoricalPolicy((3, 2), scalar=False)
     logits = jnp.tile(jnp.log(jnp.array([0.2, 0.5, 0.3, 0.9, 0.1])), (20_000, 1))
-    drawn = np.asarray(policy.action(policy.sample(make_key(0), logits, policy.initial_free())))
+    drawn = np.asarray(policy.action(policy.sample(make_key(0), logits, policy.initial_log_std())))
     np.testing.assert_allclose(
         np.bincount(drawn[:, 0], minlength=3) / 20_000, [0.2, 0.5, 0.3], atol=0.012
     )
@@ -251,7 +249,7 @@ def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
         Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), log_std=-1.0
     )
     mean = jnp.tile(jnp.array([0.5, 30.0]), (20_000, 1))
-    drawn = policy.sample(make_key(0), mean, policy.initial_free())
+    drawn = policy.sample(make_key(0), mean, policy.initial_log_std())
     np.testing.assert_allclose(drawn.std(0), math.exp(-1), atol=0.01)
     action = np.asarray(policy.action(drawn))
     assert action[:, 0].max() == 4
@@ -282,7 +280,9 @@ def test_it_updates_and_acts_in_every_environment(name):
     assert all(np.isfinite(leaf).all() for leaf in floats)
     space = learning.envs.env.action_space(learning.envs.env.default_params)
     for greedy in (True, False):
-        action = learning.learner.act(state.agent, make_key(3), state.lanes.obs, greedy=greedy)
+        action = learning.learner.act(
+            state.agent, make_key(3), state.batch_state.obs, greedy=greedy
+        )
         assert action.dtype == space.dtype
         assert jax.vmap(space.contains)(action).all()
 
@@ -296,7 +296,7 @@ def test_chunks_are_the_same_run_bit_for_bit_from_one_compilation():
         for num_updates in split:
             state, _ = run(state, jnp.int32(num_updates), ~BEGIN)
         assert_same(state.agent, whole.agent)
-        assert_same(state.lanes.env_state, whole.lanes.env_state)
+        assert_same(state.batch_state.env_state, whole.batch_state.env_state)
     assert run._cache_size() == 1
     assert not any(leaf.weak_type for leaf in jax.tree.leaves(whole.agent))
 
@@ -314,11 +314,11 @@ def test_seeds_side_by_side_learn_as_alone():
 def test_moments_follow_the_rollouts_where_normalisation_is_on(normalize):
     state = after(loop(normalize_observations=normalize, normalize_rewards=normalize), 3)
     if not normalize:
-        assert state.agent.observations is None
-        assert state.agent.returns is None
+        assert state.agent.obs_stats is None
+        assert state.agent.return_stats is None
         return
-    assert float(state.agent.observations.count) == float(state.agent.returns.count) == 3 * 8 * 4
-    assert float(state.agent.returns.mean) > 1
+    assert float(state.agent.obs_stats.count) == float(state.agent.return_stats.count) == 3 * 8 * 4
+    assert float(state.agent.return_stats.mean) > 1
 
 
 @pytest.mark.slow

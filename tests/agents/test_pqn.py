@@ -10,7 +10,7 @@ import pytest
 
 from myriad import make_env
 from myriad.agents import make_learner, pqn
-from myriad.agents.minibatches import permutations
+from myriad.agents.minibatches import draw_permutations
 from myriad.agents.pqn import PQN
 from myriad.agents.q_learning import QNetwork, clip_by_norm, epsilon_greedy
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -38,16 +38,16 @@ def reference_returns(reward, next_value, terminated, done, gamma, td_lambda):
     """Mix n-step returns by their definition, without the recursion: weights (1 - lambda) lambda**(n - 1)."""
     num_steps, num_envs = reward.shape
     targets = np.zeros(reward.shape)
-    for lane in range(num_envs):
+    for env_index in range(num_envs):
         for t in range(num_steps):
-            last = next((s for s in range(t, num_steps) if done[s, lane]), num_steps - 1)
+            last = next((s for s in range(t, num_steps) if done[s, env_index]), num_steps - 1)
             total, returns = 0.0, []
             for s in range(t, last + 1):
-                total += gamma ** (s - t) * reward[s, lane]
-                ahead = 0.0 if terminated[s, lane] else next_value[s, lane]
+                total += gamma ** (s - t) * reward[s, env_index]
+                ahead = 0.0 if terminated[s, env_index] else next_value[s, env_index]
                 returns.append(total + gamma ** (s - t + 1) * ahead)
             weights = [(1 - td_lambda) * td_lambda**n for n in range(len(returns) - 1)]
-            targets[t, lane] = np.dot([*weights, td_lambda ** (len(returns) - 1)], returns)
+            targets[t, env_index] = np.dot([*weights, td_lambda ** (len(returns) - 1)], returns)
     return targets
 
 
@@ -133,9 +133,11 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     loop = LearningLoop(learner.env, learner, 4)
     start = loop.init(make_key(5))
     key = make_key(6)
-    after, _, metrics = jax.jit(lambda: learner.update(key, start.agent, start.lanes, loop._step))()
+    after, _, metrics = jax.jit(
+        lambda: learner.update(key, start.agent, start.batch_state, loop._step)
+    )()
     _, _, trajectory = learner._collect(
-        jax.random.fold_in(key, 0), start.agent, start.lanes, loop._step
+        jax.random.fold_in(key, 0), start.agent, start.batch_state, loop._step
     )
 
     network, old = learner._network, start.agent.params
@@ -152,11 +154,11 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
         0.995,
         0.95,
     )
-    orders = np.asarray(permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
+    permutations = np.asarray(draw_permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
     obs, action = trajectory.obs.reshape(32, 4), trajectory.action.reshape(32)
     rule = optax.chain(optax.clip_by_global_norm(0.1), optax.radam(1e-2, eps=1.5e-4))
     params, state, losses = old, rule.init(old), []
-    for order in orders:
+    for order in permutations:
 
         def loss(params, order=order):
             chosen = network.mlp.apply(network.unravel(params), obs[order])[
@@ -170,7 +172,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
         losses.append(value)
     np.testing.assert_allclose(after.params, params, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-4)
-    np.testing.assert_allclose(after.observations.mean, to_numpy(obs).mean(0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(after.obs_stats.mean, to_numpy(obs).mean(0), rtol=1e-4, atol=1e-6)
 
 
 def test_results_are_the_same_bits_however_updates_are_cut_into_calls():

@@ -1,4 +1,4 @@
-"""The replay ring against a plain NumPy ring, and n-step returns against a loop over one lane."""
+"""The replay ring against a plain NumPy ring, and n-step returns against a loop over one environment."""
 
 import dataclasses
 import re
@@ -13,18 +13,20 @@ from myriad.errors import InvalidArgumentError
 
 
 class PlainRing:
-    """What the ring should hold: a list of rows, oldest dropped, or the block of lanes that is documented."""
+    """What the ring should hold: a list of rows, oldest dropped, or the block of environments that is documented."""
 
     def __init__(self, capacity, num_envs):
         self.capacity, self.num_envs = capacity, num_envs
-        self.kept, self.lane = [], 0
+        self.kept, self.env_index = [], 0
 
     def write(self, row):
         if self.num_envs > self.capacity:
-            start = min(self.lane, self.num_envs - self.capacity)
+            start = min(self.env_index, self.num_envs - self.capacity)
             self.kept = list(row[start : start + self.capacity])
-            self.lane = (
-                self.lane + self.capacity if self.lane + self.capacity < self.num_envs else 0
+            self.env_index = (
+                self.env_index + self.capacity
+                if self.env_index + self.capacity < self.num_envs
+                else 0
             )
         else:
             self.kept = [*self.kept, *row][-(self.capacity // self.num_envs * self.num_envs) :]
@@ -56,12 +58,12 @@ def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_en
         np.testing.assert_array_equal(held[:, 1], -held[:, 0])
 
 
-def test_blocks_of_lanes_take_turns_where_there_are_more_lanes_than_slots():
+def test_blocks_of_environments_take_turns_where_there_are_more_environments_than_slots():
     ring = ReplayRing(4, 10)
-    first_lanes = [
+    first_envs = [
         int(state.columns["x"][0, 0]) - 10 * i for i, (state, _) in enumerate(write_rows(ring, 5))
     ]
-    assert first_lanes == [0, 4, 6, 0, 4]
+    assert first_envs == [0, 4, 6, 0, 4]
 
 
 def test_samples_are_uniform_over_what_was_written_and_touch_nothing_else():
@@ -108,16 +110,16 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs):
     assert compiled.memory_analysis().temp_size_in_bytes < min(capacity, num_envs) * 12 * 4
 
 
-def lane_experience(steps, lane, gamma):
-    """Follow one lane by the definition of an n-step return."""
+def env_experience(steps, env_index, gamma):
+    """Follow one environment by the definition of an n-step return."""
     reward, discount, next_obs = 0.0, 1.0, None
     for i in range(steps.reward.shape[0]):
-        reward += discount * steps.reward[i, lane]
+        reward += discount * steps.reward[i, env_index]
         discount *= gamma
-        next_obs = steps.final_obs[i, lane]
-        if steps.terminated[i, lane]:
+        next_obs = steps.final_obs[i, env_index]
+        if steps.terminated[i, env_index]:
             return reward, 0.0, next_obs
-        if steps.truncated[i, lane]:
+        if steps.truncated[i, env_index]:
             break
     return reward, discount, next_obs
 
@@ -138,11 +140,11 @@ def test_n_step_returns_stop_at_terminations_and_go_on_past_truncations(num_step
     experience = n_step(jax.tree.map(jnp.asarray, steps), 0.9)
     np.testing.assert_array_equal(experience.obs, steps.obs[0])
     np.testing.assert_array_equal(experience.action, steps.action[0])
-    for lane in range(shape[1]):
-        reward, discount, next_obs = lane_experience(steps, lane, 0.9)
-        np.testing.assert_allclose(experience.reward[lane], reward, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(experience.discount[lane], discount, rtol=1e-6)
-        np.testing.assert_array_equal(experience.next_obs[lane], next_obs)
+    for env_index in range(shape[1]):
+        reward, discount, next_obs = env_experience(steps, env_index, 0.9)
+        np.testing.assert_allclose(experience.reward[env_index], reward, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(experience.discount[env_index], discount, rtol=1e-6)
+        np.testing.assert_array_equal(experience.next_obs[env_index], next_obs)
 
 
 @pytest.mark.parametrize("field", ["capacity", "num_envs"])

@@ -1,4 +1,4 @@
-"""The autotuner: an answer for the program that runs, with evidence, known the second time, and never too large."""
+"""The autotuner's answer is for the program that runs, has evidence, is kept, and fits."""
 
 import dataclasses
 import json
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import myriad.autotune as autotuner
 from benchmarks.autotune import Autotune
 from myriad import create_config
-from myriad.autotune import ProfileCache, autotune, suggest_config, suggest_scan_chunk_size
-from myriad.autotune.search import CANDIDATES, Found, Stretch, _against, _Model, search
+from myriad.autotune import ProfileCache, autotune, suggest_config, suggest_scan_chunk_size, tuner
+from myriad.autotune import search as searching
+from myriad.autotune.search import CANDIDATES, Found, _against, _Model, search
+from myriad.autotune.stretch import Stretch
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.hardware import fingerprint
@@ -38,10 +39,11 @@ from myriad.training.memory import most_bytes, program_bytes, resident_bytes
 from myriad.training.programs import CompiledTraining
 
 agent, num_envs, buffer_size = json.loads(sys.argv[1])
-training = CompiledTraining(create_config("cartpole-control", agent, num_envs, 10_000, buffer_size=buffer_size))
+config = create_config("cartpole-control", agent, num_envs, 10_000, buffer_size=buffer_size)
+training = CompiledTraining(config.resolve())
 training.compile()
 predicted = resident_bytes() + most_bytes(program_bytes(training))
-learning = getattr(training.loop.learner, "learning_starts", 0) // training.steps_per_update + 4
+learning = training.loop.learner.first_learning_update(num_envs) + 3
 state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)
 on_one = training.loop.on_one_device(state)
 jax.block_until_ready((state, training.evaluate(on_one.agent, on_one.key, on_one.num_updates)))
@@ -135,7 +137,7 @@ def test_another_configuration_is_not_answered_from_the_cache(change):
 @pytest.mark.usefixtures("known", "no_compilation")
 def test_a_copied_file_is_measured_again_on_other_hardware(monkeypatch):
     other = dataclasses.replace(fingerprint(), device_name="another processor")
-    monkeypatch.setattr(autotuner, "fingerprint", lambda: other)
+    monkeypatch.setattr(tuner, "fingerprint", lambda: other)
     with pytest.raises(AssertionError, match="compiled"):
         suggest_scan_chunk_size(*ARGUMENTS, verbose=False)
 
@@ -179,7 +181,7 @@ def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_config
     config = create_config("cartpole-control", "pid", 4, 10_000, scan_chunk_size=48)
     result = autotune(config, verbose=False, seconds=0)
     assert {*CANDIDATES, 48, 1_000} == {candidate.chunk_size for candidate in result.candidates}
-    own = config.resolve()
+    own = config.resolve().config
     assert result.config == own.model_copy(
         update={"scan_chunk_size": result.config.scan_chunk_size}
     )
@@ -211,9 +213,12 @@ def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(
     monkeypatch, num_envs, limit
 ):
     monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
-    sentence = rf"^No valid chunk_size found for {num_envs:,} .* need \d+ MiB of .* {limit // MIB} MiB are free"
+    sentence = (
+        rf"^No valid chunk_size found for {num_envs:,} .* need \d+ MiB of .* "
+        rf"{limit // MIB} MiB are free"
+    )
     with monkeypatch.context() as patch:
-        patch.setattr(autotuner, "search", lambda *_: pytest.fail("it ran"))
+        patch.setattr(tuner, "search", lambda *_: pytest.fail("it ran"))
         with pytest.raises(InvalidArgumentError, match=sentence) as refused:
             suggest_scan_chunk_size(
                 num_envs, "cartpole-control", "random", verbose=False, memory_limit=limit
@@ -287,7 +292,7 @@ def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
 
 def test_suggest_config_stops_at_what_fits_as_a_state_but_not_as_a_program(monkeypatch):
     monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
-    monkeypatch.setattr(autotuner, "search", lambda *_: Found(16, 2e6, 1.9e6, 2.1e6, ()))
+    monkeypatch.setattr(tuner, "search", lambda *_: Found(16, 2e6, 1.9e6, 2.1e6, ()))
     assert (
         suggest_config("cartpole-control", "random", memory_limit=33 * MIB, verbose=False).num_envs
         <= 10_000
@@ -316,14 +321,6 @@ class MadeUpTraining:
 
 def made_up(monkeypatch, seconds, num_updates=1024):
     """Search where a stretch takes `seconds(calls, a_round)`."""
-    rounds = [
-        {
-            chunk: seconds(-(-num_updates // chunk), a_round)
-            for chunk in CANDIDATES
-            if chunk <= num_updates
-        }
-        for a_round in range(9)
-    ]
 
     class MadeUpStretch(Stretch):
         def __init__(self, training):
@@ -334,10 +331,12 @@ def made_up(monkeypatch, seconds, num_updates=1024):
         def window_calls(self, size):
             return self.calls(size)
 
-        def rounds(self, sizes, seconds):
-            return rounds
+        def times(self, sizes, budget_s):
+            return {
+                size: [seconds(self.calls(size), a_round) for a_round in range(9)] for size in sizes
+            }
 
-    monkeypatch.setattr(sys.modules[Stretch.__module__], "Stretch", MadeUpStretch)
+    monkeypatch.setattr(searching, "Stretch", MadeUpStretch)
     return search(MadeUpTraining(), set(), 0)
 
 

@@ -1,4 +1,4 @@
-"""The autotuner's file: many processes write it, any of them may die, and what it answers is for this machine only."""
+"""The autotuner's file survives many writers and their deaths, and is for this machine only."""
 
 import dataclasses
 import json
@@ -45,7 +45,8 @@ for number in range(50):
             os.close(opens)
             os.read(gate, 1)
             entry = {"number": number, "padding": "." * 10_000}
-            ProfileCache(Path(sys.argv[1])).update("agent_profiles", f"agent:{number}", lambda _: entry)
+            cache = ProfileCache(Path(sys.argv[1]))
+            cache.update("agent_profiles", f"agent:{number}", lambda _: entry)
             status = 0
         finally:
             os._exit(status)
@@ -73,7 +74,8 @@ for kill in range(10):
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)
     written = (first + os.fdopen(read, "rb").read()).decode().split()
-    print(json.dumps({"written": written, "kept": list(json.loads(cache.path.read_text())["agent_profiles"])}))
+    kept = list(json.loads(cache.path.read_text())["agent_profiles"])
+    print(json.dumps({"written": written, "kept": kept}))
 """
 
 
@@ -112,7 +114,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
         written |= set(one["written"])
         assert written <= set(one["kept"])
     assert cache.get("hardware", "before") == {"cores": 2}
-    unfinished = list(cache.path.parent.glob(f".{cache.path.name}.[0-9]*"))
+    unfinished = list(cache.path.parent.glob(f".{cache.path.stem}.[0-9]*"))
     assert unfinished, "no kill fell into a write, so this showed nothing"
     cache.update("hardware", "after", lambda _: {})  # the dead let go of the lock
     assert set(cache.read()["hardware"]) == {"before", "after"}
@@ -212,7 +214,7 @@ def test_an_entry_is_changed_from_what_it_was_and_clear_forgets_all(cache):
 
 def dqn(**fields):
     shape = {"num_envs": 4, "buffer_size": 512, "eval_frequency": 64, "steps_per_env": 1024}
-    return create_config("cartpole", "dqn", **(shape | fields)).resolve()
+    return create_config("cartpole", "dqn", **(shape | fields)).resolve().config
 
 
 def key_of(config, machine=MACHINE):
@@ -241,7 +243,7 @@ def test_an_answer_is_for_this_configuration_only(change):
 def test_an_answer_is_for_this_environment_and_agent_only():
     options = {"num_envs": 4, "eval_frequency": 64, "steps_per_env": 1024}
     pairs = (("cartpole", "random"), ("cartpole", "pid"), ("cartpole-control", "random"))
-    assert len({key_of(create_config(*pair, **options).resolve()) for pair in pairs}) == 3
+    assert len({key_of(create_config(*pair, **options).resolve().config) for pair in pairs}) == 3
 
 
 @pytest.mark.parametrize(

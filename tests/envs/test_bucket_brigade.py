@@ -463,7 +463,9 @@ def test_parameters_may_be_batched():
 def test_the_batched_step_equals_the_single_one(mode):
     env = BucketBrigade(mode=mode, opponents=("random", "firefighter"), default_params=LIVELY)
     rollout = Rollout(env, make_agent("random", env), num_envs=48, scan_chunk_size=7, tile_size=16)
-    states = jax.device_get(rollout.lanes(rollout.run(rollout.init(seed=5), num_steps=7)).env_state)
+    states = jax.device_get(
+        rollout.batch_state(rollout.run(rollout.init(seed=5), num_steps=7)).env_state
+    )
     keys = jax.random.split(make_key(6), 48)
     actions = jax.vmap(env.action_space(LIVELY).sample)(keys)
     together = jax.device_get(batched(env)(keys, states, actions, LIVELY))
@@ -481,7 +483,9 @@ def test_random_play_gives_the_same_bits_for_every_tile():
     rollouts = [
         Rollout(env, agent, 100, chunk, tile_size=tile) for chunk, tile in ((40, None), (12, 32))
     ]
-    final = [rollout.lanes(rollout.run(rollout.init(seed=0), num_steps=40)) for rollout in rollouts]
+    final = [
+        rollout.batch_state(rollout.run(rollout.init(seed=0), num_steps=40)) for rollout in rollouts
+    ]
     jax.tree.map(np.testing.assert_array_equal, *jax.device_get(final))
 
 

@@ -28,7 +28,7 @@ def step_all(x, x_dot, theta, theta_dot, time, action):
 
 
 def visited_states(num_steps: int, num_envs: int):
-    """Record states, actions and flags of random play, `[T, N]` each, without the rows after which lanes were reset."""
+    """Record states, actions and flags of random play, `[T, N]`, without rows before a reset."""
     env = make_env("cartpole-control")
     rollout = Rollout(env, make_agent("random", env), num_envs=num_envs, scan_chunk_size=num_steps)
     return rollout.record_chunk(rollout.init(seed=3))[1]

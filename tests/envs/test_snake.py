@@ -315,7 +315,7 @@ def test_random_play_gives_the_same_bits_for_every_tile():
     env = Snake()
     agent = make_agent("random", env)
     final = [
-        rollout.lanes(rollout.run(rollout.init(seed=0), num_steps=64))
+        rollout.batch_state(rollout.run(rollout.init(seed=0), num_steps=64))
         for rollout in (
             Rollout(env, agent, 100, chunk, tile_size=tile)
             for chunk, tile in ((64, None), (10, 32))

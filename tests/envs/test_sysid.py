@@ -45,17 +45,17 @@ class Episodes(NamedTuple):
     truncated: jax.Array
     kept: Any
 
-    def seen(self, lane):
-        """All that the agent of one lane saw, `[T + 1, O]`, and did, `[T]`."""
+    def seen(self, env_index):
+        """All that the agent of one environment saw, `[T + 1, O]`, and did, `[T]`."""
         obs, action, _ = self.kept
-        return np.concatenate([self.first_obs[None, lane], obs[:, lane]]).astype(
+        return np.concatenate([self.first_obs[None, env_index], obs[:, env_index]]).astype(
             np.float64
-        ), action[:, lane]
+        ), action[:, env_index]
 
 
 @lru_cache
 def player(env, num_episodes, keep_steps):
-    """Compile whole episodes, one in every lane, under the policy of a given number."""
+    """Compile whole episodes, one in every environment, under the policy of a given number."""
     params = env.default_params
 
     def step(carry, inputs):
@@ -84,7 +84,7 @@ def player(env, num_episodes, keep_steps):
 
 @lru_cache
 def play(env, policy, num_episodes=NUM_EPISODES, *, keep_steps=False):
-    """Play one whole episode in every lane."""
+    """Play one whole episode in every environment."""
     run = player(env, num_episodes, keep_steps)
     return jax.device_get(run(make_key(11), jnp.int32(list(POLICIES).index(policy))))
 
@@ -169,8 +169,8 @@ def cart_pole_model(env, seen, action, noise):
 def test_the_cart_poles_estimate_is_the_numpy_filters_of_what_is_seen():
     episodes = play(CART, "random", 64, keep_steps=True)
     noise = np.array([CART.default_params.x_noise, CART.default_params.theta_noise]) ** 2
-    for lane in range(6):
-        seen, action = episodes.seen(lane)
+    for env_index in range(6):
+        seen, action = episodes.seen(env_index)
         mean, covariance = np.zeros(3), np.eye(3)
         for t in range(200):
             for part in (0.1, 0.9):
@@ -220,8 +220,8 @@ def cell_model(before, light):
 
 def test_the_cells_estimate_is_the_numpy_filters_of_what_is_seen():
     episodes = play(CELL, "day-and-night", 64, keep_steps=True)
-    for lane in range(4):
-        seen, action = episodes.seen(lane)
+    for env_index in range(4):
+        seen, action = episodes.seen(env_index)
         mean, covariance = np.zeros(5), np.diag([1.0, 1, 1, 1, 0])
         for t in range(len(action)):
             before, after = np.round(80 * seen[t : t + 2, 0])
@@ -234,7 +234,9 @@ def test_the_cells_estimate_is_the_numpy_filters_of_what_is_seen():
             np.testing.assert_allclose(seen[t + 1, 8:], deviations[:4], rtol=5e-3)
             np.testing.assert_allclose(seen[t + 1, 3] * 80, deviations[4], atol=0.02)
         np.testing.assert_array_equal(seen[1:, 1], action)
-        np.testing.assert_array_equal(np.round(80 * seen[1:, 0]), episodes.kept[2].cell.F[:, lane])
+        np.testing.assert_array_equal(
+            np.round(80 * seen[1:, 0]), episodes.kept[2].cell.F[:, env_index]
+        )
 
 
 def exact_posterior(env, seen, action, center, turn):
@@ -262,12 +264,12 @@ def test_the_cart_poles_estimate_is_nearly_the_exact_posteriors(hidden):
     episodes = play(env, "random", 64, keep_steps=True)
     estimates, deviations, _ = scores(env, episodes.last)
     shifts, ratios = [], []
-    for lane in range(12):
-        variance, shared, other = (float(x[lane]) for x in episodes.last.posterior.covariance)
+    for env_index in range(12):
+        variance, shared, other = (float(x[env_index]) for x in episodes.last.posterior.covariance)
         turn = np.linalg.cholesky([[variance, shared], [shared, other]])
-        mean, exact = exact_posterior(env, *episodes.seen(lane), estimates[lane], turn)
-        shifts.append((estimates[lane] - mean) / exact)
-        ratios.append(deviations[lane] / exact)
+        mean, exact = exact_posterior(env, *episodes.seen(env_index), estimates[env_index], turn)
+        shifts.append((estimates[env_index] - mean) / exact)
+        ratios.append(deviations[env_index] / exact)
     assert np.abs(shifts).max() < 0.6
     np.testing.assert_allclose(ratios, 1, atol=0.25)
     np.testing.assert_allclose(np.mean(ratios, axis=0), 1, atol=0.05)
@@ -515,7 +517,7 @@ def test_the_batched_step_equals_the_single_one(env):
 @BOTH
 def test_a_rollout_compiles_once_and_is_the_same_for_any_chunk(env):
     found = []
-    # A tile of one vector, 16 lanes, is compiled otherwise and rounds otherwise here: 1e-5 in an
+    # A tile of one vector, 16 environments, is compiled otherwise and rounds otherwise here: 1e-5 in an
     # estimate.
     for chunk, tile, num_devices in ((60, 64, 2), (25, 32, 1)):
         options = {"scan_chunk_size": chunk, "tile_size": tile, "num_devices": num_devices}
@@ -524,7 +526,7 @@ def test_a_rollout_compiles_once_and_is_the_same_for_any_chunk(env):
         with count_compilations() as compilations:
             state = rollout.run(state, num_steps=600 - chunk)
         assert compilations.count == 0
-        found.append((jax.device_get(rollout.lanes(state)), rollout.summary(state)))
+        found.append((jax.device_get(rollout.batch_state(state)), rollout.summary(state)))
     (ours, summary), (theirs, _) = found
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
     max_steps = env.default_params.max_steps

@@ -414,7 +414,7 @@ RENDER = ["render", "--env", "pendulum", "--output"]
         (["render", "--env"], "Missing value for argument '--env'."),
         (
             [*RENDER, "x.gif", "--steps", "many"],
-            "Error parsing --steps: invalid literal for int() with base 10: 'many' (",
+            "--steps must be an integer, but got 'many' (",
         ),
         ([*RENDER, "x.gif", "--steps", "0"], "num_steps must be at least 1, but got 0."),
         ([*RENDER, "x.gif", "--fps", "60"], "fps must be 1 to 50 for a .gif file, but got 60."),

@@ -1,4 +1,4 @@
-"""Checkpoints are whole or not there: through kills, full disks, damaged files and other programs' shapes."""
+"""Checkpoints are whole or not there, through kills, full disks, damage and other programs."""
 
 import json
 import os
@@ -151,7 +151,7 @@ def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
 
 
 def names_of_files(checkpoints):
-    """Save, and name the files whose names are the same in every save, those of the arrays' own data left to others."""
+    """Save, and name the files that have the same name in every save."""
     checkpoints.save(2, state_of(2))
     sums = json.loads((checkpoints.folder / "2" / "checksums.json").read_text())
     return [*(name for name in sums if "/d/" not in f"/{name}"), "checksums.json"]
@@ -179,7 +179,8 @@ import jax, jax.numpy as jnp
 from myriad.training.checkpoint import Checkpoints
 checkpoints = Checkpoints(Path(sys.argv[1]))
 checkpoints.save(1, {"array": jnp.arange(8.0)})
-noise = jax.block_until_ready(jax.random.normal(jax.random.key(0), (20_000_000,)))  # takes a while to write
+# It takes a while to write.
+noise = jax.block_until_ready(jax.random.normal(jax.random.key(0), (20_000_000,)))
 print("saving", flush=True)
 checkpoints.save(2, {"array": noise})
 """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad import create_config, register_env
+from myriad import create_config, make_env, register_env, train_and_evaluate
 from myriad.envs import ENVIRONMENTS
 from myriad.envs.cartpole import CartPole
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -20,19 +20,48 @@ def test_none_is_the_agents_own_default_and_the_resolved_configuration_shows_it(
     config = create_config("cartpole", "ppo")
     assert config.num_envs is None
     resolved = config.resolve()
-    assert resolved.num_envs is not None
-    assert resolved.rollout_steps is not None
-    assert resolved.agent_options["gamma"] == 0.99
-    assert resolved.env_options["gravity"] == 9.8
-    assert resolved.resolve() == resolved
+    assert resolved.num_envs == resolved.config.num_envs == resolved.learner.default_num_envs
+    assert resolved.config.rollout_steps == resolved.learner.rollout_steps
+    assert resolved.config.agent_options["gamma"] == 0.99
+    assert resolved.config.env_options["gravity"] == 9.8
+    assert resolved.config.resolve() == resolved
+
+
+def test_the_environment_is_built_once_to_check_it_and_once_to_train(monkeypatch, tmp_path):
+    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
+    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+    built = []
+
+    @register_env("counted-cartpole")
+    @dataclasses.dataclass(frozen=True)
+    class Counted(CartPole):
+        def __post_init__(self):
+            built.append(self)
+
+    make_env("counted-cartpole")
+    one = len(built)
+    sizes = {"num_envs": 2, "steps_per_env": 8, "eval_rollouts": 2, "eval_max_steps": 8}
+    config = create_config("counted-cartpole", "pid", **sizes)
+    assert len(built) == 2 * one
+    train_and_evaluate(config, tmp_path / "run")
+    assert len(built) == 3 * one
+
+
+def test_another_chunk_changes_nothing_but_the_chunk():
+    resolved = create_config("cartpole", "ppo", rollout_steps=32).resolve()
+    changed = resolved.with_chunk(33)
+    assert (changed.scan_chunk_size, changed.updates_per_chunk) == (64, 2)
+    assert changed.config == resolved.config.model_copy(update={"scan_chunk_size": 64})
+    assert changed.config.resolve() == changed
+    assert changed.untuned_chunk_size == resolved.scan_chunk_size
 
 
 @pytest.mark.parametrize("agent", ["random", "bangbang", "pid", "ppo", "pqn", "dqn"])
 def test_a_resolved_configuration_survives_toml_and_json(agent):
     resolved = create_config("cartpole", agent, num_envs=64).resolve()
-    assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
-    assert TrainingConfig.from_json(resolved.to_json()) == resolved
-    assert TrainingConfig.from_toml(resolved.to_toml()).resolve() == resolved
+    assert TrainingConfig.from_toml(resolved.config.to_toml()) == resolved.config
+    assert TrainingConfig.from_json(resolved.config.to_json()) == resolved.config
+    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
 
 
 @settings(max_examples=40)
@@ -67,7 +96,7 @@ def test_steps_are_rounded_up_to_whole_updates():
 def test_dotted_names_reach_the_agent_and_the_environment():
     config = create_config("cartpole", "ppo", **{"agent.learning_rate": 0.5, "env.gravity": 1.0})
     assert (config.agent_options, config.env_options) == ({"learning_rate": 0.5}, {"gravity": 1.0})
-    assert config.make_learner(config.make_env()).learning_rate == 0.5
+    assert config.resolve().learner.learning_rate == 0.5
 
 
 @pytest.mark.parametrize(
@@ -85,17 +114,18 @@ def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
         "cartpole", "ppo", np.int32(4), **options, **{"agent.hidden_sizes": (np.int64(8), 8)}
     )
     assert config.num_envs == 4
-    resolved = TrainingConfig.from_toml(config.resolve().to_toml())
-    assert resolved == config.resolve()
-    env = resolved.make_env()
-    learner = resolved.make_learner(env)
-    assert (env.default_params.gravity, env.default_params.max_steps) == (3.5, 7)
+    read = TrainingConfig.from_toml(config.resolve().config.to_toml())
+    assert read == config.resolve().config
+    resolved = read.resolve()
+    params = resolved.env.default_params
+    assert (params.gravity, params.max_steps) == (3.5, 7)
+    learner = resolved.learner
     assert (learner.learning_rate, learner.hidden_sizes) == (0.25, (8, 8))
 
 
 def test_an_infinite_figure_survives_toml_and_json():
     options = {"agent.max_grad_norm": math.inf, "env.x_threshold": math.inf}
-    resolved = create_config("cartpole", "dqn", **options).resolve()
+    resolved = create_config("cartpole", "dqn", **options).resolve().config
     assert TrainingConfig.from_toml(resolved.to_toml()) == resolved
     assert TrainingConfig.from_json(resolved.to_json()) == resolved
     assert (resolved.agent_options["max_grad_norm"], resolved.env_options["x_threshold"]) == (
@@ -106,7 +136,7 @@ def test_an_infinite_figure_survives_toml_and_json():
 
 def test_what_no_field_of_an_adapter_shows_is_kept():
     config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
-    env = TrainingConfig.from_toml(config.resolve().to_toml()).make_env()
+    env = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env
     assert env.observation_space(env.default_params).shape[0] == 8
 
 
@@ -120,7 +150,9 @@ def test_lists_within_lists_reach_an_environment_as_tuples(monkeypatch):
 
     walls = ((0, 1), (1, 0))
     config = create_config("maze-cartpole", "random", **{"env.walls": walls})
-    assert TrainingConfig.from_toml(config.resolve().to_toml()).make_env() == Maze(walls=walls)
+    assert TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env == Maze(
+        walls=walls
+    )
 
 
 @pytest.mark.parametrize(

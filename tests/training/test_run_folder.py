@@ -1,4 +1,4 @@
-"""A run's folder belongs to one process, its metrics are strict JSON, and the trackers' files can be read back."""
+"""A run's folder is one process's, its metrics are strict JSON, and trackers' files can be read."""
 
 import contextlib
 import itertools
@@ -16,7 +16,9 @@ import pandas as pd
 import pytest
 
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
-from myriad.training.run_folder import RunFolder, Table, replacing
+from myriad.files import replacing
+from myriad.training.history import History
+from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import TRACKERS, make_trackers
 
 ROOT = Path(__file__).parents[2]
@@ -102,7 +104,7 @@ for i in range(50):
         RunFolder.create(Path(sys.argv[1]) / str(i), sys.argv[2], {"who": sys.argv[2]})
         print(i, flush=True)
     except InvalidArgumentError as error:
-        assert "in use" in str(error) or "holds a run already" in str(error), error
+        assert "in use" in str(error) or "already holds a run" in str(error), error
 """
 
 
@@ -132,7 +134,7 @@ def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
         try:
             won.append(new_folder(tmp_path / "run"))
         except InvalidArgumentError as error:
-            assert "in use" in str(error) or "holds a run already" in str(error)  # noqa: PT017
+            assert "in use" in str(error) or "already holds a run" in str(error)  # noqa: PT017
 
     threads = [threading.Thread(target=create) for _ in range(4)]
     for thread in threads:
@@ -145,7 +147,7 @@ def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
 def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
     new_folder(tmp_path / "run")
     with pytest.raises(
-        InvalidArgumentError, match="run holds a run already: resume it, or name another folder"
+        InvalidArgumentError, match="run already holds a run: resume it, or name another folder"
     ):
         new_folder(tmp_path / "run")
     (tmp_path / "file").write_text("")
@@ -195,9 +197,10 @@ import resource, sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
 from myriad.training.trackers import make_trackers
-from myriad.training.run_folder import RunFolder, Table
+from myriad.training.history import History
+from myriad.training.run_folder import RunFolder
 folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
-row, table = {"update": 5, "a_long_name" * 90: 0.5}, Table([{"x": i} for i in range(3000)])
+row, table = {"update": 5, "a_long_name" * 90: 0.5}, History([{"x": i} for i in range(3000)])
 trackers = make_trackers(["tensorboard"], folder, {}) if what == "tensorboard" else []
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
@@ -248,12 +251,12 @@ def test_a_full_device_is_named_in_a_sentence(tmp_path):
 def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
-    with contextlib.suppress(ZeroDivisionError), replacing(path) as file:
-        file.write("new")
+    with contextlib.suppress(ZeroDivisionError), replacing(path) as new:
+        new.write_text("new")
         raise ZeroDivisionError
     assert path.read_text() == "old"
-    with replacing(path, binary=True) as file:
-        file.write(b"new")
+    with replacing(path) as new:
+        new.write_bytes(b"new")
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -262,7 +265,7 @@ def test_replacing_keeps_the_old_file_where_the_block_fails(tmp_path):
 
 
 def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
-    table = Table(ROWS)
+    table = History(ROWS)
     assert table.columns == ["update", "loss", "low"]
     assert table.to_pandas()["update"].dtype == "int64"
     table.to_csv(tmp_path / "table.csv")
@@ -278,10 +281,10 @@ def test_a_table_becomes_a_frame_and_a_csv_with_every_column(tmp_path):
 @pytest.mark.parametrize("rows", [ROWS, []])
 def test_a_table_survives_parquet(rows, tmp_path):
     pytest.importorskip("pyarrow")
-    Table(rows).to_parquet(tmp_path / "table.parquet")
+    History(rows).to_parquet(tmp_path / "table.parquet")
     read = pd.read_parquet(tmp_path / "table.parquet")
     pd.testing.assert_frame_equal(
-        read, Table(rows).to_pandas(), check_index_type=False, check_column_type=False
+        read, History(rows).to_pandas(), check_index_type=False, check_column_type=False
     )
     assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
 
@@ -289,7 +292,7 @@ def test_a_table_survives_parquet(rows, tmp_path):
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(NotInstalledError, match="pip install pyarrow"):
-        Table(ROWS).to_parquet(tmp_path / "table.parquet")
+        History(ROWS).to_parquet(tmp_path / "table.parquet")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""From a shell: flags reach the run or are refused, a run that is going on is left alone, and Tab completes."""
+"""From a shell: flags reach the run or are refused, a running run is left alone, Tab completes."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_ki
     config = create_config(
         "cartpole", "pid", num_envs=2, steps_per_env=64, eval_frequency=64, eval_rollouts=2
     )
-    folder = RunFolder.create(tmp_path / "run", config.resolve().to_toml(), {})
+    folder = RunFolder.create(tmp_path / "run", config.resolve().config.to_toml(), {})
     command, env = (
         [sys.executable, "-c", HOLD, str(folder.path)],
         os.environ | {"PYTHONPATH": str(ROOT)},
@@ -54,7 +54,10 @@ def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_ki
         assert main(["train", "--resume", str(folder.path)]) == 2
         new = ["train", "--env", "cartpole", "--agent", "pid", "--run-folder", str(folder.path)]
         assert main(new) == 2
-        refusal = f"run folder {folder.path} is in use by another process: wait for its end, or name another folder.\n"
+        refusal = (
+            f"run folder {folder.path} is in use by another process: "
+            "wait until it ends, or name another folder.\n"
+        )
         assert capsys.readouterr().err == 2 * refusal
         process.kill()
     assert main(["train", "--resume", str(folder.path)]) == 0
@@ -66,7 +69,7 @@ def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
     file.write_text(create_config("cartpole", "random", seed=3, target_return=475.0).to_toml())
     config = parse(
         ["train", "--config", str(file), "--seed", "0", "--target-return", "0"]
-    )._config()
+    ).training()
     assert (config.seed, config.target_return) == (0, 0)
     assert main(["train", "--config", str(file), "--num-envs", "0"]) == 2
     assert capsys.readouterr().err == "num_envs: should be greater than or equal to 1, but got 0.\n"
@@ -102,7 +105,7 @@ def test_a_configuration_that_is_not_text_is_refused_in_a_sentence(tmp_path, cap
 
 def test_a_seed_beyond_64_bits_is_refused_in_a_sentence(tmp_path, capsys):
     folder = RunFolder.create(
-        tmp_path / "run", create_config("cartpole", "pid").resolve().to_toml(), {}
+        tmp_path / "run", create_config("cartpole", "pid").resolve().config.to_toml(), {}
     )
     assert main(["evaluate", str(folder.path), "--seed", "9" * 20]) == 2
     assert capsys.readouterr().err == f"seed must fit in 64 bits, but got {'9' * 20}.\n"

@@ -1,4 +1,4 @@
-"""A training from end to end: the same for every chunk, resumed after a kill, stopped where it should, all on disk."""
+"""A training from end to end: the same for every chunk, resumed after a kill, all on disk."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ from myriad.envs import list_envs
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, UnknownNameError
 from myriad.training.loop import LearningLoop, parallel_learner
 from myriad.training.programs import CompiledTraining
-from myriad.training.run_folder import Progress
+from myriad.training.progress import Progress
 from myriad.training.trackers import TRACKERS
 from myriad.xla import count_compilations
 
@@ -98,7 +98,7 @@ def test_the_run_folder_holds_everything(tmp_path):
 
 def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
     train_and_evaluate(small_config("pid"), tmp_path / "run")
-    with pytest.raises(InvalidArgumentError, match="holds a run already"):
+    with pytest.raises(InvalidArgumentError, match="already holds a run"):
         train_and_evaluate(small_config("pid"), tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="holds no run to resume"):
         resume(tmp_path / "nowhere")
@@ -179,7 +179,7 @@ def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp
         assert agent in refusal.lower()
         assert "\n" not in refusal
         return
-    unit = config.make_learner(config.make_env()).steps_per_update
+    unit = config.resolve().learner.steps_per_update
     config = config.model_copy(update={"steps_per_env": 2 * unit, "eval_frequency": unit})
     results = train_and_evaluate(config, tmp_path / "run")
     assert len(results.evaluations) == 2
@@ -200,7 +200,7 @@ resume(folder) if (folder / "config.toml").exists() else train_and_evaluate(conf
 
 
 def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bool:
-    """Start or resume the run, kill it `after_s` seconds after its start; return whether it came to its end."""
+    """Start or resume the run, kill it after `after_s` seconds, return whether it had ended."""
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(folder), agent],
         stdout=subprocess.PIPE,
@@ -264,13 +264,11 @@ def test_an_interrupt_saves_first(tmp_path):
 
 
 def test_gradient_steps_shared_among_devices_are_those_of_one():
-    config = small_config("ppo", num_envs=8, rollout_steps=16)
-    env = config.make_env()
-    learner = config.make_learner(env)
+    resolved = small_config("ppo", num_envs=8, rollout_steps=16).resolve()
     states = []
     for num_devices in (1, 2):
-        shared = dataclasses.replace(learner, num_devices=num_devices)
-        loop = LearningLoop(env, shared, 8, num_devices=num_devices)
+        shared = dataclasses.replace(resolved.learner, num_devices=num_devices)
+        loop = LearningLoop(resolved.env, shared, 8, num_devices=num_devices)
         init, run = loop.jitted()
         state, report = run(init(np.int64(0)), np.int32(2), np.bool_(True))  # noqa: FBT003
         states.append((loop.on_one_device(state.agent.params), report.metric_sums))

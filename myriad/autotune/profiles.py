@@ -1,0 +1,76 @@
+"""What the cache says of a machine, an environment and an agent, for those who read the file."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from myriad.autotune.cache import Entry, ProfileCache, digest
+from myriad.hardware import Hardware
+from myriad.training.config import ResolvedConfig, make_config
+from myriad.training.memory import state_size
+
+Say = Callable[[str], None]
+
+
+def record_profiles(
+    cache: ProfileCache, resolved: ResolvedConfig, hardware: Hardware, say: Say
+) -> None:
+    """Describe the machine, the environment and the agent, each unless it is described already."""
+    config = resolved.config
+    of_env = {"env": config.env, "env_options": config.env_options}
+    sizes = config.model_dump(include={"buffer_size", "rollout_steps", "batch_size"})
+    of_agent = {"agent": config.agent, "agent_options": config.agent_options} | sizes | of_env
+
+    def record(section: str, name: str, key: str, describe: Callable[[], Entry]) -> None:
+        kind = section.removesuffix("_profiles")
+        if cache.get(section, key) is not None:
+            say(f"{kind} {name}: cached")
+            return
+        start = time.perf_counter()
+        entry = describe()
+        cache.update(section, key, lambda _: entry)
+        say(f"{kind} {name}: profiled in {time.perf_counter() - start:.2f} s")
+
+    record("hardware", hardware.slug, hardware.slug, lambda: _hardware_profile(hardware))
+    record(
+        "env_profiles",
+        config.env,
+        f"{config.env}:{digest(of_env)}",
+        lambda: of_env | _env_profile(resolved),
+    )
+    record(
+        "agent_profiles",
+        config.agent,
+        f"{config.agent}:{digest(of_agent)}",
+        lambda: of_agent | _agent_profile(resolved),
+    )
+
+
+def _hardware_profile(hardware: Hardware) -> Entry:
+    return dataclasses.asdict(hardware) | {
+        "devices": jax.local_device_count(),
+        "platform": jax.default_backend(),
+    }
+
+
+def _env_profile(resolved: ResolvedConfig) -> dict[str, Any]:
+    env = resolved.env
+    # Uniform actions need no state of their own, so what is left is the environment's.
+    alone = make_config(resolved.config.env, "random", env_options=resolved.config.env_options)
+    return {
+        "observation": str(env.observation_space(env.default_params)),
+        "action": str(env.action_space(env.default_params)),
+        "bytes_per_env": state_size(alone.resolve()).per_env,
+    }
+
+
+def _agent_profile(resolved: ResolvedConfig) -> dict[str, Any]:
+    size = state_size(resolved)
+    return {
+        "env": resolved.config.env,
+        "fixed_bytes": size.fixed,
+        "bytes_per_env": size.per_env,
+    }

@@ -1,0 +1,123 @@
+"""What you ask the autotuner by name: a chunk size, or a whole configuration."""
+
+import math
+import time
+
+from myriad.autotune.tuner import BUDGET_S, AutotuneResult, autotune, printer
+from myriad.errors import InvalidArgumentError
+from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
+from myriad.training.memory import available_bytes, state_size
+
+# Long enough that the evaluations bound a window, and not the training's end, and that the
+# learning rate falls as in a long run.
+STEPS_PER_ENV = 10_000
+
+
+def suggest_scan_chunk_size(
+    num_envs: int,
+    env: str,
+    agent: str,
+    buffer_size: int | None = None,
+    force_revalidate: bool = False,  # noqa: FBT001, FBT002 (the documented signature)
+    verbose: bool = True,  # noqa: FBT001, FBT002
+    *,
+    memory_limit: int | None = None,
+) -> int:
+    """Return the smallest chunk size, in steps, that trains no more than 2% slower than the best.
+
+    Args:
+        num_envs: environments in parallel.
+        env: the environment's name.
+        agent: the agent's name.
+        buffer_size: transitions of its replay buffer; by default the agent's own.
+        force_revalidate: measure again what is known.
+        verbose: print what is done and found.
+        memory_limit: bytes that may be used; by default what the machine has left.
+
+    Raises:
+        UnknownNameError: there is no such environment or agent.
+        InvalidArgumentError: the agent can't act there, or nothing fits into memory.
+
+    Example:
+        >>> suggest_scan_chunk_size(
+        ...     1_000, "cartpole-control", "random", verbose=False
+        ... )  # doctest: +SKIP
+        16
+    """
+    config = make_config(env, agent, num_envs, STEPS_PER_ENV, buffer_size=buffer_size)
+    result = autotune(
+        config, force_revalidate=force_revalidate, verbose=verbose, memory_limit=memory_limit
+    )
+    return result.scan_chunk_size
+
+
+def suggest_config(
+    env: str,
+    agent: str,
+    *,
+    memory_limit: int | None = None,
+    seconds: float = 60.0,
+    verbose: bool = True,
+) -> TrainingConfig:
+    """Return the configuration that trains the most steps/s here.
+
+    The agent's own number of environments is tried, and the powers of ten above it that fit. An
+    on-policy agent keeps the batch of an update: more environments, shorter rollouts. The steps of
+    all environments together stay the same, too. What is learned from a step still changes with
+    the number of environments, so this is a suggestion to try.
+
+    Args:
+        env: the environment's name.
+        agent: the agent's name.
+        memory_limit: bytes that may be used; by default what the machine has left.
+        seconds: what all of it may take, about.
+        verbose: print what is found.
+
+    Raises:
+        UnknownNameError: there is no such environment or agent.
+        InvalidArgumentError: the agent can't act there, or nothing fits into memory.
+    """
+    say = printer(verbose=verbose)
+    end = time.perf_counter() + seconds
+    own = make_config(env, agent).resolve()
+    best: AutotuneResult | None = None
+    for config in _sizes(own):
+        resolved = config.resolve()
+        needed = state_size(resolved).bytes(resolved.num_envs)
+        is_late = time.perf_counter() > end
+        if best is not None and (is_late or needed > available_bytes(memory_limit)):
+            break
+        try:
+            result = autotune(
+                config, verbose=False, memory_limit=memory_limit, seconds=min(BUDGET_S, seconds / 4)
+            )
+        except InvalidArgumentError:
+            if best is None:
+                raise
+            break  # The state fits, but the programs do not.
+        say(
+            f"{resolved.num_envs:>9,} environments: {result.steps_per_s:>15,.0f} steps/s, "
+            f"chunk {result.scan_chunk_size}"
+        )
+        if best is None or result.steps_per_s > best.steps_per_s:
+            best = result
+    assert best is not None, "the first size either has a result or raises"
+    steps_per_env = math.ceil(own.num_envs * own.steps_per_env / best.resolved.num_envs)
+    return best.config.model_copy(update={"steps_per_env": steps_per_env}).resolve().config
+
+
+def _sizes(own: ResolvedConfig) -> list[TrainingConfig]:
+    """Return the agent's own size, then powers of ten above it, each long enough to time."""
+    num_envs = own.num_envs
+    sizes = [num_envs, *(10**k for k in range(2, 8) if 10**k > num_envs)]
+    rollout_steps = own.config.rollout_steps
+    configs = []
+    for size in sizes:
+        changed = {"num_envs": size, "steps_per_env": STEPS_PER_ENV}
+        if rollout_steps is not None:
+            batch = num_envs * rollout_steps
+            if batch % size:
+                continue
+            changed["rollout_steps"] = batch // size
+        configs.append(own.config.model_copy(update=changed))
+    return configs

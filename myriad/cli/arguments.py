@@ -1,0 +1,140 @@
+"""From arguments to a command, or to one sentence that says what is wrong with them."""
+
+import contextlib
+import dataclasses
+import io
+import re
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+import tyro
+
+from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Render
+from myriad.cli.train import Train, with_effective_defaults
+from myriad.errors import InvalidArgumentError, UnknownNameError
+
+_DESCRIPTION = "Massively parallel reinforcement-learning environments on JAX."
+
+COMMANDS: dict[str, Any] = {
+    "train": Train,
+    "autotune": Autotune,
+    "evaluate": Evaluate,
+    "render": Render,
+    "cite": Cite,
+    "envs": Envs,
+    "agents": Agents,
+}
+
+
+def parse(argv: Sequence[str]) -> Command:
+    """Turn arguments into a command.
+
+    Raises:
+        InvalidArgumentError: they can't be used.
+        SystemExit: you asked for help, and it was printed.
+    """
+    if not argv:
+        raise InvalidArgumentError(
+            f"myriad needs a command, one of {', '.join(COMMANDS)}; see `myriad --help`."
+        )
+    if argv[0].startswith("--tyro-") and (len(argv) < 2 or argv[1] not in ("bash", "zsh", "fish")):
+        raise InvalidArgumentError(
+            f"{argv[0]} needs bash, zsh or fish, but got {' '.join(argv[1:]) or 'nothing'}."
+        )
+    if not argv[0].startswith("-") and argv[0] not in COMMANDS:
+        raise UnknownNameError("command", argv[0], COMMANDS)
+    words, options = _without_dotted(argv)
+    commands = COMMANDS
+    if words[0] == "train" and {"-h", "--help"} & set(words):
+        commands = COMMANDS | {"train": with_effective_defaults(words, options)}
+    command = _parsed(words, commands)
+    if not options:
+        return command
+    if not isinstance(command, Train):
+        raise InvalidArgumentError(
+            f"only `myriad train` takes dotted names, but got --{next(iter(options))}."
+        )
+    return dataclasses.replace(command, options=options)
+
+
+def _without_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Take `--agent.name value` and `--env.name=value` out.
+
+    The names that there are depend on the agent and the environment, so tyro can't know them.
+    """
+    rest: list[str] = []
+    options: dict[str, Any] = {}
+    arguments = iter(argv)
+    for argument in arguments:
+        dotted = re.fullmatch(r"--((?:agent|env)\.[\w-]+)(?:=(.*))?", argument)
+        if dotted is None:
+            rest.append(argument)
+            continue
+        text = dotted[2] if dotted[2] is not None else next(arguments, None)
+        if text is None:
+            raise InvalidArgumentError(f"--{dotted[1]} needs a value.")
+        options[dotted[1].replace("-", "_")] = _value(text)
+    return rest, options
+
+
+def _value(text: str) -> Any:
+    """Read a value as TOML does. Anything that TOML can't read is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _parsed(argv: Sequence[str], commands: dict[str, Any]) -> Any:
+    """Have tyro parse the arguments, and turn what it says of a mistake into a sentence."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.extras.subcommand_cli_from_dict(
+                commands, prog="myriad", description=_DESCRIPTION, args=argv
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        program = f"myriad {argv[0]}" if argv[0] in COMMANDS else "myriad"
+        raise InvalidArgumentError(
+            f"{_sentence(said.getvalue(), argv[0])} (`{program} --help` tells more)"
+        ) from end
+
+
+def _sentence(box: str, command: str) -> str:
+    """Take from tyro's box what is wrong and the options that it names, without their help."""
+    rows = [re.sub(r"\x1b\[[\d;]*m", "", row).strip("│| ") for row in box.splitlines()[1:-1]]
+    # Rules separate what is wrong from what you may have meant and from where help is.
+    parts = re.split(r"^[─-]{3,}$", "\n".join(rows), flags=re.MULTILINE)
+    wrong, *hints = filter(str.strip, parts)
+    statement = " ".join(re.split(r"^--", wrong, maxsplit=1, flags=re.MULTILINE)[0].split())
+    fields = dataclasses.fields(COMMANDS[command]) if command in COMMANDS else ()
+    own = {f"--{field.name.replace('_', '-')}" for field in fields}  # tyro looks in every command.
+    meant = [name for hint in hints if "meant" in hint for name in _flags(hint) if name in own]
+    unknown = [name for hint in hints if "Unrecognized" in hint for name in _flags(hint)]
+    named = " ".join([_in_words(statement), ", ".join(_flags(wrong))]).rstrip(". ")
+    if unknown:
+        named += f"; unknown: {', '.join(unknown)}"
+    return f"{named}; did you mean {' or '.join(meant)}?" if meant else named
+
+
+def _in_words(statement: str) -> str:
+    """Say what a value must be, where tyro repeats what Python's conversions raised."""
+    kinds = {"int": "an integer", "float": "a number"}
+    reports = (
+        r"no type matching \{None\}\|(?P<kind>\w+) could be .* from \[(?P<value>.*?)\]\. .*",
+        r"invalid literal for (?P<kind>int)\(\) with base 10: (?P<value>.*)",
+        r"could not convert string to (?P<kind>float): (?P<value>.*)",
+    )
+    for report in reports:
+        found = re.fullmatch(rf"Error parsing (?P<flag>--[\w-]+): {report}", statement)
+        if found and found["kind"].lower() in kinds:
+            kind = kinds[found["kind"].lower()]
+            return f"{found['flag']} must be {kind}, but got {found['value']}"
+    return statement
+
+
+def _flags(rows: str) -> list[str]:
+    return re.findall(r"^--[\w-]+", rows, flags=re.MULTILINE)

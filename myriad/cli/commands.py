@@ -1,0 +1,188 @@
+"""The subcommands of `myriad` that are not `train`."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Protocol
+
+import tyro
+
+from myriad.cli.flags import config_flags
+from myriad.errors import InvalidArgumentError
+
+
+class Command(Protocol):
+    """A subcommand, its fields read from the command line."""
+
+    def run(self) -> None:
+        """Do the work, and print what came of it on standard output.
+
+        Raises:
+            MyriadError: it can't be done. `main` prints the sentence on standard error and
+                returns 2.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Evaluate the agent of a run: whole greedy episodes."""
+
+    run_folder: tyro.conf.Positional[Path]
+    """Folder of the run."""
+
+    episodes: int = 128
+    """Episodes to play."""
+
+    seed: int = 0
+    """Seed of the episodes."""
+
+    def run(self) -> None:
+        """Print the mean return and its standard error."""
+        import numpy as np
+
+        from myriad.api import evaluate_run
+
+        returns = np.asarray(evaluate_run(self.run_folder, self.episodes, self.seed), np.float64)
+        error = float("nan")
+        if len(returns) > 1:
+            error = returns.std(ddof=1) / len(returns) ** 0.5
+        print(
+            f"return {returns.mean():.2f} +/- {error:.2f} (standard error, {len(returns)} episodes)"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Render(config_flags("env")):
+    """Write a video of one episode, a GIF or an MP4."""
+
+    output: Path = dataclasses.field(kw_only=True)
+    """File to write. Its ending is .gif or .mp4."""
+
+    agent: str = "random"
+    """Agent that needs no training: random, bangbang or pid."""
+
+    run_folder: Path | None = None
+    """Show the trained agent of this run in its environment."""
+
+    steps: int = 500
+    """Most steps to show, if the episode lasts longer."""
+
+    seed: int = 0
+    """Seed of the first state, the actions and the dynamics."""
+
+    fps: int = 30
+    """Steps shown per second."""
+
+    def run(self) -> None:
+        """Record the episode, and print how it went."""
+        from myriad.agents import Learner, make_agent
+        from myriad.envs import make_env
+        from myriad.rendering.video import record
+
+        if self.run_folder is not None:
+            from myriad.api import load_agent
+
+            _, env, agent = load_agent(self.run_folder)
+        elif self.env is None:
+            raise InvalidArgumentError(
+                "--env or --run-folder is missing: one of them says what to show."
+            )
+        else:
+            env = make_env(self.env)
+            agent = make_agent(self.agent, env)
+        if isinstance(agent, Learner):
+            raise InvalidArgumentError(
+                f"{self.agent} must be trained before it acts: name its --run-folder."
+            )
+        recording = record(
+            env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps
+        )
+        print(
+            f"{recording.path}: {recording.num_steps} steps, "
+            f"return {recording.episode_return:g}, {recording.end}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Autotune(config_flags("env", "agent", "num_envs", "buffer_size")):
+    """Choose the chunk size of a training on this machine, or manage what was found before."""
+
+    memory_limit: int | None = None
+    """Bytes that may be used. By default what the machine has left."""
+
+    force: bool = False
+    """Measure again, even if the answer is known."""
+
+    show: bool = False
+    """Print what was found before, and measure nothing."""
+
+    clear: bool = False
+    """Forget what was found before."""
+
+    export: Path | None = None
+    """Copy what was found before to this file."""
+
+    def run(self) -> None:
+        """Tune, or do with the cache what the flags say."""
+        from myriad.autotune import ProfileCache, autotune
+        from myriad.autotune.suggest import STEPS_PER_ENV
+        from myriad.training.config import make_config
+
+        cache = ProfileCache()
+        if self.show or self.clear or self.export is not None:
+            self._manage(cache)
+            return
+        if self.env is None or self.agent is None:
+            raise InvalidArgumentError(
+                "--env and --agent say what to tune; --show, --clear and --export need neither."
+            )
+        config = make_config(
+            self.env, self.agent, self.num_envs, STEPS_PER_ENV, buffer_size=self.buffer_size
+        )
+        autotune(config, force_revalidate=self.force, memory_limit=self.memory_limit)
+
+    def _manage(self, cache: Any) -> None:
+        if self.export is not None:
+            cache.export(self.export)
+            print(f"{cache.path} copied to {self.export}")
+        if self.show:
+            print(cache.table())
+        if self.clear:
+            cache.clear()
+            print(f"{cache.path} cleared")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cite:
+    """Print what reporting a result needs: machine, versions, commit, figures and the command."""
+
+    results: tyro.conf.Positional[Path]
+    """CSV file that a benchmark wrote."""
+
+    def run(self) -> None:
+        """Print the block."""
+        from myriad.citation import cite
+
+        print(cite(self.results))
+
+
+@dataclasses.dataclass(frozen=True)
+class Envs:
+    """List the environments, one name a line."""
+
+    def run(self) -> None:
+        """Print the names."""
+        from myriad.envs import list_envs
+
+        print("\n".join(list_envs()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Agents:
+    """List the agents, one name a line."""
+
+    def run(self) -> None:
+        """Print the names."""
+        from myriad.agents import list_agents
+
+        print("\n".join(list_agents()))

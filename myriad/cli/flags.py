@@ -1,0 +1,89 @@
+"""Flags made from the fields of a class, whose sentences stand in the class's docstring alone."""
+
+import dataclasses
+import inspect
+import re
+import types
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import tyro
+
+from myriad.training.config import TrainingConfig
+
+# A configuration's options are given by dotted name.
+NAMES = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
+
+
+def sentences(kind: type) -> dict[str, str]:
+    """Return the sentences of a class's section `Attributes:`, by the attribute's name."""
+    docstring = inspect.getdoc(kind) or ""
+    section = re.search(r"^Attributes:\n(.*?)(?=^\S|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    if section is None:
+        return {}
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section[1], re.MULTILINE)
+    lines = {name: " ".join(text.split()) for name, text in entries}
+    return {name: line[:1].upper() + line[1:] for name, line in lines.items()}
+
+
+def config_flags(*names: str) -> Any:
+    """Return a dataclass with a flag for each of these fields of `TrainingConfig`."""
+    fields = [(name, field_flag(name), field_default(name)) for name in names]
+    return dataclasses.make_dataclass("ConfigFlags", fields, frozen=True)
+
+
+def field_flag(name: str, hint: str | None = None) -> Any:
+    """Return the type of the flag for a field of `TrainingConfig`, with its sentence.
+
+    The flag's own default is None, which stands for a field that you didn't give.
+
+    Args:
+        name: the field's.
+        hint: what `--help` shows behind the sentence; by default the field's own default.
+    """
+    kind = _given_type(TrainingConfig.model_fields[name].annotation)
+    if get_origin(kind) is list:
+        (item,) = get_args(kind)
+        return Annotated[
+            tuple[item, ...], tyro.conf.arg(help=_SENTENCES[name], help_behavior_hint="")
+        ]
+    return Annotated[
+        kind | None,
+        tyro.conf.arg(
+            help=_SENTENCES[name],
+            metavar=kind.__name__.upper(),
+            help_behavior_hint=_own_hint(name) if hint is None else hint,
+        ),
+    ]
+
+
+def field_default(name: str) -> Any:
+    """Return the value of a flag that you didn't give."""
+    kind = _given_type(TrainingConfig.model_fields[name].annotation)
+    return () if get_origin(kind) is list else None
+
+
+def shown_flag(name: str, value: Any, sentence: str) -> Any:
+    """Return the type of a flag that `--help` shows and `parse` takes out beforehand."""
+    metavar = "VALUE" if value is None else type(value).__name__.upper()
+    return Annotated[
+        str | None,
+        tyro.conf.arg(
+            name=name, help=sentence, metavar=metavar, help_behavior_hint=f"(default: {value})"
+        ),
+    ]
+
+
+def _own_hint(name: str) -> str:
+    field = TrainingConfig.model_fields[name]
+    return "" if field.is_required() or field.default is None else f"(default: {field.default})"
+
+
+def _given_type(annotation: Any) -> Any:
+    """Return a field's type without None."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        (kind,) = (each for each in get_args(annotation) if each is not types.NoneType)
+        return kind
+    return annotation
+
+
+_SENTENCES = sentences(TrainingConfig)

@@ -1,0 +1,166 @@
+"""`myriad train`, whose flags are the fields of `TrainingConfig`."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from myriad.cli.flags import NAMES, config_flags, field_default, field_flag, sentences, shown_flag
+from myriad.errors import InvalidArgumentError
+from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
+from myriad.training.options import options_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Train(config_flags(*NAMES)):
+    """Train an agent, evaluating on the way.
+
+    Give hyperparameters and environment parameters by dotted name, such as
+    --agent.learning-rate 1e-3 or --env.gravity 3.7. To list them with their defaults, name the
+    agent and the environment beside --help.
+    """
+
+    config: Path | None = None
+    """Configuration in TOML, such as a run's config.toml. Other flags win over it."""
+
+    resume: Path | None = None
+    """Go on with the run in this folder."""
+
+    run_folder: Path | None = None
+    """Folder of the run. By default a new one under runs/."""
+
+    auto_tune: bool = False
+    """Have the autotuner choose the chunk size first."""
+
+    quiet: bool = False
+    """Show no progress."""
+
+    options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """What was given by dotted name."""
+
+    def run(self) -> None:
+        """Train, and print what came of it.
+
+        Raises:
+            MyriadError: see `train_and_evaluate` and `resume`.
+        """
+        from myriad.api import resume, train_and_evaluate
+
+        if self.resume is None:
+            results = train_and_evaluate(self.training(), self.run_folder, quiet=self.quiet)
+        else:
+            given = [*self._given(besides=("resume", "quiet")), *self.options]
+            if given:
+                flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+                raise InvalidArgumentError(
+                    f"--resume goes on as the run began, so {flags} can't be given."
+                )
+            results = resume(self.resume, quiet=self.quiet)
+        last = results.evaluations[-1]
+        reached = "; stopped at the target" if results.stopped == "target" else ""
+        print(f"return {last['return']:.1f} after {last['steps']:,} steps{reached}")
+        timings = results.timings
+        speed = "nothing was left to train"
+        if timings.train_s:
+            speed = f"trained at {timings.steps_per_s:,.0f} steps/s"
+        print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
+
+    def training(self) -> TrainingConfig:
+        """Return the configuration that the flags and the file describe.
+
+        Raises:
+            InvalidArgumentError: the file can't be read, a value can't be used, or the environment
+                or the agent is missing.
+        """
+        from myriad.api import create_config
+
+        fields = {} if self.config is None else _read(self.config).model_dump()
+        fields |= self._given(besides=("config", "run_folder", "quiet"))
+        for name in ("env", "agent"):
+            if name not in fields:
+                raise InvalidArgumentError(
+                    f"--{name} is missing; `myriad {name}s` lists the names."
+                )
+        return create_config(**fields, **self.options)
+
+    def _given(self, besides: tuple[str, ...]) -> dict[str, Any]:
+        """Return the flags that were set, without those in `besides`."""
+        values = {
+            field.name: (getattr(self, field.name), field.default)
+            for field in dataclasses.fields(self)
+            if field.name not in ("options", *besides)
+        }
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> Any:
+    """Return `Train` for `--help`: with the defaults that this agent has in this environment.
+
+    Args:
+        argv: the arguments. `--config`, `--env` and `--agent` are looked at.
+        options: those given by dotted name.
+
+    Raises:
+        InvalidArgumentError: the file can't be read, or the agent can't act in the environment.
+    """
+    file = _argument(argv, "--config")
+    fields = {} if file is None else _read(Path(file)).model_dump()
+    for name in ("env", "agent"):
+        fields[name] = _argument(argv, f"--{name}") or fields.get(name)
+    if fields["env"] is None or fields["agent"] is None:
+        return Train
+    resolved = make_config(**fields, **options).resolve()
+    shown = [
+        (name, field_flag(name, _hint(value)), field_default(name))
+        for name, value in resolved.config.model_dump().items()
+        if name in NAMES
+    ]
+    return dataclasses.make_dataclass(
+        "Train",
+        [*shown, *_options_shown(resolved)],
+        bases=(Train,),
+        frozen=True,
+        namespace={"__doc__": Train.__doc__},
+    )
+
+
+def _hint(value: Any) -> str:
+    return "" if value is None else f"(default: {value})"
+
+
+def _options_shown(resolved: ResolvedConfig) -> list[tuple[str, Any, Any]]:
+    owners = [
+        ("agent", resolved.learner.agent),
+        ("env", resolved.env),
+        ("env", resolved.env.default_params),
+    ]
+    flags = []
+    for owner, thing in owners:
+        described = sentences(type(thing))
+        for name, value in (options_of(thing, with_none=True)).items():
+            if name in NAMES:
+                continue
+            flag = shown_flag(f"{owner}.{name.replace('_', '-')}", value, described.get(name, ""))
+            flags.append((f"{owner}_option_{name}", flag, None))
+    return flags
+
+
+def _argument(argv: Sequence[str], flag: str) -> str | None:
+    """Return the value of a flag, given as `--flag value` or `--flag=value`."""
+    for word, following in zip(argv, [*argv[1:], None], strict=True):
+        if word == flag:
+            return following
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+    return None
+
+
+def _read(file: Path) -> TrainingConfig:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidArgumentError(f"config {file} can't be read: {reason}.") from error
+    return TrainingConfig.from_toml(text)

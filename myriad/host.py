@@ -1,0 +1,111 @@
+"""What the operating system tells of this machine: its processor, its cores, its memory.
+
+Linux is read from `/proc` and `/sys`, so that a container's limits count. Every function takes the
+root of the file system as `root`, for tests.
+"""
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path("/")
+
+
+def usable_cores(root: Path = _ROOT) -> int:
+    """Return the logical cores that this process may run on.
+
+    A container's quota counts in whole cores.
+    """
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        cores = len(os.sched_getaffinity(0))
+    for group in _control_groups("cpu", root):
+        quota, period = (_read(group / "cpu.max") or "max 0").split()
+        quota = _read(group / "cpu.cfs_quota_us") or quota
+        period = _read(group / "cpu.cfs_period_us") or period
+        if quota not in ("max", "-1"):
+            cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def cpu_name(root: Path = _ROOT) -> str:
+    """Return the name that the processor gives itself."""
+    name = re.search(r"^model name\s*:\s*(.+)$", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
+    if name:
+        return name[1]
+    if platform.system() == "Darwin":
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  (fixed)
+    return platform.processor() or platform.machine()
+
+
+def has_512_bit_vectors(root: Path = _ROOT) -> bool:
+    """Return whether the processor has AVX-512."""
+    cpuinfo = _read(root / "proc/cpuinfo") or ""
+    return re.search(r"^flags\s*:.*\bavx512f\b", cpuinfo, re.MULTILINE) is not None
+
+
+def host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
+    """Return the total and the available bytes of RAM, None where nobody tells.
+
+    Both are at most what the process's control groups allow.
+    """
+    lines = re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo") or "", re.MULTILINE)
+    meminfo = {name: int(kib) * 1024 for name, kib in lines}
+    if not meminfo:
+        # macOS tells how much there is, but not how much is free.
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
+    total = meminfo["MemTotal"]
+    available = meminfo["MemAvailable"]
+    for group in _control_groups("memory", root):
+        limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+        if limit is None or limit == "max":
+            continue
+        total = min(total, int(limit))
+        available = min(available, max(0, int(limit) - _held_bytes(group)))
+    return total, available
+
+
+def _held_bytes(group: Path) -> int:
+    """Return the bytes that a control group holds and can't give back."""
+    # Pages of files that nobody uses are given back when room is needed.
+    used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes") or "0"
+    stat = dict(
+        line.split(maxsplit=1) for line in (_read(group / "memory.stat") or "").splitlines()
+    )
+    return int(used) - int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+
+
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """Yield the folders of the process's control groups, innermost first. Each can set a limit.
+
+    A machine may run one version of control groups for some controllers and the other version for
+    the rest, so both are looked at. Inside a container the path may be the host's. Its folders are
+    absent then, and only the mount's own remains.
+    """
+    mounts = root / "sys/fs/cgroup"
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            bases = [mounts, mounts / "unified"]
+        elif controller in controllers.split(","):
+            bases = [mounts / controllers, mounts / controller]
+        else:
+            continue
+        for base in bases:
+            group = base / path.lstrip("/")
+            yield from (
+                folder
+                for folder in (group, *group.parents)
+                if folder.is_relative_to(base) and folder.is_dir()
+            )
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None

@@ -1,0 +1,289 @@
+"""The one way to time: suites, scripts and the autotuner all measure through these functions.
+
+`measure` times one function, `compare` two in alternation, `interleave` takes samples of any number
+of sides, and `timed` times a single call. All of them wait for the device after a call. `measure`
+and `compare` also keep compilation apart, choose how many calls make a sample, state an interval
+that assumes nothing about the distribution, and leave the caller's arrays alive.
+"""
+
+import contextlib
+import gc
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from myriad.errors import InvalidArgumentError
+from myriad.timing.intervals import median_interval, require_enough
+from myriad.timing.subject import Clock, Function, Subject, timed
+
+__all__ = [
+    "Comparison",
+    "Timing",
+    "block_until_ready",
+    "collector_paused",
+    "compare",
+    "interleave",
+    "measure",
+    "median_interval",
+    "timed",
+    "warmup",
+]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call of one function.
+
+    Attributes:
+        samples_s: each sample's seconds divided by its calls, in the order they were taken.
+        calls_per_sample: calls in one sample.
+        median_s: the median of the samples.
+        low_s: lower end of the interval that holds the true median with probability `confidence`.
+        high_s: its upper end.
+        confidence: see `median_interval`.
+        compile_s: for a jitted function the seconds of `lower().compile()`, which are next to
+            nothing if it was compiled before. For any other the first call's seconds above the
+            median, whatever it compiled, loaded or allocated.
+    """
+
+    samples_s: tuple[float, ...]
+    calls_per_sample: int
+    median_s: float
+    low_s: float
+    high_s: float
+    confidence: float
+    compile_s: float
+
+    def __str__(self) -> str:
+        interval = f"{_readable(self.low_s)} to {_readable(self.high_s)}"
+        samples = f"{len(self.samples_s)} samples of {self.calls_per_sample} calls"
+        compiled = f"compiled in {_readable(self.compile_s)}"
+        return f"{_readable(self.median_s)} ({interval}; {samples}; {compiled})"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of `b` over seconds of `a`, pair by pair: above 1, `a` is the faster.
+
+    The interval is about this process. Processes differ by chance (addresses, cores), so a claim
+    about two versions of a program needs pairs from several launches.
+
+    Attributes:
+        a: the one side's own timing.
+        b: the other's.
+        pair_ratios: one ratio per pair, in the order they were taken.
+        b_over_a: the median of the ratios.
+        b_over_a_low: lower end of the interval that holds the true median ratio with probability
+            `confidence`.
+        b_over_a_high: its upper end.
+        confidence: see `median_interval`.
+    """
+
+    a: Timing
+    b: Timing
+    pair_ratios: tuple[float, ...]
+    b_over_a: float
+    b_over_a_low: float
+    b_over_a_high: float
+    confidence: float
+
+    def __str__(self) -> str:
+        interval = f"{self.b_over_a_low:.3g} to {self.b_over_a_high:.3g}"
+        pairs = f"{len(self.pair_ratios)} pairs"
+        return f"b takes {self.b_over_a:.3g} times as long as a ({interval}; {pairs})"
+
+
+def block_until_ready(tree: Any) -> Any:
+    """Wait for every array in a pytree and return the tree. Other leaves pass through."""
+    return jax.block_until_ready(tree)
+
+
+def warmup(fn: Function, *args: Any) -> Any:
+    """Call `fn` once, so that it is compiled, and return its result when that is ready.
+
+    Arrays that it donates survive.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> double = jax.jit(lambda x: 2 * x, donate_argnums=0)
+        >>> x = jnp.ones(3)
+        >>> warmup(double, x).tolist(), x.tolist()
+        ([2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
+    """
+    return Subject(fn, args).prepare()
+
+
+def measure(
+    fn: Function,
+    *args: Any,
+    carry: bool = False,
+    num_samples: int = 15,
+    min_sample_s: float = 0.01,
+    confidence: float = 0.95,
+    clock: Clock = time.perf_counter,
+) -> Timing:
+    """Time `fn(*args)`, each call until its result is ready.
+
+    A jitted function may donate arguments, and those are gone after one call. By default every
+    call sees the same values: an argument that the first call deleted is copied on its device
+    before each further call, while the clock stands. With `carry=True` a call sees the result of
+    the call before, as in a rollout or a training, and what is carried is not copied again. The
+    two time different things, so the choice is yours. Your own arrays survive either way, so
+    memory must hold them beside one working copy.
+
+    Args:
+        fn: a function, jitted or not, that returns what is to be waited for, or nothing.
+        *args: its positional arguments.
+        carry: pass each call's result, or the first item of a tuple, as the next call's first
+            argument.
+        num_samples: samples to take.
+        min_sample_s: the least seconds in a sample. Calls are added until it is reached.
+        confidence: probability that the interval holds the true median.
+        clock: returns seconds; for tests.
+
+    Raises:
+        InvalidArgumentError: an option is out of range, an array was deleted before, or `carry`
+            doesn't fit `fn`.
+
+    Example:
+        >>> timing = measure(sorted, range(1000), num_samples=7, min_sample_s=0.001)
+        >>> timing.low_s <= timing.median_s <= timing.high_s
+        True
+    """
+    require_enough("num_samples", num_samples, confidence)
+    _require_finite(min_sample_s)
+    subject = Subject(fn, args, carry=carry, clock=clock)
+    subject.prepare()
+    with collector_paused():
+        subject.calibrate(min_sample_s)
+        samples = [subject.sample_s() for _ in range(num_samples)]
+    return _summary(subject, samples, confidence)
+
+
+def compare(
+    a: Function,
+    b: Function,
+    *args: Any,
+    carry: bool = False,
+    num_pairs: int = 21,
+    min_sample_s: float = 0.01,
+    confidence: float = 0.95,
+    seed: int = 0,
+    clock: Clock = time.perf_counter,
+) -> Comparison:
+    """Time two functions in pairs of samples, in random order, so that drift strikes both alike.
+
+    If their arguments differ, pass each as `functools.partial(fn, *own_args)`. A partial is looked
+    through, so that donation and `carry` work as in `measure`.
+
+    Args:
+        a: the one side.
+        b: the other.
+        *args: positional arguments of both, behind those of a partial.
+        carry: as in `measure`, for both sides.
+        num_pairs: pairs of samples to take.
+        min_sample_s: as in `measure`.
+        confidence: probability that the interval holds the true median ratio.
+        seed: of the order within the pairs.
+        clock: returns seconds; for tests.
+
+    Raises:
+        InvalidArgumentError: as in `measure`.
+    """
+    require_enough("num_pairs", num_pairs, confidence)
+    _require_finite(min_sample_s)
+    sides = [Subject(fn, args, carry=carry, clock=clock) for fn in (a, b)]
+    for side in sides:
+        side.prepare()
+    with collector_paused():
+        for side in sides:
+            side.calibrate(min_sample_s)
+        samplers = [side.sample_s for side in sides]
+        a_s, b_s = interleave(samplers, least_rounds=num_pairs, most_rounds=num_pairs, seed=seed)
+    ratios = tuple(of_b / of_a for of_a, of_b in zip(a_s, b_s, strict=True))
+    low, high = median_interval(ratios, confidence)
+    return Comparison(
+        _summary(sides[0], a_s, confidence),
+        _summary(sides[1], b_s, confidence),
+        ratios,
+        statistics.median(ratios),
+        low,
+        high,
+        confidence,
+    )
+
+
+def interleave(
+    samplers: Sequence[Callable[[], float]],
+    *,
+    least_rounds: int,
+    most_rounds: int,
+    budget_s: float = math.inf,
+    seed: int = 0,
+) -> list[list[float]]:
+    """Take a sample of every side in each round, in an order drawn anew, so that drift cancels.
+
+    Samples of one round belong together. Compare sides by their ratios round by round.
+
+    Args:
+        samplers: one per side. A call takes one sample and returns its seconds.
+        least_rounds: rounds that are taken however long they last.
+        most_rounds: rounds after which there is nothing more to learn.
+        budget_s: seconds after which no round begins once `least_rounds` are taken.
+        seed: of the orders.
+
+    Returns:
+        for each side its samples, one per round.
+    """
+    order = random.Random(seed)  # noqa: S311  (an order, not a secret)
+    samples: list[list[float]] = [[] for _ in samplers]
+    start = time.perf_counter()
+    with collector_paused():
+        for num_rounds in range(most_rounds):
+            if num_rounds >= least_rounds and time.perf_counter() - start >= budget_s:
+                break
+            for side in order.sample(range(len(samplers)), len(samplers)):
+                samples[side].append(samplers[side]())
+    return samples
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep Python's garbage collector out of the block, as timeit does."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _summary(subject: Subject, samples: Sequence[float], confidence: float) -> Timing:
+    median_s = statistics.median(samples)
+    low_s, high_s = median_interval(samples, confidence)
+    compile_s = subject.compile_s
+    if compile_s is None:
+        compile_s = max(0.0, subject.first_s - median_s)
+    return Timing(
+        tuple(samples), subject.calls_per_sample, median_s, low_s, high_s, confidence, compile_s
+    )
+
+
+def _require_finite(min_sample_s: float) -> None:
+    if not 0 < min_sample_s < math.inf:
+        raise InvalidArgumentError(
+            f"min_sample_s must be above 0 and finite, but got {min_sample_s}."
+        )
+
+
+def _readable(seconds: float) -> str:
+    units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+    scale, unit = next((pair for pair in units if seconds >= pair[0]), (1e-9, "ns"))
+    return f"{seconds / scale:.3g} {unit}"

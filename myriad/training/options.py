@@ -1,0 +1,71 @@
+"""Options of environments and agents as a file holds them: numbers, strings, truths, lists."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from myriad.errors import InvalidArgumentError
+
+_PLAIN = (bool, int, float, str, list)
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return `value` as a file holds it.
+
+    Scalars of NumPy and JAX become Python's numbers, and tuples become lists.
+
+    Args:
+        name: how the user calls the value, for the message.
+        value: anything.
+
+    Raises:
+        InvalidArgumentError: the value is an array, or holds one.
+    """
+    if isinstance(value, Mapping):
+        owner = name.removesuffix("_options")
+        return {key: plain(f"{owner}.{key}", each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(name, each) for each in value]
+    if not hasattr(value, "item"):
+        return value
+    if value.shape:
+        raise InvalidArgumentError(
+            f"{name} must be a number or a list, but got an array of shape {value.shape}."
+        )
+    return value.item()
+
+
+def with_tuples(value: Any) -> Any:
+    """Turn lists back into tuples, since environments and agents must be hashable."""
+    if isinstance(value, Mapping):
+        return {name: with_tuples(each) for name, each in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
+
+
+def options_of(thing: Any, *, with_none: bool = False) -> dict[str, Any]:
+    """Return the fields of a dataclass that a file can hold: no arrays and no nested objects.
+
+    Fields marked as derived are left out. They follow from other fields, or from the machine.
+
+    Args:
+        thing: a dataclass: an environment, its parameters, or an agent.
+        with_none: also return what is switched off by None, which TOML can't say.
+    """
+    options = {}
+    for field in dataclasses.fields(thing):
+        value = getattr(thing, field.name)
+        if isinstance(value, tuple):
+            value = list(value)
+        is_shown = isinstance(value, _PLAIN) or (with_none and value is None)
+        if is_shown and not field.metadata.get("derived"):
+            options[field.name] = value
+    return options
+
+
+def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is None, at any depth: TOML has no word for it."""
+    return {
+        name: without_none(value) if isinstance(value, dict) else value
+        for name, value in table.items()
+        if value is not None
+    }

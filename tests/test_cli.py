@@ -1,0 +1,85 @@
+"""The command line's flags are the configuration's fields, and a mistake is one sentence."""
+
+import re
+
+import pytest
+
+from myriad.agents import list_agents, make_learner
+from myriad.agents.ppo import PPO
+from myriad.cli import main, parse
+from myriad.cli.flags import NAMES, sentences
+from myriad.envs import make_env
+from myriad.training.config import TrainingConfig
+
+
+@pytest.fixture
+def help_of(capsys, monkeypatch):
+    """Return what `--help` prints, its lines joined."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def ask(*argv):
+        with pytest.raises(SystemExit) as end:
+            main([*argv, "--help"])
+        assert not end.value.code
+        return " ".join(re.sub(r"[│\n]", " ", capsys.readouterr().out).split())
+
+    return ask
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_of_the_configuration_is_a_flag_with_its_sentence(name, help_of):
+    text = help_of("train")
+    assert f"--{name.replace('_', '-')} " in text
+    assert sentences(TrainingConfig)[name] in text
+
+
+def test_every_field_has_a_sentence():
+    assert sentences(TrainingConfig).keys() == TrainingConfig.model_fields.keys()
+
+
+@pytest.mark.parametrize("agent", list_agents())
+def test_help_shows_the_defaults_of_this_agent_in_this_environment(agent, help_of):
+    text = help_of("train", "--env", "cartpole", "--agent", agent)
+    default = make_learner(agent, make_env("cartpole")).default_num_envs
+    assert re.search(rf"--num-envs INT [^-]*\(default: {default}\)", text)
+    assert re.search(r"--env\.gravity FLOAT .*?\(default: 9\.8\)", text)
+
+
+def test_help_shows_hyperparameters_with_their_sentences_and_what_you_chose(help_of):
+    text = help_of("train", "--env=cartpole", "--agent=ppo", "--agent.gamma", "0.5")
+    assert f"--agent.clip-epsilon FLOAT {sentences(PPO)['clip_epsilon']} (default: 0.2)" in text
+    assert re.search(r"--agent\.gamma FLOAT [^-]*\(default: 0\.5\)", text)
+    assert "--agent.value-clip VALUE" in text
+
+
+def test_help_shows_what_a_file_sets(help_of, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text(TrainingConfig(env="cartpole", agent="dqn", num_envs=77).to_toml())
+    assert "(default: 77)" in help_of("train", "--config", str(file))
+
+
+def test_a_flag_reaches_the_configuration():
+    flags = ["--eval-max-steps", "7", "--checkpoint-every-s", "0", "--log-to", "tensorboard"]
+    config = parse(["train", "--env", "cartpole", "--agent", "pid", *flags]).training()
+    assert (config.eval_max_steps, config.checkpoint_every_s) == (7, 0.0)
+    assert config.log_to == ["tensorboard"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--num-envs", "x"], "--num-envs must be an integer, but got 'x' ("),
+        (["--target-return", "high"], "--target-return must be a number, but got 'high' ("),
+        (["--agnt", "ppo"], "Unrecognized options: --agnt, ppo; did you mean --agent? ("),
+        (["--agent", "ppo"], "--env is missing; `myriad envs` lists the names."),
+        (["--env", "cartpole", "--agent", "pppo", "--help"], "unknown agent 'pppo'; did you mean"),
+        (["--agent.gamma"], "--agent.gamma needs a value."),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(argv, sentence, capsys):
+    assert main(["train", *argv]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(sentence)
+    assert err.count("\n") == 1

@@ -1,0 +1,71 @@
+"""A learner of your own needs only what learning needs: the protocol's other members have defaults."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from myriad import create_config, train_and_evaluate
+from myriad.agents import AGENTS, Learner, list_agents, make_learner
+from myriad.autotune import autotune
+from myriad.envs import make_env
+
+
+@dataclasses.dataclass(frozen=True)
+class Still(Learner[Any]):
+    """Always takes the first action, and counts its updates."""
+
+    env: Any
+    default_num_envs: ClassVar[int] = 4
+    metric_names: ClassVar[tuple[str, ...]] = ("pushes",)
+
+    @classmethod
+    def create(cls, env):
+        return cls(env)
+
+    @property
+    def steps_per_update(self):
+        return 2
+
+    def init(self, key, num_envs):
+        return jnp.zeros((), jnp.int32)
+
+    def update(self, key, state, batch, step):
+        for t in range(2):
+            action = self.act(state, key, batch.obs, greedy=False)
+            batch, _ = step(jax.random.fold_in(key, t), batch, action)
+        return state + 1, batch, {"pushes": jnp.float32(2)}
+
+    def act(self, state, key, obs, *, greedy):
+        return jnp.zeros(obs.shape[0], jnp.int32)
+
+
+@pytest.fixture
+def still(monkeypatch, tmp_path):
+    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
+    monkeypatch.setattr(AGENTS, "_targets", AGENTS._targets | {"still": Still})
+    sizes = {"steps_per_env": 20, "eval_frequency": 10, "eval_rollouts": 2, "eval_max_steps": 8}
+    return create_config("cartpole", "still", **sizes)
+
+
+def test_it_trains(still, tmp_path):
+    results = train_and_evaluate(still, tmp_path / "run")
+    assert int(results.agent_state) == 10
+    assert [row["pushes"] for row in results.training] == [2.0, 2.0]
+
+
+def test_it_is_tuned(still):
+    assert autotune(still, verbose=False, seconds=0).scan_chunk_size >= 1
+
+
+@pytest.mark.parametrize("agent", list_agents())
+def test_every_agent_stands_where_the_trainer_expects_a_learner(agent):
+    learner = make_learner(agent, make_env("cartpole"))
+    assert isinstance(learner, Learner)
+    learner.require_num_envs(learner.num_envs_multiple)
+    learner.require_num_envs(2 * learner.num_envs_multiple)
+    assert learner.first_learning_update(8) >= 1
+    assert learner.scheduled(7).scheduled(9) == learner.scheduled(7)
