@@ -233,7 +233,8 @@ def _num_operations(env: FromGymnax) -> float:
     that where arrays are put together and taken apart: Acrobot's, 399 operations, become 7e9 and
     compile for seven minutes.
     """
-    params, key = env.default_params, jax.random.key(0)
+    params = env.default_params
+    key = jax.random.key(0)
     state = jax.eval_shape(env.reset, key, params)[1]
     action = jax.eval_shape(env.action_space(params).sample, key)
     program = jax.make_jaxpr(lambda key, state, action: env.step(key, state, action, params))(

@@ -385,7 +385,10 @@ def test_render_writes_the_episode(tmp_path):
         ),
         (
             ["render", "--env", "snake", "--outptu", "x.gif"],
-            "Missing from myriad render: --output; unknown: --outptu (`myriad render --help` tells more)",
+            (
+                "Missing from myriad render: --output; unknown: --outptu "
+                "(`myriad render --help` tells more)"
+            ),
         ),
     ],
 )
