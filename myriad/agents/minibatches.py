@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from myriad.agents.agent import LEARNER_AXIS
 from myriad.errors import InvalidArgumentError
 
-Batch = TypeVar("Batch")
+Tree = TypeVar("Tree")
 
 # Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache
 # of today's cores.
@@ -33,8 +33,7 @@ def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
     if batch_rows % num_minibatches:
         raise InvalidArgumentError(
             "num_minibatches must divide the batch of num_envs x rollout_steps = "
-            f"{batch_rows}, but is "
-            f"{num_minibatches}."
+            f"{batch_rows}, but is {num_minibatches}."
         )
 
 
@@ -45,7 +44,7 @@ def pack(batch: Any) -> jax.Array:
     )
 
 
-def unpack(rows: jax.Array, like: Batch) -> Batch:
+def unpack(rows: jax.Array, like: Tree) -> Tree:
     """Undo `pack` for any number of rows; `like` is the batch that was packed."""
     leaves, structure = jax.tree.flatten(like)
     widths = [math.prod(leaf.shape[1:]) for leaf in leaves]

@@ -116,7 +116,7 @@ class PQN:
         Raises:
             InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
         """
-        q_learning.refuse_actions(cls, env)
+        q_learning.require_discrete_actions(cls, env)
         learner = cls(env, **overrides)
         validate_hyperparameters(
             learner,

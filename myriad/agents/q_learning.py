@@ -199,16 +199,12 @@ def clip_by_norm(max_norm: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 
 
-def refuse_actions(learner: type, env: Environment) -> None:
-    """Refuse what no Q-learner can learn.
-
-    Raises:
-        InvalidArgumentError: the actions of `env` are not the integers up to a number.
-    """
+def require_discrete_actions(learner: type, env: Environment) -> None:
+    """Raise InvalidArgumentError unless the actions of `env` are discrete."""
     space = env.action_space(env.default_params)
     if not isinstance(space, Discrete):
         raise InvalidArgumentError(
             f"{learner.__name__} learns a value for each of finitely many actions, but "
-            f"those of {type(env).__name__} "
-            f"are a {type(space).__name__} of shape {space.shape}; ppo learns such actions."
+            f"those of {type(env).__name__} are a {type(space).__name__} of "
+            f"shape {space.shape}; ppo learns such actions."
         )

@@ -67,7 +67,7 @@ def _draw_house(
     canvas: Canvas, centre: Point, side: float, house: int, number: int, progress: float
 ) -> None:
     """Draw a house; one on fire has flames for a roof, a ruin has none."""
-    (x, y) = centre
+    x, y = centre
     half = side / 2
     colour = WALLS[house]
     canvas.rectangle(x - half - 2, y - 0.25 * half - 2, x + half + 2, y + half + 2, WHITE, corner=3)
@@ -145,7 +145,7 @@ def _draw_agents(canvas: Canvas, state: BucketBrigadeState, num_houses: int, sid
 
 def _draw_agent(canvas: Canvas, centre: Point, agent: int, *, works: bool, signals: bool) -> None:
     """Draw an agent: full at work, hollow at rest, with a flag where it signals 1."""
-    (x, y) = centre
+    x, y = centre
     colour = BLUE if agent == 0 else PURPLE
     if signals:
         canvas.line([(x + 8, y - 4), (x + 8, y - 19)], 2, INK)

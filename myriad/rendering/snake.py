@@ -62,8 +62,8 @@ def cell_centre(env: Snake, cell: int) -> Point:
 
 def _draw_board(canvas: Canvas, env: Snake) -> float:
     side = cell_side(env)
-    (left, top) = cell_centre(env, 0)
-    (right, bottom) = cell_centre(env, env.num_cells - 1)
+    left, top = cell_centre(env, 0)
+    right, bottom = cell_centre(env, env.num_cells - 1)
     left = left - side / 2
     top = top - side / 2
     right = right + side / 2
@@ -86,8 +86,8 @@ def _draw_body(canvas: Canvas, centres: list[Point], side: float) -> None:
 
 
 def _draw_head(canvas: Canvas, centre: Point, direction: int, side: float) -> None:
-    (x, y) = centre
-    (dx, dy) = _AHEAD[direction]
+    x, y = centre
+    dx, dy = _AHEAD[direction]
     canvas.disc(x, y, 0.44 * side, HEAD)
     for sideways in (-1, 1):
         eye_x = x + side * (0.17 * dx - 0.19 * dy * sideways)
