@@ -1,4 +1,4 @@
-"""A short tour of Myriad's speed on this machine; run it with `python examples/10_performance_demo.py`.
+"""A short tour of Myriad's speed: run it with `python examples/10_performance_demo.py`.
 
 It steps CartPole at three sizes, asks the autotuner for the chunk of a training, and trains an
 agent until it solves the task. Every figure is of this run alone: `make bench` measures with
@@ -24,7 +24,9 @@ def step(num_envs: int, scan_chunk_size: int, num_samples: int) -> str:
     state = rollout.init(seed=0)
     measured = timing.measure(rollout.run_chunk, state, carry=True, num_samples=num_samples)
     steps = num_envs * scan_chunk_size
-    rate, low, high = steps / measured.median_s, steps / measured.high_s, steps / measured.low_s
+    rate = steps / measured.median_s
+    low = steps / measured.high_s
+    high = steps / measured.low_s
     return (
         f"{num_envs:>9,} environments: {rate / 1e6:8.1f} million steps/s "
         f"({low / 1e6:.1f} to {high / 1e6:.1f}), compiled in {measured.compile_s:.2f} s"
@@ -33,7 +35,8 @@ def step(num_envs: int, scan_chunk_size: int, num_samples: int) -> str:
 
 def train(target: float, num_seeds: int) -> str:
     """Train PPO until an evaluation reaches the target, once per seed, and say how long it took."""
-    seconds, steps = [], []
+    seconds = []
+    steps = []
     for seed in range(num_seeds):
         config = myriad.create_config("cartpole-control", "ppo", target_return=target, seed=seed)
         with tempfile.TemporaryDirectory() as folder:
@@ -41,8 +44,10 @@ def train(target: float, num_seeds: int) -> str:
         seconds.append(results.timings.total_s)
         steps.append(results.evaluations[-1]["steps"])
     return (
-        f"PPO reached {target:g} after {statistics.median(steps):,.0f} steps, in {statistics.median(seconds):.2f} s "
-        f"({min(seconds):.2f} to {max(seconds):.2f} over {num_seeds} seeds; compilation included, or its cache read)"
+        f"PPO reached {target:g} after {statistics.median(steps):,.0f} steps, in "
+        f"{statistics.median(seconds):.2f} s "
+        f"({min(seconds):.2f} to {max(seconds):.2f} over {num_seeds} seeds; compilation "
+        "included, or its cache read)"
     )
 
 
@@ -56,7 +61,8 @@ def main(argv: Sequence[str] | None = None, say: Callable[[str], None] = print) 
     myriad.configure()
     machine = hardware.fingerprint()
     say(
-        f"Myriad {myriad.__version__} on {machine.device_name}, {machine.cores} cores ({machine.device_kind})\n"
+        f"Myriad {myriad.__version__} on {machine.device_name}, {machine.cores} cores "
+        f"({machine.device_kind})\n"
     )
     for num_envs, scan_chunk_size in list(SIZES.items())[: 1 if quick else None]:
         say(step(num_envs, scan_chunk_size, num_samples=6 if quick else 21))

@@ -47,7 +47,8 @@ class HillCar:
         velocity = jnp.clip(velocity, -0.07, 0.07)
         position = jnp.clip(state.position + velocity, -1.2, 0.6)
         state = CarState(position, jnp.where(position == -1.2, 0.0, velocity), state.time + 1)
-        reached, time_is_up = position >= 0.5, state.time >= params.max_steps
+        reached = position >= 0.5
+        time_is_up = state.time >= params.max_steps
         return self.observe(state), state, jnp.float32(-1), reached, time_is_up & ~reached, {}
 
     def observe(self, state):

@@ -1,4 +1,4 @@
-"""The environment of my_environment.py written for gymnax: what the benchmark of a user's own environment compares."""
+"""The environment of my_environment.py written for gymnax, to compare their speed."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""PPO on CartPole in the manner of CleanRL, written against Gymnasium's vector environments and nothing else.
+"""PPO on CartPole in the manner of CleanRL, on any of Gymnasium's vector environments.
 
 The loop doesn't know whose environments it gets: `--library` chooses Myriad's or Gymnasium's own.
 
@@ -65,7 +65,7 @@ class ActorCritic(nn.Module):
 
 
 def make_envs(flags: Flags) -> VectorEnv:
-    """Build CartPole-v1 from the library that was asked for: the one line in which the two differ."""
+    """Build CartPole-v1 from the library asked for: the one line in which the two differ."""
     if flags.library == "myriad":
         return to_gymnasium_vector(myriad.make_env("CartPole-v1"), flags.num_envs)
     same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
@@ -75,8 +75,9 @@ def make_envs(flags: Flags) -> VectorEnv:
 
 
 def advantages(flags: Flags, rewards: Any, values: Any, dones: Any, next_value: Any) -> np.ndarray:
-    """Estimate advantages `[T, B]` (Schulman et al. 2016) from rewards, values and ends `[T, B]`."""
-    result, running = np.zeros_like(rewards), np.zeros_like(next_value)
+    """Estimate advantages `[T, B]` (Schulman et al. 2016); all arrays are `[T, B]`."""
+    result = np.zeros_like(rewards)
+    running = np.zeros_like(next_value)
     for t in reversed(range(flags.num_steps)):
         following = values[t + 1] if t + 1 < flags.num_steps else next_value
         error = rewards[t] + flags.gamma * following * ~dones[t] - values[t]
@@ -89,10 +90,8 @@ class Learner:
     """Networks, their optimiser, and the compiled functions of both."""
 
     def __init__(self, flags: Flags, envs: VectorEnv):
-        self.flags, self.num_updates = (
-            flags,
-            flags.total_timesteps // (flags.num_envs * flags.num_steps),
-        )
+        self.flags = flags
+        self.num_updates = flags.total_timesteps // (flags.num_envs * flags.num_steps)
         self.network = ActorCritic(int(envs.single_action_space.n))
         rate = optax.linear_schedule(
             flags.learning_rate,
@@ -107,11 +106,9 @@ class Learner:
             init_key, jnp.zeros((1, *envs.single_observation_space.shape))
         )
         self.optimiser_state = self.optimiser.init(self.params)
-        self._act, self._value, self._improve = (
-            jax.jit(self._sample),
-            jax.jit(self._estimate),
-            jax.jit(self._descend),
-        )
+        self._act = jax.jit(self._sample)
+        self._value = jax.jit(self._estimate)
+        self._improve = jax.jit(self._descend)
 
     def act(self, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw actions for `obs`; return them with their log-probabilities and the values."""
@@ -122,7 +119,7 @@ class Learner:
         return np.asarray(self._value(self.params, obs))
 
     def improve(self, batch: dict[str, np.ndarray], rng: np.random.Generator) -> None:
-        """Descend over the minibatches of `batch`, leaves `[T * B, ...]`, in a new order each epoch."""
+        """Descend over minibatches of `batch`, `[T * B, ...]`, shuffled anew each epoch."""
         size = len(batch["actions"])
         for _ in range(self.flags.update_epochs):
             for rows in np.array_split(rng.permutation(size), self.flags.num_minibatches):
@@ -162,17 +159,20 @@ class Learner:
 
 
 def train(flags: Flags, envs: VectorEnv) -> list[float]:
-    """Train on `envs`, which reset in the same step; return the returns of the ended episodes, in order."""
+    """Train on `envs`, which reset in the same step; return the episodes' returns in order."""
     assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
-    learner, rng = Learner(flags, envs), np.random.default_rng(flags.seed)
-    episode_returns, running = [], np.zeros(flags.num_envs)
+    learner = Learner(flags, envs)
+    rng = np.random.default_rng(flags.seed)
+    episode_returns = []
+    running = np.zeros(flags.num_envs)
     obs, _ = envs.reset(seed=flags.seed)
     for _ in range(learner.num_updates):
         rows = collections.defaultdict(list)
         for _ in range(flags.num_steps):
             actions, log_probabilities, values = learner.act(obs)
             next_obs, rewards, terminated, truncated, infos = envs.step(actions)
-            done, running = terminated | truncated, running + rewards
+            done = terminated | truncated
+            running = running + rewards
             episode_returns.extend(running[done])
             running[done] = 0
             if truncated.any():
@@ -232,7 +232,8 @@ if __name__ == "__main__":
     envs.close()
     num_steps, seconds = flags.total_timesteps, time.perf_counter() - start
     print(
-        f"{num_steps} steps of {flags.library}'s CartPole-v1 in {seconds:.1f} s, compilation included"
+        f"{num_steps} steps of {flags.library}'s CartPole-v1 in {seconds:.1f} s, "
+        "compilation included"
     )
     print(f"mean return of the first 100 episodes: {np.mean(returns[:100]):.1f}")
     print(f"mean return of the last 100 episodes: {np.mean(returns[-100:]):.1f}")

@@ -1,4 +1,4 @@
-"""The counter-based random numbers behind every rollout, as an ordinary implementation for `jax.random`.
+"""The counter-based random numbers of every rollout, an implementation for `jax.random`.
 
 A step of a cheap environment costs a few nanoseconds, and JAX's default threefry spends most of
 them. `mix2x32` draws word `i` of a key by hashing a counter: integer multiplications, shifts and
@@ -10,7 +10,7 @@ hashed:
 
     x = k0 + i * 0x9E3779B9                       # 2**32 / golden ratio
     x = (x ^ x >> 16) * 0x21F0AAAD
-    x =  x ^ (k1 + i * 0x85EBCA6B)                # the second word enters between the two multiplications
+    x =  x ^ (k1 + i * 0x85EBCA6B)                # the second word enters between the products
     x = (x ^ x >> 15) * 0xD35A2D97
     x =  x ^ x >> 15
 
@@ -63,7 +63,7 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     def envs_last(
         axis_size: int, in_batched: list[bool], first: jax.Array, second: jax.Array
     ) -> Any:
-        # The environments stay the fastest axis in memory, whatever each draws: so a step remains one
+        # Environments stay the fastest axis in memory, whatever each draws: a step remains one
         # vector loop over environments.
         return jnp.moveaxis(words(first, second), len(shape), 0), True
 
@@ -71,7 +71,7 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
-    """Return the keys that follow from `key`, `[2]`, and each value: uint32, the values' shape and a last axis of 2."""
+    """Return a key for `key`, `[2]`, and each of `values`, `[*S]`: uint32 `[*S, 2]`."""
     first = _mix(key[0] + jnp.asarray(value).astype(jnp.uint32) * _GOLDEN)
     return jnp.stack([first, key[1] + first * _SECOND], axis=-1)
 
@@ -93,7 +93,7 @@ def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _counters(shape: tuple[int, ...]) -> jax.Array:
-    """Number the elements of `shape` in row-major order, from iotas alone so that nothing is stored."""
+    """Number the elements of `shape` in row-major order, from iotas: nothing is stored."""
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
@@ -149,17 +149,17 @@ def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.A
 
 
 def fast_key(key: jax.Array) -> jax.Array:
-    """Return a `mix2x32` key that follows from `key`, a scalar of any implementation; do not also draw from `key`."""
+    """Return a `mix2x32` key that follows from a scalar `key`; do not also draw from `key`."""
     if jax.random.key_impl(key) == MIX2X32:
         return key
     return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
 
 
 def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
-    """Return `num` keys for one draw of a single word each, cheaper than a split in the compiled step.
+    """Return `num` keys for one draw of one word each: in a compiled step cheaper than a split.
 
     Under `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from
-    `key`; a step that draws scalars, not a vector, stays one loop over environments. Do not also draw from
+    `key`; a step that draws scalars stays one loop over environments. Do not also draw from
     `key`.
     """
     if jax.random.key_impl(key) != MIX2X32:

@@ -1,7 +1,8 @@
-"""Names for things that users choose by name. A registry holds strings and imports what they name on first use."""
+"""Registries of what users choose by name: strings, whose targets are imported on first use."""
 
 import importlib
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any
 
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -29,7 +30,7 @@ class Registry:
         return sorted(self._targets)
 
     def resolve(self, name: str) -> str:
-        """Return the registered name behind `name`, which may be an alias; `module:attribute` stands for itself.
+        """Return the registered name of an alias; `module:attribute` stands for itself.
 
         Raises:
             UnknownNameError: nothing of this name is registered; the message holds the closest one.
@@ -110,6 +111,19 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
             and not (kind in _NUMBERS and hasattr(value, "dtype"))
         ):
             raise InvalidArgumentError(f"{name} of {owner} must be {kind}, but got {value!r}.")
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether `value` is one of Python's or NumPy's integers; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def require_integer(name: str, value: Any, least: int) -> None:
+    """Raise InvalidArgumentError unless `value` is an integer of at least `least`."""
+    if not is_integer(value) or value < least:
+        raise InvalidArgumentError(
+            f"{name} must be an integer of at least {least}, but got {value!r}."
+        )
 
 
 # From the narrowest: a default is of the first kind that it fits.

@@ -1,8 +1,8 @@
-"""The compiled chunk: `scan_chunk_size` steps of environments x agent in one call, with nothing on the host in between.
+"""The compiled chunk: `scan_chunk_size` steps of environments x agent in one call.
 
 The environments of a device are cut into tiles that fit its first-level cache, and
 a tile runs all the steps of the chunk before the next one starts, so that the speed does not fall
-with the number of environments. What an environment draws depends on the seed, the step and the environment alone:
+with the number of environments. A draw depends on the seed, the step and the environment alone:
 results are the same bits for every chunk size, tile size and number of devices.
 """
 
@@ -22,8 +22,9 @@ from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import compiles_loops_whole
 from myriad.random import make_key
+from myriad.registry import require_integer
 
-# A tile's state should leave room in a first-level cache of 32 KB; beyond 512 environments nothing more is
+# A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
 # gained.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
 # Lanes in one vector instruction: 16 float32 fill 512 bits.
@@ -37,7 +38,7 @@ _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RolloutState:
-    """A rollout between two chunks: the run's key, the steps taken (uint32) and the environments."""
+    """A rollout between chunks: the run's key, the steps taken (uint32), the environments."""
 
     key: jax.Array
     step: jax.Array
@@ -46,7 +47,7 @@ class RolloutState:
 
 @dataclasses.dataclass(frozen=True)
 class RolloutSummary:
-    """Episode statistics of a whole rollout; the means are nan before the first episode has ended."""
+    """Episode statistics of a rollout; the means are nan before the first episode ended."""
 
     num_steps: int
     num_episodes: int
@@ -77,10 +78,10 @@ class Layout:
 
     @classmethod
     def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
-        """Spread the environments evenly over at most `num_devices`, in tiles of about `tile_size` whole vectors.
+        """Spread environments over at most `num_devices`, in tiles of whole vectors.
 
         The loop over the remainder of a vector may round differently from the vectors themselves,
-        and so may a loop of one vector, which is no loop. So no environment that counts ever is in either,
+        and so may a loop of one vector, which is no loop. So no counted environment is in either,
         or, where there is not even a whole vector, all are whatever is asked for.
         """
         if num_envs < _VECTOR:
@@ -105,7 +106,7 @@ class Rollout:
         agent: the agent, as `make_agent` builds it.
         num_envs: environments in parallel.
         scan_chunk_size: steps in one compiled call.
-        tile_size: environments that run a chunk together; None fits the first-level cache of a CPU under
+        tile_size: environments that run a chunk together; None fits a CPU's first-level cache under
             `configure`, and takes all on a GPU or without it.
         num_devices: devices that share the environments; None takes all that are worth waking.
         params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]`
@@ -137,7 +138,7 @@ class Rollout:
     ):
         devices = jax.local_devices()
         if num_devices is None:
-            _require_positive("num_envs", num_envs)
+            require_integer("num_envs", num_envs, 1)
             num_devices = max(1, min(len(devices), num_envs // _MIN_ENVS_PER_DEVICE))
         sizes = {
             "num_envs": num_envs,
@@ -147,12 +148,14 @@ class Rollout:
         for name, size in (
             sizes if tile_size is None else sizes | {"tile_size": tile_size}
         ).items():
-            _require_positive(name, size)
+            require_integer(name, size, 1)
         if num_devices > len(devices):
             raise InvalidArgumentError(
                 f"num_devices must be at most {len(devices)}, but got {num_devices}."
             )
-        self.env, self.agent, self.scan_chunk_size = env, agent, scan_chunk_size
+        self.env = env
+        self.agent = agent
+        self.scan_chunk_size = scan_chunk_size
         self._envs = VectorEnv(env, num_envs, params, keep_obs=agent.uses_observation)
         self.layout = Layout.plan(
             num_envs, num_devices, tile_size or self._default_tile(devices[0].platform)
@@ -190,7 +193,7 @@ class Rollout:
     def record_chunk(
         self, state: RolloutState, num_steps: int | None = None, *, final_obs: bool = False
     ) -> tuple[RolloutState, Transition]:
-        """Run one chunk and keep every step of it; rows from `num_steps` on mean nothing. `state` is donated.
+        """Run one chunk and keep each step; rows from `num_steps` on mean nothing. Donates `state`.
 
         With `final_obs` the trajectory also holds what each step led to before a reset took its
         place.
@@ -222,6 +225,7 @@ class Rollout:
         bits: `num_steps` begins anew after 2**32.
         """
         batch_state = jax.device_get(self.batch_state(state))
+        # 64 bits on the host: a sum over all environments may not fit the device's 32.
         num_steps = int(state.step) * self.layout.num_envs
         num_episodes = int(batch_state.num_episodes.sum(dtype=np.int64))
         ended_steps = num_steps - int(batch_state.episode_length.sum(dtype=np.int64))
@@ -233,7 +237,7 @@ class Rollout:
         )
 
     def compile(self, state: RolloutState) -> jax.stages.Compiled:
-        """Compile the chunk ahead of time for states like `state`, to look at; `run_chunk` compiles by itself."""
+        """Compile the chunk for states like `state`, to inspect; `run_chunk` compiles by itself."""
         return self._run.lower(state, self._whole_chunk).compile()
 
     def _default_tile(self, platform: str) -> int:
@@ -255,7 +259,8 @@ class Rollout:
         return jax.device_put(np.int32(num_steps), self._replicated)
 
     def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
-        num_envs, layout = self.layout.num_envs, self.layout
+        num_envs = self.layout.num_envs
+        layout = self.layout
         devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(
             layout.envs_per_device
         )
@@ -296,6 +301,7 @@ class Rollout:
 
     def _step_keys(self, state: RolloutState) -> jax.Array:
         """Return a key for each step of a chunk and each purpose, `[T, 3]`."""
+        # Once per chunk; inside the loop only the environment's index is folded in.
         steps = state.step + jnp.arange(self.scan_chunk_size, dtype=jnp.uint32)
         return jnp.stack(
             [_fold_each(jax.random.fold_in(state.key, p), steps) for p in (_ACT, _STEP, _RESET)],
@@ -306,7 +312,8 @@ class Rollout:
         self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array
     ) -> BatchState:
         """Run the chunk on one device, tile after tile."""
-        num_tiles, tile_size = self.layout.num_tiles, self.layout.tile_size
+        num_tiles = self.layout.num_tiles
+        tile_size = self.layout.tile_size
 
         def run_tile(index: jax.Array | int, tile: BatchState) -> BatchState:
             env_index = self._env_indices(index, tile_size)
@@ -355,7 +362,7 @@ class Rollout:
         return _loop_out_of_line(num_steps, body, (batch_state, trajectory))
 
     def _env_indices(self, tile: jax.Array | int, tile_size: int) -> jax.Array:
-        """Number the environments of this device's tile among all environments, uint32 `[tile_size]`."""
+        """Return the indices of this tile's environments among all, uint32 `[tile_size]`."""
         first = jax.lax.axis_index("env").astype(jnp.uint32) * np.uint32(
             self.layout.envs_per_device
         )
@@ -413,8 +420,3 @@ def _put_row(tree: Any, row: Any, index: jax.Array) -> Any:
 
 def _fold_each(key: jax.Array, values: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, values)
-
-
-def _require_positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidArgumentError(f"{name} must be an integer of at least 1, but got {value!r}.")

@@ -29,7 +29,7 @@ class Space(Protocol):
         ...
 
     def validate(self, action: Any) -> jax.Array:
-        """Return `action` as an array, once its shape and dtype, and its values where they are known, are right.
+        """Return `action` as an array of the right shape and dtype, with known values checked.
 
         Raises:
             InvalidArgumentError: they are not; under `jit`, raised while tracing.
@@ -100,7 +100,7 @@ class MultiDiscrete:
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """Float32 arrays of one shape between `low` and `high`, scalars or arrays that broadcast to it."""
+    """Float32 arrays between `low` and `high`, which broadcast to `shape`."""
 
     low: float | np.ndarray | jax.Array
     high: float | np.ndarray | jax.Array
@@ -136,7 +136,7 @@ class Box:
         return jnp.all((value >= self.low) & (value <= self.high))
 
     def validate(self, action: Any) -> jax.Array:
-        """See `Space.validate`; a number out of bounds passes, as what it means is the environment's to say."""
+        """See `Space.validate`; out-of-bounds numbers pass: the environment interprets them."""
         return _validated(
             self, action, jnp.floating, f"floats of shape {self.shape}, none of them NaN"
         )

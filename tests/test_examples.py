@@ -1,4 +1,4 @@
-"""The scripts in examples/ run as they stand; those that a page shows are run by the tests of that page."""
+"""The scripts in examples/ run as they stand; a page's tests run those it shows."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The counter-based generator: its construction bit for bit, its laws, and its statistics in the order rollouts use."""
+"""The counter-based generator: its construction bit for bit, its laws and statistics."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def key_of(k0: int, k1: int) -> jax.Array:
 
 
 def env_words(key: jax.Array, step: jax.Array, num_envs: int, num_words: int) -> jax.Array:
-    """Return the words that a rollout's environments draw in one step, uint32 `[num_envs, num_words]`."""
+    """Return what environments draw in one step, uint32 `[num_envs, num_words]`."""
     step_key = jax.random.fold_in(jax.random.fold_in(key, 1), step)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, jnp.arange(num_envs, dtype=jnp.uint32))
     return jax.vmap(lambda key: jax.random.bits(key, (num_words,)))(keys)
@@ -155,7 +155,7 @@ def test_a_changed_bit_of_the_environment_or_the_step_changes_half_of_a_word():
 
 
 def test_birthday_spacings_repeat_as_often_as_chance_allows():
-    """Marsaglia's test: of m birthdays in a year of n days, m^3 / 4n spacings are expected to repeat."""
+    """Marsaglia: of m birthdays in a year of n days, m^3 / 4n spacings should repeat."""
     drawn = words(num_steps=500, num_envs=1024, num_words=1).reshape(500, 1024) >> 5
     spacings = np.sort(np.diff(np.sort(drawn, axis=1), axis=1), axis=1)
     repeats = (np.diff(spacings, axis=1) == 0).sum()
@@ -229,5 +229,5 @@ def test_dieharder_does_not_tell_the_stream_from_chance(number):
 
 
 def words_from(step: int) -> np.ndarray:
-    """Return 64 steps of 4,096 environments and their five words, as a cart-pole would draw them."""
+    """Return 64 steps of 4,096 environments and five words, as a cart-pole draws them."""
     return np.asarray(ALL_ENVS(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5))

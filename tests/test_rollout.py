@@ -1,4 +1,4 @@
-"""The chunk's laws: the same bits whatever the chunk, the tile and the number of devices, and one compilation."""
+"""The chunk's laws: the same bits for every chunk, tile and device count; one compilation."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Myriad's environments in the shapes of gymnax and Gymnasium, and gymnax's environments in Myriad's.
+"""Myriad's environments for gymnax and Gymnasium, and gymnax's environments for Myriad.
 
 The four functions are the whole face. What subclasses the other libraries' classes lives in
 `gymnax_adapters.py` and `gymnasium_adapters.py`, imported on first use: neither library is needed
@@ -99,7 +99,7 @@ def to_gymnasium_vector(
     render_mode: str | None = None,
     normalize_actions: bool = True,
 ) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
-    """Return `num_envs` copies of `env` as a `gymnasium.vector.VectorEnv`: one compiled call per step.
+    """Return a `gymnasium.vector.VectorEnv` of `num_envs` copies: one compiled call per step.
 
     Its results are those of `SyncVectorEnv` over `to_gymnasium(env)`, sub-environment by
     sub-environment.
@@ -137,7 +137,10 @@ def to_gymnasium_vector(
 
 
 def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of `box`, float32 of its shape; float32's largest figure, as gymnax has it, says no bound."""
+    """Return the bounds of `box`, float32 of its shape.
+
+    gymnax has no infinite bounds: it takes float32's largest number for none.
+    """
     low, high = (
         np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high)
     )
@@ -151,7 +154,8 @@ def is_bounded(box: Box) -> bool:
 
 def infinite_bounds(low: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
     """Undo `finite_bounds`."""
-    low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    low = np.asarray(low, np.float32)
+    high = np.asarray(high, np.float32)
     return np.where(low <= -_NO_BOUND, -np.inf, low), np.where(high >= _NO_BOUND, np.inf, high)
 
 

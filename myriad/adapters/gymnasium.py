@@ -60,13 +60,16 @@ class ActionAdapter:
 
     def __init__(self, space: Space, *, normalize: bool):
         self.space = gymnasium_space(space)
-        self._shape, self._dtype = space.shape, space.dtype
+        self._shape = space.shape
+        self._dtype = space.dtype
         self._num_choices = np.asarray(getattr(space, "nvec", getattr(space, "n", 0)))
         self._is_choice = self._dtype.kind == "i"
-        self._centre, self._half_range = np.float32(0), np.float32(1)
+        self._centre = np.float32(0)
+        self._half_range = np.float32(1)
         if normalize and isinstance(space, Box) and is_bounded(space):
             low, high = finite_bounds(space)
-            self._centre, self._half_range = (high + low) / 2, (high - low) / 2
+            self._centre = (high + low) / 2
+            self._half_range = (high - low) / 2
             self.space = gymnasium.spaces.Box(-1.0, 1.0, space.shape, np.float32)
 
     def __call__(self, action: Any, batch: tuple[int, ...] = ()) -> np.ndarray:
@@ -76,11 +79,13 @@ class ActionAdapter:
             InvalidArgumentError: it is of another kind or shape, NaN, or no choice that there is. A
                 number out of bounds passes, as what it means is the environment's to say.
         """
-        action, shape = np.asarray(action), batch + self._shape
+        action = np.asarray(action)
+        shape = batch + self._shape
         if action.dtype.kind not in ("iu" if self._is_choice else "iuf") or action.shape != shape:
             kind = "integers" if self._is_choice else "floats"
             raise InvalidArgumentError(
-                f"action must be {kind} of shape {shape}, but got {action.dtype} of shape {action.shape}."
+                f"action must be {kind} of shape {shape}, but got {action.dtype} of shape "
+                f"{action.shape}."
             )
         wrong = (
             (action < 0) | (action >= self._num_choices) if self._is_choice else np.isnan(action)
@@ -103,7 +108,8 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
     def __init__(
         self, env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True
     ):
-        self.env, self.render_mode = env, render_mode
+        self.env = env
+        self.render_mode = render_mode
         self.metadata = {"render_modes": render_modes(env, render_mode), "render_fps": RENDER_FPS}
         self.observation_space = gymnasium_space(env.observation_space(env.default_params))
         self._adapt_action = ActionAdapter(
@@ -144,7 +150,7 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
         return obs, float(reward), bool(terminated), bool(truncated), jax.tree.map(_as_scalar, info)
 
     def render(self) -> Any:
-        """Return a picture of the state, uint8 `[H, W, 3]`, or None where no `render_mode` was asked for."""
+        """Return a picture, uint8 `[H, W, 3]`, or None if you asked for no `render_mode`."""
         if self.render_mode is None or self._state is None:
             gymnasium.logger.warn(
                 "render needs render_mode='rgb_array' and an episode that reset has started."
@@ -166,7 +172,10 @@ def render_modes(env: Environment, chosen: str | None) -> list[str]:
 
 
 def gymnasium_space(space: Space) -> gymnasium.Space:
-    """Convert a Myriad space. Every bound is finite and every interval has a width, as Gymnasium's checker asks."""
+    """Convert a Myriad space.
+
+    Gymnasium's checker asks for finite bounds and for intervals that are not empty.
+    """
     if isinstance(space, Discrete):
         return gymnasium.spaces.Discrete(space.n)
     if isinstance(space, MultiDiscrete):
@@ -184,14 +193,14 @@ def gymnasium_space(space: Space) -> gymnasium.Space:
 
 
 def as_observation(space: gymnasium.Space, obs: Any) -> Any:
-    """Return `obs` as the element of `space` that users may write into: an array, or one of n as an integer."""
+    """Return `obs` as an element of `space`: an array that users may write into, or an integer."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return space.dtype.type(obs)
     return np.array(obs, dtype=space.dtype)
 
 
 def _as_scalar(leaf: Any) -> Any:
-    """Return a number where `leaf` is one: Gymnasium's vector environments stack numbers and arrays differently."""
+    """Return a scalar leaf as a number: Gymnasium stacks numbers and arrays differently."""
     leaf = np.asarray(leaf)
     if leaf.ndim:
         return leaf.copy()

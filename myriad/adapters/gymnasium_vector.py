@@ -1,4 +1,4 @@
-"""Many copies of a Myriad environment as one `gymnasium.vector.VectorEnv`; `adapters.py` imports it on first use."""
+"""Copies of a Myriad environment as one `gymnasium.vector.VectorEnv`, imported on first use."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +23,14 @@ from myriad.adapters.gymnasium import (
 )
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.registry import require_integer
 
 
 class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
-    """`N` environments behind one compiled step. Sub-environment `i` of `reset(seed=s)` is that of seed `s + i`."""
+    """`N` environments behind one compiled step.
+
+    `reset(seed=s)` gives sub-environment `i` the seed `s + i`.
+    """
 
     def __init__(
         self,
@@ -37,11 +41,10 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         render_mode: str | None,
         normalize_actions: bool,
     ):
-        if isinstance(num_envs, bool) or not isinstance(num_envs, int | np.integer) or num_envs < 1:
-            raise InvalidArgumentError(
-                f"num_envs must be an integer of at least 1, but got {num_envs!r}."
-            )
-        self.env, self.num_envs, self.render_mode = env, int(num_envs), render_mode
+        require_integer("num_envs", num_envs, 1)
+        self.env = env
+        self.num_envs = int(num_envs)
+        self.render_mode = render_mode
         self._mode = _autoreset_mode(autoreset_mode)
         modes = render_modes(env, render_mode)
         self.metadata = {
@@ -89,7 +92,8 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         obs = as_observation(self.observation_space, obs)
         if not everything:
             obs[~mask] = self._obs[~mask]
-        self._obs, self._ended = obs, self._ended & ~mask
+        self._obs = obs
+        self._ended = self._ended & ~mask
         return obs.copy(), {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -125,7 +129,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         )
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return a picture of each sub-environment, or None where no `render_mode` was asked for."""
+        """Return a picture of each sub-environment, or None if you asked for no `render_mode`."""
         if self.render_mode is None or self._states is None:
             gymnasium.logger.warn(
                 "render needs render_mode='rgb_array' and episodes that reset has started."
@@ -145,22 +149,22 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     def _step_one(
         self, state: KeyedState, action: jax.Array, ended: jax.Array
     ) -> tuple[KeyedState, jax.Array, tuple[Any, ...]]:
-        """Step one environment; return it, the observation that the step led to, and what the user sees."""
+        """Step one environment; return its state, its last observation, and what the user sees."""
         stepped, (final_obs, reward, terminated, truncated, info) = step_env(
             self.env, state, action
         )
         if self._mode is AutoresetMode.DISABLED:
             return stepped, final_obs, (final_obs, reward, terminated, truncated, info)
         if self._mode is AutoresetMode.SAME_STEP:
-            renewed, key = terminated | truncated, stepped.key
+            renewed = terminated | truncated
+            key = stepped.key
         else:
             # The step after the last one only resets: it earns nothing and ends nothing.
-            renewed, key = ended, state.key
-            reward, terminated, truncated = (
-                jnp.where(ended, 0, reward),
-                terminated & ~ended,
-                truncated & ~ended,
-            )
+            renewed = ended
+            key = state.key
+            reward = jnp.where(ended, 0, reward)
+            terminated = terminated & ~ended
+            truncated = truncated & ~ended
         fresh, first_obs = reset_env(self.env, key)
         obs = _where(renewed, first_obs, final_obs)
         return (
@@ -172,7 +176,10 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     def _infos(
         self, info: dict[str, Any], final_obs: jax.Array, done: np.ndarray
     ) -> dict[str, Any]:
-        """Return the infos in Gymnasium's vector format; what a reset replaced is in `final_obs` and `final_info`."""
+        """Return the infos in Gymnasium's vector format.
+
+        `final_obs` and `final_info` hold what a reset replaced.
+        """
         if self._mode is AutoresetMode.NEXT_STEP:
             return _masked(info, ~self._ended)
         if self._mode is AutoresetMode.DISABLED or not done.any():
@@ -215,11 +222,13 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         mask = np.asarray(options["reset_mask"])
         if mask.dtype != bool or mask.shape != (self.num_envs,) or not mask.any():
             raise InvalidArgumentError(
-                f"reset_mask must be {self.num_envs} booleans of which one is True, but got {options['reset_mask']!r}."
+                f"reset_mask must be {self.num_envs} booleans of which one is True, but "
+                f"got {options['reset_mask']!r}."
             )
         if self._states is None and not mask.all():
             raise InvalidArgumentError(
-                "reset_mask leaves sub-environments as they are, but none runs yet; reset all first."
+                "reset_mask leaves sub-environments as they are, but none runs yet; "
+                "reset all first."
             )
         return mask
 
@@ -244,7 +253,7 @@ def _where(chosen: jax.Array, new: Any, old: Any) -> Any:
 
 
 def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
-    """Return `info`, leaves `[N, ...]`, as Gymnasium stacks it: zeros where `mask` is False, which `_key` tells."""
+    """Return `info`, leaves `[N, ...]`, as Gymnasium stacks it: zeros where `mask` is False."""
     infos: dict[str, Any] = {}
     if not mask.any():
         return infos

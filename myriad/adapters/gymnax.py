@@ -1,4 +1,4 @@
-"""What subclasses or converts gymnax's classes, both ways; `adapters.py` imports it on first use."""
+"""Conversions between gymnax's classes and ours, both ways, imported on first use."""
 
 import dataclasses
 import inspect
@@ -27,8 +27,8 @@ _MULTI_OUTPUT_FUSION, _ABORTED_BY_IT = "xla_cpu_use_multi_output_fusion", ("Spac
 
 
 @struct.dataclass
-class AsGymnaxState(environment.KeyedState):
-    """A Myriad state, and what gymnax asks a state for: steps since the reset, and how the last one ended."""
+class AsGymnaxState(environment.EnvState):
+    """A Myriad state, with the steps since the reset and how the last one ended."""
 
     env_state: Any
     terminated: jax.Array
@@ -95,7 +95,7 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
 # alone.
 @dataclasses.dataclass(frozen=True, eq=False)
 class FromGymnax:
-    """A gymnax environment as Myriad's: its `reset_env` and `step_env`, since the rollout resets by itself.
+    """A gymnax environment as Myriad's: without its auto-reset, since the rollout has one.
 
     Observations are cast to float32, or to int32 where they are one of n; every result is strongly
     typed, so that a chunk compiles once. `out_of_line` keeps the chunk's loop out of XLA's option
@@ -202,7 +202,8 @@ def myriad_space(space: spaces.Space) -> Space:
         low, high = infinite_bounds(space.low, space.high)
         return Box(low, high, tuple(int(size) for size in np.atleast_1d(space.shape)))
     raise InvalidArgumentError(
-        f"gymnax's {space!r} has no counterpart in Myriad; wrap the environment so that it is one array."
+        f"gymnax's {space!r} has no counterpart in Myriad; wrap the environment so that "
+        "it is one array."
     )
 
 
@@ -216,19 +217,24 @@ def _require_compilable(env: environment.Environment) -> None:
     is_set = _MULTI_OUTPUT_FUSION in os.environ.get("XLA_FLAGS", "")
     if env.name in _ABORTED_BY_IT and is_set and jax.default_backend() == "cpu":
         raise InvalidArgumentError(
-            f"gymnax's {env.name} would end the process: XLA aborts over its step under {_MULTI_OUTPUT_FUSION}, "
+            f"gymnax's {env.name} would end the process: XLA aborts over its step under "
+            f"{_MULTI_OUTPUT_FUSION}, "
             "which is set; start without it, by myriad.configure(xla_options=False)."
         )
 
 
 def _num_operations(env: FromGymnax) -> float:
-    """Count the operations of a step written out as one expression, each use of a value with all that leads to it.
+    """Count the operations of a step that is written out as one expression.
+
+    Each use of a value counts with all that leads to it.
+
 
     XLA's option for small loops (`xla_cpu_small_while_loop_byte_threshold`) writes steps out like
     that where arrays are put together and taken apart: Acrobot's, 399 operations, become 7e9 and
     compile for seven minutes.
     """
-    params, key = env.default_params, jax.random.key(0)
+    params = env.default_params
+    key = jax.random.key(0)
     state = jax.eval_shape(env.reset, key, params)[1]
     action = jax.eval_shape(env.action_space(params).sample, key)
     program = jax.make_jaxpr(lambda key, state, action: env.step(key, state, action, params))(

@@ -59,7 +59,7 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
 
 
 def make_learner(name: str, env: Environment, **overrides: Any) -> Learner:
-    """Build what the trainer trains: the agent called `name`, or a fixed policy in a learner's place.
+    """Build the agent called `name` for the trainer; a fixed policy becomes a learner of nothing.
 
     Raises what `make_agent` does.
     """

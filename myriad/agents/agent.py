@@ -17,17 +17,17 @@ LEARNER_AXIS = "learner"
 
 
 class Agent(Protocol):
-    """A fixed policy. `uses_observation` is False where the choice needs none, so that no observation is carried."""
+    """A fixed policy. If `uses_observation` is False, no observation is carried."""
 
     uses_observation: bool
 
     def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
-        """Choose an action of ONE environment's action space; `obs` is None unless `uses_observation`."""
+        """Choose an action of ONE environment; `obs` is None unless `uses_observation`."""
         ...
 
 
 class EnvStep(Protocol):
-    """Advances all environments by one step, with auto-reset; every key is used for one step only."""
+    """Advances all environments by one step, with auto-reset; use each key for one step only."""
 
     def __call__(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array
@@ -65,7 +65,7 @@ class Learner(Protocol[State]):
         """Collect `steps_per_update` steps of all environments and learn from them.
 
         Returns:
-            The next state, the next environments, and for each of `metric_names` a float32 scalar, of
+            The next state, the next batch, and a float32 scalar for each of `metric_names`, of
             which the trainer reports means.
         """
         ...

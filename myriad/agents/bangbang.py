@@ -1,4 +1,4 @@
-"""Bang-bang control: all the way up or all the way down, whichever side of its setpoint the quantity is on."""
+"""Bang-bang control: full force towards the setpoint, whichever side the quantity is on."""
 
 import dataclasses
 from typing import Any
@@ -29,7 +29,7 @@ class BangBang:
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "BangBang":
-        """Build the controller for `env`; raises InvalidArgumentError where there is no setpoint."""
+        """Build the controller; raise InvalidArgumentError if `env` has no setpoint."""
         return cls(Actuator.of("bangbang", env), env, **overrides)
 
     def first_memory(self) -> jax.Array:

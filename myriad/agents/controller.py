@@ -1,4 +1,4 @@
-"""Controllers: fixed laws with a memory, and what lets the trainer run them where it expects a learner."""
+"""Controllers: fixed laws with a memory, and how the trainer runs them as learners."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Controller(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ControllerLearner(Learner[Any]):
-    """A controller in a learner's place: it trains and evaluates over all environments, and learns nothing.
+    """A controller as a learner: the trainer steps and evaluates it, and it learns nothing.
 
     Its state is every environment's memory, leaves `[N, ...]`.
     """
@@ -71,7 +71,7 @@ class ControllerLearner(Learner[Any]):
         return select_reset(done, self.first_memory(done.shape[0]), memory), batch_state, {}
 
     def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose as in the first step of an episode; an evaluation carries the memory along instead."""
+        """Choose as in an episode's first step; an evaluation carries the memory instead."""
         return self.control(self.first_memory(obs.shape[0]), key, obs)[0]
 
 
@@ -79,7 +79,10 @@ Policy = Callable[[Any, Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
 def policy_of(learner: Learner, *, greedy: bool) -> tuple[Callable[[int], Any], Policy]:
-    """Return `first_memory(num_envs)` and `policy(state, memory, key, obs) -> (action, memory)` of any learner."""
+    """Return a learner's `first_memory(num_envs)` and its policy.
+
+    The policy maps `(state, memory, key, obs)` to `(action, memory)`.
+    """
     if isinstance(learner, ControllerLearner):
         return learner.first_memory, lambda state, memory, key, obs: learner.control(
             memory, key, obs
@@ -126,7 +129,7 @@ def controller_of(agent: Any) -> Controller:
 
 @dataclasses.dataclass(frozen=True)
 class Actuator:
-    """Turns a controller's output, where -1 to 1 spans the range, into an action; on or off where there are two."""
+    """Turns a controller's output, -1 to 1, into an action; on or off if there are two."""
 
     space: Discrete | Box
 
@@ -138,10 +141,12 @@ class Actuator:
             InvalidArgumentError: the environment has no setpoint, or its actions are not one
                 bounded quantity.
         """
-        space, kind = env.action_space(env.default_params), type(env).__name__
+        space = env.action_space(env.default_params)
+        kind = type(env).__name__
         if not hasattr(env, "control_error"):
             raise InvalidArgumentError(
-                f"{name} steers one quantity to its setpoint, but {kind} has none: only an environment with the method "
+                f"{name} steers one quantity to its setpoint, but {kind} has none: only "
+                "an environment with the method "
                 "control_error(obs) can be controlled so; a learner such as ppo needs none."
             )
         if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):

@@ -16,14 +16,20 @@ from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.hyperparameters import validate_hyperparameters
 from myriad.agents.networks import flatten
-from myriad.agents.normalization import RunningMoments, discounted_return
+from myriad.agents.normalization import (
+    RunningMoments,
+    discounted_return,
+    normalize_obs,
+    scale_rewards,
+    update_moments,
+)
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
+from myriad.agents.trajectory import act_and_step
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SAMPLE = range(2)
-_ACT, _STEP = range(2)
 
 
 @jax.tree_util.register_dataclass
@@ -57,7 +63,7 @@ class DQNState:
 
 @dataclasses.dataclass(frozen=True)
 class DQN(Learner[DQNState]):
-    """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1, many environments.
+    """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1.
 
     Double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
     Q-learning"); n-step returns as in Hessel et al. (2018), "Rainbow"; optionally dueling (Wang et
@@ -138,7 +144,7 @@ class DQN(Learner[DQNState]):
         Raises:
             InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
         """
-        q_learning.refuse_actions(cls, env)
+        q_learning.require_discrete_actions(cls, env)
         learner = cls(env, **overrides)
         sizes = (
             "train_every",
@@ -170,7 +176,8 @@ class DQN(Learner[DQNState]):
 
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
         """Draw the network's parameters and allocate the buffer."""
-        params, obs_size = self._network.init(key), self._network.obs_size
+        params = self._network.init(key)
+        obs_size = self._network.obs_size
         window = Step.zeros((self.n_step, num_envs), obs_size)
         return DQNState(
             params,
@@ -185,7 +192,7 @@ class DQN(Learner[DQNState]):
         )
 
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N]` for observations `[N, *O]`: the best action, unless exploration takes another."""
+        """Choose `[N]` for observations `[N, *O]`: the best action, or one to explore."""
         values = self._network.values_in_blocks(state.params, self._inputs(state, flatten(obs)))
         if greedy:
             return q_learning.best_action(values)
@@ -197,21 +204,17 @@ class DQN(Learner[DQNState]):
         """Collect `train_every` steps of all environments, then learn from the buffer."""
         collect_key = jax.random.fold_in(key, _COLLECT)
 
-        def collect(
-            t: jax.Array, carry: tuple[DQNState, BatchState]
-        ) -> tuple[DQNState, BatchState]:
+        def body(t: jax.Array, carry: tuple[DQNState, BatchState]) -> tuple[DQNState, BatchState]:
             state, batch_state = carry
-            act_key, step_key = (
-                jax.random.fold_in(jax.random.fold_in(collect_key, t), purpose)
-                for purpose in (_ACT, _STEP)
-            )
+
+            def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, None]:
+                return self.act(state, key, obs, greedy=False), None
+
             obs: Any = batch_state.obs
-            batch_state, result = step(
-                step_key, batch_state, self.act(state, act_key, obs, greedy=False)
-            )
+            batch_state, _, result = act_and_step(collect_key, t, batch_state, choose, step)
             return self._remember(state, obs, result, t), batch_state
 
-        state, batch_state = jax.lax.fori_loop(0, self.train_every, collect, (state, batch_state))
+        state, batch_state = jax.lax.fori_loop(0, self.train_every, body, (state, batch_state))
         epsilon = self._epsilon(state)
         state, loss = self._learn(jax.random.fold_in(key, _SAMPLE), state)
         return (
@@ -221,7 +224,7 @@ class DQN(Learner[DQNState]):
         )
 
     def target(self, params: jax.Array, batch: Experience, target_values: jax.Array) -> jax.Array:
-        """Return what values are learned towards, `[B]`; `target_values`, `[B, A]`, are those of `batch.next_obs`."""
+        """Return the targets, `[B]`; `target_values`, `[B, A]`, are those of `batch.next_obs`."""
         chosen_by = self._network.values(params, batch.next_obs) if self.double else target_values
         next_value = q_learning.value_of(target_values, q_learning.best_action(chosen_by))
         return batch.reward + batch.discount * next_value
@@ -235,14 +238,11 @@ class DQN(Learner[DQNState]):
 
     def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
         """Put a step into the buffer and the moments; `t` counts the steps of this update."""
-        obs, final_obs = flatten(obs), flatten(result.final_obs)
-        obs_stats, return_stats, running_return = (
-            state.obs_stats,
-            state.return_stats,
-            state.running_return,
-        )
-        if obs_stats is not None:
-            obs_stats = obs_stats.update(obs)
+        obs = flatten(obs)
+        final_obs = flatten(result.final_obs)
+        obs_stats = update_moments(state.obs_stats, obs)
+        return_stats = state.return_stats
+        running_return = state.running_return
         if return_stats is not None:
             done = result.terminated | result.truncated
             discounted, running_return = discounted_return(
@@ -253,7 +253,9 @@ class DQN(Learner[DQNState]):
             obs, result.action, result.reward, result.terminated, result.truncated, final_obs
         )
         window = jax.tree.map(lambda leaf: leaf[None], step)
-        pending, counts = None, None
+        # One-step returns need no window: the step itself is complete.
+        pending = None
+        counts = None
         if state.pending is not None:
             window = jax.tree.map(
                 lambda old, new: jnp.concatenate([old, new]), state.pending, window
@@ -274,7 +276,7 @@ class DQN(Learner[DQNState]):
         )
 
     def _learn(self, key: jax.Array, state: DQNState) -> tuple[DQNState, jax.Array]:
-        """Take the gradient steps and renew the target network; the mean loss is 0 before learning starts."""
+        """Take the gradient steps and renew the target; the loss is 0 before learning starts."""
         num_envs = state.running_return.shape[0]
         batch = self._sample(key, state, num_envs)
         # The target network rests meanwhile, so all of its values are one product.
@@ -305,16 +307,14 @@ class DQN(Learner[DQNState]):
         return state, total_loss / self.gradient_steps
 
     def _sample(self, key: jax.Array, state: DQNState, num_envs: int) -> Experience:
-        """Draw the transitions of all gradient steps in one gather, and scale them by the moments of now."""
+        """Draw all gradient steps' transitions in one gather; normalise them by today's moments."""
         ring = ReplayRing(self.buffer_size, num_envs)
         batch = ring.sample(key, state.replay, self.gradient_steps * self.batch_size)
         return dataclasses.replace(
             batch,
             obs=self._inputs(state, batch.obs),
             next_obs=self._inputs(state, batch.next_obs),
-            reward=batch.reward
-            if state.return_stats is None
-            else state.return_stats.scale(batch.reward),
+            reward=scale_rewards(state.return_stats, batch.reward),
         )
 
     def _renewed(self, state: DQNState, params: jax.Array) -> jax.Array:
@@ -326,10 +326,7 @@ class DQN(Learner[DQNState]):
         )
 
     def first_learning_update(self, num_envs: int) -> int:
-        """Return which update learns first, counted from 1.
-
-        None learns before the first n-step return is complete.
-        """
+        """Return which update learns first, counted from 1: an n-step return must be complete."""
         num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
         return math.ceil(num_steps / self.train_every)
 
@@ -345,7 +342,7 @@ class DQN(Learner[DQNState]):
         )
 
     def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
-        return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
+        return normalize_obs(state.obs_stats, obs)
 
     @property
     def _network(self) -> q_learning.QNetwork:

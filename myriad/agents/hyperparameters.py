@@ -1,4 +1,4 @@
-"""What every learner asks of its hyperparameters."""
+"""The ranges that every learner demands of its hyperparameters."""
 
 from typing import Any
 

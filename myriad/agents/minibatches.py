@@ -1,4 +1,4 @@
-"""Minibatches of experience: shuffled, packed into one array of rows, and taken in blocks that fit the cache."""
+"""Minibatches of experience: shuffled, packed into rows, and cut into blocks for the cache."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from myriad.agents.agent import LEARNER_AXIS
 from myriad.errors import InvalidArgumentError
 
-Batch = TypeVar("Batch")
+Tree = TypeVar("Tree")
 
 # Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache
 # of today's cores.
@@ -29,22 +29,22 @@ def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
 
 
 def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
-    """Raise InvalidArgumentError unless the batch of num_envs x rollout_steps rows divides into equal minibatches."""
+    """Raise InvalidArgumentError unless num_envs x rollout_steps rows divide into minibatches."""
     if batch_rows % num_minibatches:
         raise InvalidArgumentError(
-            f"num_minibatches must divide the batch of num_envs x rollout_steps = {batch_rows}, but is "
-            f"{num_minibatches}."
+            "num_minibatches must divide the batch of num_envs x rollout_steps = "
+            f"{batch_rows}, but is {num_minibatches}."
         )
 
 
 def pack(batch: Any) -> jax.Array:
-    """Lay all columns side by side, leaves `[B, ...]` to `[B, columns]`: a minibatch is then one gather of rows."""
+    """Lay leaves `[B, ...]` side by side, `[B, columns]`: a minibatch is then one gather."""
     return jnp.concatenate(
         [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(batch)], axis=-1
     )
 
 
-def unpack(rows: jax.Array, like: Batch) -> Batch:
+def unpack(rows: jax.Array, like: Tree) -> Tree:
     """Undo `pack` for any number of rows; `like` is the batch that was packed."""
     leaves, structure = jax.tree.flatten(like)
     widths = [math.prod(leaf.shape[1:]) for leaf in leaves]
@@ -55,7 +55,7 @@ def unpack(rows: jax.Array, like: Batch) -> Batch:
 
 
 def share_of_rows(order: jax.Array, num_devices: int) -> jax.Array:
-    """Return the part of a minibatch's row numbers that falls to this device of the mesh axis of learners."""
+    """Return this device's share of a minibatch's row numbers, along the mesh axis of learners."""
     if num_devices == 1:
         return order
     return order.reshape(num_devices, -1)[jax.lax.axis_index(LEARNER_AXIS)]
@@ -67,7 +67,7 @@ def mean_over_devices(tree: Any, num_devices: int) -> Any:
 
 
 def mean_over_blocks(function: Callable[[jax.Array], Any], rows: jax.Array) -> Any:
-    """Average over blocks of rows a `function` that is itself a mean over rows: the mean over all of them."""
+    """Apply a `function` that is a mean over rows to blocks, and average: the mean of all rows."""
     size = block_size(rows.shape[0])
     if size == rows.shape[0]:
         return function(rows)
@@ -83,7 +83,7 @@ def mean_over_blocks(function: Callable[[jax.Array], Any], rows: jax.Array) -> A
 
 
 def map_over_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array) -> jax.Array:
-    """Apply to blocks of rows a `function` that maps each row by itself: the same as to all of them at once."""
+    """Apply a `function` that maps each row by itself to blocks of rows: the result is the same."""
     size = block_size(rows.shape[0])
     if size == rows.shape[0]:
         return function(rows)
@@ -92,7 +92,10 @@ def map_over_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array)
 
 
 def block_size(num_rows: int) -> int:
-    """Return the rows that a network takes at once: on a CPU at most `BLOCK_ROWS`, if a divisor is near; else all."""
+    """Return how many rows a network takes at once.
+
+    On a CPU that is at most `BLOCK_ROWS`, if a divisor is near; else it is all.
+    """
     if jax.default_backend() != "cpu":
         return num_rows
     largest = max(size for size in range(1, min(num_rows, BLOCK_ROWS) + 1) if num_rows % size == 0)

@@ -1,4 +1,4 @@
-"""The networks that learners share: a multilayer perceptron in flax, whose parameters are a plain pytree."""
+"""The learners' network: a multilayer perceptron in flax, its parameters a plain pytree."""
 
 import functools
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.registry import is_integer
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": jax.nn.elu,
@@ -21,7 +22,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class MLP(nn.Module):
-    """Dense layers with an activation after each but the last, from orthogonal initial weights and zero biases.
+    """Dense layers with activations between them, orthogonal initial weights and zero biases.
 
     Attributes:
         hidden_sizes: the width of each hidden layer; empty for a linear map.
@@ -51,8 +52,7 @@ class MLP(nn.Module):
         if self.activation not in ACTIVATIONS:
             raise UnknownNameError("activation", self.activation, ACTIVATIONS)
         if not all(
-            isinstance(size, int | np.integer) and size >= 1
-            for size in (*self.hidden_sizes, self.num_outputs)
+            is_integer(size) and size >= 1 for size in (*self.hidden_sizes, self.num_outputs)
         ):
             raise InvalidArgumentError(
                 "hidden_sizes and num_outputs must be integers of at least 1, but got "
@@ -73,7 +73,7 @@ class MLP(nn.Module):
 
 
 class Dense(nn.Module):
-    """flax's layer of the same name, with the gradient of `affine`: `[..., I]` to `[..., num_outputs]`."""
+    """flax's layer with the gradient of `affine`: maps `[..., I]` to `[..., num_outputs]`."""
 
     num_outputs: int
     kernel_init: Callable[..., jax.Array]
@@ -89,7 +89,7 @@ class Dense(nn.Module):
 
 @jax.custom_vjp
 def affine(inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-    """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`; the gradient is autodiff's, in a faster form."""
+    """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`; its gradient is a faster autodiff."""
     return inputs @ kernel + bias
 
 
@@ -117,7 +117,7 @@ def sum_rows(matrix: jax.Array) -> jax.Array:
 
 
 def orthogonal(scale: float) -> Callable[..., jax.Array]:
-    """Return an initialiser of weights `[M, N]` with orthogonal rows or columns, whichever are fewer, of norm `scale`.
+    """Return an initialiser of weights `[M, N]`: orthogonal rows or columns of norm `scale`.
 
     As Saxe et al. (2014), "Exact solutions to the nonlinear dynamics of learning in deep linear
     neural networks".
@@ -129,7 +129,7 @@ def orthogonal(scale: float) -> Callable[..., jax.Array]:
 # network is applied.
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
-    """Draw a matrix uniformly among those with orthonormal rows or columns: Gram and Schmidt's, of a Gaussian one.
+    """Draw uniformly a matrix with orthonormal rows or columns: Gram-Schmidt of a Gaussian one.
 
     A QR factorisation would do the same, but on a CPU its lowering imports scipy, a quarter of a
     second at start-up.
@@ -139,10 +139,8 @@ def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Arra
 
     def orthonormalize(turn: jax.Array, rows: jax.Array) -> jax.Array:
         i = turn >> 1  # once leaves what rounding left; twice is enough (Giraud et al. 2005)
-        row, before = (
-            jax.lax.dynamic_index_in_dim(rows, i, keepdims=False),
-            jnp.where(numbers < i, rows, 0),
-        )
+        row = jax.lax.dynamic_index_in_dim(rows, i, keepdims=False)
+        before = jnp.where(numbers < i, rows, 0)
         row = row - (before @ row) @ before
         return jax.lax.dynamic_update_index_in_dim(rows, row * jax.lax.rsqrt(row @ row), i, 0)
 

@@ -1,4 +1,4 @@
-"""Running moments of what a learner has seen, by which it scales observations and rewards; part of its state."""
+"""Running moments of what a learner has seen: it normalises observations and rewards by them."""
 
 import dataclasses
 
@@ -25,7 +25,8 @@ class RunningMoments:
         variance: `[*S]`, about the mean, divided by `count`; 1 before the first batch.
 
     Example:
-        >>> moments = RunningMoments.create(()).update(jnp.array([1.0, 3.0])).update(jnp.array([5.0, 7.0]))
+        >>> moments = RunningMoments.create(())
+        >>> moments = moments.update(jnp.array([1.0, 3.0])).update(jnp.array([5.0, 7.0]))
         >>> float(moments.count), float(moments.mean), float(moments.variance)
         (4.0, 4.0, 5.0)
     """
@@ -68,14 +69,31 @@ class RunningMoments:
         return jnp.clip((values - self.mean) * jax.lax.rsqrt(variance), -limit, limit)
 
     def scale(self, values: jax.Array, limit: float = 10.0) -> jax.Array:
-        """Divide `[..., *S]` by the standard deviation alone, so that signs stay; clipped to `limit` on both sides."""
+        """Divide `[..., *S]` by the standard deviation, so that signs stay; clip to +-`limit`."""
         return jnp.clip(values * jax.lax.rsqrt(self.variance + _EPSILON), -limit, limit)
+
+
+def update_moments(stats: RunningMoments | None, batch: jax.Array) -> RunningMoments | None:
+    """Merge a batch into the moments; None, where normalisation is off, stays None."""
+    return None if stats is None else stats.update(batch)
+
+
+def normalize_obs(
+    stats: RunningMoments | None, obs: jax.Array, *, least_deviation: float = 0.0
+) -> jax.Array:
+    """Normalise observations `[..., D]`, unless normalisation is off."""
+    return obs if stats is None else stats.normalize(obs, least_deviation=least_deviation)
+
+
+def scale_rewards(stats: RunningMoments | None, reward: jax.Array) -> jax.Array:
+    """Scale rewards of any shape, unless normalisation is off."""
+    return reward if stats is None else stats.scale(reward)
 
 
 def discounted_return(
     previous: jax.Array, reward: jax.Array, done: jax.Array, discount: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Discount the rewards of a running episode from its start: the spread of this is what rewards are scaled by.
+    """Discount an episode's rewards from its start; rewards are scaled by the spread of this.
 
     `R_t = discount * R_(t-1) + r_t`, begun again at 0 after an episode's end, as Engstrom et al.
     (2020), "Implementation matters in deep policy gradients", describe it; values of the scaled

@@ -46,7 +46,7 @@ class PID:
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PID":
-        """Build the controller for `env`; raises InvalidArgumentError where there is no setpoint."""
+        """Build the controller; raise InvalidArgumentError if `env` has no setpoint."""
         return cls(Actuator.of("pid", env), env, **overrides)
 
     def first_memory(self) -> PIDMemory:

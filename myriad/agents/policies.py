@@ -1,4 +1,4 @@
-"""Stochastic policies over action spaces: what a network's outputs mean as a distribution, and as an action.
+"""Stochastic policies: what a network's outputs mean as a distribution and as an action.
 
 `N` is the batch, `P` the network's outputs, `C` the components of an action. A choice is float32
 `[N, C]` whatever the space, so that a batch of experience is one array; `action` turns it into what
@@ -45,7 +45,7 @@ class Policy(Protocol):
     def log_prob_and_entropy(
         self, outputs: jax.Array, log_std: jax.Array, choice: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Return the log probability (density) of each choice and the entropy in nats, `[N]` each."""
+        """Return each choice's log probability (density) and the entropy in nats, `[N]` each."""
         ...
 
     def action(self, choice: jax.Array) -> jax.Array:
@@ -55,7 +55,7 @@ class Policy(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class CategoricalPolicy:
-    """Independent categorical components: `P` is the sum of `nvec`, their logits one after the other."""
+    """Independent categorical components; the `P` outputs are all their logits in order."""
 
     nvec: tuple[int, ...]
     scalar: bool
@@ -72,7 +72,7 @@ class CategoricalPolicy:
         return jnp.zeros(0, jnp.float32)
 
     def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
-        """Draw by inverting the cumulative distribution: one uniform number per component, not one per logit."""
+        """Invert the cumulative distribution: one uniform number per component, not per logit."""
         uniform = jax.random.uniform(key, (outputs.shape[0], self.num_choices))
         choices = []
         for component, logits in enumerate(self._components(outputs)):
@@ -101,13 +101,13 @@ class CategoricalPolicy:
         return actions[:, 0] if self.scalar else actions
 
     def _components(self, outputs: jax.Array) -> list[jax.Array]:
-        """Return each component's logits, `[nvec[i], N]`: the long axis last, so that sums over a few are vectors."""
+        """Return each component's logits, `[nvec[i], N]`: sums over the first axis vectorise."""
         return jnp.split(outputs.T, np.cumsum(self.nvec)[:-1], axis=0)
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianPolicy:
-    """A diagonal Gaussian, its log standard deviations free of the observation, its draws clipped to the box.
+    """A diagonal Gaussian; its deviations depend on no observation, its draws are clipped.
 
     A choice of -1 to 1 spans each bounded dimension, and there the mean is the hyperbolic tangent
     of the output: a mean far outside the box would clip every draw alike, and nothing could be
@@ -145,7 +145,8 @@ class GaussianPolicy:
 
     def action(self, choice: jax.Array) -> jax.Array:
         low, high = self._bounds
-        least, most = np.where(self._bounded, low, -1), np.where(self._bounded, high, 1)
+        least = np.where(self._bounded, low, -1)
+        most = np.where(self._bounded, high, 1)
         spread = 0.5 * (least + most) + 0.5 * (most - least) * choice.reshape(-1, *self.space.shape)
         return jnp.clip(spread, low, high)
 

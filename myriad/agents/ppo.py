@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: collect a rollout of all environments, then several epochs of minibatches over it.
+"""Proximal policy optimisation: collect a rollout, then learn in epochs of minibatches.
 
 In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size
 of a flattened observation, `C` the components of an action and `P` the outputs of the policy's
@@ -28,15 +28,15 @@ from myriad.agents.minibatches import (
     unpack,
 )
 from myriad.agents.networks import MLP, flatten
-from myriad.agents.normalization import RunningMoments, discounted_return
+from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.policies import Policy, make_policy
+from myriad.agents.trajectory import Trajectory, collect
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 
 # One key per purpose: no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
 _COLLECT, _SHUFFLE = range(2)
-_ACT, _STEP = range(2)
 # Observations are not blown up by more than twice: early in a run a coordinate has hardly moved,
 # and a policy learned under that scale falls over as the scale grows (CartPole's cart: 1 final
 # policy in 20 lost, and none in 30 with this).
@@ -69,24 +69,6 @@ class PPOState:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Trajectory:
-    """A rollout: `obs` and `final_obs` as the environment gave them, flattened, `[T, N, D]`.
-
-    `outputs` are the policy's, `[T, N, P]`, and `choice` is what was drawn from them, `[T, N, C]`.
-    """
-
-    obs: jax.Array
-    final_obs: jax.Array
-    outputs: jax.Array
-    choice: jax.Array
-    reward: jax.Array
-    discounted_return: jax.Array
-    terminated: jax.Array
-    truncated: jax.Array
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
 class Batch:
     """What the losses read: `obs` normalised, `[B, D]`, `choice` `[B, C]`, the others `[B]`."""
 
@@ -100,7 +82,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class PPO(Learner[PPOState]):
-    """Schulman et al. (2017), "Proximal policy optimization algorithms", with the clipped objective of equation 7.
+    """Schulman et al. (2017), "Proximal policy optimization algorithms", equation 7.
 
     Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using
     generalized advantage estimation". Differences from the first paper: actor and critic are
@@ -199,7 +181,7 @@ class PPO(Learner[PPOState]):
         return self.num_minibatches
 
     def shared_among(self, num_envs: int, num_devices: int) -> int:
-        """Return the devices worth sharing a gradient step of a minibatch among: each needs some blocks of rows."""
+        """Return how many devices to share a gradient step among: each needs enough rows."""
         rows = num_envs * self.rollout_steps // self.num_minibatches
         return max(
             n
@@ -208,7 +190,7 @@ class PPO(Learner[PPOState]):
         )
 
     def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
+        """Raise InvalidArgumentError unless the batch divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
 
     def scheduled(self, num_updates: int) -> Self:
@@ -246,26 +228,20 @@ class PPO(Learner[PPOState]):
         batch_state, running_return, trajectory = self._collect(
             jax.random.fold_in(key, _COLLECT), state, batch_state, step
         )
-        obs_stats, return_stats = state.obs_stats, state.return_stats
-        if obs_stats is not None:
-            obs_stats = obs_stats.update(trajectory.obs)
-        if return_stats is not None:
-            return_stats = return_stats.update(trajectory.discounted_return)
-        batch = self._batch(
-            dataclasses.replace(state, return_stats=return_stats),
-            trajectory,
-            flatten(batch_state.obs),
-        )
+        obs_stats = update_moments(state.obs_stats, trajectory.obs)
+        return_stats = update_moments(state.return_stats, trajectory.discounted_return)
+        # Rewards are scaled by the new moments, observations by the old ones, which the policy saw.
+        scaled = dataclasses.replace(state, return_stats=return_stats)
+        batch = self._batch(scaled, trajectory, flatten(batch_state.obs))
         params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         num_updates = state.num_updates + 1
-        return (
-            PPOState(params, opt_state, num_updates, obs_stats, return_stats, running_return),
-            batch_state,
-            metrics,
+        next_state = PPOState(
+            params, opt_state, num_updates, obs_stats, return_stats, running_return
         )
+        return next_state, batch_state, metrics
 
     def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N, *A]` for observations `[N, *O]`: the likeliest action if `greedy`, else a draw."""
+        """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""
         outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
         choice = (
             self.policy.mode(outputs)
@@ -277,68 +253,52 @@ class PPO(Learner[PPOState]):
     def _collect(
         self, key: jax.Array, state: PPOState, batch_state: BatchState, step: EnvStep
     ) -> tuple[BatchState, jax.Array, Trajectory]:
-        def advance(
-            carry: tuple[BatchState, jax.Array], t: jax.Array
-        ) -> tuple[tuple[BatchState, jax.Array], Trajectory]:
-            batch_state, running_return = carry
-            act_key, step_key = (
-                jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
-            )
-            obs = flatten(batch_state.obs)
-            outputs = self._outputs(state.params, self._inputs(state, obs))
-            choice = self.policy.sample(act_key, outputs, state.params["log_std"])
-            batch_state, result = step(step_key, batch_state, self.policy.action(choice))
-            done = result.terminated | result.truncated
-            discounted, running_return = discounted_return(
-                running_return, result.reward, done, self.gamma
-            )
-            final_obs = flatten(result.final_obs)
-            return (batch_state, running_return), Trajectory(
-                obs,
-                final_obs,
-                outputs,
-                choice,
-                result.reward,
-                discounted,
-                result.terminated,
-                result.truncated,
-            )
+        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+            outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
+            choice = self.policy.sample(key, outputs, state.params["log_std"])
+            # The outputs are kept: log probabilities are computed once for the whole rollout.
+            return self.policy.action(choice), (outputs, choice)
 
-        steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
-        (batch_state, running_return), trajectory = jax.lax.scan(
-            advance, (batch_state, state.running_return), steps
+        return collect(
+            key,
+            batch_state,
+            state.running_return,
+            choose,
+            step,
+            num_steps=self.rollout_steps,
+            gamma=self.gamma,
         )
-        return batch_state, running_return, trajectory
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
-        """Add values, advantages and targets; the values of the whole rollout are one product, not one per step."""
+        """Add values, advantages and targets; one product gives the values of the whole rollout."""
         obs = self._inputs(state, jnp.concatenate([trajectory.obs, last_obs[None]]))
         rows = obs.reshape(-1, obs.shape[-1])
         values = map_over_blocks(functools.partial(self._values, state.params), rows).reshape(
             obs.shape[:-1]
         )
-        value, rows = values[:-1], rows[: -obs.shape[1]]
+        value = values[:-1]
+        rows = rows[: -obs.shape[1]]
         next_value = self._next_values(state, trajectory, values[1:])
-        reward = (
-            trajectory.reward
-            if state.return_stats is None
-            else state.return_stats.scale(trajectory.reward)
-        )
-        done = trajectory.terminated | trajectory.truncated
+        reward = scale_rewards(state.return_stats, trajectory.reward)
         advantage = gae(
-            reward, value, next_value, trajectory.terminated, done, self.gamma, self.gae_lambda
+            reward,
+            value,
+            next_value,
+            trajectory.terminated,
+            trajectory.done,
+            self.gamma,
+            self.gae_lambda,
         )
-        outputs, choice = (
-            leaf.reshape(-1, leaf.shape[-1]) for leaf in (trajectory.outputs, trajectory.choice)
-        )
+        outputs, choice = (leaf.reshape(-1, leaf.shape[-1]) for leaf in trajectory.choice)
         log_prob, _ = self.policy.log_prob_and_entropy(outputs, state.params["log_std"], choice)
-        value, advantage = value.reshape(-1), advantage.reshape(-1)
+        value = value.reshape(-1)
+        advantage = advantage.reshape(-1)
         return Batch(rows, choice, log_prob, value, advantage, advantage + value)
 
     def _learn(
         self, key: jax.Array, state: PPOState, batch: Batch
     ) -> tuple[dict[str, Any], optax.OptState, dict[str, jax.Array]]:
-        """Take all gradient steps; the parameters are one vector meanwhile, which makes a step of Adam one loop."""
+        """Take all gradient steps, on one vector of parameters: a step of Adam is then one loop."""
         flat, unravel = ravel_pytree(state.params)
         learning_rate = self._learning_rate(state.num_updates)
         packed = pack(batch)
@@ -360,6 +320,7 @@ class PPO(Learner[PPOState]):
         ) -> Any:
             flat, opt_state = carry
             order, advantage = (share_of_rows(rows, self.num_devices) for rows in minibatch)
+            # The last two columns of a packed `Batch` are the advantage and the target.
             rows = packed[order].at[:, -2].set(advantage)
             means = mean_over_blocks(functools.partial(gradient, flat), rows)
             mean, metrics = mean_over_devices(means, self.num_devices)
@@ -376,11 +337,12 @@ class PPO(Learner[PPOState]):
         )
 
     def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """Return the loss of a minibatch, equation 9 with its sign turned, and `metric_names`, of which it is made."""
+        """Return a minibatch's loss, equation 9 negated, and the values of `metric_names`."""
         outputs = self._outputs(params, batch.obs)
         log_prob, entropy = self.policy.log_prob_and_entropy(
             outputs, params["log_std"], batch.choice
         )
+        # Probabilities' ratio from a difference of logarithms: neither can underflow by itself.
         ratio = jnp.exp(log_prob - batch.log_prob)
         clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
         policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
@@ -411,14 +373,12 @@ class PPO(Learner[PPOState]):
         )
 
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
-        if state.obs_stats is None:
-            return obs
-        return state.obs_stats.normalize(obs, least_deviation=_LEAST_DEVIATION)
+        return normalize_obs(state.obs_stats, obs, least_deviation=_LEAST_DEVIATION)
 
     def _next_values(
         self, state: PPOState, trajectory: Trajectory, next_value: jax.Array
     ) -> jax.Array:
-        """Return the values of what each step led to, `[T, N]`; where it terminated they mean nothing.
+        """Return the value of what each step led to, `[T, N]`; meaningless where it terminated.
 
         `next_value` is that of the observation which the next action was chosen under.
         """
@@ -474,7 +434,7 @@ def gae(
     gamma: float,
     gae_lambda: float,
 ) -> jax.Array:
-    """Return the advantages of Schulman et al. (2016), equation 16, cut at episodes' ends; all arrays are `[T, N]`.
+    """Return generalized advantages (Schulman et al. 2016, equation 16); all arrays `[T, N]`.
 
     Args:
         reward: of step t.
@@ -486,6 +446,7 @@ def gae(
         gae_lambda: the weight of longer returns.
     """
     delta = reward + gamma * jnp.where(terminated, 0, next_value) - value
+    # Nothing that follows an episode's end counts for it.
     decay = gamma * gae_lambda * jnp.where(done, 0, jnp.ones_like(value))
 
     def back(

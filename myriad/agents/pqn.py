@@ -1,4 +1,4 @@
-"""PQN: Q-learning on what parallel environments bring, with neither a replay buffer nor a target network.
+"""PQN: Q-learning on parallel environments without a replay buffer or a target network.
 
 In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size
 of a flattened observation and `P` the number of parameters.
@@ -17,13 +17,13 @@ from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.hyperparameters import validate_hyperparameters
 from myriad.agents.minibatches import draw_permutations, mean_over_blocks, require_whole_minibatches
 from myriad.agents.networks import flatten
-from myriad.agents.normalization import RunningMoments, discounted_return
+from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
+from myriad.agents.trajectory import Trajectory, collect
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
-_ACT, _STEP = range(2)
 
 
 @jax.tree_util.register_dataclass
@@ -48,23 +48,9 @@ class PQNState:
     running_return: jax.Array
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Trajectory:
-    """A rollout: `obs` and `final_obs` as the environment gave them, flattened, `[T, N, D]`; the others `[T, N]`."""
-
-    obs: jax.Array
-    final_obs: jax.Array
-    action: jax.Array
-    reward: jax.Array
-    discounted_return: jax.Array
-    terminated: jax.Array
-    truncated: jax.Array
-
-
 @dataclasses.dataclass(frozen=True)
 class PQN(Learner[PQNState]):
-    """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1, for discrete actions.
+    """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1.
 
     Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable
     by layer norm. Differences from the paper's CartPole: tanh in place of ReLU after the layer
@@ -130,7 +116,7 @@ class PQN(Learner[PQNState]):
         Raises:
             InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
         """
-        q_learning.refuse_actions(cls, env)
+        q_learning.require_discrete_actions(cls, env)
         learner = cls(env, **overrides)
         validate_hyperparameters(
             learner,
@@ -158,7 +144,7 @@ class PQN(Learner[PQNState]):
         return self.num_minibatches
 
     def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless the batch of so many environments divides into whole minibatches."""
+        """Raise InvalidArgumentError unless the batch divides into whole minibatches."""
         require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
 
     def scheduled(self, num_updates: int) -> Self:
@@ -183,7 +169,7 @@ class PQN(Learner[PQNState]):
         )
 
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N]` for observations `[N, *O]`: the best action, unless exploration takes another."""
+        """Choose `[N]` for observations `[N, *O]`: the best action, or one to explore."""
         values = self._network.values_in_blocks(state.params, self._inputs(state, flatten(obs)))
         if greedy:
             return q_learning.best_action(values)
@@ -200,25 +186,21 @@ class PQN(Learner[PQNState]):
         batch_state, running_return, trajectory = self._collect(
             jax.random.fold_in(key, _COLLECT), state, batch_state, step
         )
-        obs_stats, return_stats = state.obs_stats, state.return_stats
-        if obs_stats is not None:
-            obs_stats = obs_stats.update(trajectory.obs)
-        if return_stats is not None:
-            return_stats = return_stats.update(trajectory.discounted_return)
+        obs_stats = update_moments(state.obs_stats, trajectory.obs)
+        return_stats = update_moments(state.return_stats, trajectory.discounted_return)
         batch = self._batch(dataclasses.replace(state, return_stats=return_stats), trajectory)
         params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
         num_updates = state.num_updates + 1
-        return (
-            PQNState(params, opt_state, num_updates, obs_stats, return_stats, running_return),
-            batch_state,
-            metrics,
+        next_state = PQNState(
+            params, opt_state, num_updates, obs_stats, return_stats, running_return
         )
+        return next_state, batch_state, metrics
 
     def loss(
         self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return half the mean squared error of a minibatch, `obs` normalised, and what is reported of it."""
+        """Return half a minibatch's mean squared error, and its metrics; `obs` is normalised."""
         value = q_learning.value_of(self._network.values(params, obs), action)
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
@@ -226,39 +208,22 @@ class PQN(Learner[PQNState]):
     def _collect(
         self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
     ) -> tuple[BatchState, jax.Array, Trajectory]:
-        def advance(
-            carry: tuple[BatchState, jax.Array], t: jax.Array
-        ) -> tuple[tuple[BatchState, jax.Array], Trajectory]:
-            batch_state, running_return = carry
-            act_key, step_key = (
-                jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
-            )
-            obs: Any = batch_state.obs
-            action = self.act(state, act_key, obs, greedy=False)
-            batch_state, result = step(step_key, batch_state, action)
-            done = result.terminated | result.truncated
-            discounted, running_return = discounted_return(
-                running_return, result.reward, done, self.gamma
-            )
-            obs, final_obs = flatten(obs), flatten(result.final_obs)
-            return (batch_state, running_return), Trajectory(
-                obs,
-                final_obs,
-                action,
-                result.reward,
-                discounted,
-                result.terminated,
-                result.truncated,
-            )
+        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
+            action = self.act(state, key, obs, greedy=False)
+            return action, action
 
-        steps = jnp.arange(self.rollout_steps, dtype=jnp.uint32)
-        (batch_state, running_return), trajectory = jax.lax.scan(
-            advance, (batch_state, state.running_return), steps
+        return collect(
+            key,
+            batch_state,
+            state.running_return,
+            choose,
+            step,
+            num_steps=self.rollout_steps,
+            gamma=self.gamma,
         )
-        return batch_state, running_return, trajectory
 
     def _batch(self, state: PQNState, trajectory: Trajectory) -> jax.Array:
-        """Lay observation, action and target side by side, `[B, D + 2]`: a minibatch is then one gather of rows.
+        """Lay observation, action and target side by side, `[B, D + 2]`: a minibatch is one gather.
 
         The values of all that the steps led to are one product: right at every end, and cheaper
         than one per step.
@@ -267,18 +232,16 @@ class PQN(Learner[PQNState]):
         final_obs = self._inputs(state, trajectory.final_obs.reshape(num_steps * num_envs, -1))
         next_value = jnp.max(self._network.values_in_blocks(state.params, final_obs), axis=1)
         target = lambda_returns(
-            trajectory.reward
-            if state.return_stats is None
-            else state.return_stats.scale(trajectory.reward),
+            scale_rewards(state.return_stats, trajectory.reward),
             next_value.reshape(num_steps, num_envs),
             trajectory.terminated,
-            trajectory.terminated | trajectory.truncated,
+            trajectory.done,
             self.gamma,
             self.td_lambda,
         )
         columns = [
             self._inputs(state, trajectory.obs),
-            trajectory.action[..., None],
+            trajectory.choice[..., None],
             target[..., None],
         ]
         return jnp.concatenate(columns, axis=2).reshape(num_steps * num_envs, -1)
@@ -322,7 +285,7 @@ class PQN(Learner[PQNState]):
         return q_learning.linear(self.epsilon_start, end, steps / self.exploration_steps)
 
     def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
-        return obs if state.obs_stats is None else state.obs_stats.normalize(obs)
+        return normalize_obs(state.obs_stats, obs)
 
     @property
     def _network(self) -> q_learning.QNetwork:
@@ -351,7 +314,7 @@ def lambda_returns(
     gamma: float,
     td_lambda: float,
 ) -> jax.Array:
-    """Return the targets of Gallici et al. (2024), equation 5, cut at episodes' ends; all arrays are `[T, N]`.
+    """Return the targets of Gallici et al. (2024), equation 5; all arrays are `[T, N]`.
 
     Args:
         reward: of step t.

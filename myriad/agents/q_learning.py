@@ -1,4 +1,4 @@
-"""What DQN and PQN share: Q-networks on one flat parameter vector, the choice of actions, and what they refuse.
+"""What DQN and PQN share: Q-networks on one parameter vector, and the choice of actions.
 
 In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions and
 `P` of parameters.
@@ -42,7 +42,7 @@ class QNetwork:
 
     @classmethod
     def create(cls, env: Environment, *args: Any, **kwargs: Any) -> "QNetwork":
-        """Build the network for flat observations of `env` and its discrete actions; the other fields follow."""
+        """Build the network for `env`'s flat observations and actions; the other fields follow."""
         space = env.action_space(env.default_params)
         assert isinstance(space, Discrete), "create has refused the others"
         return cls(
@@ -62,7 +62,8 @@ class QNetwork:
         outputs = self._outputs(self.unravel(params)["params"], obs)
         if not self.dueling:
             return outputs
-        value, advantage = outputs[:, :1], outputs[:, 1:]
+        value = outputs[:, :1]
+        advantage = outputs[:, 1:]
         return value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
 
     def values_in_blocks(self, params: jax.Array, obs: jax.Array) -> jax.Array:
@@ -111,7 +112,7 @@ class QNetwork:
 
 @jax.custom_vjp
 def _normalize(centred: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
-    """Divide rows of mean 0, `[B, O]`, by their deviation, then scale and shift them: a layer norm's second half."""
+    """Normalise rows of mean 0, `[B, O]`, then scale and shift: a layer norm's second half."""
     return _normalize_forward(centred, scale, shift)[0]
 
 
@@ -154,7 +155,10 @@ def best_action(values: jax.Array) -> jax.Array:
 
 
 def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """Choose the best of `values` `[B, A]`, or with probability `epsilon`, `[]` or `[B]`, any action: int32 `[B]`."""
+    """Choose the best of `values`, `[B, A]`, or with probability `epsilon` any action.
+
+    `epsilon` is `[]` or `[B]`; the actions are int32 `[B]`.
+    """
     batch, num_actions = values.shape
     explore, which = jax.random.bits(key, (2, batch))
     anything = (which % np.uint32(num_actions)).astype(jnp.int32)
@@ -164,18 +168,18 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax
 
 
 def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
-    """Take the value of each `action`, int32 `[B]`, from `values` `[B, A]`; a masked sum, since a gather is slower."""
+    """Take each `action`'s value from `values`, `[B, A]`: a masked sum is faster than a gather."""
     chosen = action[:, None] == jnp.arange(values.shape[1], dtype=jnp.int32)
     return jnp.sum(jnp.where(chosen, values, 0), axis=1)
 
 
 def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Array:
-    """Go from `start` to `end` in a straight line while `fraction` goes from 0 to 1, and stay there."""
+    """Go linearly from `start` to `end` while `fraction` goes from 0 to 1, and stay there."""
     return start + (end - start) * jnp.minimum(fraction, 1)
 
 
 def annealed(rate: float, num_updates: jax.Array, anneal_updates: int | None) -> jax.Array | float:
-    """Return a learning rate that falls linearly to 0 over `anneal_updates`; None leaves it constant."""
+    """Return a rate that falls linearly to 0 over `anneal_updates`; None leaves it constant."""
     return (
         rate
         if anneal_updates is None
@@ -184,7 +188,7 @@ def annealed(rate: float, num_updates: jax.Array, anneal_updates: int | None) ->
 
 
 def clip_by_norm(max_norm: float) -> optax.GradientTransformation:
-    """Scale a gradient vector `[P]` down to norm `max_norm`: optax's rule, with the norm as one vector product."""
+    """Scale a gradient vector, `[P]`, to norm `max_norm` at most: optax's rule, vectorised."""
     if math.isinf(max_norm):
         return optax.identity()
 
@@ -195,15 +199,12 @@ def clip_by_norm(max_norm: float) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 
 
-def refuse_actions(learner: type, env: Environment) -> None:
-    """Refuse what no Q-learner can learn.
-
-    Raises:
-        InvalidArgumentError: the actions of `env` are not the integers up to a number.
-    """
+def require_discrete_actions(learner: type, env: Environment) -> None:
+    """Raise InvalidArgumentError unless the actions of `env` are discrete."""
     space = env.action_space(env.default_params)
     if not isinstance(space, Discrete):
         raise InvalidArgumentError(
-            f"{learner.__name__} learns a value for each of finitely many actions, but those of {type(env).__name__} "
-            f"are a {type(space).__name__} of shape {space.shape}; ppo learns such actions."
+            f"{learner.__name__} learns a value for each of finitely many actions, but "
+            f"those of {type(env).__name__} are a {type(space).__name__} of "
+            f"shape {space.shape}; ppo learns such actions."
         )

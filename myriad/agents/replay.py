@@ -1,4 +1,4 @@
-"""Experience replay: a ring of columns on the device, written one row of environments at a time and sampled uniformly.
+"""Experience replay: a ring of columns on the device, sampled uniformly.
 
 In docstrings `N` is the number of environments and `B` that of sampled transitions.
 """
@@ -31,15 +31,15 @@ class ReplayState:
 
 @dataclasses.dataclass(frozen=True)
 class ReplayRing:
-    """A ring of `capacity` transitions that `num_envs` environments fill, one transition each at a time.
+    """A ring of `capacity` transitions; each write takes one from every environment.
 
-    With as many environments as slots or fewer, a write is one row of all environments, and the ring holds whole
+    With at most as many environments as slots, a write is one row of all, and the ring holds whole
     rows: the last `capacity // num_envs` of them, `num_slots` transitions. The slots beyond those
     stay empty.
 
-    With more environments than slots, a write keeps `capacity` environments, those of a block that moves on by
-    `capacity` environments from write to write, and begins again at environment 0 after `ceil(num_envs /
-    capacity)` of them; the last block is moved back to end at the last environment. So every environment is kept
+    With more environments than slots, a write keeps a block of `capacity`, which moves on by
+    `capacity` from write to write, and begins again at environment 0 after `ceil(num_envs /
+    capacity)` writes; the last block ends at the last environment. So every environment is kept
     equally often, but for those that two blocks share.
 
     Either way a write is one contiguous update of each column, in place within a compiled loop as
@@ -52,7 +52,8 @@ class ReplayRing:
         >>> ring = ReplayRing(capacity=10, num_envs=4)
         >>> state = ring.init({"reward": jnp.zeros(4)})
         >>> state = ring.write(state, {"reward": jnp.arange(4.0)})
-        >>> int(ring.size(state)), ring.num_slots, ring.sample(jax.random.key(0), state, 3)["reward"].shape
+        >>> sample = ring.sample(jax.random.key(0), state, 3)
+        >>> int(ring.size(state)), ring.num_slots, sample["reward"].shape
         (4, 8, (3,))
     """
 
@@ -85,7 +86,10 @@ class ReplayRing:
         return ReplayState(columns, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
     def write(self, state: ReplayState, row: Any, counts: jax.Array | None = None) -> ReplayState:
-        """Put a row, leaves `[N, ...]`, in place of the oldest; where `counts` is False, the next takes its place."""
+        """Replace the oldest row by one with leaves `[N, ...]`.
+
+        If `counts` is False, the next write replaces this row.
+        """
         start = jnp.zeros((), jnp.int32)
         if self.num_envs > self.capacity:
             env_index = jnp.minimum(state.num_writes * self.capacity, self.num_envs - self.capacity)
@@ -109,7 +113,7 @@ class ReplayRing:
         return jnp.where(state.is_full, self.num_slots, state.num_writes * self.envs_per_write)
 
     def sample(self, key: jax.Array, state: ReplayState, batch_size: int) -> Any:
-        """Draw transitions uniformly and with replacement, leaves `[B, ...]`; of an empty ring, its first slot."""
+        """Draw uniformly with replacement, leaves `[B, ...]`; an empty ring gives slot 0."""
         size = jnp.maximum(self.size(state), 1).astype(jnp.uint32)
         # The bias of the remainder is below size / 2**32.
         index = (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)
@@ -128,7 +132,7 @@ class ReplayRing:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of all environments as it came, leaves `[N, ...]`; `final_obs` is what it led to, before any reset."""
+    """One step of all environments, leaves `[N, ...]`; `final_obs` comes before any reset."""
 
     obs: jax.Array
     action: jax.Array
@@ -140,15 +144,17 @@ class Step:
     @classmethod
     def zeros(cls, shape: tuple[int, ...], obs_size: int) -> "Step":
         """Return empty steps, leaves `[*shape]`, with flat observations, `[*shape, obs_size]`."""
-        obs, reward = jnp.zeros((*shape, obs_size), jnp.float32), jnp.zeros(shape, jnp.float32)
-        action, ended = jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+        obs = jnp.zeros((*shape, obs_size), jnp.float32)
+        reward = jnp.zeros(shape, jnp.float32)
+        action = jnp.zeros(shape, jnp.int32)
+        ended = jnp.zeros(shape, bool)
         return cls(obs, action, reward, ended, ended, obs)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """What a value is learned from: `target = reward + discount * value(next_obs)`; leaves `[N, ...]` or `[B, ...]`.
+    """What a value learns from, `reward + discount * value(next_obs)`; leaves `[N or B, ...]`.
 
     Attributes:
         obs: what `action` was chosen under.
@@ -174,7 +180,8 @@ def n_step(steps: Step, gamma: float) -> Experience:
     """
     num_steps, num_envs = steps.reward.shape
     alive = jnp.ones(num_envs, bool)
-    reward, discount = jnp.zeros_like(steps.reward[0]), jnp.ones_like(steps.reward[0])
+    reward = jnp.zeros_like(steps.reward[0])
+    discount = jnp.ones_like(steps.reward[0])
     next_obs = steps.final_obs[0]
     for i in range(num_steps):
         reward = reward + jnp.where(alive, np.float32(gamma**i) * steps.reward[i], 0)

@@ -1,7 +1,7 @@
-"""A stochastic public-goods game: houses on a ring catch fire, and every night each agent fights a fire or rests.
+"""A stochastic public-goods game: houses on a ring burn, and agents fight fires or rest.
 
 What is many, houses or agents, is a tuple of scalars, and loops over it are unrolled: a step stays
-one loop over environments. `H` is the number of houses, `A` that of agents; agent 0 learns, the others
+one loop over environments. `H` is the number of houses, `A` of agents; agent 0 learns, the others
 follow a script.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 from myriad.envs.environment import load_drawing
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import scalar_keys
+from myriad.registry import require_integer
 from myriad.spaces import Box, Discrete, MultiDiscrete
 
 SAFE, BURNING, RUINED = range(3)
@@ -58,7 +59,7 @@ class BucketBrigadeState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BucketBrigadeParams:
-    """A scenario's figures. `beta`, `kappa` and `rho` are probabilities per night, the others but two are rewards.
+    """A scenario's parameters: `beta`, `kappa`, `rho` are probabilities, most others rewards.
 
     Attributes:
         beta: a burning house ignites a safe neighbour.
@@ -110,7 +111,7 @@ def scenarios() -> dict[str, BucketBrigadeParams]:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Uniforms:
-    """The draws of a night from [0, 1), one of each kind per house: float32 `[H]` or `H` scalars."""
+    """A night's draws from [0, 1), one of each kind per house: float32 `[H]` or `H` scalars."""
 
     suppression: Sequence[jax.Array] | jax.Array
     ignition: Sequence[jax.Array] | jax.Array
@@ -124,7 +125,7 @@ def night(
     params: BucketBrigadeParams,
     mode: str,
 ) -> tuple[BucketBrigadeState, Scalars]:
-    """Live through one night: `actions` `[A, 3]` as an array or nested tuples. Return the state and all `A` rewards.
+    """Play one night of `actions`, `[A, 3]`; return the state and all `A` rewards.
 
     A house put out that catches fire again in the same night is burning at its end, and not
     rewarded.
@@ -158,6 +159,7 @@ def _suppress_by_chance(
     """Put each fire out with probability `1 - (1 - kappa)**workers`; what still burns is ruined."""
     houses = []
     for house, u, working in zip(state.houses, uniforms.suppression, workers, strict=True):
+        # Each worker fails independently; a fire that all of them fail at ruins its house tonight.
         failing = _power(1.0 - params.kappa, working)
         houses.append(
             jnp.where(house == BURNING, jnp.where(u < 1.0 - failing, SAFE, RUINED), house)
@@ -169,7 +171,8 @@ def _suppress_by_progress(
     uniforms: Uniforms, state: BucketBrigadeState, workers: Any, params: BucketBrigadeParams
 ) -> tuple[list[jax.Array], list[jax.Array]]:
     """Add each worker's share to the progress; at 1 the fire is out and the progress back at 0."""
-    houses, progress = [], []
+    houses = []
+    progress = []
     for house, before, working in zip(state.houses, state.progress, workers, strict=True):
         num_workers = sum(at_work.astype(jnp.float32) for at_work in working)
         done = jnp.where(
@@ -186,6 +189,7 @@ def _spread(
 ) -> list[jax.Array]:
     """Ignite each safe house with probability `1 - (1 - beta)**burning_neighbours`, all at once."""
     spread = []
+    # The neighbours are those before any house ignites, so that fire moves one house a night.
     for i, (house, u) in enumerate(zip(houses, uniforms.ignition, strict=True)):
         neighbours = [houses[i - 1] == BURNING, houses[(i + 1) % len(houses)] == BURNING]
         caught = (house == SAFE) & (u < 1.0 - _power(1.0 - params.beta, neighbours))
@@ -196,7 +200,8 @@ def _spread(
 def _rewards(
     before: BucketBrigadeState, after: BucketBrigadeState, params: BucketBrigadeParams
 ) -> Scalars:
-    num_houses, num_agents = len(after.houses), len(after.modes)
+    num_houses = len(after.houses)
+    num_agents = len(after.modes)
     saved = [
         ((was != SAFE) & (now == SAFE)).astype(jnp.float32)
         for was, now in zip(before.houses, after.houses, strict=True)
@@ -208,7 +213,9 @@ def _rewards(
     )
     rewards = []
     for agent, mode in enumerate(after.modes):
-        saved_own, ruined_own = sum(saved[agent::num_agents]), sum(ruined[agent::num_agents])
+        # House h belongs to agent h % A, so an agent's own houses are every A-th.
+        saved_own = sum(saved[agent::num_agents])
+        ruined_own = sum(ruined[agent::num_agents])
         effort = jnp.where(mode == WORK, -params.cost_to_work, params.reward_rest)
         gained = params.own_reward * saved_own + params.other_reward * (sum(saved) - saved_own)
         lost = params.own_penalty * ruined_own + params.other_penalty * (sum(ruined) - ruined_own)
@@ -218,6 +225,7 @@ def _rewards(
 
 def _power(base: float | jax.Array, factors: Sequence[jax.Array]) -> jax.Array | float:
     """Return `base` to the number of true factors."""
+    # A product of choices, where `base ** count` would need a logarithm and an exponential.
     power = 1.0
     for factor in factors:
         power = power * jnp.where(factor, base, 1.0)
@@ -235,16 +243,18 @@ def act_randomly(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
 
 
 def fight_the_nearest_fire(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
-    """Work at the nearest burning house that the agent owns, else at the nearest burning one, and signal so; else rest.
+    """Work at the nearest burning house, one of the agent's own first, and signal so; else rest.
 
     Near is counted along the ring from where the agent is; of two equally near the lower number is
     taken.
     """
-    num_houses, num_agents = len(state.houses), len(state.modes)
+    num_houses = len(state.houses)
+    num_agents = len(state.modes)
     best = jnp.full((), 2 * num_houses * num_houses, jnp.int32)
     for number, house in enumerate(state.houses):
         distance = jnp.abs(state.locations[agent] - number)
         distance = jnp.minimum(distance, num_houses - distance)
+        # Any of the agent's own houses ranks before all others: no distance reaches num_houses.
         rank = distance + (0 if number % num_agents == agent else num_houses)
         # The house travels with its rank in one integer, so that one minimum finds both.
         best = jnp.where(house == BURNING, jnp.minimum(best, rank * num_houses + number), best)
@@ -259,15 +269,18 @@ def rest(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
 
 
 def fight_the_worst_fire(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
-    """Work every night and signal so, where a fire has made least way to being out; at home where nothing burns.
+    """Work every night, at the fire furthest from being out, and signal so; else at home.
 
     Among equals the lowest number is taken.
     """
-    place, least = _constant(agent % len(state.houses)), jnp.full((), jnp.inf, jnp.float32)
+    place = _constant(agent % len(state.houses))
+    least = jnp.full((), jnp.inf, jnp.float32)
+    # Without progress, in bernoulli mode, all fires are equal.
     progress = state.progress or (jnp.zeros((), jnp.float32),) * len(state.houses)
     for number, (house, done) in enumerate(zip(state.houses, progress, strict=True)):
         worse = (house == BURNING) & (done < least)
-        place, least = jnp.where(worse, number, place), jnp.where(worse, done, least)
+        place = jnp.where(worse, number, place)
+        least = jnp.where(worse, done, least)
     return place, _constant(WORK), _constant(1)
 
 
@@ -281,7 +294,7 @@ POLICIES: dict[str, Callable[[Keys, int, BucketBrigadeState], Action]] = {
 
 @dataclasses.dataclass(frozen=True)
 class BucketBrigade:
-    """Save the village together with scripted opponents; an action is `[house, rest (0) or work (1), signal 0 or 1]`.
+    """Save the village with scripted opponents; an action is `[house, work (0, 1), signal (0, 1)]`.
 
     House `h` belongs to agent `h % A`; the home of agent `i` is house `i % H`. The learner is agent
     0.
@@ -309,11 +322,7 @@ class BucketBrigade:
 
     def __post_init__(self) -> None:
         for name, least in (("num_houses", 3), ("num_opponents", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise InvalidArgumentError(
-                    f"{name} must be an integer of at least {least}, but got {value!r}."
-                )
+            require_integer(name, getattr(self, name), least)
         if self.mode not in MODES:
             raise UnknownNameError("mode", self.mode, MODES)
         if self.scenario not in scenarios():
@@ -323,7 +332,8 @@ class BucketBrigade:
             or len(self.policies) != self.num_opponents
         ):
             raise InvalidArgumentError(
-                f"opponents must be one name or {self.num_opponents} names (num_opponents), but got {self.opponents!r}."
+                f"opponents must be one name or {self.num_opponents} names "
+                f"(num_opponents), but got {self.opponents!r}."
             )
         for policy in self.policies:
             if policy not in POLICIES:
@@ -385,7 +395,7 @@ class BucketBrigade:
         )
 
     def draw_night(self, key: jax.Array) -> tuple[Uniforms, Keys]:
-        """Draw what `step` draws from `key` for the houses, and take the keys of the opponents, three for each."""
+        """Draw what `step` draws for the houses; return the opponents' keys, three for each."""
         keys = scalar_keys(key, 3 * (self.num_houses + self.num_opponents))
         drawn = [jax.random.uniform(key) for key in keys[: 3 * self.num_houses]]
         return Uniforms(*(tuple(drawn[kind::3]) for kind in range(3))), keys[3 * self.num_houses :]
@@ -412,7 +422,8 @@ class BucketBrigade:
     def observation_space(self, params: BucketBrigadeParams) -> Box:
         """Return the bounds that the layout implies."""
         figures = np.array([getattr(params, name) for name in OBSERVED_FIGURES], np.float32)
-        place, num_agents = self.num_houses - 1, self.num_agents
+        place = self.num_houses - 1
+        num_agents = self.num_agents
         high = (
             [2] * self.num_houses
             + [1] * num_agents

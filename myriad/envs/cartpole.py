@@ -1,4 +1,4 @@
-"""The cart and pole of Barto, Sutton and Anderson (1983), with the constants of Gymnasium's `CartPole-v1`."""
+"""The cart and pole of Barto, Sutton and Anderson (1983), with `CartPole-v1`'s constants."""
 
 import dataclasses
 import math
@@ -29,7 +29,7 @@ class CartPoleState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CartPoleParams:
-    """Physical figures in SI units, then those of the task. `half_length` is what Gymnasium calls `length`."""
+    """Physical parameters in SI units, then the task's; `half_length` is Gymnasium's `length`."""
 
     gravity: float | jax.Array = 9.8
     mass_cart: float | jax.Array = 1.0
@@ -45,7 +45,7 @@ class CartPoleParams:
 def accelerations(
     state: CartPoleState, force: jax.Array, params: CartPoleParams
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the accelerations of the cart, m/s^2, and of the pole, rad/s^2, under `force`, N, without friction.
+    """Return the frictionless accelerations of cart, m/s^2, and pole, rad/s^2, under `force`, N.
 
     Source: Florian (2005), "Correct equations for the dynamics of the cart-pole system", equations
     23 and 24.
@@ -78,7 +78,7 @@ def integrate(state: CartPoleState, force: jax.Array, params: CartPoleParams) ->
 
 @dataclasses.dataclass(frozen=True)
 class CartPole:
-    """Balance the pole by pushing the cart left (0) or right (1); reward 1 per step, 500 steps at most.
+    """Balance the pole by pushing left (0) or right (1); reward 1 per step, at most 500 steps.
 
     Observation: x, x_dot, theta, theta_dot, float32 `[4]`, in m, m/s, rad, rad/s.
     """
@@ -108,11 +108,11 @@ class CartPole:
         return _observe(state), state, jnp.ones((), jnp.float32), terminated, truncated, {}
 
     def control_error(self, obs: jax.Array) -> jax.Array:
-        """Return the lean to the right, rad, and a little of the cart's place, so that it stays where it is."""
+        """Return the lean to the right, rad, plus a little of the cart's position, to hold it."""
         return obs[2] + 0.1 * obs[0]
 
     def observation_space(self, params: CartPoleParams) -> Box:
-        """Return the bounds that Gymnasium declares: twice the limits, and no bound on the velocities."""
+        """Return Gymnasium's bounds: twice the limits, and none on the velocities."""
         high = np.array(
             [2 * params.x_threshold, np.inf, 2 * params.theta_threshold, np.inf], np.float32
         )
@@ -123,7 +123,7 @@ class CartPole:
         return Discrete(2)
 
     def render(self, state: CartPoleState) -> np.ndarray:
-        """Draw the track, the cart, the pole and their limits: uint8 `[400, 600, 3]`, on the host."""
+        """Draw track, cart, pole and limits: uint8 `[400, 600, 3]`, on the host."""
         return load_drawing("cartpole")(self, state)
 
 

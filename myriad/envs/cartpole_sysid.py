@@ -1,4 +1,4 @@
-"""Learn the figures of a cart and pole by pushing it: system identification on the physics of `cartpole.py`.
+"""System identification of a cart and pole: push it to learn its parameters.
 
 What is known of them is a Gaussian posterior that a cubature Kalman filter keeps in the state, and
 the reward is how much closer its mean came to the truth.
@@ -33,7 +33,7 @@ _PARTS = (0.1, 0.9)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CartPoleSysIDParams(CartPoleParams):
-    """The figures of the cart and pole, for the hidden ones their priors' medians; then the priors and the noise.
+    """Parameters of the cart and pole (medians of the hidden ones), of the priors and the noise.
 
     `spread` is the standard deviation of each hidden figure's natural logarithm; `x_noise`, m/s^2,
     and `theta_noise`, rad/s^2, are those of the disturbances of the accelerations.
@@ -47,7 +47,7 @@ class CartPoleSysIDParams(CartPoleParams):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CartPoleSysIDState:
-    """The cart and pole, the scores of the hidden figures, which nobody is shown, and what is known of the scores.
+    """The cart and pole, the hidden parameters' scores, and the posterior of these scores.
 
     A score says where a figure lies in its prior: figure = median * exp(spread * score).
     """
@@ -93,7 +93,7 @@ class CartPoleSysID:
     def reset(
         self, key: jax.Array, params: CartPoleSysIDParams
     ) -> tuple[jax.Array, CartPoleSysIDState]:
-        """Draw the cart and pole as `cartpole-control` does, and the hidden figures, known by their priors alone."""
+        """Draw the cart and pole as `cartpole-control` does, and the hidden parameters."""
         keys = scalar_keys(key, 4 + len(self.hidden))
         cart = _set_up(keys[:4], jnp.zeros((), jnp.int32))
         scores = tuple(jax.random.normal(each) for each in keys[4:])
@@ -121,10 +121,8 @@ class CartPoleSysID:
         exact = accelerations(state.cart, push * figures.force, figures)
         measured = tuple(each + gust for each, gust in zip(exact, gusts, strict=True))
         cart = integrate(state.cart, push * figures.force, figures)
-        x_dot, theta_dot = (
-            cart.x_dot + params.tau * gusts[0],
-            cart.theta_dot + params.tau * gusts[1],
-        )
+        x_dot = cart.x_dot + params.tau * gusts[0]
+        theta_dot = cart.theta_dot + params.tau * gusts[1]
         cart = dataclasses.replace(cart, x_dot=x_dot, theta_dot=theta_dot)
         posterior = self._learn(state, push, measured, params)
         reward = squared_error(state.posterior.mean, state.hidden) - squared_error(
@@ -162,7 +160,8 @@ class CartPoleSysID:
         params: CartPoleSysIDParams,
     ) -> Gaussian:
         """Condition the posterior on the two accelerations that followed from `state.cart`."""
-        posterior, (of_x, of_theta) = state.posterior, measured
+        posterior = state.posterior
+        (of_x, of_theta) = measured
         for part in _PARTS:
             variances = tuple(
                 noise * noise * (1.0 / part) for noise in (params.x_noise, params.theta_noise)

@@ -26,7 +26,7 @@ _TRACING_ERRORS = (
 
 
 def check_env(env: Environment) -> None:
-    """Try `env` out and say everything that it gets wrong; takes a few seconds, mostly of compilation.
+    """Try `env` and name all its faults; takes a few seconds, most of them compilation.
 
     Checked: the members and their results' shapes and dtypes; random keys used twice or not at all;
     observations outside their space or not finite; batched parameters; a time limit told as
@@ -54,14 +54,20 @@ def _members(env: Any) -> Iterator[str]:
     try:
         hash(env)
     except TypeError:
-        yield "the environment must be hashable, as a dataclass with frozen=True and its figures in default_params is."
+        yield (
+            "the environment must be hashable, as a dataclass with frozen=True and its "
+            "figures in default_params is."
+        )
     for path, leaf in jax.tree_util.tree_leaves_with_path(env.default_params):
         if not isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array):
             yield f"default_params{_at(path)} must be a number or an array, but is {leaf!r}."
     if dataclasses.is_dataclass(env.default_params) and jax.tree.leaves(env.default_params) == [
         env.default_params
     ]:
-        yield "default_params must be a pytree: decorate its class with jax.tree_util.register_dataclass."
+        yield (
+            "default_params must be a pytree: decorate its class with "
+            "jax.tree_util.register_dataclass."
+        )
 
 
 def _reset(env: Environment) -> Iterator[str]:
@@ -80,7 +86,8 @@ def _reset(env: Environment) -> Iterator[str]:
 
 
 def _step(env: Environment) -> Iterator[str]:
-    params, key = env.default_params, jax.random.key(0)
+    params = env.default_params
+    key = jax.random.key(0)
     state = jax.eval_shape(env.reset, key, params)[1]
     space = env.action_space(params)
     action = jax.ShapeDtypeStruct(space.shape, space.dtype)
@@ -90,7 +97,10 @@ def _step(env: Environment) -> Iterator[str]:
         yield _untraceable("step", error)
         return
     if not (isinstance(result, tuple) and len(result) == 6):
-        yield f"step must return (obs, state, reward, terminated, truncated, info), but returns {_kind(result)}."
+        yield (
+            "step must return (obs, state, reward, terminated, truncated, info), but returns "
+            f"{_kind(result)}."
+        )
         return
     obs, next_state, reward, terminated, truncated, info = result
     yield from _array_faults("obs of step", obs, env.observation_space(params))
@@ -103,8 +113,9 @@ def _step(env: Environment) -> Iterator[str]:
 
 
 def _keys(env: Environment) -> Iterator[str]:
-    """Trace under JAX's own checker of key reuse, which follows keys of JAX's own kind through the program."""
-    params, key = env.default_params, jax.random.key(0)
+    """Trace under JAX's checker of key reuse, which follows only keys of JAX's own kind."""
+    params = env.default_params
+    key = jax.random.key(0)
     state = jax.eval_shape(env.reset, key, params)[1]
     space = env.action_space(params)
     action = jax.ShapeDtypeStruct(space.shape, space.dtype)
@@ -116,13 +127,19 @@ def _keys(env: Environment) -> Iterator[str]:
                     *arguments
                 )
             except jax.errors.KeyReuseError:
-                yield f"{name} uses one random key for several draws, which makes them equal or dependent: split it."
+                yield (
+                    f"{name} uses one random key for several draws, which makes them equal or "
+                    "dependent: split it."
+                )
     program = str(jax.make_jaxpr(env.reset)(key, params))
     if "random_" in program:
         keys = jax.random.split(key, _NUM_ENVS)
         states = jax.tree.leaves(jax.vmap(env.reset, in_axes=(0, None))(keys, params))
         if all(bool((leaf == leaf[0]).all()) for leaf in states):
-            yield f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw from the key it gets."
+            yield (
+                f"reset draws, but {_NUM_ENVS} resets with different keys are all equal: draw "
+                "from the key it gets."
+            )
 
 
 def _batches(env: Environment) -> Iterator[str]:
@@ -137,13 +154,18 @@ def _batches(env: Environment) -> Iterator[str]:
             lambda: jax.vmap(env.step)(keys, jax.vmap(env.reset)(keys, params)[1], action, params)
         )
     except _TRACING_ERRORS as error:
-        yield f"{_untraceable('step', error)} Each environment had its own parameters, as in domain randomisation."
+        yield (
+            f"{_untraceable('step', error)} Each environment had its own parameters, as in "
+            "domain randomisation."
+        )
 
 
 def _behaviour(env: Environment) -> Iterator[str]:
     """Step `_NUM_ENVS` environments with random actions and look at all that comes out."""
-    params, key = env.default_params, jax.random.key(0)
-    space, obs_space = env.action_space(params), env.observation_space(params)
+    params = env.default_params
+    key = jax.random.key(0)
+    space = env.action_space(params)
+    obs_space = env.observation_space(params)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
     reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
     sample = jax.jit(jax.vmap(space.sample))
@@ -157,24 +179,32 @@ def _behaviour(env: Environment) -> Iterator[str]:
             trace.append(jax.device_get((state, after[:5])))
             state = replace_done(after[3] | after[4], reset(keys[2], params)[1], after[1])
     if compilations.names.count("jit(step)") > 1:
-        yield "step compiles again for the state that it returned itself: its leaves must keep shape and dtype."
+        yield (
+            "step compiles again for the state that it returned itself: its leaves must keep "
+            "shape and dtype."
+        )
         return
     before, after = jax.tree.map(lambda *rows: np.stack(rows), *trace)
     obs, after_state, reward, terminated, truncated = after
     for name, values in (("obs", obs), ("reward", reward)):
         if not np.isfinite(values).all():
-            yield f"{name} is not finite after step {_first(~np.isfinite(values))} of random actions."
+            yield (
+                f"{name} is not finite after step {_first(~np.isfinite(values))} of random actions."
+            )
     obs_fits = np.asarray(jax.vmap(jax.vmap(obs_space.contains))(obs))
     if not obs_fits.all():
         value = np.array2string(obs[tuple(np.argwhere(~obs_fits)[0])])
-        yield f"obs leaves observation_space after step {_first(~obs_fits)} of random actions: {value}."
+        yield (
+            f"obs leaves observation_space after step {_first(~obs_fits)} of random actions: "
+            f"{value}."
+        )
     yield from _time_limit_faults(env, step, before, after_state, terminated | truncated)
 
 
 def _time_limit_faults(
     env: Environment, step: Any, before: Any, after: Any, done: np.ndarray
 ) -> Iterator[str]:
-    """Find the state's clocks, set them far ahead, and see whether every state then ends as terminated."""
+    """Set the state's clocks far ahead, and see whether every state then ends as terminated."""
     leaves, structure = jax.tree.flatten(after)
     is_clock = [
         _is_clock(old, new, done) for old, new in zip(jax.tree.leaves(before), leaves, strict=True)
@@ -187,14 +217,16 @@ def _time_limit_faults(
         np.full_like(leaf, 1_000_000) if clock else leaf
         for leaf, clock in zip(picked, is_clock, strict=True)
     ]
-    space, params = env.action_space(env.default_params), env.default_params
+    space = env.action_space(env.default_params)
+    params = env.default_params
     keys = jax.random.split(jax.random.key(1), _NUM_ENVS)
     action = jax.vmap(space.sample)(keys)
     now = step(keys, jax.tree.unflatten(structure, picked), action, params)
     then = step(keys, jax.tree.unflatten(structure, late), action, params)
     if bool(then[3].all()) and not bool(then[4].any()) and float(np.mean(now[3])) < 0.5:
         yield (
-            "step tells a time limit as terminated: with the state's clock far ahead every episode ends so. Return it "
+            "step tells a time limit as terminated: with the state's clock far ahead "
+            "every episode ends so. Return it "
             "as truncated, so that a learner still values what would have come."
         )
 
@@ -214,9 +246,15 @@ def _array_faults(name: str, value: Any, space: Space) -> Iterator[str]:
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         yield f"{name} must be an array, but is {_kind(value)}."
     elif value.shape != space.shape:
-        yield f"{name} must have the shape of observation_space, {space.shape}, but has {value.shape}."
+        yield (
+            f"{name} must have the shape of observation_space, {space.shape}, but has "
+            f"{value.shape}."
+        )
     elif value.dtype != space.dtype:
-        yield f"{name} must have the dtype of observation_space, {space.dtype}, but has {value.dtype}."
+        yield (
+            f"{name} must have the dtype of observation_space, {space.dtype}, but has "
+            f"{value.dtype}."
+        )
 
 
 def _scalar_faults(name: str, value: Any, dtype: type) -> Iterator[str]:
@@ -229,14 +267,18 @@ def _weak_faults(function: str, state: Any) -> Iterator[str]:
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         if getattr(leaf, "weak_type", False):
             yield (
-                f"state{_at(path)} of {function} is of a weak type, so that a chunk would compile twice: make it "
+                f"state{_at(path)} of {function} is of a weak type, so that a chunk would "
+                "compile twice: make it "
                 f"jnp.{leaf.dtype}(...)."
             )
 
 
 def _state_faults(state: Any, next_state: Any) -> Iterator[str]:
     if jax.tree.structure(state) != jax.tree.structure(next_state):
-        yield f"step must return a state of the same structure as reset, but returns {_kind(next_state)}."
+        yield (
+            "step must return a state of the same structure as reset, but returns "
+            f"{_kind(next_state)}."
+        )
         return
     for (path, old), new in zip(
         jax.tree_util.tree_leaves_with_path(state), jax.tree.leaves(next_state), strict=True
@@ -249,7 +291,10 @@ def _untraceable(function: str, error: Exception) -> str:
     if isinstance(error, MyriadError):
         return f"{function} refused its own action space's action: {error}"
     reason = str(error).strip().splitlines()[0]
-    return f"{function} can't be compiled: {reason} Use jnp.where in place of if, and jnp in place of math and numpy."
+    return (
+        f"{function} can't be compiled: {reason} Use jnp.where in place of if, and jnp in "
+        "place of math and numpy."
+    )
 
 
 def _kind(value: Any) -> str:

@@ -52,5 +52,5 @@ class Environment(Protocol[State, Params]):
 
 
 def load_drawing(name: str) -> Callable[[Any, Any], np.ndarray]:
-    """Return the `draw(env, state)` of `myriad.rendering.<name>`, imported only when a picture is asked for."""
+    """Return the `draw(env, state)` of `myriad.rendering.<name>`, imported on first use."""
     return importlib.import_module(f"myriad.rendering.{name}").draw

@@ -1,4 +1,4 @@
-"""What the system-identification tasks share: log-normal priors, a Gaussian posterior of scores, and its error.
+"""What system identification shares: log-normal priors and a Gaussian posterior.
 
 A score says where a figure lies in its prior: figure = median * exp(spread * score).
 """
@@ -21,7 +21,7 @@ Scalars = tuple[jax.Array, ...]
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Gaussian:
-    """What is known of `D` quantities: their means, and their covariances' upper triangle, row by row.
+    """A Gaussian over `D` quantities: means, and the covariances' upper triangle by rows.
 
     All are float32 scalars, so that environments stay the fastest axis in memory.
     """
@@ -32,18 +32,25 @@ class Gaussian:
     def push(
         self, model: Callable[..., tuple[Sequence[Any], Sequence[Any]]], keep: int
     ) -> "Gaussian":
-        """Return the law of the first `keep` quantities and of the results of `model`, exact where it is linear.
+        """Return the joint law of the first `keep` quantities and of `model`'s results.
+
+        It is exact where `model` is linear.
+
 
         `model(*quantities)` returns the results expected and the variances of independent noise on
         them. Averages are over `2 D` points: the mean, plus and minus sqrt(D) times each column of
         the covariance's Cholesky factor. Source: Arasaratnam and Haykin (2009), "Cubature Kalman
         filters".
         """
-        size, columns, entry = len(self.mean), self._cholesky(), self._entries()
-        reach, share = np.float32(size**0.5), np.float32(0.5 / size)
+        size = len(self.mean)
+        columns = self._cholesky()
+        entry = self._entries()
+        reach = np.float32(size**0.5)
+        share = np.float32(0.5 / size)
         points = [self._moved(column, step) for step in (reach, -reach) for column in columns]
         expected, variances = zip(*(model(*point) for point in points), strict=True)
-        results, noises = list(zip(*expected, strict=True)), zip(*variances, strict=True)
+        results = list(zip(*expected, strict=True))
+        noises = zip(*variances, strict=True)
         noise = [reduce(add, values) * share for values in noises]
         means = tuple(reduce(add, values) * share for values in results)
         apart = [
@@ -67,8 +74,9 @@ class Gaussian:
         )
 
     def condition(self, value: jax.Array) -> "Gaussian":
-        """Learn the value of the last quantity, whose variance is positive, and drop it: a Kalman filter's update."""
-        last, entry = len(self.mean) - 1, self._entries()
+        """Condition on the last quantity, of positive variance, and drop it: a Kalman update."""
+        last = len(self.mean) - 1
+        entry = self._entries()
         inverse = 1.0 / entry[last, last]
         surprise = (value - self.mean[last]) * inverse
         return Gaussian(
@@ -89,8 +97,9 @@ class Gaussian:
         return dict(zip(_cells(len(self.mean)), self.covariance, strict=True))
 
     def _cholesky(self) -> list[Scalars]:
-        """Return the columns of the lower factor, from the diagonal down; one that adds no variance is zero."""
-        entry, columns = self._entries(), []
+        """Return the lower factor's columns from the diagonal down; zero without variance."""
+        entry = self._entries()
+        columns = []
         for i in range(len(self.mean)):
             rest = [entry[i, j] for j in range(i, len(self.mean))]
             for k, column in enumerate(columns):
@@ -100,7 +109,7 @@ class Gaussian:
         return columns
 
     def _moved(self, column: Scalars, step: np.float32) -> Scalars:
-        """Return the mean moved by `step` times a column, which leaves the first quantities where they are."""
+        """Return the mean moved by `step` times a column; the first quantities stay."""
         still = len(self.mean) - len(column)
         return self.mean[:still] + tuple(
             x + step * y for x, y in zip(self.mean[still:], column, strict=True)
@@ -109,7 +118,8 @@ class Gaussian:
 
 def standard_gaussian(size: int) -> Gaussian:
     """Return `size` independent standard normals, the prior of the scores."""
-    zero, one = jnp.zeros((), jnp.float32), jnp.ones((), jnp.float32)
+    zero = jnp.zeros((), jnp.float32)
+    one = jnp.ones((), jnp.float32)
     return Gaussian((zero,) * size, tuple(one if i == j else zero for i, j in _cells(size)))
 
 

@@ -20,7 +20,7 @@ from myriad.spaces import Box, Discrete
 
 Target = Literal["constant", "sine"]
 
-# Reactions between two looks at whether any environment still has time left: two are 10% faster than one,
+# Reactions between two tests of whether any environment has time left: two are 10% faster than one,
 # four no faster.
 _REACTIONS_PER_PASS = 2
 # Minimax for the relative error: log2(1 + t) / t on [sqrt(1/2) - 1, sqrt(2) - 1], below 3e-8 ...
@@ -58,7 +58,7 @@ class GeneCircuitState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GeneCircuitParams:
-    """Kinetic figures (rates per minute, half-saturations in molecules), then those of the task (minutes, molecules).
+    """Kinetics (rates per minute, half-saturations in molecules), then the task's parameters.
 
     `eta` makes H under light; `nu` dilutes H and F; `rate_h` and `rate_f` are the most that H and F
     make of F, with half-saturations `Kh`, `Kf` and Hill exponents `nh`, `nf`.
@@ -83,7 +83,7 @@ class GeneCircuitParams:
 def draw_params(
     key: jax.Array, spread: float = 0.1, medians: GeneCircuitParams = GeneCircuitParams()
 ) -> GeneCircuitParams:
-    """Draw one cell's kinetic figures from log-normal priors about `medians`; the task's stay as they are.
+    """Draw one cell's kinetics from log-normal priors about `medians`; keep the task's.
 
     Args:
         key: a typed key, scalar; `jax.vmap` over keys draws many cells.
@@ -102,7 +102,7 @@ def draw_params(
 def react(
     key: jax.Array, H: jax.Array, F: jax.Array, light: jax.Array, params: GeneCircuitParams
 ) -> tuple[jax.Array, jax.Array]:
-    """Run all the reactions of one control interval: Gillespie's direct method, without a cap or a leap.
+    """Run one control interval's reactions by Gillespie's direct method, without cap or leap.
 
     Waiting times are memoryless, so the one that outlasts the interval is dropped, which leaves the
     law unchanged. Source: Gillespie (1977), "Exact stochastic simulation of coupled chemical
@@ -144,7 +144,10 @@ def react(
 
 
 class _Kinetics(NamedTuple):
-    """What stays fixed in an interval; `by_h` and `by_f` are a Hill term's greatest rate, log2 of K, and exponent."""
+    """What an interval keeps fixed.
+
+    `by_h` and `by_f` are a Hill term's greatest rate, log2 of K, and exponent.
+    """
 
     make_h: jax.Array
     nu: Any
@@ -153,7 +156,7 @@ class _Kinetics(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """A cell between two reactions: minutes left, at most 0 once it is done, counts, and the Hill terms at them."""
+    """A cell between reactions: minutes left (at most 0 when done), counts, Hill terms."""
 
     left: jax.Array
     H: jax.Array
@@ -163,7 +166,7 @@ class _Cell(NamedTuple):
 
 
 def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: jax.Array) -> _Cell:
-    """Wait for the next reaction and apply it if the interval lasts that long. `wait`, `choice`: uniform uint32."""
+    """Apply the next reaction if the interval lasts that long; `wait`, `choice`: uniform uint32."""
     make_h, nu, by_h, by_f = kinetics
     # The rates stacked in this order: H made, H lost, F made, F lost.
     to_lose_h = make_h + nu * cell.H
@@ -177,7 +180,8 @@ def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: ja
     made = point < jnp.where(of_h, make_h, to_make_f)
     # A total of zero makes `left` minus infinity, and nothing is applied.
     change = jnp.where(left > 0, jnp.where(made, 1.0, -1.0), 0.0)
-    H, F = jnp.where(of_h, cell.H + change, cell.H), jnp.where(of_h, cell.F, cell.F + change)
+    H = jnp.where(of_h, cell.H + change, cell.H)
+    F = jnp.where(of_h, cell.F, cell.F + change)
     # Only one count changed, so one Hill term is computed and not two.
     term = hill(
         jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True))
@@ -192,7 +196,7 @@ def hill(count: jax.Array, rate: Any, log2_k: jax.Array, exponent: Any) -> jax.A
 
 @dataclasses.dataclass(frozen=True)
 class GeneCircuit:
-    """Hold GFP at its target with light off (0) or on (1) for 5 minutes at a time; 288 intervals, never terminated.
+    """Hold GFP at its target by light off (0) or on (1), for 288 intervals of 5 minutes.
 
     Observation: F, the current interval's target and those of the next `n_horizon`, all over 80
     molecules, float32 `[2 + n_horizon]`. Reward: -|F - target|, F at the interval's end. The target
@@ -239,18 +243,18 @@ class GeneCircuit:
         return self._observe(state, params), state, reward, jnp.zeros((), bool), truncated, {}
 
     def target_at(self, time: jax.Array, params: GeneCircuitParams) -> jax.Array:
-        """Return the target of interval number `time`, molecules: that of the minute it starts at."""
+        """Return the target, in molecules, at the start of interval number `time`."""
         if self.target == "constant":
             return jnp.zeros_like(time, jnp.float32) + params.target_level
         turn = time.astype(jnp.float32) * (params.interval * 2 * math.pi / params.sine_period)
         return params.sine_offset + params.sine_amplitude * sin_cos(turn)[0]
 
     def control_error(self, obs: jax.Array) -> jax.Array:
-        """Return by how much GFP lacks its target, over 80 molecules: what a controller steers to zero."""
+        """Return how far GFP is below its target, over 80: what a controller steers to zero."""
         return obs[1] - obs[0]
 
     def observation_space(self, params: GeneCircuitParams) -> Box:
-        """Return the bounds: no count or target is negative by default, and none is bounded above."""
+        """Return the bounds: counts and targets start at 0 by default, and have no upper bound."""
         return Box(-np.inf, np.inf, (2 + self.n_horizon,))
 
     def action_space(self, params: GeneCircuitParams) -> Discrete:
@@ -258,7 +262,7 @@ class GeneCircuit:
         return Discrete(2)
 
     def render(self, state: GeneCircuitState) -> np.ndarray:
-        """Draw the cell, its counts beside the target, and the day: uint8 `[400, 600, 3]`, on the host."""
+        """Draw the cell, its counts and the day: uint8 `[400, 600, 3]`, on the host."""
         return load_drawing("gene_circuit")(self, state)
 
     def _observe(self, state: GeneCircuitState, params: GeneCircuitParams) -> jax.Array:
@@ -269,7 +273,7 @@ class GeneCircuit:
 
 
 def _exponential(bits: jax.Array) -> jax.Array:
-    """Turn uniform uint32 words into unit exponentials, float32, by inversion at the midpoints of 2**32 bins."""
+    """Turn uniform uint32 words into unit exponentials, float32: invert at bins' midpoints."""
     uniform = bits.astype(jnp.float32) * np.float32(2**-32) + np.float32(2**-33)
     return log2(uniform) * np.float32(-math.log(2))
 

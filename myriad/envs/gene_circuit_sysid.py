@@ -1,4 +1,4 @@
-"""Learn a cell's kinetics by switching its light: system identification on the reactions of `gene_circuit.py`.
+"""System identification of a cell: switch its light to learn its kinetics.
 
 The cell is simulated exactly; the filter that learns from it is the approximation. Priors,
 posterior and reward are those of `estimation.py`.
@@ -31,7 +31,7 @@ _LEAST_VARIANCE = 1.0
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GeneCircuitSysIDParams(GeneCircuitParams):
-    """The figures of the circuit, for the hidden ones their priors' medians; those of the targets are not used.
+    """The circuit's parameters (medians of the hidden ones); the targets' are not used.
 
     `spread` is the standard deviation of each hidden figure's natural logarithm.
     """
@@ -42,7 +42,7 @@ class GeneCircuitSysIDParams(GeneCircuitParams):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GeneCircuitSysIDState:
-    """The cell, the scores of the hidden figures, which nobody is shown, and what is known of the scores and of H.
+    """The cell, the hidden parameters' scores, and the posterior of the scores and of H.
 
     A score says where a figure lies in its prior: figure = median * exp(spread * score).
     """
@@ -54,7 +54,7 @@ class GeneCircuitSysIDState:
 
 @dataclasses.dataclass(frozen=True)
 class GeneCircuitSysID:
-    """Choose light off (0) or on (1) so as to learn the `hidden` kinetic figures; 288 intervals, never terminated.
+    """Switch light off (0) or on (1) to learn the `hidden` kinetics; 288 intervals.
 
     Each episode draws the hidden figures from independent log-normal priors. F is counted without
     error at the end of each interval; H is not seen. All noise is that of the reactions.
@@ -89,8 +89,9 @@ class GeneCircuitSysID:
     def reset(
         self, key: jax.Array, params: GeneCircuitSysIDParams
     ) -> tuple[jax.Array, GeneCircuitSysIDState]:
-        """Start without a molecule, which is known, and draw the hidden figures, of which only the priors are."""
-        zero, no_light = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32)
+        """Start without molecules, which is known, and draw the hidden parameters."""
+        zero = jnp.zeros((), jnp.int32)
+        no_light = jnp.zeros((), jnp.float32)
         scores = tuple(jax.random.normal(each) for each in scalar_keys(key, len(self.hidden)))
         posterior = standard_gaussian(len(scores)).push(
             lambda *scores: ((no_light,), (no_light,)), len(scores)
@@ -105,7 +106,7 @@ class GeneCircuitSysID:
         action: jax.Array,
         params: GeneCircuitSysIDParams,
     ) -> tuple[jax.Array, GeneCircuitSysIDState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
-        """Switch the light, let the cell react for one interval, and learn from the new count of F."""
+        """Switch the light, simulate one interval, and learn from the new count of F."""
         light = (self.action_space(params).validate(action) == 1).astype(jnp.float32)
         figures = with_scores(params, self.hidden, state.hidden)
         H, F = react(
@@ -143,7 +144,7 @@ class GeneCircuitSysID:
         F: jax.Array,
         params: GeneCircuitSysIDParams,
     ) -> Gaussian:
-        """Condition the posterior on `F` at the end of the interval that follows `state`, and let H follow."""
+        """Condition the posterior on `F` at the end of the interval that follows `state`."""
         seen = state.cell.F.astype(jnp.float32)
 
         def predict(*quantities: jax.Array) -> tuple[Scalars, Scalars]:
@@ -162,7 +163,7 @@ class GeneCircuitSysID:
 def expected_counts(
     H: jax.Array, F: jax.Array, light: jax.Array, params: GeneCircuitParams
 ) -> tuple[jax.Array, jax.Array]:
-    """Return H and F one interval on by the rate equations: H's solved, F's by the exponential midpoint rule."""
+    """Return H and F one interval on: H solved, F by the exponential midpoint rule."""
     halfway = jnp.exp(-0.5 * params.nu * params.interval)
     log2_kh, log2_kf = (log2(jnp.asarray(k, jnp.float32)) for k in (params.Kh, params.Kf))
     level_h = params.eta * light / params.nu
@@ -180,7 +181,8 @@ def expected_counts(
 
 
 def _observe(state: GeneCircuitSysIDState, light: jax.Array) -> jax.Array:
-    (*means, H), (*deviations, about_H) = state.posterior.mean, state.posterior.deviations()
+    (*means, H) = state.posterior.mean
+    (*deviations, about_H) = state.posterior.deviations()
     F, H, about_H = (
         count * np.float32(1 / 80) for count in (state.cell.F.astype(jnp.float32), H, about_H)
     )

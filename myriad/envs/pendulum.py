@@ -21,7 +21,7 @@ _TURN_HIGH, _TURN_LOW = np.float32(6.28125), np.float32(2 * math.pi - 6.28125)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PendulumState:
-    """Angle from upright, rad, not wrapped, and its rate, rad/s: float32 scalars; the steps since the reset, int32."""
+    """Unwrapped angle from upright, rad, and rate, rad/s: float32; steps since reset, int32."""
 
     theta: jax.Array
     theta_dot: jax.Array
@@ -31,7 +31,7 @@ class PendulumState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PendulumParams:
-    """Physical figures in SI units (the rod's mass is uniform along `length`), then those of the task."""
+    """Physical parameters in SI units (a uniform rod of `length`), then the task's."""
 
     gravity: float | jax.Array = 10.0
     mass: float | jax.Array = 1.0
@@ -43,7 +43,7 @@ class PendulumParams:
 
 
 def acceleration(theta: jax.Array, torque: jax.Array, params: PendulumParams) -> jax.Array:
-    """Return the angular acceleration, rad/s^2, of a uniform rod hinged at its end, under `torque`, N m."""
+    """Return a uniform, hinged rod's angular acceleration, rad/s^2, under `torque`, N m."""
     sin, _ = sin_cos(theta)
     # Reciprocals of parameters fold into constants; a division per step would not.
     gain = 1.5 * params.gravity * (1.0 / params.length)
@@ -51,7 +51,7 @@ def acceleration(theta: jax.Array, torque: jax.Array, params: PendulumParams) ->
 
 
 def integrate(state: PendulumState, torque: jax.Array, params: PendulumParams) -> PendulumState:
-    """Advance by one semi-implicit Euler step of `params.tau` seconds, the speed held to its limit."""
+    """Take one semi-implicit Euler step of `params.tau` seconds, the speed clipped."""
     theta_dot = state.theta_dot + params.tau * acceleration(state.theta, torque, params)
     theta_dot = _clip(theta_dot, params.max_speed)
     return PendulumState(state.theta + params.tau * theta_dot, theta_dot, time=state.time + 1)
@@ -102,7 +102,7 @@ class Pendulum:
         return _observe(state), state, -cost, jnp.zeros((), bool), truncated, {}
 
     def control_error(self, obs: jax.Array) -> jax.Array:
-        """Return the angle by which it leans the other way, rad: what a controller steers to zero."""
+        """Return the angle of its lean, negated, rad: what a controller steers to zero."""
         return -jnp.arctan2(obs[1], obs[0])
 
     def observation_space(self, params: PendulumParams) -> Box:

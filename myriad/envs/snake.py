@@ -1,7 +1,7 @@
 """The grid game: eat, grow, hit neither the wall nor yourself.
 
 A board is a set of cells, and here a set is a few 32-bit words: cell `c` is bit `c % 32` of word `c
-// 32`. Each word is a leaf of its own, so a step is logic on whole words, in loops over environments; with
+// 32`. Each word is a leaf, so a step is logic on whole words, in loops over environments; with
 an array of cells it took 32 times as long. When each cell was entered is kept alike, in bit planes:
 plane `b` is the set of cells whose time has bit `b`.
 """
@@ -15,6 +15,7 @@ import numpy as np
 
 from myriad.envs.environment import load_drawing
 from myriad.errors import InvalidArgumentError
+from myriad.registry import is_integer
 from myriad.spaces import Box, Discrete
 
 Cells = tuple[jax.Array, ...]
@@ -82,17 +83,17 @@ class Snake:
     default_params: SnakeParams = SnakeParams()
 
     def __post_init__(self) -> None:
-        height, width = self.height, self.width
-        whole = isinstance(height, int | np.integer) and isinstance(width, int | np.integer)
+        height = self.height
+        width = self.width
         if (
-            not whole
+            not (is_integer(height) and is_integer(width))
             or width < START_LENGTH
             or height < 1
             or not START_LENGTH < height * width < 2**16
         ):
             raise InvalidArgumentError(
-                "a board needs integers, width >= 3, height >= 1, and 4 to 65,535 cells, but got height x width = "
-                f"{height!r} x {width!r}."
+                "a board needs integers, width >= 3, height >= 1, and 4 to 65,535 cells, "
+                f"but got height x width = {height!r} x {width!r}."
             )
 
     @property
@@ -101,7 +102,8 @@ class Snake:
 
     def reset(self, key: jax.Array, params: SnakeParams) -> tuple[jax.Array, SnakeState]:
         """Lay the snake in the middle and draw the food."""
-        row, column = self.height // 2, max(START_LENGTH - 1, self.width // 2)
+        row = self.height // 2
+        column = max(START_LENGTH - 1, self.width // 2)
         tail = row * self.width + column - START_LENGTH + 1
         free = _below(jax.random.bits(key), jnp.uint32(self.num_cells - START_LENGTH))
         body = [tail + i for i in range(START_LENGTH)]
@@ -140,7 +142,7 @@ class Snake:
         return self.observe(state), state, reward, terminated, truncated, {}
 
     def move(self, state: SnakeState, action: jax.Array) -> tuple[SnakeState, jax.Array, jax.Array]:
-        """Advance the snake, the food left where it is; return the state, whether it ate and whether it died."""
+        """Move the snake but not the food; return the state, whether it ate, whether it died."""
         # Opposite directions differ by two.
         direction = jnp.where(action == state.direction ^ 2, state.direction, action).astype(
             jnp.int32
@@ -181,17 +183,19 @@ class Snake:
         return moved, ate, ~alive
 
     def draw_free_cell(self, bits: jax.Array, state: SnakeState) -> jax.Array:
-        """Choose one of the free cells by one uniform uint32 word; the bias is below the board's cells over 2**32."""
+        """Choose a free cell by one uniform uint32 word; the bias is below `num_cells / 2**32`."""
         rank = _below(bits, (self.num_cells - state.length).astype(jnp.uint32))
         board = self._constant(range(self.num_cells))
-        chosen, offset = jnp.zeros_like(bits), jnp.zeros_like(rank)
+        chosen = jnp.zeros_like(bits)
+        offset = jnp.zeros_like(rank)
         first_rank = jnp.zeros_like(rank)
         # The last word whose first free cell has no greater rank holds the one that is wanted.
         below = jnp.zeros_like(rank)
         for i, (word, valid) in enumerate(zip(state.occupied, board, strict=True)):
             free = ~word & valid
             here = rank >= below
-            chosen, offset = jnp.where(here, free, chosen), jnp.where(here, _WORD * i, offset)
+            chosen = jnp.where(here, free, chosen)
+            offset = jnp.where(here, _WORD * i, offset)
             first_rank = jnp.where(here, below, first_rank)
             below = below + _count(free)
         return offset + _nth_set_bit(chosen, rank - first_rank)
@@ -205,9 +209,10 @@ class Snake:
         return jnp.stack(planes, axis=-1).reshape(self.height, self.width, 3)
 
     def moves_until_free(self, state: SnakeState) -> jax.Array:
-        """Return for each cell how many moves it stays occupied if nothing is eaten, int32 `[height * width]`."""
+        """Return how many moves each cell stays occupied without food, int32 `[height * width]`."""
         position = jnp.arange(_WORD, dtype=jnp.uint32)
-        before_tail, mask = state.time - state.length, (1 << len(state.entered)) - 1
+        before_tail = state.time - state.length
+        mask = (1 << len(state.entered)) - 1
         moves = []
         for word, *planes in zip(state.occupied, *state.entered, strict=True):
             entered = sum(
@@ -269,8 +274,9 @@ def _spread_bits(number: jax.Array, num_bits: int) -> list[jax.Array]:
 
 
 def _below(bits: jax.Array, n: jax.Array) -> jax.Array:
-    """Map a uniform uint32 word onto 0 to `n - 1`, int32, for `n` below 2**16: `bits * n // 2**32` in 32-bit steps."""
-    high, low = bits >> 16, bits & 0xFFFF
+    """Map a uniform uint32 word to 0 to `n - 1`, int32: `bits * n // 2**32`, n below 2**16."""
+    high = bits >> 16
+    low = bits & 0xFFFF
     return ((high * n + (low * n >> 16)) >> 16).astype(jnp.int32)
 
 
@@ -279,7 +285,7 @@ def _count(word: jax.Array) -> jax.Array:
 
 
 def _nth_set_bit(word: jax.Array, n: jax.Array) -> jax.Array:
-    """Return the position of set bit number `n` of `word`, counted from the lowest as 0, by halving."""
+    """Return the position of `word`'s set bit number `n`, counted from the lowest as 0."""
     position = jnp.zeros_like(n)
     for width in (16, 8, 4, 2, 1):
         low = _count(word & jnp.uint32((1 << width) - 1))

@@ -14,12 +14,12 @@ from myriad.errors import InvalidArgumentError
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BatchState:
-    """What each environment carries from step to step. `N` is the number of environments, padding included.
+    """What each environment carries from step to step; `N` counts padding, too.
 
     Attributes:
         env_state: the environment's state, leaves `[N, ...]`.
         obs: the last observation, `[N, *O]`, or None where the agent uses none.
-        own_params: the parameters in which the environments differ, leaves `[N, ...]`; empty where they
+        own_params: the parameters in which environments differ, leaves `[N, ...]`; empty if they
             share all.
         episode_length: steps of the running episode, int32 `[N]`.
         episode_return: rewards of the running episode, float32 `[N]`.
@@ -55,7 +55,7 @@ class Transition:
 
 
 class Parameters:
-    """An environment's parameters, shared by all environments or, leaf by leaf, each environment's own.
+    """An environment's parameters, each leaf shared by all environments or one for each.
 
     Args:
         env: the environment.
@@ -100,12 +100,14 @@ class Parameters:
 
 
 class VectorEnv:
-    """`num_envs` copies of `env`, batched with auto-reset; `keep_obs` is False where no agent looks."""
+    """`num_envs` copies of `env` with auto-reset; `keep_obs` is False if no agent looks."""
 
     def __init__(
         self, env: Environment, num_envs: int, params: Any = None, *, keep_obs: bool = True
     ):
-        self.env, self.num_envs, self.keep_obs = env, num_envs, keep_obs
+        self.env = env
+        self.num_envs = num_envs
+        self.keep_obs = keep_obs
         self.params = Parameters(env, num_envs, params)
 
     def reset(self, keys: jax.Array, own_params: tuple[jax.Array, ...] = ()) -> BatchState:
@@ -130,13 +132,15 @@ class VectorEnv:
         step_keys: jax.Array,
         reset_keys: jax.Array,
     ) -> tuple[BatchState, Transition]:
-        """Advance every environment by one step, resetting those whose episode ends. `action` `[N, *A]`, keys `[N]`."""
-        params, in_axes = self.params.of(batch_state.own_params), self.params.in_axes
+        """Advance by one step with auto-reset; `action` is `[N, *A]`, keys are `[N]`."""
+        params = self.params.of(batch_state.own_params)
+        in_axes = self.params.in_axes
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, in_axes))
         final_obs, env_state, reward, terminated, truncated, _ = step(
             step_keys, batch_state.env_state, action, params
         )
         done = terminated | truncated
+        # Every environment is reset and the result chosen: under vmap a branch would run both, too.
         reset_obs, reset_state = jax.vmap(self.env.reset, in_axes=(0, in_axes))(reset_keys, params)
         obs = select_reset(done, reset_obs, final_obs)
         episode_return = batch_state.episode_return + reward
@@ -153,7 +157,7 @@ class VectorEnv:
 
 
 def select_reset(done: jax.Array, new: Any, old: Any) -> Any:
-    """Take each environment from `new` where `done`, `[N]`, else from `old`, whatever the leaves' ranks."""
+    """Take `new` where `done`, `[N]`, else `old`; leaves `[N, ...]` of any rank."""
 
     def choose(new: jax.Array, old: jax.Array) -> jax.Array:
         return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)
@@ -162,7 +166,8 @@ def select_reset(done: jax.Array, new: Any, old: Any) -> Any:
 
 
 def _batch_axis(path: Any, leaf: Any, default: Any, num_envs: int) -> int | None:
-    shape, shared = np.shape(leaf), np.shape(default)
+    shape = np.shape(leaf)
+    shared = np.shape(default)
     if shape == shared:
         return None
     if shape == (num_envs, *shared):

@@ -1,1 +1,1 @@
-"""One picture for each environment, drawn from one state; an environment's `render` imports its own on first use."""
+"""One drawing for each environment, imported by its `render` on first use."""

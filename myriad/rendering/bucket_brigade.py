@@ -54,7 +54,7 @@ def draw(env: BucketBrigade, state: BucketBrigadeState) -> np.ndarray:
 
 
 def house_centre(number: int, num_houses: int, inwards: float = 0, aside: float = 0) -> Point:
-    """Return a point at a house, or so many pixels towards the ring's middle and clockwise along it."""
+    """Return a point at a house, or pixels `inwards` and clockwise `aside` from it."""
     angle = 2 * math.pi * number / num_houses
     radius = _RING - inwards
     return (
@@ -67,7 +67,9 @@ def _draw_house(
     canvas: Canvas, centre: Point, side: float, house: int, number: int, progress: float
 ) -> None:
     """Draw a house; one on fire has flames for a roof, a ruin has none."""
-    (x, y), half, colour = centre, side / 2, WALLS[house]
+    x, y = centre
+    half = side / 2
+    colour = WALLS[house]
     canvas.rectangle(x - half - 2, y - 0.25 * half - 2, x + half + 2, y + half + 2, WHITE, corner=3)
     if house == SAFE:
         roof = [
@@ -143,7 +145,8 @@ def _draw_agents(canvas: Canvas, state: BucketBrigadeState, num_houses: int, sid
 
 def _draw_agent(canvas: Canvas, centre: Point, agent: int, *, works: bool, signals: bool) -> None:
     """Draw an agent: full at work, hollow at rest, with a flag where it signals 1."""
-    (x, y), colour = centre, BLUE if agent == 0 else PURPLE
+    x, y = centre
+    colour = BLUE if agent == 0 else PURPLE
     if signals:
         canvas.line([(x + 8, y - 4), (x + 8, y - 19)], 2, INK)
         canvas.polygon([(x + 8, y - 20), (x + 18, y - 16), (x + 8, y - 12)], ORANGE)

@@ -24,11 +24,16 @@ _MIDDLE, _TRACK = 300, 290
 
 def draw(env: CartPole, state: CartPoleState) -> np.ndarray:
     """Draw the state to scale: uint8 `[400, 600, 3]`. A limit that is passed turns red."""
-    state, params = one_instance(state), env.default_params
-    x, theta = float(state.x), float(state.theta)
-    limit, half_length = float(params.x_threshold), float(params.half_length)
+    state = one_instance(state)
+    params = env.default_params
+    x = float(state.x)
+    theta = float(state.theta)
+    limit = float(params.x_threshold)
+    half_length = float(params.half_length)
     scale = min(260 / limit, 210 / (2 * half_length))
-    at, axle, length = _MIDDLE + scale * x, _TRACK - 42, 2 * half_length * scale
+    at = _MIDDLE + scale * x
+    axle = _TRACK - 42
+    length = 2 * half_length * scale
 
     canvas = Canvas()
     canvas.heading("Cart and pole", f"step {int(state.time)}")
@@ -62,7 +67,7 @@ def _draw_track(canvas: Canvas, scale: float, limit: float, *, passed: bool) -> 
 
 
 def _draw_wedge(canvas: Canvas, axle: tuple[float, float], radius: float, limit: float) -> None:
-    """Shade the angles that the pole is allowed, where they are less than a right angle to each side."""
+    """Shade the pole's allowed angles, if they are less than a right angle to each side."""
     if not limit < math.pi / 2:
         return
     arc = [

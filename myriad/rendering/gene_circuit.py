@@ -1,4 +1,4 @@
-"""The cell with its molecules, their counts beside the target, and the day that the target runs through."""
+"""The cell with its molecules, their counts beside the target, and the target's day."""
 
 import functools
 import math
@@ -29,9 +29,12 @@ _DAY = (52, 300, 580, 366)
 
 
 def draw(env: GeneCircuit, state: GeneCircuitState) -> np.ndarray:
-    """Draw the state: uint8 `[400, 600, 3]`. A dot is a molecule; the target is that of the interval to come."""
-    state, params = one_instance(state), env.default_params
-    of_h, of_f, time = int(state.H), int(state.F), int(state.time)
+    """Draw the state, uint8 `[400, 600, 3]`: a dot is a molecule, the target is the next one."""
+    state = one_instance(state)
+    params = env.default_params
+    of_h = int(state.H)
+    of_f = int(state.F)
+    time = int(state.time)
     times = np.unique(np.linspace(0, int(params.max_steps), 289).astype(np.int32))
     targets = np.asarray(env.target_at(jnp.asarray(times), params), np.float64)
     target = float(env.target_at(jnp.asarray(state.time), params))
@@ -62,14 +65,16 @@ def _draw_cell(canvas: Canvas, of_h: int, of_f: int) -> None:
 
 @functools.cache
 def _places(count: int) -> list[tuple[float, float]]:
-    """Spread points evenly over the cell, each where it is whatever the count: a sequence of low discrepancy.
+    """Spread points evenly over the cell: a low-discrepancy sequence, whatever the count.
 
     Source: Roberts (2018), "The unreasonable effectiveness of quasirandom sequences".
     """
     left, top, right, bottom = (
         edge + inset for edge, inset in zip(_CELL, (14, 14, -14, -14), strict=True)
     )
-    radius, places, i = (bottom - top) / 2, [], 0
+    radius = (bottom - top) / 2
+    places = []
+    i = 0
     while len(places) < count:
         i += 1
         x = left + (right - left) * (0.7548776662 * i % 1)
@@ -99,7 +104,8 @@ def _draw_bars(canvas: Canvas, of_h: int, of_f: int, target: float, most: float)
         canvas.rectangle(middle - 34, y, middle + 34, bottom, colour)
         canvas.text(middle, max(y - 11, top - 6), str(count), 15, anchor="middle")
         canvas.text(middle, bottom + 14, name, 13, MUTED, "middle")
-    y, middle = bottom - (bottom - top) * target / most, left + (right - left) * 0.73
+    y = bottom - (bottom - top) * target / most
+    middle = left + (right - left) * 0.73
     canvas.dashes((middle - 50, y), (middle + 50, y), 3, VERMILLION)
 
 
@@ -108,7 +114,8 @@ def _draw_day(
 ) -> None:
     """Draw the target over the episode's hours, and the count of F as a point on it."""
     left, top, right, bottom = _DAY
-    most, length = max(1.2 * float(targets.max()), now[1], 1.0), max(float(hours[-1]), 1e-9)
+    most = max(1.2 * float(targets.max()), now[1], 1.0)
+    length = max(float(hours[-1]), 1e-9)
 
     def place(hour: float, count: float) -> tuple[float, float]:
         return left + (right - left) * hour / length, bottom - (bottom - top) * count / most

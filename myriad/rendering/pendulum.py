@@ -22,13 +22,11 @@ _X, _Y, _ROD = 195, 218, 128
 
 
 def draw(env: Pendulum, state: PendulumState) -> np.ndarray:
-    """Draw the state: uint8 `[400, 600, 3]`. The arrow's length is the speed, in the direction of the turn."""
+    """Draw the state, uint8 `[400, 600, 3]`: the arrow shows speed and direction."""
     state = one_instance(state)
-    theta, theta_dot, max_speed = (
-        float(state.theta),
-        float(state.theta_dot),
-        float(env.default_params.max_speed),
-    )
+    theta = float(state.theta)
+    theta_dot = float(state.theta_dot)
+    max_speed = float(env.default_params.max_speed)
     canvas = Canvas()
     canvas.heading("Pendulum", f"step {int(state.time)}")
     canvas.disc(_X, _Y, _ROD + 30, WHITE)
@@ -48,7 +46,7 @@ def draw(env: Pendulum, state: PendulumState) -> np.ndarray:
 
 
 def _around(angle: float, radius: float) -> tuple[float, float]:
-    """Return the point at an angle from upright, counter-clockwise, as the environment counts it."""
+    """Return the point at an angle from upright, counter-clockwise."""
     sin, cos = direction(angle)
     return _X - radius * sin, _Y - radius * cos
 
@@ -62,12 +60,14 @@ def _draw_speed(canvas: Canvas, theta: float, share: float) -> None:
 
 def _draw_figures(canvas: Canvas, theta: float, theta_dot: float, max_speed: float) -> None:
     wrapped = math.remainder(theta, 2 * math.pi) if math.isfinite(theta) else theta
-    left, right = 400, 570
+    left = 400
+    right = 570
     canvas.text(left, 120, "angle from upright", 14, MUTED)
     canvas.text(left, 146, f"{math.degrees(wrapped):+.0f}°", 24)
     canvas.text(left, 206, "speed", 14, MUTED)
     canvas.text(left, 232, f"{theta_dot:+.2f} rad/s", 24)
-    middle, half = (left + right) / 2, (right - left) / 2
+    middle = (left + right) / 2
+    half = (right - left) / 2
     canvas.rectangle(left, 258, right, 270, PALE, corner=6)
     tip = middle + half * theta_dot / max_speed
     canvas.rectangle(min(middle, tip), 258, max(middle, tip), 270, BLUE)

@@ -53,16 +53,21 @@ def cell_side(env: Snake) -> float:
 
 
 def cell_centre(env: Snake, cell: int) -> Point:
-    """Return the x and y of a cell's centre in the picture, the board in the middle of its square."""
+    """Return x and y of a cell's centre in the picture."""
     side = cell_side(env)
-    left, top = _LEFT + (_SIDE - side * env.width) / 2, _TOP + (_SIDE - side * env.height) / 2
+    left = _LEFT + (_SIDE - side * env.width) / 2
+    top = _TOP + (_SIDE - side * env.height) / 2
     return left + side * (cell % env.width + 0.5), top + side * (cell // env.width + 0.5)
 
 
 def _draw_board(canvas: Canvas, env: Snake) -> float:
     side = cell_side(env)
-    (left, top), (right, bottom) = cell_centre(env, 0), cell_centre(env, env.num_cells - 1)
-    left, top, right, bottom = left - side / 2, top - side / 2, right + side / 2, bottom + side / 2
+    left, top = cell_centre(env, 0)
+    right, bottom = cell_centre(env, env.num_cells - 1)
+    left = left - side / 2
+    top = top - side / 2
+    right = right + side / 2
+    bottom = bottom + side / 2
     canvas.rectangle(left - 3, top - 3, right + 3, bottom + 3, FAINT, corner=5)
     canvas.rectangle(left, top, right, bottom, WHITE, corner=3)
     if side >= 6:
@@ -81,7 +86,8 @@ def _draw_body(canvas: Canvas, centres: list[Point], side: float) -> None:
 
 
 def _draw_head(canvas: Canvas, centre: Point, direction: int, side: float) -> None:
-    (x, y), (dx, dy) = centre, _AHEAD[direction]
+    x, y = centre
+    dx, dy = _AHEAD[direction]
     canvas.disc(x, y, 0.44 * side, HEAD)
     for sideways in (-1, 1):
         eye_x = x + side * (0.17 * dx - 0.19 * dy * sideways)
@@ -97,7 +103,9 @@ def _draw_food(canvas: Canvas, centre: Point, side: float) -> None:
 
 
 def _draw_figures(canvas: Canvas, env: Snake, state: SnakeState) -> None:
-    left, right, patience = 400, 580, 10 * env.num_cells
+    left = 400
+    right = 580
+    patience = 10 * env.num_cells
     canvas.text(left, 120, "length", 14, MUTED)
     canvas.text(left, 146, f"{int(state.length)} of {env.num_cells}", 24)
     canvas.text(left, 206, "steps without food", 14, MUTED)

@@ -1,4 +1,4 @@
-"""Moving pictures of an episode: play one instance on the host, draw each step, write a GIF or an MP4."""
+"""Videos of an episode: play one instance on the host, draw each step, write GIF or MP4."""
 
 import contextlib
 import dataclasses
@@ -35,7 +35,7 @@ class Moment:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What was recorded: `end` is `terminated`, `truncated`, or `running` where `num_steps` ran out first."""
+    """What was recorded; `end` is `terminated`, `truncated`, or `running` if steps ran out."""
 
     path: Path
     num_steps: int
@@ -86,7 +86,9 @@ def record(
 
     write(path, pictures(), num_steps, fps)
     last = moments[-1]
-    end = "terminated" if last.terminated else "truncated" if last.truncated else "running"
+    end = "truncated" if last.truncated else "running"
+    if last.terminated:
+        end = "terminated"
     return Recording(path, len(moments), sum(moment.reward for moment in moments), end)
 
 
@@ -98,7 +100,8 @@ def play(
     # Constants of the program, as in a rollout: a parameter given to it would be rounded and folded
     # in otherwise.
     controller = controller_of(agent)
-    reset, control = jax.jit(lambda key: env.reset(key, params)), jax.jit(controller.control)
+    reset = jax.jit(lambda key: env.reset(key, params))
+    control = jax.jit(controller.control)
     step = jax.jit(lambda key, state, action: env.step(key, state, action, params))
     reset_key, run_key = jax.random.split(make_key(seed))
     obs, state = reset(reset_key)
@@ -230,6 +233,7 @@ def _check_picture(picture: Any) -> np.ndarray:
     picture = np.asarray(picture)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
         raise InvalidArgumentError(
-            f"render must return uint8 [height, width, 3], but returned {picture.dtype} {list(picture.shape)}."
+            f"render must return uint8 [height, width, 3], but returned {picture.dtype} "
+            f"{list(picture.shape)}."
         )
     return picture

@@ -1,4 +1,4 @@
-"""The adapters change shapes and names, never results: each is held to the environment it adapts, step for step."""
+"""Adapters change shapes and names, never results: compared step for step."""
 
 import dataclasses
 import os
@@ -59,7 +59,7 @@ def aborts_xla(name: str) -> bool:
 
 
 def refused_here_and_passes_without_options(name: str, test: str):
-    """Hold `name` to be refused under the options that conftest sets, and run `test` where they are not set."""
+    """Expect `name` to be refused under conftest's options, and run `test` without them."""
     with pytest.raises(
         InvalidArgumentError, match=r"end the process.*configure\(xla_options=False\)"
     ):
@@ -562,7 +562,10 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(adapter, m
 
 
 def test_importing_the_adapters_imports_neither_library():
-    script = "import sys, myriad, myriad.adapters; print({'gymnax', 'gymnasium', 'flax'} & set(sys.modules))"
+    script = (
+        "import sys, myriad, myriad.adapters; "
+        "print({'gymnax', 'gymnasium', 'flax'} & set(sys.modules))"
+    )
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )

@@ -1,4 +1,4 @@
-"""DQN: its update against an independent one in NumPy, the laws of a learner, and learning that is real."""
+"""DQN: its update against an independent one in NumPy, a learner's laws, and learning."""
 
 import dataclasses
 

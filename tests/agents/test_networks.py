@@ -60,7 +60,7 @@ def test_no_hidden_layer_is_a_linear_map():
     )
 
 
-@pytest.mark.parametrize("sizes", [(0,), (8, -1), ("a",), (8.0,)])
+@pytest.mark.parametrize("sizes", [(0,), (8, -1), ("a",), (8.0,), (True,)])
 def test_a_width_that_is_no_integer_of_at_least_one_is_refused(sizes):
     with pytest.raises(InvalidArgumentError, match="must be integers of at least 1"):
         MLP(sizes, 2)

@@ -1,4 +1,4 @@
-"""Running moments against NumPy's over everything seen, in any split, and what they do to values."""
+"""Running moments against NumPy's over everything seen, in any split."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from myriad.agents.normalization import RunningMoments, discounted_return
+from myriad.agents.normalization import (
+    RunningMoments,
+    discounted_return,
+    normalize_obs,
+    scale_rewards,
+    update_moments,
+)
 
 
 @settings(max_examples=20)  # each shape compiles anew
@@ -80,6 +86,19 @@ def test_moments_stay_right_over_a_hundred_million_elements():
     )
     assert float(moments.mean) == pytest.approx(100, abs=1e-3)
     assert float(moments.variance) == pytest.approx(1, abs=1e-3)
+
+
+def test_without_moments_nothing_is_normalized():
+    values = jnp.array([1.0, -30.0])
+    assert update_moments(None, values) is None
+    np.testing.assert_array_equal(normalize_obs(None, values), values)
+    np.testing.assert_array_equal(scale_rewards(None, values), values)
+
+
+def test_with_moments_observations_are_shifted_and_rewards_keep_their_signs():
+    moments = update_moments(RunningMoments.create(()), jnp.array([1.0, 3.0]))
+    np.testing.assert_allclose(normalize_obs(moments, jnp.array([1.0, 3.0])), [-1, 1], rtol=1e-6)
+    np.testing.assert_allclose(scale_rewards(moments, jnp.array([1.0, 3.0])), [1, 3], rtol=1e-6)
 
 
 def test_the_discounted_return_begins_again_after_an_episode():

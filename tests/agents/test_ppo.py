@@ -19,7 +19,8 @@ from myriad.agents.minibatches import (
     unpack,
 )
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_policy
-from myriad.agents.ppo import PPO, Batch, Trajectory, gae
+from myriad.agents.ppo import PPO, Batch, gae
+from myriad.agents.trajectory import Trajectory
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.evaluation import Evaluation
@@ -98,7 +99,8 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
     terminated = np.zeros((T, N), bool)
     terminated[3, 1] = True
     trajectory = Trajectory(
-        obs, final_obs, jnp.zeros((T, N, 2)), jnp.zeros((T, N, 1)), jnp.ones((T, N)), jnp.ones((T, N)),
+        obs, final_obs, (jnp.zeros((T, N, 2)), jnp.zeros((T, N, 1))),
+        jnp.ones((T, N)), jnp.ones((T, N)),
         jnp.asarray(terminated), jnp.asarray(truncated),
     )  # fmt: skip
     last_obs = jnp.full((N, 4), 0.3)

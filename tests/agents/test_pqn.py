@@ -1,4 +1,4 @@
-"""PQN: its update against an independent one in NumPy, the laws of a learner, and learning that is real."""
+"""PQN: its update against an independent one in NumPy, a learner's laws, and learning."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ def train(learner, num_envs, calls, seed=0):
 
 
 def reference_returns(reward, next_value, terminated, done, gamma, td_lambda):
-    """Mix n-step returns by their definition, without the recursion: weights (1 - lambda) lambda**(n - 1)."""
+    """Mix n-step returns by definition, not recursion: weights (1 - lambda) lambda**(n - 1)."""
     num_steps, num_envs = reward.shape
     targets = np.zeros(reward.shape)
     for env_index in range(num_envs):
@@ -155,7 +155,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
         0.95,
     )
     permutations = np.asarray(draw_permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
-    obs, action = trajectory.obs.reshape(32, 4), trajectory.action.reshape(32)
+    obs, action = trajectory.obs.reshape(32, 4), trajectory.choice.reshape(32)
     rule = optax.chain(optax.clip_by_global_norm(0.1), optax.radam(1e-2, eps=1.5e-4))
     params, state, losses = old, rule.init(old), []
     for order in permutations:

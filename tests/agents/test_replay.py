@@ -1,4 +1,4 @@
-"""The replay ring against a plain NumPy ring, and n-step returns against a loop over one environment."""
+"""The replay ring against a plain NumPy ring, n-step returns against a plain loop."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from myriad.errors import InvalidArgumentError
 
 
 class PlainRing:
-    """What the ring should hold: a list of rows, oldest dropped, or the block of environments that is documented."""
+    """What the ring should hold: rows, oldest dropped, or the documented block."""
 
     def __init__(self, capacity, num_envs):
         self.capacity, self.num_envs = capacity, num_envs
@@ -33,7 +33,7 @@ class PlainRing:
 
 
 def write_rows(ring, num_rows):
-    """Write rows of distinct numbers, one call each as a trainer's loop does, and keep the plain ring beside it."""
+    """Write rows of distinct numbers, one call each, to both rings."""
     plain, state = (
         PlainRing(ring.capacity, ring.num_envs),
         ring.init({"x": jnp.zeros((ring.num_envs, 2))}),

@@ -272,7 +272,7 @@ def test_the_random_opponents_draw_uniformly_and_apart_from_each_other(mode):
 
 
 def step_many(env: BucketBrigade, houses, num: int, action, seed: int = 0, **state_options):
-    """Step `num` copies of one state under one action and different keys; return states and info."""
+    """Step `num` copies of one state under one action; return states and info."""
     state = make_state(houses, env.num_agents, env.mode, **state_options)
     many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num,)), state)
     actions = jnp.broadcast_to(jnp.array(action, jnp.int32), (num, 3))
@@ -531,6 +531,7 @@ def test_an_unknown_scenario_is_answered_with_the_closest_one():
         ("opponents", 5, r"opponents must be one name or 2 names"),
         ("num_houses", 2, "num_houses must be an integer of at least 3, but got 2"),
         ("num_houses", "x", "num_houses must be an integer of at least 3, but got 'x'"),
+        ("num_opponents", True, "num_opponents must be an integer of at least 0, but got True"),
         ("num_opponents", -1, "num_opponents must be an integer of at least 0, but got -1"),
     ],
 )

@@ -101,8 +101,8 @@ def step_fault(change) -> str:
 
 
 STEP_FAULTS = {
-    "step must return (obs, state, reward, terminated, truncated, info), but returns a tuple of 5": (
-        lambda key, old, obs, state, reward, terminated, truncated, info: (obs, state, reward, terminated, info)
+    "step must return (obs, state, reward, terminated, truncated, info), but returns": (
+        lambda key, old, *results: (*results[:4], results[5])
     ),
     "obs of step must have the shape of observation_space, (4,), but has (2,)": (
         lambda key, old, obs, *rest: (obs[:2], *rest)
@@ -120,10 +120,14 @@ STEP_FAULTS = {
     ),
     "info must be a dict, but is NoneType": lambda *all_but_info: (*all_but_info[2:-1], None),
     "state.time is int32 of shape () after reset, but float32 of shape () after step": (
-        lambda key, old, obs, state, *rest: (obs, dataclasses.replace(state, time=state.time * 1.0), *rest)
+        lambda key, old, obs, state, *rest: (
+            obs, dataclasses.replace(state, time=state.time * 1.0), *rest,
+        )
     ),
     "step can't be compiled": (
-        lambda key, old, obs, state, reward, *rest: (obs, state, reward if state.x > 0 else -reward, *rest)
+        lambda key, old, obs, state, reward, *rest: (
+            obs, state, reward if state.x > 0 else -reward, *rest,
+        )
     ),
     "step uses one random key for several draws": (
         lambda key, old, obs, state, reward, *rest: (

@@ -25,7 +25,7 @@ LIGHT = np.array([t < 12 or t % 3 < 2 for t in range(120)], np.int32)
 
 
 def simulate(light, params=PARAMS, seed=0, H=0, F=0, num_cells=NUM_CELLS):
-    """Run our cells under one light schedule, `[T]`; the counts after each interval, `[T, num_cells]` each."""
+    """Run our cells under one light schedule, `[T]`; return counts, `[T, num_cells]` each."""
     start = GeneCircuitState(*(jnp.full(num_cells, count, jnp.int32) for count in (H, F, 0)))
     step = jax.vmap(ENV.step, (0, 0, None, None))
 
@@ -44,7 +44,7 @@ def simulate(light, params=PARAMS, seed=0, H=0, F=0, num_cells=NUM_CELLS):
 
 
 def numpy_gillespie(light_by_interval, at_intervals, seed, p=PARAMS, num_cells=NUM_CELLS):
-    """Simulate in float64, cells abreast, drawing anew only where the light switches; counts at the given ends."""
+    """Simulate all cells in float64; return the counts at the given ends."""
     rng = np.random.default_rng(seed)
     H, F, t = (np.zeros(num_cells) for _ in range(3))
     found = []

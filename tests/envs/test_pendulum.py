@@ -25,7 +25,7 @@ def batched(env, axes=None):
 
 
 def visited(env, step):
-    """Play whole random episodes abreast; per step and episode: the states before, the actions, and what step gave."""
+    """Play random episodes; return states before, actions and results, per step and episode."""
     keys = jax.random.split(make_key(3), EPISODES)
     _, state = jax.vmap(env.reset, (0, None))(keys, PARAMS)
     sample = jax.vmap(env.action_space(PARAMS).sample)

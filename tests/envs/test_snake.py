@@ -18,7 +18,7 @@ MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
 
 
 class PythonSnake:
-    """The rules in plain Python: a list of cells, the head first. It takes the food's places from outside."""
+    """The rules in plain Python: a list of cells, head first; food comes from outside."""
 
     def __init__(self, height: int, width: int, food: tuple[int, int]):
         row, column = height // 2, max(2, width // 2)
@@ -84,7 +84,7 @@ def cell_of(env: Snake, food: int) -> tuple[int, int] | None:
 
 
 def choose(rng, snake: PythonSnake, *, careful: bool) -> int:
-    """Draw a move; a careful player draws among those that don't kill, often one that nears the food."""
+    """Draw a move; a careful player avoids those that kill and often nears the food."""
     actions = [action for action in MOVES if not snake.is_fatal(action)] if careful else list(MOVES)
     if careful and actions and snake.food is not None and rng.random() < 0.6:
         distances = [
@@ -135,7 +135,7 @@ def test_random_and_careful_play_equals_the_plain_python_game_cell_by_cell(
 
 
 def hamiltonian_cycle(height: int, width: int) -> list[tuple[int, int]]:
-    """Snake through the columns from 1 on, row by row, and come back along column 0; `height` is even."""
+    """Snake through columns from 1 on and come back along column 0; `height` is even."""
     rows = [
         [(r, c) for c in (range(1, width) if r % 2 == 0 else range(width - 1, 0, -1))]
         for r in range(height)
@@ -221,7 +221,7 @@ def play(
     hunger: int = 0,
     params: SnakeParams = SnakeParams(),  # noqa: B008  frozen
 ):
-    """Play `actions` from the start with the first food at a place; return the last step's results."""
+    """Play `actions` with the first food at a place; return the last step's results."""
     _, state = env.reset(make_key(0), params)
     state = dataclasses.replace(
         state, food=jnp.int32(food[0] * env.width + food[1]), hunger=jnp.full((), hunger, jnp.int32)
@@ -336,7 +336,7 @@ def test_the_state_keeps_its_shapes_and_types():
 
 
 @pytest.mark.parametrize(
-    ("height", "width"), [(12, 2), (1, 3), (0, 5), (256, 256), ("big", 12), (12, 10.5)]
+    ("height", "width"), [(12, 2), (1, 3), (0, 5), (256, 256), ("big", 12), (12, 10.5), (True, 12)]
 )
 def test_a_board_that_is_too_small_too_large_or_not_in_whole_cells_is_refused(height, width):
     with pytest.raises(InvalidArgumentError, match=f"{height!r} x {width!r}"):

@@ -1,4 +1,4 @@
-"""Both system-identification tasks: the filters against plain NumPy ones and an exact posterior, then the tasks."""
+"""System identification: filters against NumPy and an exact posterior, then the tasks."""
 
 import dataclasses
 from functools import lru_cache
@@ -35,7 +35,7 @@ POLICIES = {
 
 
 class Episodes(NamedTuple):
-    """`N` episodes of `T` steps: first and last states `[N]`, what each step gave `[T, N]`, and each step if kept."""
+    """`N` episodes of `T` steps: first and last states `[N]`, each step's results `[T, N]`."""
 
     first_obs: jax.Array
     first: Any
@@ -105,7 +105,7 @@ def squared_error(env, state):
 
 
 def matrix_filter(mean, covariance, model, values):
-    """Cubature-filter by matrices, in float64: `model(points [2D, D])` gives results `[2D, M]` and noise `[2D, M]`.
+    """Cubature-filter in float64: `model(points [2D, D])` gives results and noise `[2D, M]`.
 
     The law of the results, of which the last `len(values)` are then learned.
     """
@@ -240,7 +240,7 @@ def test_the_cells_estimate_is_the_numpy_filters_of_what_is_seen():
 
 
 def exact_posterior(env, seen, action, center, turn):
-    """Mean and deviations of the two scores' true posterior, summed over a grid about the filter's."""
+    """Return the true posterior's mean and deviations, summed over a grid."""
     grid = np.stack(np.meshgrid(*[np.linspace(-6, 6, 49)] * 2), axis=-1).reshape(-1, 2)
     grid = center + grid @ turn.T
     figures, noise = (
@@ -517,7 +517,7 @@ def test_the_batched_step_equals_the_single_one(env):
 @BOTH
 def test_a_rollout_compiles_once_and_is_the_same_for_any_chunk(env):
     found = []
-    # A tile of one vector, 16 environments, is compiled otherwise and rounds otherwise here: 1e-5 in an
+    # A tile of one vector, 16 environments, is compiled and rounds otherwise here: 1e-5 in an
     # estimate.
     for chunk, tile, num_devices in ((60, 64, 2), (25, 32, 1)):
         options = {"scan_chunk_size": chunk, "tile_size": tile, "num_devices": num_devices}
