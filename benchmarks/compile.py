@@ -1,11 +1,17 @@
-"""Seconds to compile, cold and with the persistent cache, and the size of what comes out: an asv suite and a command.
+"""Seconds to compile, cold and with the persistent cache, and the size of the programs.
 
     python benchmarks/compile.py                         the quick tier of suite.toml
     python benchmarks/compile.py --full                  more agents, more launches
     python benchmarks/compile.py --agent pqn --env snake
 
-Every figure is a new process's: what one compilation leaves behind would speed up the next.
+An asv suite and a command line. Every compilation has a new process: what one leaves behind would
+speed up the next.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import functools
@@ -19,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
@@ -30,6 +36,7 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
 from benchmarks.harness.skipping import skip_unless_runnable
@@ -53,7 +60,7 @@ class Compile:
         skip_unless_runnable(load().workloads["compile"][workload])
 
     def track_compile_s(self, workload: str) -> float:
-        """Return what one launch took: the gate takes a suspect value again, and asv plots many commits."""
+        """Return what one launch took; the gate launches again where a value is suspect."""
         return self._compiled_once()["compile_s"]
 
     def track_instructions(self, workload: str) -> int:
@@ -75,8 +82,8 @@ def _compiled_in_child(**request: Any) -> Reply:
     import myriad
     from myriad import settings
 
-    count_cache_hits = package.load("myriad.xla").count_cache_hits
-    use_compilation_cache = package.load("myriad.xla").use_compilation_cache
+    count_cache_hits = package.find("myriad.xla:count_cache_hits")
+    use_compilation_cache = package.find("myriad.xla:use_compilation_cache")
 
     myriad.configure()
     jax.config.update(
@@ -188,7 +195,7 @@ def chosen(options: argparse.Namespace) -> list[Workload]:
 
 
 def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], ChildError | None]:
-    """Launch a cold process and one that finds its cache, in turn; return what they found up to the first failure."""
+    """Launch a cold process and one that finds its cache, in turn, up to the first failure."""
     launches: list[Reply] = []
     try:
         for _ in range(num_launches):
@@ -217,7 +224,7 @@ def _check_cache(cold_hits: int, cached_hits: int, num_programs: int) -> None:
 def rows_of(
     launches: Sequence[Reply], error: ChildError | None, described: Row, timestamp: str
 ) -> list[Row]:
-    """Return a row of cold launches and one of those from the cache; a failure counts against both."""
+    """Return a row of cold launches and one of cached ones; a failure counts against both."""
     rows = []
     for suite, name in (("compile", "compile_s"), ("compile_cached", "cached_s")):
         if error is not None:

@@ -1,9 +1,9 @@
-"""What the host does around the compiled programs: imports, dispatch, the configuration; an asv suite alone.
+"""What the host does around the compiled programs: imports, dispatch, the configuration.
 
-The gate always times these: no program that is the same on both sides speaks for them.
+An asv suite alone. The gate always times these: equal programs do not speak for the host.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load
@@ -31,6 +31,7 @@ class Dispatch:
     version = "1"
     timeout = 120
     rollout: Any = None
+    overrides: ClassVar[dict[str, Any]] = {"agent.learning_rate": 1e-3}
 
     def setup(self) -> None:
         """Compile the smallest rollout there is, once: asv calls this before every sample."""
@@ -53,6 +54,4 @@ class Dispatch:
         """Make and resolve a configuration."""
         from myriad import create_config
 
-        create_config(
-            "cartpole-control", "dqn", 1_000, 10_000, **{"agent.learning_rate": 1e-3}
-        ).resolve()
+        create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides).resolve()

@@ -1,4 +1,4 @@
-"""Bucket-brigade as its user would write it: one village, plain Python, draws from NumPy's generator.
+"""Bucket-brigade as its user would write it: plain Python with draws from NumPy's generator.
 
 What `bucket-brigade` is measured against: the default scenario, `bernoulli` mode, random opponents.
 Lists on purpose: with NumPy arrays over its ten houses a night takes eight times as long.
@@ -15,7 +15,10 @@ NUM_HOUSES, NUM_AGENTS, REWARD_REST = 10, 3, 0.5
 
 
 class Village:
-    """One game: `reset`, then `step(action)` with `action` = house, rest (0) or work (1), signal 0 or 1."""
+    """One game: `reset`, then `step(action)`.
+
+    An action is a house, rest (0) or work (1), and a signal of 0 or 1.
+    """
 
     def __init__(self, rng: np.random.Generator):
         text = (

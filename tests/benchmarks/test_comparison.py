@@ -1,4 +1,4 @@
-"""The comparison of libraries: every side steps CartPole for real, and the command says where ours is not ahead."""
+"""The comparison: every side steps CartPole for real, and the report says where ours is behind."""
 
 import os
 import subprocess
@@ -12,9 +12,10 @@ from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
 from benchmarks.harness import interleave as alternation
 from benchmarks.harness import peers
-from benchmarks.harness.interleave import Budget, Contender, Outcome, alternate
+from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
+from benchmarks.harness.libraries import TRAINERS
 from benchmarks.harness.results import COLUMNS, read_csv
-from benchmarks.harness.sanity import as_declared, hold_to_law
+from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides import array_libraries as vector_peers
 from benchmarks.sides import training as training_peers
@@ -28,15 +29,13 @@ TINY = Workload(
 
 
 def measured(*sides, workload=TINY, budget=BUDGET):
-    """Alternate the sides and hold them to the law from a few hundred episodes on."""
+    """Alternate the sides and hold them to the check from a few hundred episodes on."""
     pytest.importorskip("gymnasium")
     declaration = load()
-    law = declaration.law_of(workload)
-    outcomes = alternate(
-        [as_declared(Contender(side, workload), declaration) for side in sides], budget
-    )
+    check = declaration.sanity_check_of(workload)
+    outcomes = alternate([as_declared(Case(side, workload), declaration) for side in sides], budget)
     for outcome in outcomes:
-        hold_to_law(outcome, law and replace(law, num_episodes=300, tolerance=2.0))
+        check_sanity(outcome, check and replace(check, num_episodes=300, tolerance=2.0))
     return outcomes
 
 
@@ -57,14 +56,14 @@ def is_running(pid):
 # --- the sides
 
 
-def test_every_way_of_gymnasium_steps_the_environment_that_the_law_knows():
+def test_every_way_of_gymnasium_steps_the_environment_that_the_sanity_check_knows():
     for outcome in measured("gymnasium-vector", "gymnasium-sync"):
         assert (outcome.status, outcome.reason) == ("ok", "")
         assert outcome.stats["num_episodes"] >= 300
         assert len(outcome.steps_per_s()) == 6
 
 
-def test_one_environment_in_a_loop_and_ours_beside_it_are_held_to_the_law():
+def test_one_environment_in_a_loop_and_ours_beside_it_are_checked_for_sanity():
     ours, loop = measured(
         "myriad-plain", "gymnasium", workload=replace(TINY, num_envs=1, num_steps=3_000)
     )
@@ -78,7 +77,7 @@ def test_the_step_that_only_resets_is_in_no_episodes_length():
     batch = types.SimpleNamespace(
         idles=True, sample=lambda: None, step=lambda actions: steps["ends"].pop(0)
     )
-    side = vector_peers.VectorSide(batch, TINY)  # its first three steps are timed
+    side = vector_peers.VectorStepper(batch, TINY)  # its first three steps are timed
     side.run(2)
     assert side.totals() == Totals(3, None, 3)
 
@@ -96,8 +95,8 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(alternation.subprocess, "Popen", popen)
-        contender = as_declared(Contender("gymnasium-async", replace(TINY, num_envs=2)), load())
-        (outcome,) = alternate([contender], BUDGET, on_event=watch)
+        case = as_declared(Case("gymnasium-async", replace(TINY, num_envs=2)), load())
+        (outcome,) = alternate([case], BUDGET, on_event=watch)
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert len(seen) >= 2
     assert not [pid for pid in seen if is_running(pid)]
@@ -120,15 +119,20 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
         (
             "gymnasium-sync",
             {"env": "snake"},
-            "suite.toml names no twin of snake in [twins.gymnasium-sync]",
+            "suite.toml gives no name of snake in [env_ids.gymnasium-sync]",
         ),
     ],
 )
 def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, reason):
     workload = replace(TINY, **changes)
     with pytest.raises(NotImplementedError) as error:
-        vector_peers.make_side(
-            side, workload, record=False, seed=0, twin=load().twin_of(side, workload), returns=False
+        vector_peers.make_stepper(
+            side,
+            workload,
+            record=False,
+            seed=0,
+            env_id=load().env_id_of(side, workload),
+            returns=False,
         )
     assert reason in str(error.value)
 
@@ -171,17 +175,21 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
 @pytest.mark.parametrize("name", ["envpool", "pufferlib", "rejax"])
 def test_a_peer_that_is_not_installed_is_a_row_with_its_command(name, tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    code = f"import sys; from pathlib import Path; from benchmarks import peers, sides\npeers.FOLDER = Path({str(tmp_path)!r}); sides.main()"  # noqa: E501
+    code = (
+        "from pathlib import Path; from benchmarks.harness import peers\n"
+        "from benchmarks.sides import __main__ as sides\n"
+        f"peers.FOLDER = Path({str(tmp_path)!r}); sides.main()"
+    )
     monkeypatch.setattr(
         alternation, "side_command", lambda side: [sys.executable, "-c", code, side]
     )
-    (outcome,) = alternate([Contender(name, TINY)], BUDGET)
+    (outcome,) = alternate([Case(name, TINY)], BUDGET)
     assert outcome.status == "not installed"
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
 
 
 @pytest.mark.skipif(not peers.is_installed("envpool"), reason=peers.how_to_install("envpool"))
-def test_envpool_steps_the_environment_that_the_law_knows():
+def test_envpool_steps_the_environment_that_the_sanity_check_knows():
     (outcome,) = measured("envpool")
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert outcome.stats["num_episodes"] >= 300
@@ -277,7 +285,7 @@ def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
 def test_a_training_is_one_chunk_beside_the_libraries_that_train():
     (training,) = workloads_for("--training")
     assert (training.agent, training.num_envs, training.scan_chunk_size) == ("ppo", 4, 100 * 128)
-    assert sides_of(training_peers.LIBRARIES, training, load()) == ["myriad", "rejax"]
+    assert sides_of(TRAINERS, training, load()) == ["myriad", "rejax"]
 
 
 def test_a_large_network_has_short_chunks_and_leaves_out_what_takes_minutes():
@@ -354,9 +362,7 @@ def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch,
 
 def outcome_of(side, seconds=1.0, compile_s=1.0, argument_bytes=8, **changes):
     prepared = {"num_steps": 1, "compile_s": compile_s, "argument_bytes": argument_bytes}
-    return replace(
-        Outcome(Contender(side, TINY), prepared=prepared, seconds=[seconds] * 6), **changes
-    )
+    return replace(Outcome(Case(side, TINY), prepared=prepared, seconds=[seconds] * 6), **changes)
 
 
 def test_the_first_lines_say_where_ours_is_not_ahead():
@@ -376,10 +382,10 @@ def test_the_first_lines_say_where_ours_is_not_ahead():
 
 @pytest.mark.parametrize(("statuses", "code"), [(("ok", "failed"), 0), (("failed", "ok"), 1)])
 def test_only_a_failure_of_ours_fails_the_command(statuses, code, tmp_path, monkeypatch, capsys):
-    def measure(contenders, *_, hold):
+    def measure(cases, *_, hold):
         return [
             outcome_of(each.side, status=status)
-            for each, status in zip(contenders, statuses, strict=True)
+            for each, status in zip(cases, statuses, strict=True)
         ]
 
     monkeypatch.setattr(comparison, "measure", measure)

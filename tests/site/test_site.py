@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.plot_results import STYLES as PLOT_STYLES
+from benchmarks.plots.style import STYLES as PLOT_STYLES
 from ci.site.drawing import STYLES
 from ci.site.measurements import median_interval
 from ci.site.build import PublishError, main, publish
