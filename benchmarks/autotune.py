@@ -178,16 +178,19 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
 
     config = make_config(env, agent, num_envs, _STEPS_PER_ENV)
     with tempfile.TemporaryDirectory() as folder:
-        cache, start = ProfileCache(Path(folder) / "profiles.json"), time.perf_counter()
+        cache = ProfileCache(Path(folder) / "profiles.json")
+        start = time.perf_counter()
         result = autotune(config, verbose=False, cache=cache)
         seconds = time.perf_counter() - start
     training = CompiledTraining(result.config)
     training.compile()
-    stretch, default = Stretch(training), config.resolve().scan_chunk_size or 1
+    stretch = Stretch(training)
+    default = config.resolve().scan_chunk_size or 1
     sizes = sorted({*CANDIDATES, default})
     rounds = stretch.rounds(sizes, _SWEEP_SECONDS)
     times = {size: [a_round[stretch.updates(size)] for a_round in rounds] for size in sizes}
-    chosen, steps = result.scan_chunk_size, stretch.num_updates * training.steps_per_update
+    chosen = result.scan_chunk_size
+    steps = stretch.num_updates * training.steps_per_update
     best, regret = _regret(times, chosen)
     tuned = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
     rates = [steps / chunk_s for chunk_s in times[chosen]]
@@ -199,7 +202,8 @@ def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
     """Pick the sweep's winner on half of the rounds; return its regret on the other half."""
     order = list(range(len(times[chosen])))
     random.Random(0).shuffle(order)  # noqa: S311 (an order, no secret)
-    picking, judging = order[::2], order[1::2]
+    picking = order[::2]
+    judging = order[1::2]
     best = min(times, key=lambda size: statistics.median(times[size][i] for i in picking))
     return best, statistics.median(times[best][i] / times[chosen][i] for i in judging)
 
@@ -226,7 +230,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _run(argv: list[str]) -> bool:
     options = _parse(argv)
-    file, trials = ResultsFile("autotune", options.output, command_of(_SCRIPT, argv)), []
+    file = ResultsFile("autotune", options.output, command_of(_SCRIPT, argv))
+    trials = []
     for env, agent, size in configurations(full=options.full):
         try:
             trial, columns = measure(env, agent, size)
@@ -280,10 +285,8 @@ def table(trials: Sequence[Trial]) -> str:
         "sweep's best",
     ]
     headers += ["chosen / best", "chosen / default"]
-    regrets, tuned = (
-        [trial.regret for trial in trials],
-        [trial.tuned_spread["tuned"] for trial in trials],
-    )
+    regrets = [trial.regret for trial in trials]
+    tuned = [trial.tuned_spread["tuned"] for trial in trials]
     return (
         f"{markdown(headers, [_line(trial) for trial in trials])}\n"
         f"chosen / best: worst {min(regrets):.3f}, median {statistics.median(regrets):.3f}\n"
@@ -306,7 +309,8 @@ def _line(trial: Trial) -> list[str]:
 
 def kept(trials: Sequence[Trial]) -> bool:
     """Whether the promises hold: little regret, and no configuration surely slower than untuned."""
-    regrets, tuned = [trial.regret for trial in trials], [trial.tuned_spread for trial in trials]
+    regrets = [trial.regret for trial in trials]
+    tuned = [trial.tuned_spread for trial in trials]
     small = min(regrets) >= _WORST_REGRET and statistics.median(regrets) >= _MEDIAN_REGRET
     harmless = all(each["tuned_high"] >= _NO_HARM for each in tuned)
     return small and harmless and statistics.median(each["tuned"] for each in tuned) >= 1.0

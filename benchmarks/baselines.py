@@ -209,7 +209,8 @@ def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
     from myriad.agents.bangbang import BangBang
     from myriad.agents.pid import PID
 
-    bangbang, pid = BangBang.create(env), PID.create(env)
+    bangbang = BangBang.create(env)
+    pid = PID.create(env)
     offsets = sorted({sign * offset for offset in _OFFSETS for sign in (-1, 1)})
     yield _best("bang-bang", env, bangbang, {"offset": offsets, "hysteresis": _BANDS})
     gains = {"integral": _INTEGRALS, "derivative": _DERIVATIVES, "limit": _LIMITS}
@@ -301,7 +302,8 @@ def _villagers(env: Any) -> Iterator[tuple[str, Any]]:
 
     from myriad.envs.bucket_brigade import POLICIES, BucketBrigadeState
 
-    num_houses, num_agents = env.num_houses, env.num_agents
+    num_houses = env.num_houses
+    num_agents = env.num_agents
 
     def chooser(policy: Callable[..., Any]) -> Callable[[Any, Any], Any]:
         def choose(key: Any, obs: Any) -> Any:

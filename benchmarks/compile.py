@@ -37,13 +37,21 @@ from benchmarks.harness.command_line import (
     resolved_env,
 )
 from benchmarks.harness.failures import ChildError
-from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.programs import (
+    TIMEOUT_S,
+    machine,
+    program,
+    request_of,
+    skip_unless_compilable,
+)
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import Workload, load, tier_from_environment
 
 _SCRIPT = "benchmarks/compile.py"
-QUICK_LAUNCHES, FULL_LAUNCHES = 3, 6
+QUICK_LAUNCHES = 3
+FULL_LAUNCHES = 6
+_COUNT_CACHE_HITS = "myriad.xla:count_cache_hits"
+_USE_COMPILATION_CACHE = "myriad.xla:use_compilation_cache"
 
 
 class Compile:
@@ -56,8 +64,11 @@ class Compile:
 
     def setup(self, workload: str) -> None:
         """Have asv skip what this commit or machine can't run."""
-        self.request = request_of(load().workloads["compile"][workload])
-        skip_unless_runnable(load().workloads["compile"][workload])
+        declared = load().workloads["compile"][workload]
+        skip_unless_compilable(declared)
+        for name in (_COUNT_CACHE_HITS, _USE_COMPILATION_CACHE):
+            package.find(name)
+        self.request = request_of(declared)
 
     def track_compile_s(self, workload: str) -> float:
         """Return what one launch took; the gate launches again where a value is suspect."""
@@ -82,13 +93,12 @@ def _compiled_in_child(**request: Any) -> Reply:
     import myriad
     from myriad import settings
 
-    count_cache_hits = package.find("myriad.xla:count_cache_hits")
-    use_compilation_cache = package.find("myriad.xla:use_compilation_cache")
+    count_cache_hits = package.find(_COUNT_CACHE_HITS)
+    use_compilation_cache = package.find(_USE_COMPILATION_CACHE)
 
     myriad.configure()
-    jax.config.update(
-        "jax_compilation_cache_dir", None
-    )  # a user's own would answer the cold launch
+    # A user's own cache would answer the cold launch.
+    jax.config.update("jax_compilation_cache_dir", None)
     if (folder := settings.compilation_cache()) is not None:
         use_compilation_cache(folder)
     with count_cache_hits() as hits:

@@ -33,16 +33,24 @@ from benchmarks.harness.command_line import (
 )
 from benchmarks.harness.failures import ChildError
 from benchmarks.harness.memory import peak_bytes
-from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.programs import (
+    TIMEOUT_S,
+    machine,
+    program,
+    request_of,
+    skip_unless_compilable,
+)
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load, tier_from_environment
 
 _SCRIPT = "benchmarks/memory_profile.py"
 _CHUNK = 128
-_QUICK_SIZES, _FULL_SIZES = (1_000, 10_000, 100_000), (100, 1_000, 10_000, 100_000, 1_000_000)
-_QUICK_CHUNKS, _FULL_CHUNKS = (1, 32, 1_024), tuple(2**power for power in range(11))
-_QUICK_SCAN_ENVS, _FULL_SCAN_ENVS = 1_000, 100_000
+_QUICK_SIZES = (1_000, 10_000, 100_000)
+_FULL_SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
+_QUICK_CHUNKS = (1, 32, 1_024)
+_FULL_CHUNKS = tuple(2**power for power in range(11))
+_QUICK_SCAN_ENVS = 1_000
+_FULL_SCAN_ENVS = 100_000
 # Of what the machine has left; a search that takes all would have the system end other processes.
 _SHARE = 0.9
 # The largest size is really run up to this limit: beyond, filling the memory takes longer than a
@@ -68,7 +76,7 @@ class Memory:
     def setup(self, workload: str) -> None:
         """Compile the chunk; nothing is allocated yet."""
         declared = load().workloads["memory"][workload]
-        skip_unless_runnable(declared)
+        skip_unless_compilable(declared)
         self.compiled = program(**request_of(declared))
 
     def track_argument_bytes(self, workload: str) -> int:
@@ -89,7 +97,8 @@ class Memory:
 
 
 def _stated(compiled: Any) -> Reply:
-    chunk, devices = compiled.reports[0], compiled.num_devices
+    chunk = compiled.reports[0]
+    devices = compiled.num_devices
     return {
         "argument_bytes": devices * chunk.argument_bytes,
         "temp_bytes": devices * chunk.temp_bytes,
@@ -126,7 +135,9 @@ def _most_of(limit: int, overhead: int, **request: Any) -> Reply:
 
 def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -> int:
     """Return the largest multiple of `step` that fits into `limit`, to within 2%; 0 for none."""
-    low, high, below = 0, None, 0
+    low = 0
+    high = None
+    below = 0
     guess = 1
     while high is None or high - low > max(1, low // 50):
         found = needed(guess * step)
@@ -135,7 +146,8 @@ def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -
         elif high is None:
             # Bytes grow along a line: the next guess lies just below where it meets the limit.
             per_step = max(1, (found - below) // (guess - low))
-            low, below = guess, found
+            low = guess
+            below = found
             guess = low + max(1, low // 25, int(0.99 * (limit - found)) // per_step)
             continue
         else:

@@ -146,7 +146,8 @@ class Progress:
     """
 
     def __init__(self, path: Path, wanted: Sequence[Job], *, force: bool):
-        self._path, self._wanted = path, wanted
+        self._path = path
+        self._wanted = wanted
         self._done: dict[str, dict[str, Any]] = _read(path)
         self._here = _here()
         if force:

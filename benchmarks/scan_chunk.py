@@ -35,8 +35,14 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
-from benchmarks.harness.failures import ChildError
-from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.failures import ChildError, failure_of
+from benchmarks.harness.programs import (
+    TIMEOUT_S,
+    machine,
+    program,
+    request_of,
+    skip_unless_compilable,
+)
 from benchmarks.harness.results import (
     LEAST_SAMPLES,
     ResultsFile,
@@ -46,12 +52,13 @@ from benchmarks.harness.results import (
     new_row,
     spread,
 )
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load, tier_from_environment
 
 _SCRIPT = "benchmarks/scan_chunk.py"
-_QUICK_CHUNKS, _FULL_CHUNKS = (1, 16, 128, 1_024), tuple(2**power for power in range(11))
-_QUICK_ROUNDS, _FULL_ROUNDS = 11, 21
+_QUICK_CHUNKS = (1, 16, 128, 1_024)
+_FULL_CHUNKS = tuple(2**power for power in range(11))
+_QUICK_ROUNDS = 11
+_FULL_ROUNDS = 21
 # Of timed rounds; as many as have an interval are taken even so.
 _QUICK_S = 10.0
 _FULL_S = 300.0
@@ -71,7 +78,7 @@ class ScanChunk:
         """Compile and warm up, once: asv calls this before every sample."""
         if self.prepared != workload:
             declared = load().workloads["scan_chunk"][workload]
-            skip_unless_runnable(declared)
+            skip_unless_compilable(declared)
             self.num_steps = declared.num_steps or declared.scan_chunk_size
             self.compiled = program(**request_of(declared))
             self.compiled.start()
@@ -87,7 +94,8 @@ def _timed(
     chunks: Sequence[int], num_rounds: int, max_s: float, env: str, agent: str, num_envs: int
 ) -> dict[str, list[Reply] | Row]:
     """Time every chunk size in this process; one that fails gives its reason."""
-    found, programs = {}, {}
+    found = {}
+    programs = {}
     draw = random.Random(0)  # noqa: S311  (an order, no secret)
     # The first compilation of a process is slower than its others: one for nothing, and those that
     # count in any order.
@@ -101,8 +109,7 @@ def _timed(
                 programs[built.scan_chunk_size] = built
                 found[built.scan_chunk_size] = _described(built)
         except (RuntimeError, MemoryError, ValueError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            found[chunk] = {"scan_chunk_size": chunk, "failure": reason}
+            found[chunk] = {"scan_chunk_size": chunk, "failure": failure_of(error)["reason"]}
     if programs:
         for chunk, timed in _rounds(programs, num_rounds, max_s).items():
             found[chunk] |= timed
@@ -110,7 +117,8 @@ def _timed(
 
 
 def _described(built: Any) -> Reply:
-    chunk, devices = built.reports[0], built.num_devices
+    chunk = built.reports[0]
+    devices = built.num_devices
     described = {"scan_chunk_size": built.scan_chunk_size, "compile_s": built.compile_s}
     return described | {
         "argument_bytes": devices * chunk.argument_bytes,
@@ -125,7 +133,9 @@ def _rounds(programs: dict[int, Any], num_rounds: int, max_s: float) -> dict[int
     if fastest_s < _CALL_S:
         num_steps *= math.ceil(1.2 * _CALL_S / fastest_s)
     seconds: dict[int, list[float]] = {chunk: [] for chunk in programs}
-    order, draw, start = list(programs), random.Random(0), time.perf_counter()  # noqa: S311  (an order, no secret)
+    order = list(programs)
+    draw = random.Random(0)  # noqa: S311  (an order, no secret)
+    start = time.perf_counter()
     for done in range(num_rounds):
         if done >= LEAST_SAMPLES and time.perf_counter() - start > max_s:
             break
@@ -137,7 +147,8 @@ def _rounds(programs: dict[int, Any], num_rounds: int, max_s: float) -> dict[int
 
 def common_steps(chunks: Sequence[int]) -> int:
     """Return the fewest steps that are whole chunks of every size, or else the largest size."""
-    shared, largest = math.lcm(*chunks), max(chunks)
+    shared = math.lcm(*chunks)
+    largest = max(chunks)
     return shared if shared <= 4 * largest else largest
 
 

@@ -152,13 +152,16 @@ def train_once(request: dict[str, Any], folder: str) -> Row:
     import myriad
 
     myriad.configure()
-    seed, started = request.pop("seed"), request.pop("started")
+    seed = request.pop("seed")
+    started = request.pop("started")
     training = Training(
         **{**request, "tiers": tuple(request["tiers"]), "devices": tuple(request["devices"])}
     )
     results = myriad.train_and_evaluate(_config(training, seed), f"{folder}/run", quiet=True)
     seconds = time.time() - started
-    last, config, timings = results.evaluations[-1], results.config, results.timings
+    last = results.evaluations[-1]
+    config = results.config
+    timings = results.timings
     reached = training.target_return is None or results.stopped == "target"
     missed = (
         f"the return was {last['return']:.1f} after {last['steps']:,} steps, "

@@ -9,6 +9,7 @@ from typing import Any
 
 # Today's `module:name`, or a whole module, and what it was called before, newest first.
 _FORMER = {
+    "myriad.hardware:host_memory": ("myriad.hardware:_host_memory",),
     "myriad.training.config": ("myriad.config",),
     "myriad.training.evaluation": ("myriad.evaluation",),
     "myriad.training.loop": ("myriad.learning",),

@@ -51,7 +51,8 @@ def install(name: str) -> None:
     Raises:
         SuiteError: no such peer, or the installer failed.
     """
-    peer, folder = declared()[known(name, declared(), "peer")], FOLDER / name
+    peer = declared()[known(name, declared(), "peer")]
+    folder = FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
     python = str(folder / "bin" / "python")
     if uv := _uv():

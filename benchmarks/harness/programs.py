@@ -11,6 +11,7 @@ from benchmarks.harness import package
 from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.failures import ChildError
 from benchmarks.harness.results import machine_columns
+from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import SuiteError, Workload
 
 TIMEOUT_S = 900.0  # of a child that compiles or runs one of them
@@ -35,10 +36,8 @@ class RolloutProgram:
 
         describe = package.find("myriad.xla:describe")
 
-        self._rollout, self.scan_chunk_size = (
-            Rollout(env, agent, num_envs, scan_chunk_size),
-            scan_chunk_size,
-        )
+        self._rollout = Rollout(env, agent, num_envs, scan_chunk_size)
+        self.scan_chunk_size = scan_chunk_size
         first = jax.jit(self._rollout.init, static_argnums=0).lower(0).compile()
         state = jax.tree.map(_described, first.out_info, first.output_shardings)
         start = time.perf_counter()
@@ -66,8 +65,7 @@ class TrainingProgram:
     """
 
     def __init__(self, env: str, agent: str, num_envs: int, scan_chunk_size: int):
-        from myriad import create_config
-
+        create_config = package.find("myriad:create_config")
         program_bytes = package.find("myriad.training.memory:program_bytes")
         CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
         describe = package.find("myriad.xla:describe")
@@ -76,8 +74,10 @@ class TrainingProgram:
             create_config(env, agent, num_envs, _STEPS_PER_ENV, scan_chunk_size)
         )
         training.compile()
-        self._training, self._unit = training, training.steps_per_update // num_envs
-        self.scan_chunk_size, self.compile_s = training.chunk * self._unit, training.compile_s
+        self._training = training
+        self._unit = training.steps_per_update // num_envs
+        self.scan_chunk_size = training.chunk * self._unit
+        self.compile_s = training.compile_s
         self.num_devices = training.loop.num_devices
         self.reports = tuple(
             describe(each) for each in (training.run, training.init, training.evaluate)
@@ -113,6 +113,22 @@ def program(
     if hasattr(policy, "update"):
         return TrainingProgram(env, agent, num_envs, scan_chunk_size)
     return RolloutProgram(made, policy, num_envs, scan_chunk_size)
+
+
+def skip_unless_compilable(workload: Workload) -> None:
+    """Configure JAX for measuring, or have asv skip what this commit can't compile here.
+
+    Raises:
+        NotImplementedError: the commit or the machine lacks what the workload needs.
+    """
+    skip_unless_runnable(workload)
+    import myriad
+
+    package.find("myriad.xla:describe")
+    policy = myriad.make_agent(workload.agent, myriad.make_env(workload.env))
+    if hasattr(policy, "update"):
+        package.find("myriad.training.programs:CompiledTraining")
+        package.find("myriad.training.memory:program_bytes")
 
 
 def request_of(workload: Workload) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def machine_columns() -> Row:
     import myriad
     from myriad import hardware
 
-    machine, versions = hardware.fingerprint(), hardware.package_versions()
+    machine = hardware.fingerprint()
+    versions = hardware.package_versions()
     return {
         "library": OURS,
         "library_version": myriad.__version__,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
+from benchmarks.harness import package
 from benchmarks.harness.failures import ChildError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,9 +114,7 @@ class Supervised:
 
 
 def _available_bytes() -> int:
-    from myriad.hardware import host_memory
-
-    _, left = host_memory()
+    _, left = package.find("myriad.hardware:host_memory")()
     return sys.maxsize if left is None else int(_SHARE_OF_MEMORY * left)
 
 

@@ -44,8 +44,10 @@ class Verdict:
         ours, theirs = self.outcomes[:2]
         if ours.status == "ok" and theirs.status == "not installed":
             return "not installed"
+        if not self.met:
+            return "MISSED"
         asked = self.target.at_least is not None or self.target.at_least_plain is not None
-        return ("met" if asked else "reported") if self.met else "MISSED"
+        return "met" if asked else "reported"
 
     def outcome_of(self, side: str) -> Outcome | None:
         """Return what a side that is only shown did, if it was measured."""
@@ -62,7 +64,8 @@ def check_targets(declaration: Declaration, measure: Measure) -> list[Verdict]:
     verdicts = []
     for target in declaration.targets:
         declared = declaration.workloads["throughput"]
-        workload, than = declared[target.workload], declared[target.than or target.workload]
+        workload = declared[target.workload]
+        than = declared[target.than or target.workload]
         cases = [
             Case(OURS, workload, target.record),
             Case(target.of, than, target.record),

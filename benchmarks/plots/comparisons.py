@@ -98,7 +98,8 @@ def _name(library: str) -> str:
 
 def _dot(axes: Any, place: int, row: TextRow, ratio: float | None) -> None:
     middle, low, high = interval(row)
-    ours, look = row["library"] == OURS, style_of(row["library"])
+    ours = row["library"] == OURS
+    look = style_of(row["library"])
     axes.errorbar(
         [middle],
         [place],
@@ -199,13 +200,15 @@ def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
     )
     figure, ((axes,),) = page(solve_finding(rows), caption(rows, shown), 2 + 0.55 * len(groups))
     for place, ((_, library, _), own) in enumerate(groups.items()):
-        done, color = measured(own), style_of(library)["color"]
+        done = measured(own)
+        color = style_of(library)["color"]
         if not done:
             axes.annotate(
                 " no seed reached the target", (0, place), fontsize=8, color=GREY, va="center"
             )
             continue
-        middle, compile_s = median_of(done, "run_s"), median_of(done, "compile_s")
+        middle = median_of(done, "run_s")
+        compile_s = median_of(done, "compile_s")
         axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
         axes.barh(
             place, compile_s, height=0.6, color="none", edgecolor=color, hatch="////", linewidth=0

@@ -104,8 +104,10 @@ def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
     )
     for library in libraries_in(rows):
         own = [row for row in rows if row["library"] == library]
-        sizes, style = numbers(own, "num_envs"), style_of(library)
-        first, most = number(own[0], "steps_per_s"), max(numbers(own, "steps_per_s"))
+        sizes = numbers(own, "num_envs")
+        style = style_of(library)
+        first = number(own[0], "steps_per_s")
+        most = max(numbers(own, "steps_per_s"))
         rate_line(promised, sizes, own, [sizes[0] / (size * first) for size in sizes], **style)
         rate_line(best, sizes, own, [1 / most] * len(own), label=label_of(library), **style)
     promised.axhline(1, color=GREY, linewidth=1, linestyle=(0, (2, 2)))

@@ -190,7 +190,8 @@ class PufferLib:
         from pufferlib.ocean import env_creator  # type: ignore[import-not-found]
 
         self.env = env_creator(env_id)(num_envs=num_envs, report_interval=128, seed=seed)
-        self.num_actions, self.num_envs = self.env.single_action_space.n, num_envs
+        self.num_actions = self.env.single_action_space.n
+        self.num_envs = num_envs
         self.rng = np.random.default_rng(seed)
         self.env.reset(seed)
 

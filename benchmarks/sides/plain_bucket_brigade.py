@@ -11,7 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 SAFE, BURNING, RUINED = range(3)
-NUM_HOUSES, NUM_AGENTS, REWARD_REST = 10, 3, 0.5
+NUM_HOUSES = 10
+NUM_AGENTS = 3
+REWARD_REST = 0.5
 
 
 class Village:
@@ -26,7 +28,8 @@ class Village:
             .joinpath("bucket_brigade.toml")
             .read_text(encoding="utf-8")
         )
-        self.rng, self.figures = rng, tomllib.loads(text)["default"]
+        self.rng = rng
+        self.figures = tomllib.loads(text)["default"]
         self.reset()
 
     def reset(self) -> None:
@@ -43,7 +46,8 @@ class Village:
 
     def step(self, action: Sequence[int]) -> tuple[float, bool]:
         """Live through one night; return the learner's reward and whether the game is over."""
-        before, figures = list(self.houses), self.figures
+        before = list(self.houses)
+        figures = self.figures
         draws = self.rng.random(2 * NUM_HOUSES + 3 * (NUM_AGENTS - 1)).tolist()
         choices = draws[2 * NUM_HOUSES :]
         workers = [0] * NUM_HOUSES
@@ -64,7 +68,8 @@ class Village:
         return self._reward(before, works=action[1] == 1), over
 
     def _reward(self, before: Sequence[int], *, works: bool) -> float:
-        figures, houses = self.figures, self.houses
+        figures = self.figures
+        houses = self.houses
         team = figures["team_reward"] * houses.count(SAFE) - figures["team_penalty"] * houses.count(
             RUINED
         )

@@ -46,7 +46,8 @@ class TrainingStepper:
             raise NotImplementedError(
                 f"only trainings by {AGENT} are measured, not the agent {workload.agent!r}"
             )
-        self.workload, self.seed = workload, seed
+        self.workload = workload
+        self.seed = seed
 
     def program(self) -> None:
         return None
