@@ -60,6 +60,7 @@ def test_each_suite_runs_on_an_older_commit_or_says_what_the_commit_lacks(commit
     reply = json.loads(done.stdout)
     assert Path(reply["package"]).is_relative_to(tmp_path)
     outcomes = reply["outcomes"]
+    print(commit, json.dumps(outcomes, indent=1))  # `pytest -rP` shows it
     broken = [
         f"{name}: {outcome}"
         for name, outcome in outcomes.items()
