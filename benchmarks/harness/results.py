@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.files import write_text
-from benchmarks.harness.interleave import Outcome, ratios
+from benchmarks.harness.interleave import Budget, Outcome, ratios
 from benchmarks.harness.libraries import OURS
 from benchmarks.harness.supervisor import ROOT
 
@@ -28,7 +28,7 @@ COLUMNS: tuple[str, ...] = (
 )
 
 CSV_FOLDER = ROOT / "results" / "csv"
-LEAST_SAMPLES = 6  # the fewest that have a 95% interval of their median
+LEAST_SAMPLES = Budget.min_rounds  # the fewest that have a 95% interval of their median
 PLOTS_FOLDER = ROOT / "results" / "plots"
 
 Row = dict[str, Any]
