@@ -182,7 +182,7 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
         start = time.perf_counter()
         result = autotune(config, verbose=False, cache=cache)
         seconds = time.perf_counter() - start
-    training = CompiledTraining(result.config)
+    training = CompiledTraining(result.config.resolve())
     training.compile()
     stretch = Stretch(training)
     default = config.resolve().scan_chunk_size or 1

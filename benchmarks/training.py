@@ -54,7 +54,7 @@ class TrainingLoop:
         declared = load().trainings["training"][workload]
         skip_unless_runnable(declared)
         CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-        self.training = CompiledTraining(_config(declared, seed=0))
+        self.training = CompiledTraining(_config(declared, seed=0).resolve())
         self.training.compile()
         self.state = self.training.first_state()
         self.time_updates(workload)

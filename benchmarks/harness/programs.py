@@ -71,7 +71,7 @@ class TrainingProgram:
         describe = package.find("myriad.xla:describe")
 
         training = CompiledTraining(
-            create_config(env, agent, num_envs, _STEPS_PER_ENV, scan_chunk_size)
+            create_config(env, agent, num_envs, _STEPS_PER_ENV, scan_chunk_size).resolve()
         )
         training.compile()
         self._training = training

@@ -50,6 +50,7 @@ class Supervised:
     ):
         self._log = log or tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `__exit__`)
         self._owns_log = log is None
+        self._ended = False
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         # A user's own compilation cache would make compiling look like nothing.
         inherited = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
@@ -77,9 +78,12 @@ class Supervised:
 
     def end(self) -> None:
         """Kill the process and those it started, and wait for it."""
+        if self._ended:  # the system may have given its id to another process since
+            return
         with contextlib.suppress(ProcessLookupError):  # all of them have ended already
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self._ended = True
 
     def wait(self, timeout_s: float, memory_limit_bytes: int | None = None) -> int:
         """Wait for the command and return its exit code.
