@@ -1,0 +1,9 @@
+"""No test of the gate depends on whether this machine's processor can count instructions.
+
+Tests whose result depends on counting run twice: without it, and with `fixtures/counting` in its
+place.
+"""
+
+import os
+
+os.environ["GATE_NO_COUNTERS"] = "1"
