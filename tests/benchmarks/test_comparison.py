@@ -16,10 +16,12 @@ from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
 from benchmarks.harness.libraries import TRAINERS
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.sanity import as_declared, check_sanity
+from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides import array_libraries as vector_peers
 from benchmarks.sides import training as training_peers
 from benchmarks.sides.network_policy import NetworkPolicy
+from benchmarks.sides.ours import MyriadTraining
 from benchmarks.sides.server import Totals
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
@@ -108,7 +110,7 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
         (
             "gymnasium-async",
             {"num_envs": 17},
-            "a process for each of 17 environments is more than the 16",
+            "17 environments would need as many processes, and at most 16",
         ),
         ("gymnasium", {"num_envs": 2}, "a loop over one environment, not 2"),
         (
@@ -168,8 +170,8 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
     ocean = types.SimpleNamespace(env_creator=lambda name: {"puffer_cartpole": Cartpole}[name])
     monkeypatch.setitem(sys.modules, "pufferlib", types.SimpleNamespace(ocean=ocean))
     monkeypatch.setitem(sys.modules, "pufferlib.ocean", ocean)
-    batch = vector_peers.PufferLib("puffer_cartpole", 4, 0)
-    assert batch.step(batch.sample()) == 2
+    envs = vector_peers.PufferLib("puffer_cartpole", 4, 0)
+    assert envs.step(envs.sample()) == 2
 
 
 @pytest.mark.parametrize("name", ["envpool", "pufferlib", "rejax"])
@@ -243,13 +245,13 @@ def test_the_trainings_have_the_same_hyperparameters():
     import myriad
 
     env = myriad.make_env("cartpole-control")
-    side = training_peers.MyriadTraining(TRAINING, seed=0)
+    side = MyriadTraining(TRAINING, seed=0)
     learner = myriad.make_agent("ppo", env, **training_peers.HYPERPARAMETERS)
     assert side.num_updates == 256 // learner.steps_per_update == 2
     with pytest.raises(
         NotImplementedError, match="only trainings by ppo are measured, not the agent 'random'"
     ):
-        training_peers.MyriadTraining(TINY, seed=0)
+        MyriadTraining(TINY, seed=0)
 
 
 @pytest.mark.slow
@@ -401,7 +403,7 @@ def test_the_script_runs_as_a_user_starts_it():
     }
     command = [sys.executable, "benchmarks/comparison.py", "--help"]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environ, cwd=alternation.ROOT
+        command, capture_output=True, text=True, check=False, env=environ, cwd=ROOT
     )
     assert done.returncode == 0
     assert "--steps-per-env" in done.stdout

@@ -61,7 +61,8 @@ def folder(tmp_path, monkeypatch):
     """Let the peers' environments be in a folder of the test's, for child processes too."""
     monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
     code = (
-        "import sys; from pathlib import Path; from benchmarks import peers, sides\n"
+        "from pathlib import Path; from benchmarks.harness import peers\n"
+        "from benchmarks.sides import __main__ as sides\n"
         f"peers.FOLDER = Path({str(tmp_path / 'peers')!r}); sides.main()"
     )
     monkeypatch.setattr(
