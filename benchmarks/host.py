@@ -10,6 +10,10 @@ from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load
 
 
+def _skip_without_trainer() -> None:
+    package.find("myriad:train_and_evaluate")
+
+
 def _skip_without_configurations() -> None:
     package.find("myriad:create_config")
 
@@ -28,6 +32,8 @@ class Imports:
     def timeraw_import_trainer(self) -> str:
         """Import all that a training needs before it compiles."""
         return "import myriad.api"
+
+    timeraw_import_trainer.setup = _skip_without_trainer  # type: ignore[attr-defined]
 
 
 class Dispatch:

@@ -384,7 +384,7 @@ def test_the_first_lines_say_where_ours_is_not_ahead():
 
 @pytest.mark.parametrize(("statuses", "code"), [(("ok", "failed"), 0), (("failed", "ok"), 1)])
 def test_only_a_failure_of_ours_fails_the_command(statuses, code, tmp_path, monkeypatch, capsys):
-    def measure(cases, *_, hold):
+    def measure(cases, *_, also_check):
         return [
             outcome_of(each.side, status=status)
             for each, status in zip(cases, statuses, strict=True)
