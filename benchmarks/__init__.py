@@ -1,1 +1,1 @@
-"""Benchmarks of Myriad: each suite is an airspeed velocity suite and a command line (see README.md)."""
+"""Benchmarks of Myriad: each suite is an airspeed velocity suite and a command line."""

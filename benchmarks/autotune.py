@@ -1,10 +1,17 @@
-"""The autotuner: seconds cold and cached, regret against an exhaustive sweep, no harm against the untuned default.
+"""The autotuner: its seconds, its choice against an exhaustive sweep, and against the default.
 
     python benchmarks/autotune.py             three configurations
-    python benchmarks/autotune.py --full      4 environments x 3 agents x 2 sizes; exit code 1 where a promise is broken
+    python benchmarks/autotune.py --full      4 environments x 3 agents x 2 sizes
+
+The exit code is 1 where a target is missed.
 
 An asv suite and a command line.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import contextlib
@@ -19,9 +26,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness import child_process as child
 from benchmarks.harness import package
+from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import Parser, command_of, guarded, report
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load, tier_from_environment
@@ -32,7 +40,9 @@ _AGENTS = ("dqn", "pqn", "ppo")
 _SIZES = (64, 4096)
 _SWEEP_SECONDS = 6.0
 _STEPS_PER_ENV = 10_000
-_WORST_REGRET, _MEDIAN_REGRET, _NO_HARM = 0.95, 0.98, 0.98
+_WORST_REGRET = 0.95
+_MEDIAN_REGRET = 0.98
+_NO_HARM = 0.98
 
 
 class Autotune:
@@ -44,7 +54,7 @@ class Autotune:
     timeout = 300
 
     def setup_cache(self) -> None:
-        """Tune every workload into one cache of profiles, here: each benchmark stands in a copy of this folder."""
+        """Tune every workload into one cache, in the folder that asv copies for each benchmark."""
         for workload in self.params:
             with contextlib.suppress(NotImplementedError):  # `setup` says it
                 config, tune, profiles = _tuner(workload)
@@ -89,28 +99,37 @@ class AutotuneCold:
 
 
 def _tuner(workload: str, folder: Path | None = None) -> tuple[Any, Any, Any]:
-    """Return a workload's configuration, the function that tunes it, and the cache of profiles in a folder, or here.
+    """Return a workload's configuration, the function that tunes it, and the cache of profiles.
+
+    The cache is in `folder`, or in the working folder.
 
     Raises:
         NotImplementedError: this commit or this machine can't run it; asv then skips.
     """
     declared = load().trainings["autotune"][workload]
     skip_unless_runnable(declared)
-    try:
-        from myriad.autotune import ProfileCache, autotune
-
-        make_config = package.load("myriad.training.config").make_config
-    except ImportError as missing:
-        raise NotImplementedError(f"this commit has no autotuner: {missing}") from missing
+    ProfileCache = package.find("myriad.autotune:ProfileCache")
+    autotune = package.find("myriad.autotune:autotune")
+    make_config = package.find("myriad.training.config:make_config")
     config = make_config(declared.env, declared.agent, declared.num_envs, _STEPS_PER_ENV)
     return config, autotune, ProfileCache((folder or Path.cwd()) / "profiles.json")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration: `regret` is the best chunk's time over the chosen one's, on samples not used to pick it.
+    """One configuration, tuned and swept.
 
-    `tuned` is the default's time over the chosen's, round by round; `seconds` those of the tuning.
+    Attributes:
+        env: the environment's name.
+        agent: the agent's name.
+        num_envs: environments side by side.
+        seconds: what the tuning took.
+        default: the chunk size that an untuned configuration has.
+        chosen: the one that the tuner chose.
+        best: the fastest one of the sweep.
+        regret: the best one's time over the chosen one's, on samples that did not pick it.
+        tuned: the default's time over the chosen one's, round by round.
+        steps_per_s: the rates of the chosen one, round by round.
     """
 
     env: str
@@ -131,13 +150,13 @@ class Trial:
 
 
 def measure(env: str, agent: str, num_envs: int) -> tuple[Trial, Row]:
-    """Measure one configuration in a process of its own, with nothing compiled; return the machine's columns too.
+    """Measure one configuration in a new process; return the machine's columns too.
 
     Raises:
         ChildError: it failed.
     """
     request = {"env": env, "agent": agent, "num_envs": num_envs}
-    reply = child.run(
+    reply = run(
         "benchmarks.autotune:_tuned_and_swept",
         request,
         timeout_s=600,
@@ -146,8 +165,8 @@ def measure(env: str, agent: str, num_envs: int) -> tuple[Trial, Row]:
     return Trial(**reply["trial"]), reply["columns"]
 
 
-def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
-    """Tune from nothing, then sweep every chunk in one interleaved run of the trainer's loop; runs in a child."""
+def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
+    """Tune from nothing, then sweep every chunk in interleaved rounds; runs in a child."""
     import myriad
 
     myriad.configure()
@@ -155,12 +174,13 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
     from myriad.autotune.search import CANDIDATES
     from myriad.autotune.stretch import Stretch
 
-    make_config = package.load("myriad.training.config").make_config
-    CompiledTraining = package.load("myriad.training.programs").CompiledTraining
+    make_config = package.find("myriad.training.config:make_config")
+    CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
 
     config = make_config(env, agent, num_envs, _STEPS_PER_ENV)
     with tempfile.TemporaryDirectory() as folder:
-        cache, start = ProfileCache(Path(folder) / "profiles.json"), time.perf_counter()
+        cache = ProfileCache(Path(folder) / "profiles.json")
+        start = time.perf_counter()
         result = autotune(config, verbose=False, cache=cache)
         seconds = time.perf_counter() - start
     training = CompiledTraining(result.config.resolve())
@@ -168,7 +188,8 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
     stretch = Stretch(training)
     default = config.resolve().scan_chunk_size
     times = stretch.times(sorted({*CANDIDATES, default}), _SWEEP_SECONDS)
-    chosen, steps = result.scan_chunk_size, stretch.num_updates * training.steps_per_update
+    chosen = result.scan_chunk_size
+    steps = stretch.num_updates * training.steps_per_update
     best, regret = _regret(times, chosen)
     tuned = [d / c for d, c in zip(times[default], times[chosen], strict=True)]
     rates = [steps / chunk_s for chunk_s in times[chosen]]
@@ -177,10 +198,11 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> child.Reply:
 
 
 def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
-    """Pick the sweep's winner on one half of the rounds, and return its time over the chosen's on the other."""
+    """Pick the sweep's winner on half of the rounds; return its regret on the other half."""
     order = list(range(len(times[chosen])))
     random.Random(0).shuffle(order)  # noqa: S311 (an order, no secret)
-    picking, judging = order[::2], order[1::2]
+    picking = order[::2]
+    judging = order[1::2]
     best = min(times, key=lambda size: statistics.median(times[size][i] for i in picking))
     return best, statistics.median(times[best][i] / times[chosen][i] for i in judging)
 
@@ -207,11 +229,12 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def _run(argv: list[str]) -> bool:
     options = _parse(argv)
-    file, trials = ResultsFile("autotune", options.output, command_of(_SCRIPT, argv)), []
+    file = ResultsFile("autotune", options.output, command_of(_SCRIPT, argv))
+    trials = []
     for env, agent, size in configurations(full=options.full):
         try:
             trial, columns = measure(env, agent, size)
-        except child.ChildError as error:
+        except ChildError as error:
             lost = {
                 "env": env,
                 "agent": agent,
@@ -229,10 +252,11 @@ def _run(argv: list[str]) -> bool:
 
 
 def _row(trial: Trial, columns: Row, timestamp: str) -> Row:
-    """Return a trial's row: `run_s` is what the tuning took, the rate that of the chosen chunk in the sweep."""
+    """Return a trial's row: `run_s` is the tuning's, the rate the chosen chunk's in the sweep."""
     tuned = trial.tuned_spread
     reason = (
-        f"the sweep's best is {trial.best}; chosen / best {trial.regret:.3f}, chosen / default {trial.default} "
+        f"the sweep's best is {trial.best}; chosen / best {trial.regret:.3f}, "
+        f"chosen / default {trial.default} "
         f"{tuned['tuned']:.3f} ({tuned['tuned_low']:.3f} to {tuned['tuned_high']:.3f})"
     )
     configuration = {
@@ -260,10 +284,8 @@ def table(trials: Sequence[Trial]) -> str:
         "sweep's best",
     ]
     headers += ["chosen / best", "chosen / default"]
-    regrets, tuned = (
-        [trial.regret for trial in trials],
-        [trial.tuned_spread["tuned"] for trial in trials],
-    )
+    regrets = [trial.regret for trial in trials]
+    tuned = [trial.tuned_spread["tuned"] for trial in trials]
     return (
         f"{markdown(headers, [_line(trial) for trial in trials])}\n"
         f"chosen / best: worst {min(regrets):.3f}, median {statistics.median(regrets):.3f}\n"
@@ -286,7 +308,8 @@ def _line(trial: Trial) -> list[str]:
 
 def kept(trials: Sequence[Trial]) -> bool:
     """Whether the promises hold: little regret, and no configuration surely slower than untuned."""
-    regrets, tuned = [trial.regret for trial in trials], [trial.tuned_spread for trial in trials]
+    regrets = [trial.regret for trial in trials]
+    tuned = [trial.tuned_spread for trial in trials]
     small = min(regrets) >= _WORST_REGRET and statistics.median(regrets) >= _MEDIAN_REGRET
     harmless = all(each["tuned_high"] >= _NO_HARM for each in tuned)
     return small and harmless and statistics.median(each["tuned"] for each in tuned) >= 1.0

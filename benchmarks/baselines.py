@@ -1,12 +1,17 @@
-"""Agents beside the best that a fixed law or a scripted player reaches: do they beat it, and in how many trainings?
+"""Whether trained agents beat the best controller or scripted player, and in how many trainings.
 
     python benchmarks/baselines.py                            every contest, five trainings each
     python benchmarks/baselines.py --env gene-circuit --seeds 2 --steps 500000
 
-The gene circuit's rivals are the best bang-bang and the best PID of a sweep, chosen on some
-episodes and scored on others; the games' are players that see what an agent sees. Agents have their
-shipped defaults.
+The gene circuit's baselines are the best bang-bang and the best PID of a sweep, chosen on some
+episodes and scored on others. The games' baselines are players that see what an agent sees. Agents
+have their shipped defaults.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import dataclasses
@@ -20,14 +25,15 @@ from benchmarks.harness.command_line import Parser, count, guarded, resolved_env
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/baselines.py"
-_CHOOSING_EPISODES, _EPISODES, _EVALUATION_SEED = 64, 1_024, 1_000_003
+_CHOOSING_EPISODES = 64
+_EPISODES = 1_024
+_EVALUATION_SEED = 1_000_003
 _MAX_STEPS = 10_000  # of an episode, as in `myriad.evaluate`
-_OFFSETS, _BANDS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2), (0.0, 0.01, 0.03)
-_INTEGRALS, _DERIVATIVES, _LIMITS = (
-    (0.0, 0.002, 0.01, 0.05),
-    (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0),
-    (0.05, 0.2, 1.0),
-)
+_OFFSETS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
+_BANDS = (0.0, 0.01, 0.03)
+_INTEGRALS = (0.0, 0.002, 0.01, 0.05)
+_DERIVATIVES = (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0)
+_LIMITS = (0.05, 0.2, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Contest:
-    """Agents against rivals in one environment.
+    """Agents against baselines in one environment.
 
     Attributes:
         env: the environment's name.
@@ -53,7 +59,7 @@ class Contest:
         steps: of one training, all environments together.
         unit: of a score.
         scale: what a return is multiplied by to be one; negative where the lower is the better.
-        rivals: makes them for the environment.
+        baselines: makes them for the environment.
     """
 
     env: str
@@ -62,7 +68,7 @@ class Contest:
     steps: int
     unit: str
     scale: float
-    rivals: Callable[[Any], Iterator[tuple[str, Any]]]
+    baselines: Callable[[Any], Iterator[tuple[str, Any]]]
 
     @property
     def name(self) -> str:
@@ -87,11 +93,12 @@ def _run(argv: list[str]) -> bool:
     contests = [contest for contest in _contests() if env in (None, contest.env)]
     if not contests:
         raise SuiteError(
-            f"there is no contest in {env}; give {', '.join(sorted({each.env for each in _contests()}))}."
+            f"there is no contest in {env}; "
+            f"give {', '.join(sorted({each.env for each in _contests()}))}."
         )
     myriad.configure()
     lines = [
-        "| contest | rivals | agent | trainings, each beside the best rival | better |",
+        "| contest | baselines | agent | trainings, each beside the best baseline | better |",
         "|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
@@ -121,20 +128,22 @@ def _contests() -> list[Contest]:
     game = {"agents": ("ppo",), "unit": "return", "scale": 1.0}
     return [
         *(
-            Contest("gene-circuit-control", {"target": target}, rivals=_controllers, **circuit)
+            Contest("gene-circuit-control", {"target": target}, baselines=_controllers, **circuit)
             for target in ("constant", "sine")
         ),
-        Contest("snake", {}, steps=20_000_000, rivals=_snake_players, **game),
-        Contest("bucket-brigade", {}, steps=5_000_000, rivals=_villagers, **game),
+        Contest("snake", {}, steps=20_000_000, baselines=_snake_players, **game),
+        Contest("bucket-brigade", {}, steps=5_000_000, baselines=_villagers, **game),
     ]
 
 
 def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
-    """Score the rivals, train the agents, and yield a line for each."""
+    """Score the baselines, train the agents, and yield a line for each."""
     env = _config(contest, "random", 1).resolve().env
-    scores = [_scored(contest, name, _returns(env, player)) for name, player in contest.rivals(env)]
+    scores = [
+        _scored(contest, name, _returns(env, player)) for name, player in contest.baselines(env)
+    ]
     best = max(scores, key=lambda score: math.copysign(1.0, contest.scale) * score.mean)
-    rivals = ", ".join(f"{score.name} {score}" for score in scores)
+    baselines = ", ".join(f"{score.name} {score}" for score in scores)
     for agent in contest.agents:
         trained = [
             _scored(contest, agent, returns)
@@ -142,12 +151,13 @@ def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
         ]
         num_better = sum(contest.is_better(score, best) for score in trained)
         shown = ", ".join(map(str, trained))
-        yield f"| {contest.name}, {contest.unit} | {rivals} | {agent} | {shown} | {num_better} of {num_seeds} |"
+        where = f"{contest.name}, {contest.unit}"
+        yield f"| {where} | {baselines} | {agent} | {shown} | {num_better} of {num_seeds} |"
 
 
 def _config(contest: Contest, agent: str, steps: int) -> Any:
     """Describe a training of so many steps that is evaluated at its end alone."""
-    make_config = package.load("myriad.training.config").make_config
+    make_config = package.find("myriad.training.config:make_config")
 
     config = make_config(contest.env, agent, env_options=contest.options)
     steps_per_env = -(-steps // config.resolve().num_envs)
@@ -157,7 +167,7 @@ def _config(contest: Contest, agent: str, steps: int) -> Any:
 
 
 def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterator[Any]:
-    """Train one seed after the other in a program compiled once, and yield the returns of each in new episodes."""
+    """Train seed after seed in a program compiled once; yield the returns of each."""
     import jax
 
     from myriad import evaluate, make_key, make_train
@@ -176,7 +186,7 @@ def _returns(env: Any, player: Any) -> Any:
     from myriad import make_key
     from myriad.agents.controller import ControllerLearner
 
-    Evaluation = package.load("myriad.training.evaluation").Evaluation
+    Evaluation = package.find("myriad.training.evaluation:Evaluation")
 
     evaluation = Evaluation(env, ControllerLearner(env, player), _EPISODES, max_steps=_MAX_STEPS)
     return jax.jit(evaluation.returns)((), make_key(_EVALUATION_SEED))[0]
@@ -191,15 +201,16 @@ def _scored(contest: Contest, name: str, returns: Any) -> Score:
     )
 
 
-# --- the gene circuit's rivals
+# --- the gene circuit's baselines
 
 
 def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the best bang-bang and the best PID of a sweep; on or off, a PID's common factor changes nothing."""
+    """Yield the best bang-bang and PID of a sweep; a common factor of on-off gains does nothing."""
     from myriad.agents.bangbang import BangBang
     from myriad.agents.pid import PID
 
-    bangbang, pid = BangBang.create(env), PID.create(env)
+    bangbang = BangBang.create(env)
+    pid = PID.create(env)
     offsets = sorted({sign * offset for offset in _OFFSETS for sign in (-1, 1)})
     yield _best("bang-bang", env, bangbang, {"offset": offsets, "hysteresis": _BANDS})
     gains = {"integral": _INTEGRALS, "derivative": _DERIVATIVES, "limit": _LIMITS}
@@ -215,7 +226,7 @@ def _best(
     from myriad import make_key
     from myriad.agents.controller import ControllerLearner
 
-    Evaluation = package.load("myriad.training.evaluation").Evaluation
+    Evaluation = package.find("myriad.training.evaluation:Evaluation")
 
     axes = jnp.meshgrid(*map(jnp.asarray, grid.values()), indexing="ij")
     settings = dict(zip(grid, (axis.ravel() for axis in axes), strict=True))
@@ -252,7 +263,7 @@ class Player:
 
 
 def _snake_players(env: Any) -> Iterator[tuple[str, Any]]:
-    """Yield players that go to the food: one never hits a wall, the other not its own body either, while it can."""
+    """Yield greedy players: one avoids the walls, the other its own body too, while it can."""
     import jax.numpy as jnp
 
     moves = jnp.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
@@ -291,7 +302,8 @@ def _villagers(env: Any) -> Iterator[tuple[str, Any]]:
 
     from myriad.envs.bucket_brigade import POLICIES, BucketBrigadeState
 
-    num_houses, num_agents = env.num_houses, env.num_agents
+    num_houses = env.num_houses
+    num_agents = env.num_agents
 
     def chooser(policy: Callable[..., Any]) -> Callable[[Any, Any], Any]:
         def choose(key: Any, obs: Any) -> Any:

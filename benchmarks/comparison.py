@@ -1,13 +1,18 @@
-"""Myriad beside other libraries on one environment: steps/s of each, alternated in one run, and where ours is behind.
+"""Myriad beside other libraries on one environment: steps/s of each, and where ours is behind.
 
     python benchmarks/comparison.py                          all libraries, a quick set of sizes
     python benchmarks/comparison.py --full                   every size of suite.toml
-    python benchmarks/comparison.py --library gymnax         ours beside that one alone; may be repeated
+    python benchmarks/comparison.py --library gymnax         ours beside that one; repeatable
     python benchmarks/comparison.py --policy 64-64           with a network that chooses the actions
     python benchmarks/comparison.py --training               whole trainings by PPO, beside rejax
 
 docs/comparison.md says what each row measures, what it does not, and what is unfair to whom.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import sys
@@ -19,33 +24,33 @@ from benchmarks.harness.command_line import (
     command_of,
     count,
     guarded,
+    print_files,
     progress,
     resolved_env,
 )
-from benchmarks.harness.interleave import Budget, Contender, Outcome, ratios
+from benchmarks.harness.interleave import Budget, Case, Outcome, ratios
+from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, TRAINERS
 from benchmarks.harness.results import ResultsFile, markdown, spread, times
+from benchmarks.harness.sanity import measure
 from benchmarks.harness.workloads import (
     DEVICES,
-    LIBRARIES,
-    SIDES,
     Declaration,
     Workload,
     known,
     load,
     tier_from_environment,
 )
-from benchmarks.sides import training as training_peers
 from benchmarks.sides.network_policy import NETWORKS, agent_of, num_multiplications
-from benchmarks.throughput import measure
+from benchmarks.sides.training import AGENT as PPO
 
 _SCRIPT = "benchmarks/comparison.py"
-OURS = "myriad"
-_ACTIONS = {"random": "random actions", training_peers.AGENT: "whole trainings by PPO"}
+_ACTIONS = {"random": "random actions", PPO: "whole trainings by PPO"}
 # A network's chunk multiplies at most so often, or is one step: a call that takes a processor a
 # second, not minutes.
 _MULTIPLICATIONS_PER_CHUNK = 10_000_000_000
 # Episodes under one network last equally long everywhere, to within what so many of them scatter.
-_ENOUGH_EPISODES, _POLICY_TOLERANCE = 2_000, 0.1
+_ENOUGH_EPISODES = 2_000
+_POLICY_TOLERANCE = 0.1
 BUDGET = Budget(num_rounds=11, max_s=20.0)
 
 
@@ -58,20 +63,18 @@ def _run(argv: list[str]) -> bool:
     options = _parse(argv)
     declaration = load()
     workloads = chosen(options, declaration)
-    asked = training_peers.LIBRARIES if options.training else options.library
+    asked = TRAINERS if options.training else options.library
     sides = sides_of(asked, workloads[0], declaration)
     file = ResultsFile("comparison", options.output, command_of(_SCRIPT, argv))
     groups = []
     with progress(len(workloads)) as on_event:
         for workload in workloads:
-            contenders = [Contender(side, workload) for side in sides]
+            cases = [Case(side, workload) for side in sides]
             groups.append(
-                measure(contenders, BUDGET, file, declaration, on_event, hold=_hold_to_policy)
+                measure(cases, BUDGET, file, declaration, on_event, also_check=_check_policy)
             )
     print(report(groups))
-    print(
-        f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}"
-    )
+    print_files(file)
     return all(group[0].status == "ok" for group in groups)
 
 
@@ -92,19 +95,19 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME",
-        help=f"beside {OURS}, one or several with commas between (default: all that have the environment)",
+        help=f"beside {OURS}: one, or several with commas (default: all that have the environment)",
     )
     parser.add_argument(
         "--steps-per-env",
         type=count,
         metavar="N",
-        help="steps of every environment in a timed call (default: as many as last 0.05 s; slow libraries take fewer)",
+        help="steps of every environment in a timed call (default: as many as last 0.05 s)",
     )
     parser.add_argument(
         "--policy",
         choices=["none", *NETWORKS],
         default="none",
-        help="widths of a network that chooses the actions; sizes too large for it are left out (default: none)",
+        help="widths of a network that chooses the actions (default: none, random actions)",
     )
     sizes.add_argument(
         "--training",
@@ -122,32 +125,32 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
-    """Return the workloads that the flags ask for: sizes of suite.toml, or the nearest with the flags' values."""
+    """Return the workloads that the flags ask for.
+
+    They are sizes of suite.toml, or the nearest of them with the flags' values.
+    """
     if options.training:
         return [declaration.workloads["comparison"]["cartpole-ppo"]]
     declared = sorted(
         declaration.select("comparison", "full").values(), key=lambda workload: workload.num_envs
     )
     if options.num_envs:
-        nearest = [workload for workload in declared if workload.num_envs <= options.num_envs][
-            -1
-        ]  # one declares 1
+        # suite.toml declares 1 environment, so there always is one.
+        nearest = [each for each in declared if each.num_envs <= options.num_envs][-1]
         declared = [replace(nearest, num_envs=options.num_envs, devices=DEVICES)]
     elif not options.full:
         declared = [workload for workload in declared if tier_from_environment() in workload.tiers]
     env = resolved_env(options.env or "cartpole")
     workloads = [replace(each, env=env, num_steps=options.steps_per_env) for each in declared]
-    return (
-        workloads
-        if options.policy == "none"
-        else _with_network(agent_of(options.policy), workloads)
-    )
+    if options.policy == "none":
+        return workloads
+    return _with_network(agent_of(options.policy), workloads)
 
 
 def _with_network(agent: str, workloads: Sequence[Workload]) -> list[Workload]:
-    """Return the workloads under a network's policy, in chunks of as many steps as a processor does in about a second.
+    """Return the workloads under a network's policy, in chunks of about a second on a processor.
 
-    Where even one step takes it many seconds the size is left out, unless there is no other.
+    Where even one step takes many seconds the size is left out, unless there is no other.
     """
     steps = {
         each: _MULTIPLICATIONS_PER_CHUNK / (each.num_envs * num_multiplications(agent))
@@ -170,57 +173,58 @@ def sides_of(asked: Sequence[str], workload: Workload, declaration: Declaration)
     """
     names = [name for text in asked for name in text.split(",")]
     sides = [known(name, SIDES, "library") for name in names]
-    steppers = [library for library in LIBRARIES if library not in training_peers.LIBRARIES]
-    sides = sides or [library for library in steppers if declaration.twin_of(library, workload)]
+    steppers = [library for library in LIBRARIES if library not in TRAINERS]
+    sides = sides or [library for library in steppers if declaration.env_id_of(library, workload)]
     return list(dict.fromkeys([OURS, *sides]))
 
 
-def _hold_to_policy(outcomes: Sequence[Outcome]) -> None:
-    """Fail a side whose episodes under a network last otherwise than ours: it steps another policy."""
+def _check_policy(outcomes: Sequence[Outcome]) -> None:
+    """Fail a side whose episodes under a network do not last as long as ours."""
     ours, *others = outcomes
-    if ours.contender.workload.agent not in map(agent_of, NETWORKS) or ours.status != "ok":
+    if ours.case.workload.agent not in map(agent_of, NETWORKS) or ours.status != "ok":
         return
     expected = ours.stats["mean_episode_length"]
     for other in (each for each in others if each.status == "ok"):
-        mean, enough = (
-            other.stats["mean_episode_length"],
-            other.stats["num_episodes"] >= _ENOUGH_EPISODES,
-        )
+        mean = other.stats["mean_episode_length"]
+        enough = other.stats["num_episodes"] >= _ENOUGH_EPISODES
         if enough and expected and abs(mean / expected - 1) > _POLICY_TOLERANCE:
             other.status = "failed"
-            other.reason = f"its episodes last {mean:.2f} steps, and Myriad's {expected:.2f} under the same network"
+            other.reason = (
+                f"its episodes last {mean:.2f} steps, "
+                f"and Myriad's {expected:.2f} under the same network"
+            )
 
 
 def report(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Write where ours is not ahead, then a table per size with what its reader must know beneath."""
+    """Write where ours is not ahead, then a table per size with its notes beneath."""
     return "\n\n".join([_behind(groups), *map(_section, groups)])
 
 
 def _behind(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Say at which sizes which library is as fast as ours or faster, and which compile for less time."""
+    """Say which library is as fast as ours or compiles sooner, and at which sizes."""
     lines = []
     for ours, *others in groups:
-        size = _size(ours.contender.workload)
+        size = _size(ours.case.workload)
         if ours.status != "ok":
             lines.append(f"- {size}: Myriad {ours.status}: {ours.reason}")
             continue
         measured = [other for other in others if other.status == "ok"]
         fast = [
-            f"{each.contender.side} (Myriad's {times(ours, each)} times that)"
+            f"{each.case.side} (Myriad's {times(ours, each)} times that)"
             for each in measured
             if _is_level(ours, each)
         ]
         sooner = [
-            f"{each.contender.side} ({_compiling(each)})"
+            f"{each.case.side} ({_compiling(each)})"
             for each in measured
             if _is_ready_sooner(ours, each)
         ]
-        lines += [f"- {size}, steps/s: {', '.join(fast)}"] if fast else []
-        lines += (
-            [f"- {size}, seconds of compiling ({_compiling(ours)}): {', '.join(sooner)}"]
-            if sooner
-            else []
-        )
+        if fast:
+            lines.append(f"- {size}, steps/s: {', '.join(fast)}")
+        if sooner:
+            lines.append(
+                f"- {size}, seconds of compiling ({_compiling(ours)}): {', '.join(sooner)}"
+            )
     if lines:
         return "\n".join(["Where Myriad is not ahead:", *lines])
     beside = any(outcome.status == "ok" for _, *others in groups for outcome in others)
@@ -238,7 +242,7 @@ def _is_ready_sooner(ours: Outcome, other: Outcome) -> bool:
 
 def _section(group: Sequence[Outcome]) -> str:
     """Write the table of one size, and beneath it the reasons of the rows, equal ones once."""
-    workload = group[0].contender.workload
+    workload = group[0].case.workload
     actions = _ACTIONS.get(workload.agent, f"actions of the network {workload.agent}")
     headers = [
         "library",
@@ -249,12 +253,12 @@ def _section(group: Sequence[Outcome]) -> str:
         "status",
     ]
     table = markdown(headers, [_cells(group[0], outcome) for outcome in group])
-    notes = [f"* {outcome.contender.side}: {outcome.reason}" for outcome in group if outcome.reason]
+    notes = [f"* {outcome.case.side}: {outcome.reason}" for outcome in group if outcome.reason]
     return "\n".join([f"{_size(workload)} of {workload.env}, {actions}", "", table, *notes])
 
 
 def _cells(ours: Outcome, outcome: Outcome) -> list[str]:
-    side = outcome.contender.side
+    side = outcome.case.side
     if outcome.status != "ok":
         return [side, "-", "-", "-", "-", outcome.status]
     rates = spread([rate for rate in outcome.steps_per_s() if rate is not None], "rate")

@@ -1,11 +1,17 @@
-"""Seconds to compile, cold and with the persistent cache, and the size of what comes out: an asv suite and a command.
+"""Seconds to compile, cold and with the persistent cache, and the size of the programs.
 
     python benchmarks/compile.py                         the quick tier of suite.toml
     python benchmarks/compile.py --full                  more agents, more launches
     python benchmarks/compile.py --agent pqn --env snake
 
-Every figure is a new process's: what one compilation leaves behind would speed up the next.
+An asv suite and a command line. Every compilation has a new process: what one leaves behind would
+speed up the next.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import functools
@@ -19,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
@@ -30,13 +36,22 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
-from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.failures import ChildError
+from benchmarks.harness.programs import (
+    TIMEOUT_S,
+    machine,
+    program,
+    request_of,
+    skip_unless_compilable,
+)
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import Workload, load, tier_from_environment
 
 _SCRIPT = "benchmarks/compile.py"
-QUICK_LAUNCHES, FULL_LAUNCHES = 3, 6
+QUICK_LAUNCHES = 3
+FULL_LAUNCHES = 6
+_COUNT_CACHE_HITS = "myriad.xla:count_cache_hits"
+_USE_COMPILATION_CACHE = "myriad.xla:use_compilation_cache"
 
 
 class Compile:
@@ -49,11 +64,14 @@ class Compile:
 
     def setup(self, workload: str) -> None:
         """Have asv skip what this commit or machine can't run."""
-        self.request = request_of(load().workloads["compile"][workload])
-        skip_unless_runnable(load().workloads["compile"][workload])
+        declared = load().workloads["compile"][workload]
+        skip_unless_compilable(declared)
+        for name in (_COUNT_CACHE_HITS, _USE_COMPILATION_CACHE):
+            package.find(name)
+        self.request = request_of(declared)
 
     def track_compile_s(self, workload: str) -> float:
-        """Return what one launch took: the gate takes a suspect value again, and asv plots many commits."""
+        """Return what one launch took; the gate launches again where a value is suspect."""
         return self._compiled_once()["compile_s"]
 
     def track_instructions(self, workload: str) -> int:
@@ -75,13 +93,12 @@ def _compiled_in_child(**request: Any) -> Reply:
     import myriad
     from myriad import settings
 
-    count_cache_hits = package.load("myriad.xla").count_cache_hits
-    use_compilation_cache = package.load("myriad.xla").use_compilation_cache
+    count_cache_hits = package.find(_COUNT_CACHE_HITS)
+    use_compilation_cache = package.find(_USE_COMPILATION_CACHE)
 
     myriad.configure()
-    jax.config.update(
-        "jax_compilation_cache_dir", None
-    )  # a user's own would answer the cold launch
+    # A user's own cache would answer the cold launch.
+    jax.config.update("jax_compilation_cache_dir", None)
     if (folder := settings.compilation_cache()) is not None:
         use_compilation_cache(folder)
     with count_cache_hits() as hits:
@@ -188,7 +205,7 @@ def chosen(options: argparse.Namespace) -> list[Workload]:
 
 
 def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], ChildError | None]:
-    """Launch a cold process and one that finds its cache, in turn; return what they found up to the first failure."""
+    """Launch a cold process and one that finds its cache, in turn, up to the first failure."""
     launches: list[Reply] = []
     try:
         for _ in range(num_launches):
@@ -217,7 +234,7 @@ def _check_cache(cold_hits: int, cached_hits: int, num_programs: int) -> None:
 def rows_of(
     launches: Sequence[Reply], error: ChildError | None, described: Row, timestamp: str
 ) -> list[Row]:
-    """Return a row of cold launches and one of those from the cache; a failure counts against both."""
+    """Return a row of cold launches and one of cached ones; a failure counts against both."""
     rows = []
     for suite, name in (("compile", "compile_s"), ("compile_cached", "cached_s")):
         if error is not None:

@@ -1,12 +1,21 @@
-"""What the host does around the compiled programs: imports, dispatch, the configuration; an asv suite alone.
+"""What the host does around the compiled programs: imports, dispatch, the configuration.
 
-The gate always times these: no program that is the same on both sides speaks for them.
+An asv suite alone. The gate always times these: equal programs do not speak for the host.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
+from benchmarks.harness import package
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load
+
+
+def _skip_without_trainer() -> None:
+    package.find("myriad:train_and_evaluate")
+
+
+def _skip_without_configurations() -> None:
+    package.find("myriad:create_config")
 
 
 class Imports:
@@ -24,6 +33,8 @@ class Imports:
         """Import all that a training needs before it compiles."""
         return "import myriad.api"
 
+    timeraw_import_trainer.setup = _skip_without_trainer  # type: ignore[attr-defined]
+
 
 class Dispatch:
     """Seconds of calls that have next to nothing to compute."""
@@ -31,6 +42,7 @@ class Dispatch:
     version = "1"
     timeout = 120
     rollout: Any = None
+    overrides: ClassVar[dict[str, Any]] = {"agent.learning_rate": 1e-3}
 
     def setup(self) -> None:
         """Compile the smallest rollout there is, once: asv calls this before every sample."""
@@ -53,6 +65,6 @@ class Dispatch:
         """Make and resolve a configuration."""
         from myriad import create_config
 
-        create_config(
-            "cartpole-control", "dqn", 1_000, 10_000, **{"agent.learning_rate": 1e-3}
-        ).resolve()
+        create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides).resolve()
+
+    time_create_config.setup = _skip_without_configurations  # type: ignore[attr-defined]

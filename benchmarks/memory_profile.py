@@ -1,12 +1,17 @@
-"""Memory of a compiled chunk, as the compiler states it and as a process really holds it: an asv suite and a command.
+"""Memory of a compiled chunk, as the compiler states it and as a process really holds it.
 
-    python benchmarks/memory_profile.py                   over numbers of environments, and the most that fit
-    python benchmarks/memory_profile.py --limit 1GiB      the most environments that fit into so much
+    python benchmarks/memory_profile.py                   over numbers of environments
+    python benchmarks/memory_profile.py --limit 1GiB      and the most of them that fit
     python benchmarks/memory_profile.py --profile scan --agent dqn
 
-Every size runs in a process of its own, whose peak holds the libraries and the compiler too; one
-that does not fit costs its own row alone.
+An asv suite and a command line. Every size runs in a process of its own, whose peak holds the
+libraries and the compiler too. A size that does not fit costs its own row alone.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import re
@@ -15,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
@@ -26,17 +31,26 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.memory import peak_bytes
-from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
+from benchmarks.harness.programs import (
+    TIMEOUT_S,
+    machine,
+    program,
+    request_of,
+    skip_unless_compilable,
+)
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load, tier_from_environment
 
 _SCRIPT = "benchmarks/memory_profile.py"
 _CHUNK = 128
-_QUICK_SIZES, _FULL_SIZES = (1_000, 10_000, 100_000), (100, 1_000, 10_000, 100_000, 1_000_000)
-_QUICK_CHUNKS, _FULL_CHUNKS = (1, 32, 1_024), tuple(2**power for power in range(11))
-_QUICK_SCAN_ENVS, _FULL_SCAN_ENVS = 1_000, 100_000
+_QUICK_SIZES = (1_000, 10_000, 100_000)
+_FULL_SIZES = (100, 1_000, 10_000, 100_000, 1_000_000)
+_QUICK_CHUNKS = (1, 32, 1_024)
+_FULL_CHUNKS = tuple(2**power for power in range(11))
+_QUICK_SCAN_ENVS = 1_000
+_FULL_SCAN_ENVS = 100_000
 # Of what the machine has left; a search that takes all would have the system end other processes.
 _SHARE = 0.9
 # The largest size is really run up to this limit: beyond, filling the memory takes longer than a
@@ -62,7 +76,7 @@ class Memory:
     def setup(self, workload: str) -> None:
         """Compile the chunk; nothing is allocated yet."""
         declared = load().workloads["memory"][workload]
-        skip_unless_runnable(declared)
+        skip_unless_compilable(declared)
         self.compiled = program(**request_of(declared))
 
     def track_argument_bytes(self, workload: str) -> int:
@@ -83,7 +97,8 @@ class Memory:
 
 
 def _stated(compiled: Any) -> Reply:
-    chunk, devices = compiled.reports[0], compiled.num_devices
+    chunk = compiled.reports[0]
+    devices = compiled.num_devices
     return {
         "argument_bytes": devices * chunk.argument_bytes,
         "temp_bytes": devices * chunk.temp_bytes,
@@ -119,8 +134,10 @@ def _most_of(limit: int, overhead: int, **request: Any) -> Reply:
 
 
 def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -> int:
-    """Return the largest multiple of `step` that needs no more than `limit`, to within 2%; 0 where none does."""
-    low, high, below = 0, None, 0
+    """Return the largest multiple of `step` that fits into `limit`, to within 2%; 0 for none."""
+    low = 0
+    high = None
+    below = 0
     guess = 1
     while high is None or high - low > max(1, low // 50):
         found = needed(guess * step)
@@ -129,7 +146,8 @@ def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -
         elif high is None:
             # Bytes grow along a line: the next guess lies just below where it meets the limit.
             per_step = max(1, (found - below) // (guess - low))
-            low, below = guess, found
+            low = guess
+            below = found
             guess = low + max(1, low // 25, int(0.99 * (limit - found)) // per_step)
             continue
         else:
@@ -224,13 +242,9 @@ def size_of(text: str) -> int:
 
 def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
     if profile == "envs":
-        sizes = (
-            (options.num_envs,)
-            if options.num_envs
-            else _FULL_SIZES
-            if options.full
-            else _QUICK_SIZES
-        )
+        sizes = _FULL_SIZES if options.full else _QUICK_SIZES
+        if options.num_envs:
+            sizes = (options.num_envs,)
         return [{"num_envs": num_envs, "scan_chunk_size": _CHUNK} for num_envs in sizes]
     num_envs = options.num_envs or (_FULL_SCAN_ENVS if options.full else _QUICK_SCAN_ENVS)
     return [
@@ -242,7 +256,7 @@ def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
 def _measure(
     suite: str, request: dict[str, Any], columns: Row, file: ResultsFile, limit: int | None = None
 ) -> Reply | None:
-    """Run one size in a child, within `limit` bytes, and save its row; return its reply, or nothing for a failure."""
+    """Run one size in a child and save its row; return its reply, None for a failure."""
     try:
         reply = run("benchmarks.memory_profile:_peak_of", request, **_limits(limit, columns))
         if limit and reply["peak_bytes"] > limit:  # the child is only looked at now and then
@@ -261,7 +275,7 @@ def _measure(
 
 
 def _limits(limit: int | None, columns: Row) -> dict[str, Any]:
-    """Return what holds a child to the limit: of its process on a CPU, of the device's own memory elsewhere."""
+    """Return the options of `run` that hold a child to the limit, on a CPU or on a device."""
     # Without the cache, since whether there was anything to compile would show in the peak.
     always = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": "off"}
     if limit is None:
@@ -285,7 +299,7 @@ def _line(row: Row, reply: Reply | None) -> list[str]:
 
 
 def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: ResultsFile) -> str:
-    """Find the most environments that fit, run them where that is quick, save the row and say what was found."""
+    """Find the most environments that fit, run them where that is quick, and save the row."""
     columns = measured[0]["columns"]
     # What a process holds beside what the compiler states: the interpreter, libraries, the compiler
     # itself.
@@ -308,7 +322,10 @@ def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: 
     request["num_envs"] = found["num_envs"]
     says = f"{found['num_envs']:,} environments are the most that fit into {readable(limit)}"
     if limit > _MOST_VERIFIED:
-        note = f"stated by the compiler and not run, as the limit of {limit:,} bytes is above {_MOST_VERIFIED:,}"
+        note = (
+            "stated by the compiler and not run, "
+            f"as the limit of {limit:,} bytes is above {_MOST_VERIFIED:,}"
+        )
         file.add_rows(
             [new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, reason=note)],
             search | found,

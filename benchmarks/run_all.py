@@ -11,6 +11,11 @@ goes on. What was measured already at this commit, on this machine and with thes
 skipped, so that a run that was stopped goes on where it was; `--force` measures it again.
 """
 
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
+
 import argparse
 import functools
 import hashlib
@@ -24,13 +29,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from benchmarks.harness import child_process as child
 from benchmarks.harness import peers
 from benchmarks.harness.command_line import SETTINGS, Parser, command_of, guarded
+from benchmarks.harness.failures import ChildError
+from benchmarks.harness.files import write_text
 from benchmarks.harness.programs import machine
-from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown, write_whole
+from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown
+from benchmarks.harness.supervisor import ROOT, Supervised
 from benchmarks.harness.workloads import known, load
 
 _SCRIPT = "benchmarks/run_all.py"
@@ -139,7 +146,8 @@ class Progress:
     """
 
     def __init__(self, path: Path, wanted: Sequence[Job], *, force: bool):
-        self._path, self._wanted = path, wanted
+        self._path = path
+        self._wanted = wanted
         self._done: dict[str, dict[str, Any]] = _read(path)
         self._here = _here()
         if force:
@@ -148,7 +156,7 @@ class Progress:
             }
 
     def found(self, job: Job) -> dict[str, Any]:
-        """Return what is known of a workload, here and at this commit; empty where it has not run."""
+        """Return what is known of a workload at this commit; empty where it has not run."""
         return self._done.get(self._key(job), {})
 
     def to_do(self) -> Iterator[Job]:
@@ -183,7 +191,7 @@ class Progress:
     def add(self, job: Job, found: dict[str, Any]) -> None:
         """Keep what became of a workload."""
         self._done[self._key(job)] = found
-        write_whole(self._path, json.dumps(self._done, indent=1))
+        write_text(self._path, json.dumps(self._done, indent=1))
         if found["status"] != "ok":
             print(f"{job.name}: {found['status']}: {found['reason']}", file=sys.stderr)
 
@@ -206,14 +214,17 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except ValueError:
         aside = path.replace(path.with_suffix(".broken.json"))
         print(
-            f"{path} could not be read and was set aside as {aside.name}; everything is measured anew",
+            f"{path} could not be read and was set aside as {aside.name}; "
+            "everything is measured again",
             file=sys.stderr,
         )
         return {}
 
 
 def _here() -> str:
-    """Return commit, machine, versions and settings in few letters: what a measurement shares that stands for another.
+    """Return a short text for commit, machine, versions and settings.
+
+    A measurement stands for another one only where these are the same.
 
     Raises:
         SuiteError: there is no such device.
@@ -231,7 +242,7 @@ def _tree() -> str:
     name = commit()
     if not name.endswith("-dirty"):
         return name
-    git = ["git", "-C", str(child.ROOT)]
+    git = ["git", "-C", str(ROOT)]
     changes = b"".join(
         subprocess.run([*git, *command], capture_output=True, check=True).stdout
         for command in (["diff", "HEAD"], ["status", "--porcelain"])
@@ -240,34 +251,35 @@ def _tree() -> str:
 
 
 def _measure(job: Job, folder: Path) -> dict[str, Any]:
-    """Run a workload's command and say what became of it; its rows, if any, are in `folder`."""
-    start, reason = time.monotonic(), ""
-    command = [
-        sys.executable,
-        str(child.ROOT / job.script),
-        *job.arguments,
-        "--output",
-        str(folder),
-    ]
-    with tempfile.TemporaryFile("w+") as log:
+    """Run a workload's command and say how it ended; its rows, if any, are in `folder`."""
+    start = time.monotonic()
+    script = str(ROOT / job.script)
+    command = [sys.executable, script, *job.arguments, "--output", str(folder)]
+    status = "ok"
+    reason = ""
+    with tempfile.TemporaryFile("w+") as log, Supervised(command, log=log) as child:
         try:
-            code = child.watched(command, log, timeout_s=job.timeout_s)
-        except child.ChildError as error:
-            code, status, reason = -1, error.status, str(error)
-        else:
-            status = "failed" if code else "ok"
-        log.seek(0)
-        lines = log.read().strip().splitlines() or ["no message"]
-    if code < 0 and not reason:
-        reason = f"ended by signal {-code}"
-    if code > 0:
-        reason = f"exit code {code}: {lines[-1] if code == 2 else _first_complaint(lines)}"
+            if code := child.wait(job.timeout_s):
+                status = "failed"
+                reason = _reason(code, log)
+        except ChildError as error:
+            status = error.status
+            reason = error.reason
     return {
         "status": status,
         "reason": reason,
         "seconds": time.monotonic() - start,
         "command": " ".join(["python", job.script, *job.arguments]),
     }
+
+
+def _reason(code: int, log: IO[str]) -> str:
+    """Say how a command failed, by its exit code and what it wrote."""
+    if code < 0:
+        return f"ended by signal {-code}"
+    log.seek(0)
+    lines = log.read().strip().splitlines() or ["no message"]
+    return f"exit code {code}: {lines[-1] if code == 2 else _first_complaint(lines)}"
 
 
 def _first_complaint(lines: Sequence[str]) -> str:
@@ -288,7 +300,7 @@ def _table(wanted: Sequence[Job], progress: Progress) -> str:
 
 def _draw(folder: Path) -> None:
     """Draw every plot that the folder's rows allow."""
-    from benchmarks.plot_results import PLOTS, draw
+    from benchmarks.plots.draw import PLOTS, draw
     from myriad.errors import MyriadError
 
     plots = PLOTS_FOLDER if folder == CSV_FOLDER else folder

@@ -1,13 +1,18 @@
-"""Steps/s, memory and seconds to compile against the scan chunk's size: an asv suite and a command line.
+"""Steps/s, memory and seconds to compile against the size of the scan chunk.
 
     python benchmarks/scan_chunk.py                                a few sizes, 1,000 environments
     python benchmarks/scan_chunk.py --full --num-envs 100000       1 to 1,024
     python benchmarks/scan_chunk.py --agent dqn
 
-All sizes are timed in one process, in rounds whose order is drawn anew, so that whatever disturbs
-the machine disturbs all of them; a timed call takes the same steps for each. What a process holds
-is memory_profile.py's to say.
+An asv suite and a command line. All sizes are timed in one process, in rounds of random order, so
+that whatever disturbs the machine disturbs all of them. A timed call takes the same steps for each.
+memory_profile.py measures what a process holds.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import math
@@ -18,7 +23,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.child_process import Reply, run
+from benchmarks.harness.clock import seconds_of
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
@@ -29,19 +35,33 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
-from benchmarks.harness.programs import TIMEOUT_S, machine, program, request_of
-from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
-from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.failures import ChildError, failure_of
+from benchmarks.harness.programs import (
+    TIMEOUT_S,
+    machine,
+    program,
+    request_of,
+    skip_unless_compilable,
+)
+from benchmarks.harness.results import (
+    LEAST_SAMPLES,
+    ResultsFile,
+    Row,
+    machine_columns,
+    markdown,
+    new_row,
+    spread,
+)
 from benchmarks.harness.workloads import load, tier_from_environment
 
 _SCRIPT = "benchmarks/scan_chunk.py"
-_QUICK_CHUNKS, _FULL_CHUNKS = (1, 16, 128, 1_024), tuple(2**power for power in range(11))
-_QUICK_ROUNDS, _FULL_ROUNDS = 11, 21
-_QUICK_S, _FULL_S = (
-    10.0,
-    300.0,
-)  # of timed rounds; the fewest that have an interval are taken even so
-_LEAST_ROUNDS = 6
+_QUICK_CHUNKS = (1, 16, 128, 1_024)
+_FULL_CHUNKS = tuple(2**power for power in range(11))
+_QUICK_ROUNDS = 11
+_FULL_ROUNDS = 21
+# Of timed rounds; as many as have an interval are taken even so.
+_QUICK_S = 10.0
+_FULL_S = 300.0
 _CALL_S = 0.005  # the least that the fastest size's call lasts
 
 
@@ -58,7 +78,7 @@ class ScanChunk:
         """Compile and warm up, once: asv calls this before every sample."""
         if self.prepared != workload:
             declared = load().workloads["scan_chunk"][workload]
-            skip_unless_runnable(declared)
+            skip_unless_compilable(declared)
             self.num_steps = declared.num_steps or declared.scan_chunk_size
             self.compiled = program(**request_of(declared))
             self.compiled.start()
@@ -73,8 +93,9 @@ class ScanChunk:
 def _timed(
     chunks: Sequence[int], num_rounds: int, max_s: float, env: str, agent: str, num_envs: int
 ) -> dict[str, list[Reply] | Row]:
-    """Time every chunk size in this process; one that fails gives its reason, and the others go on."""
-    found, programs = {}, {}
+    """Time every chunk size in this process; one that fails gives its reason."""
+    found = {}
+    programs = {}
     draw = random.Random(0)  # noqa: S311  (an order, no secret)
     # The first compilation of a process is slower than its others: one for nothing, and those that
     # count in any order.
@@ -88,8 +109,7 @@ def _timed(
                 programs[built.scan_chunk_size] = built
                 found[built.scan_chunk_size] = _described(built)
         except (RuntimeError, MemoryError, ValueError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            found[chunk] = {"scan_chunk_size": chunk, "failure": reason}
+            found[chunk] = {"scan_chunk_size": chunk, "failure": failure_of(error)["reason"]}
     if programs:
         for chunk, timed in _rounds(programs, num_rounds, max_s).items():
             found[chunk] |= timed
@@ -97,7 +117,8 @@ def _timed(
 
 
 def _described(built: Any) -> Reply:
-    chunk, devices = built.reports[0], built.num_devices
+    chunk = built.reports[0]
+    devices = built.num_devices
     described = {"scan_chunk_size": built.scan_chunk_size, "compile_s": built.compile_s}
     return described | {
         "argument_bytes": devices * chunk.argument_bytes,
@@ -108,30 +129,27 @@ def _described(built: Any) -> Reply:
 def _rounds(programs: dict[int, Any], num_rounds: int, max_s: float) -> dict[int, Reply]:
     """Time the same steps of every program in each round, in an order drawn anew."""
     num_steps = common_steps(list(programs))
-    fastest_s = min(_run_s(built, num_steps) for built in programs.values())
+    fastest_s = min(seconds_of(built.run, num_steps) for built in programs.values())
     if fastest_s < _CALL_S:
         num_steps *= math.ceil(1.2 * _CALL_S / fastest_s)
     seconds: dict[int, list[float]] = {chunk: [] for chunk in programs}
-    order, draw, start = list(programs), random.Random(0), time.perf_counter()  # noqa: S311  (an order, no secret)
+    order = list(programs)
+    draw = random.Random(0)  # noqa: S311  (an order, no secret)
+    start = time.perf_counter()
     for done in range(num_rounds):
-        if done >= _LEAST_ROUNDS and time.perf_counter() - start > max_s:
+        if done >= LEAST_SAMPLES and time.perf_counter() - start > max_s:
             break
         draw.shuffle(order)
         for chunk in order:
-            seconds[chunk].append(_run_s(programs[chunk], num_steps))
+            seconds[chunk].append(seconds_of(programs[chunk].run, num_steps))
     return {chunk: {"num_steps": num_steps, "seconds": taken} for chunk, taken in seconds.items()}
 
 
 def common_steps(chunks: Sequence[int]) -> int:
-    """Return the fewest steps that are whole chunks of every size; of sizes without a small one, the largest."""
-    shared, largest = math.lcm(*chunks), max(chunks)
+    """Return the fewest steps that are whole chunks of every size, or else the largest size."""
+    shared = math.lcm(*chunks)
+    largest = max(chunks)
     return shared if shared <= 4 * largest else largest
-
-
-def _run_s(built: Any, num_steps: int) -> float:
-    start = time.perf_counter()
-    built.run(num_steps)
-    return time.perf_counter() - start
 
 
 def main(argv: Sequence[str] | None = None) -> int:

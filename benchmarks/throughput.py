@@ -1,13 +1,18 @@
-"""Environment steps per second of the compiled rollout, under random actions: an asv suite and a command line.
+"""Environment steps per second of the compiled rollout, under random actions.
 
-    python benchmarks/throughput.py                       a quick scaling run of CartPole beside gymnax
+    python benchmarks/throughput.py                       a few sizes of CartPole beside gymnax
     python benchmarks/throughput.py --full                every size of suite.toml
     python benchmarks/throughput.py --full --env snake    the same of another environment
-    python benchmarks/throughput.py --bars                what Myriad promises; exit code 1 where it is missed
+    python benchmarks/throughput.py --targets             the targets; exit code 1 for a missed one
 
-Policies with a network and whole trainings are other suites: their steps cost more, and the figures
-never mix.
+An asv suite and a command line. Policies with a network and whole trainings are other suites, since
+their steps cost more.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import sys
@@ -23,20 +28,20 @@ from benchmarks.harness.command_line import (
     progress,
     resolved_env,
 )
-from benchmarks.harness.interleave import Budget, Contender, OnEvent, Outcome, alternate
+from benchmarks.harness.interleave import Budget, Case
+from benchmarks.harness.libraries import OURS, library_of
 from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, scaling_table
-from benchmarks.harness.sanity import as_declared, hold_to_law
+from benchmarks.harness.sanity import measure
 from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.targets import bars_table, check_bars
+from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workloads import (
     DEVICES,
     Declaration,
     Workload,
-    library_of,
     load,
     tier_from_environment,
 )
-from benchmarks.plot_results import draw
+from benchmarks.plots.draw import draw
 
 _SCRIPT = "benchmarks/throughput.py"
 QUICK = Budget(num_rounds=11, max_s=5.0)
@@ -84,27 +89,28 @@ class Gymnax:
         """Compile and warm up, once: asv calls this before every sample."""
         if self.prepared == workload:
             return
-        from benchmarks.sides.__main__ import GymnaxBatch
-        from benchmarks.sides.jax_scan import ScannedSide
+        from benchmarks.sides.__main__ import GymnaxEnvs
+        from benchmarks.sides.jax_scan import ScanStepper
 
         declaration = load()
         declared = declaration.workloads["throughput"][workload]
         skip_unless_runnable(declared)
         try:
-            batch = GymnaxBatch(declaration.twin_of("gymnax", declared))
+            envs = GymnaxEnvs(declaration.env_id_of("gymnax", declared))
         except ImportError as missing:
             raise NotImplementedError(f"this machine lacks gymnax: {missing}") from missing
-        self.side = ScannedSide(batch, declared, record=False, seed=0, returns=False)
-        self.num_steps, self.prepared = declared.scan_chunk_size, workload
-        self.side.run(self.num_steps)
+        self.stepper = ScanStepper(envs, declared, record=False, seed=0, returns=False)
+        self.num_steps = declared.scan_chunk_size
+        self.stepper.run(self.num_steps)
+        self.prepared = workload
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk."""
-        self.side.run(self.num_steps)
+        self.stepper.run(self.num_steps)
 
     def program(self, workload: str) -> Any:
         """Return the compiled chunk, for the gate."""
-        return self.side.program()
+        return self.stepper.program()
 
 
 def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
@@ -135,10 +141,10 @@ def _run(argv: list[str]) -> bool:
     file = ResultsFile("throughput", options.output, command_of(_SCRIPT, argv))
     declaration = load()
     succeeded = True
-    if options.full or not options.bars:
+    if options.full or not options.targets:
         succeeded = _run_scaling(options, declaration, file)
-    if options.bars:
-        succeeded = _run_bars(options, declaration, file) and succeeded
+    if options.targets:
+        succeeded = _run_targets(options, declaration, file) and succeeded
     _report(file)
     return succeeded
 
@@ -163,7 +169,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--env",
-        help="environment, or package.module:Class (default: cartpole; with --bars alone: all of them)",
+        help="environment, or package.module:Class (default: cartpole; --targets: all of them)",
     )
     parser.add_argument(
         "--num-steps",
@@ -172,23 +178,26 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         help="steps in a timed call (default: as many as last 0.05 s)",
     )
     parser.add_argument(
-        "--bars",
+        "--targets",
+        "--bars",  # the name that published documentation taught
         action="store_true",
-        help="check the bars of suite.toml; exit code 1 where one is missed",
+        help="check the targets of suite.toml; exit code 1 where one is missed",
     )
     parser.add_output()
     options = parser.parse_args(argv)
-    if options.bars and (options.num_envs or options.scan_chunk_size or options.num_steps):
+    if options.targets and (options.num_envs or options.scan_chunk_size or options.num_steps):
         parser.error(
-            "--bars measures what suite.toml declares, and goes with --env, --full and --output alone"
+            "--targets measures what suite.toml declares, "
+            "and goes with --env, --full and --output alone"
         )
     return options
 
 
 def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
-    """Return the workloads that the flags ask for: those declared, or the nearest of them with the flags' values.
+    """Return the workloads that the flags ask for.
 
-    An environment of which none is declared takes the sizes and chunks of CartPole.
+    They are declared ones, or the nearest of these with the flags' values. An environment of which
+    none is declared takes the sizes and chunks of CartPole.
     """
     env = resolved_env(options.env or "cartpole")
     matrix = sorted(
@@ -218,55 +227,30 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
     ]
 
 
-def measure(
-    contenders: Sequence[Contender],
-    budget: Budget,
-    file: ResultsFile,
-    declaration: Declaration,
-    on_event: OnEvent,
-    hold: Callable[[list[Outcome]], None] = lambda outcomes: None,
-) -> list[Outcome]:
-    """Alternate the contenders, hold them to their laws, and to what `hold` asks beside, and save their rows.
-
-    Raises:
-        DeviceNotFoundError: the platform asked for is not on this machine.
-    """
-    from myriad.errors import DeviceNotFoundError
-
-    outcomes = alternate(
-        [as_declared(each, declaration) for each in contenders], budget, on_event=on_event
-    )
-    for outcome in outcomes:
-        if outcome.error == "DeviceNotFoundError":
-            raise DeviceNotFoundError(outcome.reason)
-        hold_to_law(outcome, declaration.law_of(outcome.contender.workload))
-    hold(outcomes)
-    file.add(outcomes)
-    return outcomes
-
-
 def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
     """Measure each workload, beside gymnax where gymnax has the environment."""
     workloads = chosen(options, declaration)
-    sides = ("myriad", "gymnax") if declaration.twin_of("gymnax", workloads[0]) else ("myriad",)
+    sides = (OURS, "gymnax") if declaration.env_id_of("gymnax", workloads[0]) else (OURS,)
     budget = FULL if options.full else QUICK
     groups = []
     with progress(len(workloads)) as on_event:
         for workload in workloads:
-            contenders = [Contender(side, workload) for side in sides]
-            groups.append(measure(contenders, budget, file, declaration, on_event))
+            cases = [Case(side, workload) for side in sides]
+            groups.append(measure(cases, budget, file, declaration, on_event))
     print(scaling_table(groups))
     return all(group[0].status == "ok" for group in groups)
 
 
-def _run_bars(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
+def _run_targets(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
     if options.env:
-        declaration = replace(declaration, bars=declaration.bars_of(resolved_env(options.env)))
-    with progress(len(declaration.bars)) as on_event:
-        verdicts = check_bars(
+        declaration = replace(
+            declaration, targets=declaration.targets_of(resolved_env(options.env))
+        )
+    with progress(len(declaration.targets)) as on_event:
+        verdicts = check_targets(
             declaration, lambda sides: measure(sides, FULL, file, declaration, on_event)
         )
-    print(bars_table(verdicts))
+    print(targets_table(verdicts))
     return all(verdict.word != "MISSED" for verdict in verdicts)
 
 

@@ -1,12 +1,18 @@
-"""Whole trainings: seconds to a stated return, compilation included, and their steps/s: an asv suite and a command.
+"""Whole trainings: seconds to a target return, compilation included, and their steps/s.
 
     python benchmarks/training.py                  the quick trainings of suite.toml, two seeds each
     python benchmarks/training.py --full           all of them, five seeds each
     python benchmarks/training.py --agent dqn --seeds 3
 
-A seed is a process of its own, with nothing cached: its clock starts with the process and stops
-when the evaluation that reached the target has been written. Peers train under comparison.py.
+An asv suite and a command line. A seed is a process of its own, with nothing cached: its clock
+starts with the process and stops when the evaluation that reached the target has been written.
+comparison.py measures the trainings of peers.
 """
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+
+    require_myriad()
 
 import argparse
 import math
@@ -18,9 +24,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from benchmarks.harness import child_process as child
 from benchmarks.harness import package
+from benchmarks.harness.child_process import run
 from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.memory import peak_bytes
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
 from benchmarks.harness.skipping import skip_unless_runnable
@@ -46,10 +53,7 @@ class TrainingLoop:
             return
         declared = load().trainings["training"][workload]
         skip_unless_runnable(declared)
-        try:
-            CompiledTraining = package.load("myriad.training.programs").CompiledTraining
-        except ImportError as missing:
-            raise NotImplementedError(f"this commit can't time a training: {missing}") from missing
+        CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
         self.training = CompiledTraining(_config(declared, seed=0).resolve())
         self.training.compile()
         self.state = self.training.first_state()
@@ -100,7 +104,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> list[Training]:
-    """Return the declared trainings that the flags ask for; a named agent or environment is looked for in all of them.
+    """Return the declared trainings that the flags ask for.
+
+    A named agent or environment is looked for in all tiers.
 
     Raises:
         SuiteError: none is declared for them.
@@ -116,8 +122,10 @@ def chosen(options: argparse.Namespace) -> list[Training]:
     ]
     if not found:
         kinds = ", ".join(f"{training.agent} in {training.env}" for training in every)
-        raise SuiteError(f"suite.toml declares no training of {options.agent or 'any agent'} in "
-                         f"{options.env or 'any environment'}; there are {kinds}.")  # fmt: skip
+        raise SuiteError(
+            f"suite.toml declares no training of {options.agent or 'any agent'} in "
+            f"{options.env or 'any environment'}; there are {kinds}."
+        )
     return found
 
 
@@ -127,32 +135,38 @@ def _train(training: Training, seed: int, file: ResultsFile) -> None:
     columns: Row = {"library": "myriad", "env": training.env, "agent": training.agent}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            columns |= child.run(
+            columns |= run(
                 "benchmarks.training:train_once",
                 {"request": request, "folder": folder},
                 timeout_s=_TIMEOUT_S,
                 MYRIAD_COMPILATION_CACHE=folder,
             )
-        except child.ChildError as error:
+        except ChildError as error:
             columns |= {"status": error.status, "reason": str(error)}
     row = new_row("training", file.timestamp, **columns)
     file.add_rows([row], {"training": training.name, "seed": seed, "columns": columns})
 
 
 def train_once(request: dict[str, Any], folder: str) -> Row:
-    """Train one seed to its target return, as a user would, and return the columns of its row; runs in a child."""
+    """Train one seed as a user would and return the columns of its row; runs in a child."""
     import myriad
 
     myriad.configure()
-    seed, started = request.pop("seed"), request.pop("started")
+    seed = request.pop("seed")
+    started = request.pop("started")
     training = Training(
         **{**request, "tiers": tuple(request["tiers"]), "devices": tuple(request["devices"])}
     )
     results = myriad.train_and_evaluate(_config(training, seed), f"{folder}/run", quiet=True)
     seconds = time.time() - started
-    last, config, timings = results.evaluations[-1], results.config, results.timings
+    last = results.evaluations[-1]
+    config = results.config
+    timings = results.timings
     reached = training.target_return is None or results.stopped == "target"
-    missed = f"the return was {last['return']:.1f} after {last['steps']:,} steps, short of {training.target_return}"
+    missed = (
+        f"the return was {last['return']:.1f} after {last['steps']:,} steps, "
+        f"short of {training.target_return}"
+    )
     return machine_columns() | {
         "num_envs": config.num_envs,
         "scan_chunk_size": config.scan_chunk_size,
@@ -186,7 +200,7 @@ def _config(training: Training, seed: int) -> Any:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return a line per training: median seconds to the target and the spread over its seeds, compilation apart."""
+    """Return a line per training: the seconds to the target over its seeds, and compiling."""
     headers = [
         "environment",
         "agent",

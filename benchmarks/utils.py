@@ -1,4 +1,4 @@
-"""The two timing functions that the documentation names for authors of new benchmarks, on top of `myriad.timing`.
+"""The two timing functions for authors of new benchmarks, on top of `myriad.timing`.
 
     from benchmarks.utils import time_jitted_fn, warmup_jitted_fn
 
@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
 def _warmup_jitted_fn(
     fn: Callable[..., Any], *args: Any, warmup_steps: int = 10, **kwargs: Any
 ) -> None:
-    """Call `fn(*args, **kwargs)` `warmup_steps` times, compilation included, and wait for the results."""
+    """Call `fn(*args, **kwargs)` `warmup_steps` times and wait for the results."""
     from myriad import timing
 
     for _ in range(warmup_steps):
@@ -31,7 +31,7 @@ def _warmup_jitted_fn(
 
 
 def _with(fn: Callable[..., Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """Bind keyword arguments; a function without any stays itself, so that `measure` can ask it what it compiles."""
+    """Bind keyword arguments. Without any, `fn` stays itself: `measure` asks what it compiles."""
     return functools.partial(fn, **kwargs) if kwargs else fn
 
 

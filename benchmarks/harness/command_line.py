@@ -1,4 +1,4 @@
-"""What the command lines of all suites share: flags that answer mistakes, exit codes, and the words at the end."""
+"""What the command lines of all suites share: flags, exit codes, progress, the closing report."""
 
 import argparse
 import contextlib
@@ -101,7 +101,10 @@ def command_of(script: str, argv: Sequence[str]) -> str:
 
 
 def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int:
-    """Call `run(argv)` and return the exit code: 0 where it succeeded, 1 where not, 2 for bad input, 130 for Ctrl-C."""
+    """Call `run(argv)` and return the exit code.
+
+    It is 0 where `run` succeeded, 1 where not, 2 for bad input and 130 for Ctrl-C.
+    """
     from myriad.errors import MyriadError
 
     try:
@@ -115,7 +118,7 @@ def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int
 
 
 def readable(num_bytes: int | None) -> str:
-    """Write a number of bytes in the unit that fits, or a dash where it is unknown: XLA states no code on a CPU."""
+    """Write a number of bytes in the unit that fits; a dash where XLA does not state it."""
     if not num_bytes:
         return "-"
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -124,16 +127,21 @@ def readable(num_bytes: int | None) -> str:
     return f"{num_bytes} B"
 
 
+def print_files(file: ResultsFile) -> None:
+    """Print where the files are and what repeats the run."""
+    print(f"\nrows:           {file.path}")
+    print(f"raw samples:    {file.samples_path}")
+    print(f"reproduce with: {file.command}")
+
+
 def report(file: ResultsFile) -> bool:
-    """Say what failed, where the files are and what repeats the run; return whether all succeeded."""
+    """Print failures, the files and the command that repeats the run; return whether all is ok."""
     for row in file.rows:
         if row["status"] != "ok":
             sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
             where = ", ".join([row["suite"], f"{row['env']} with {row['agent']}", *sizes])
             print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
-    print(
-        f"\nrows:           {file.path}\nraw samples:    {file.samples_path}\nreproduce with: {file.command}"
-    )
+    print_files(file)
     return all(row["status"] == "ok" for row in file.rows)
 
 
@@ -156,10 +164,10 @@ def progress(num_alternations: int) -> Iterator[OnEvent]:
         task = progress.add_task("starting", total=num_alternations)
 
         def show(event: str, outcomes: Sequence[Outcome]) -> None:
-            workload = outcomes[0].contender.workload
+            workload = outcomes[0].case.workload
             size = f"{workload.num_envs:,} of {workload.env}"
             rates = [
-                f"{outcome.contender.side} {rate}"
+                f"{outcome.case.side} {rate}"
                 for outcome in outcomes
                 if (rate := last_rate(outcome))
             ]

@@ -1,4 +1,4 @@
-"""Measure several sides beside each other: each in its own process, called in turn, in an order drawn anew every round.
+"""Measure several sides in alternation: each in its own process, in a new order every round.
 
 The parent sends requests to `python -m benchmarks.sides` and waits: while a call runs, every other
 side sleeps. Machines drift by tens of percent within an hour; calls seconds apart share the drift,
@@ -11,45 +11,41 @@ import json
 import os
 import queue
 import random
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.harness.child_process import without_users_cache
+from benchmarks.harness.failures import ChildError
+from benchmarks.harness.supervisor import Supervised
 from benchmarks.harness.workloads import Workload
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
-class Contender:
-    """A side of benchmarks/sides/__main__.py and the workload it steps.
+class Case:
+    """A side and the workload that it steps.
 
     Attributes:
-        side: its name.
+        side: its name in libraries.toml.
         workload: what it steps.
         record: whether it writes every step to a trajectory.
-        twin: what its library calls the environment; empty for Myriad, and where the library has
+        env_id: what its library calls the environment; empty for Myriad, and where the library has
             none.
-        returns: whether it must keep the returns of episodes, as a law of returns needs.
+        returns: whether it must keep the returns of episodes, as a check of returns needs.
     """
 
     side: str
     workload: Workload
     record: bool = False
-    twin: str = ""
+    env_id: str = ""
     returns: bool = False
 
     @property
     def label(self) -> str:
-        """A name that no other contender of a run has."""
+        """A name that no other case of a run has."""
         return f"{self.side} {self.workload.name}{' recorded' if self.record else ''}"
 
 
@@ -67,12 +63,12 @@ class Budget:
 
 @dataclass
 class Outcome:
-    """What one contender did. `seconds` holds one entry per round, None where the side had failed.
+    """What one case gave. `seconds` holds one entry per round, None where the side had failed.
 
     `reason` says why the status is not `ok`, or what a reader must know of one that is.
     """
 
-    contender: Contender
+    case: Case
     status: str = "ok"
     reason: str = ""
     error: str = ""
@@ -83,16 +79,8 @@ class Outcome:
 
     def steps_per_s(self) -> list[float | None]:
         """Return environment steps per second, round by round."""
-        steps = self.contender.workload.num_envs * self.prepared.get("num_steps", 0)
+        steps = self.case.workload.num_envs * self.prepared.get("num_steps", 0)
         return [seconds and steps / seconds for seconds in self.seconds]
-
-
-class SideError(Exception):
-    """A side can't go on; carries the status and the reason of its row."""
-
-    def __init__(self, status: str, reason: str, error: str = ""):
-        super().__init__(reason)
-        self.status, self.reason, self.error = status, reason, error
 
 
 def side_command(side: str) -> list[str]:
@@ -100,26 +88,17 @@ def side_command(side: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.sides", side]
 
 
-class SideProcess:
+class LibraryProcess:
     """A running side, ended by leaving the `with` block."""
 
     def __init__(self, side: str):
-        environ = without_users_cache(os.environ) | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-            # Two processes share a GPU only if neither takes three quarters of it at the start.
-            "XLA_PYTHON_CLIENT_PREALLOCATE": os.environ.get(
-                "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
-            ),
-        }
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  (lives as long as the process)
-        self._process = subprocess.Popen(
+        # Two processes share a GPU only if neither takes three quarters of it at the start.
+        preallocate = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        self._child = Supervised(
             side_command(side),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            env=environ,
-            process_group=0,  # so that what it forks ends with it
+            environ={"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate},
         )
         self._replies: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -131,80 +110,66 @@ class SideProcess:
     def __exit__(self, *_: object) -> None:
         self.end()
         self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout, self._log):
-            with contextlib.suppress(
-                BrokenPipeError
-            ):  # closing flushes a request that nobody will read
-                stream.close()  # type: ignore[union-attr]
+        self._child.__exit__()
 
     def end(self) -> None:
-        """End the process and those it started, whatever they are doing; there is nothing in them to lose."""
-        with contextlib.suppress(ProcessLookupError):  # all of them have ended already
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """End the process and those it started; there is nothing in them to lose."""
+        self._child.end()
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send `request` and return the reply to it."""
-        with contextlib.suppress(BrokenPipeError):  # a dead side is told apart by its missing reply
-            print(json.dumps(request), file=self._process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # a dead side shows by its missing reply
+            print(json.dumps(request), file=self._child.process.stdin, flush=True)
         return self.reply(timeout_s)
 
     def reply(self, timeout_s: float) -> dict[str, Any]:
         """Return the next reply.
 
         Raises:
-            SideError: the side refused, died, or did not answer within `timeout_s` seconds.
+            ChildError: the side refused, died, or did not answer within `timeout_s` seconds.
         """
         try:
             line = self._replies.get(timeout=timeout_s)
         except queue.Empty:
-            raise SideError("failed", f"no answer within {timeout_s:g} s") from None
+            raise ChildError("failed", f"no answer within {timeout_s:g} s") from None
         if not line:
-            raise SideError("failed", self._last_words())
+            raise ChildError("failed", self._child.last_words())
         reply = json.loads(line)
         if "status" in reply:
-            raise SideError(**reply)
+            raise ChildError(**reply)
         return reply
 
     def _read(self) -> None:
-        for line in self._process.stdout:  # type: ignore[union-attr]
+        for line in self._child.process.stdout or ():
             self._replies.put(line)
         self._replies.put("")
 
-    def _last_words(self) -> str:
-        """Return how the process ended and the last line it wrote to stderr."""
-        code = self._process.wait()
-        self._log.seek(0)
-        lines = self._log.read().strip().splitlines()
-        ending = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the process {ending}: {lines[-1] if lines else 'no message'}"
-
 
 OnEvent = Callable[[str, list[Outcome]], None]
-_Pairs = list[tuple[SideProcess, Outcome]]
+_Pairs = list[tuple[LibraryProcess, Outcome]]
 
 
 def alternate(
-    contenders: Sequence[Contender],
+    cases: Sequence[Case],
     budget: Budget = Budget(),
     *,
     seed: int = 0,
     on_event: OnEvent = lambda event, outcomes: None,
 ) -> list[Outcome]:
-    """Measure `contenders` in alternation.
+    """Measure `cases` in alternation.
 
     Args:
-        contenders: what runs beside each other.
+        cases: what runs beside each other.
         budget: when to stop.
         seed: draws the orders, and is the seed that every side's environments start from.
         on_event: called with what happens now and the outcomes so far, for those who watch.
 
     Returns:
-        One outcome per contender, in their order, failed ones included.
+        One outcome per case, in their order, failed ones included.
     """
-    outcomes = [Outcome(contender) for contender in contenders]
+    outcomes = [Outcome(case) for case in cases]
     with contextlib.ExitStack() as stack:
-        sides = [stack.enter_context(SideProcess(contender.side)) for contender in contenders]
+        sides = [stack.enter_context(LibraryProcess(case.side)) for case in cases]
         pairs = list(zip(sides, outcomes, strict=True))
         on_event("importing", outcomes)
         for side, outcome in pairs:  # all of them, before the first compilation is timed
@@ -214,10 +179,10 @@ def alternate(
             with _failure_noted(side, outcome):
                 _describe_machine(outcome, outcomes)
         for side, outcome in _alive(pairs):
-            on_event(f"compiling {outcome.contender.side}", outcomes)
+            on_event(f"compiling {outcome.case.side}", outcomes)
             with _failure_noted(side, outcome):
                 outcome.prepared = side.ask(
-                    _prepare(outcome.contender, budget, seed), budget.prepare_timeout_s
+                    _prepare(outcome.case, budget, seed), budget.prepare_timeout_s
                 )
         _run_rounds(pairs, budget, random.Random(seed), on_event)  # noqa: S311  (an order is no secret)
         for side, outcome in _alive(pairs):
@@ -227,27 +192,27 @@ def alternate(
     return outcomes
 
 
-def _prepare(contender: Contender, budget: Budget, seed: int) -> dict[str, Any]:
+def _prepare(case: Case, budget: Budget, seed: int) -> dict[str, Any]:
     return {
         "do": "prepare",
-        "workload": asdict(contender.workload),
-        "of_side": {
-            "record": contender.record,
+        "workload": asdict(case.workload),
+        "options": {
+            "record": case.record,
             "seed": seed,
-            "twin": contender.twin,
-            "returns": contender.returns,
+            "env_id": case.env_id,
+            "returns": case.returns,
         },
         "min_call_s": budget.min_call_s,
     }
 
 
 def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
-    """Complete what a peer says of the machine, where it can't know more, by what the sides beside it say.
+    """Complete what a peer can't know of the machine by what the sides beside it say.
 
     A peer without JAX runs on the processor, whatever the others run on, and its row says that.
 
     Raises:
-        SideError: it has JAX, and its device is none of theirs.
+        ChildError: it has JAX, and its device is none of theirs.
     """
     hardware = outcome.hello.get("hardware", {})
     if hardware.keys() != {"device_kind"}:
@@ -258,7 +223,7 @@ def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
     ]
     if beside and not same and "jax" in outcome.hello["versions"]:
         kind = beside[0]["hardware"]["device_kind"]
-        raise SideError(
+        raise ChildError(
             "refused", f"its JAX runs on the {hardware['device_kind']}, and Myriad's on the {kind}"
         )
     if beside and not same:
@@ -305,12 +270,14 @@ def _alive(pairs: _Pairs) -> _Pairs:
 
 
 @contextlib.contextmanager
-def _failure_noted(side: SideProcess, outcome: Outcome) -> Iterator[None]:
-    """Turn a side's failure into its outcome, and end its process so that it leaves the machine to the others."""
+def _failure_noted(side: LibraryProcess, outcome: Outcome) -> Iterator[None]:
+    """Turn a side's failure into its outcome, and end its process, which frees the machine."""
     try:
         yield
-    except SideError as error:
-        outcome.status, outcome.reason, outcome.error = error.status, error.reason, error.error
+    except ChildError as error:
+        outcome.status = error.status
+        outcome.reason = error.reason
+        outcome.error = error.error
         side.end()
 
 

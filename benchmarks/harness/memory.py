@@ -1,4 +1,4 @@
-"""The most memory this process held: standard library only, since peers run it in a Python that lacks Myriad."""
+"""The most memory that this process held. Standard library only: peers run it without Myriad."""
 
 import resource
 import sys
@@ -21,7 +21,7 @@ def peak_resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """Return the most memory this process held: on the device, or resident where the device is the processor."""
+    """Return the most bytes that this process held, on the device or resident on a CPU."""
     if jax := sys.modules.get("jax"):
         device = jax.devices()[0]
         if device.platform != "cpu":

@@ -1,34 +1,49 @@
-"""Modules of Myriad that have moved, for suites that also run on older commits of it.
+"""What suites take from Myriad's inside, on today's package and on older commits of it.
 
-asv and the gate run the suites of your checkout on packages from before the move. So a suite
-loads what moved through `load`, which tries the present name first and then the former one.
+asv and the gate run the suites of your checkout on older packages, where a name may be another one
+or may not exist yet. `find` tries today's name first and then the former ones.
 """
 
 import importlib
-from types import ModuleType
+from typing import Any
 
+# Today's `module:name`, or a whole module, and what it was called before, newest first.
 _FORMER = {
-    "myriad.training.config": "myriad.config",
-    "myriad.training.evaluation": "myriad.evaluation",
-    "myriad.training.loop": "myriad.learning",
-    "myriad.training.memory": "myriad.autotune.memory",
-    "myriad.training.programs": "myriad.compiled",
-    "myriad.training.run_folder": "myriad.tracking",
-    "myriad.xla": "myriad.program",
+    "myriad.hardware:host_memory": ("myriad.hardware:_host_memory",),
+    "myriad.training.config": ("myriad.config",),
+    "myriad.training.evaluation": ("myriad.evaluation",),
+    "myriad.training.loop": ("myriad.learning",),
+    "myriad.training.memory": ("myriad.autotune.memory",),
+    "myriad.training.programs": ("myriad.compiled",),
+    "myriad.xla": ("myriad.program",),
 }
 
 
-def load(name: str) -> ModuleType:
-    """Import a module of Myriad under its present name, or under its former one where it has that.
+def find(target: str) -> Any:
+    """Return what `module:name` names in Myriad, under its present name or a former one.
 
     Raises:
-        ImportError: the commit has the module under neither name, or the module itself fails.
+        NotImplementedError: this commit has it under none of them; asv then skips the benchmark.
     """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        former = _FORMER.get(name)
-        is_elsewhere = error.name is not None and f"{name}.".startswith(f"{error.name}.")
-        if former is None or not is_elsewhere:
-            raise
-    return importlib.import_module(former)
+    module, _, name = target.partition(":")
+    former = (f"{old}:{name}" for old in _FORMER.get(module, ()))
+    for candidate in (target, *_FORMER.get(target, ()), *former):
+        try:
+            return _resolved(candidate)
+        except (ModuleNotFoundError, AttributeError) as error:
+            if not _is_missing(error, candidate):
+                raise
+    raise NotImplementedError(f"this commit of Myriad has no {name} in {module}")
+
+
+def _resolved(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _is_missing(error: ModuleNotFoundError | AttributeError, target: str) -> bool:
+    """Whether the error is about the target itself, not about what its module needs."""
+    module, _, name = target.partition(":")
+    if isinstance(error, ModuleNotFoundError):
+        return error.name is not None and f"{module}.".startswith(f"{error.name}.")
+    return error.name == name

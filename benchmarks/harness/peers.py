@@ -1,7 +1,7 @@
-"""Peers whose dependencies conflict with ours: each in a virtual environment of its own, `.peers/<name>` in the root.
+"""Peers whose dependencies conflict with ours: each has a virtual environment, `.peers/<name>`.
 
-    python -m benchmarks.harness.peers                       which there are, and whether they are installed
-    python -m benchmarks.harness.peers install myriad-jax
+    python -m benchmarks.harness.peers                       list them
+    python -m benchmarks.harness.peers install myriad-jax    install one
 
 suite.toml declares them, [peers.<name>]; sides/peer_process.py is what runs there.
 """
@@ -41,16 +41,18 @@ def is_installed(name: str) -> bool:
 
 def how_to_install(name: str) -> str:
     """Return the sentence for a peer that is not installed."""
-    return f"`python -m benchmarks.harness.peers install {name}` installs it into an environment of its own"
+    command = f"python -m benchmarks.harness.peers install {name}"
+    return f"`{command}` installs it into an environment of its own"
 
 
 def install(name: str) -> None:
-    """Make the environment of a peer anew, with uv where there is one, else with Python's own venv and pip.
+    """Make the environment of a peer again, with uv or else with Python's own venv and pip.
 
     Raises:
         SuiteError: no such peer, or the installer failed.
     """
-    peer, folder = declared()[known(name, declared(), "peer")], FOLDER / name
+    peer = declared()[known(name, declared(), "peer")]
+    folder = FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
     python = str(folder / "bin" / "python")
     if uv := _uv():
@@ -71,7 +73,7 @@ def install(name: str) -> None:
 
 
 def enter(name: str) -> NoReturn:
-    """Turn this process into the peer's side: its Python, its packages, nothing of ours on the way to an import."""
+    """Turn this process into the peer's side, with its Python and nothing of ours on the path."""
     folder = FOLDER / name
     environ = {
         key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}
@@ -95,7 +97,7 @@ def _stamp_of(peer: Peer) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; what goes wrong is one sentence and exit code 2."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.harness.peers", description=__doc__.split("\n")[0]
+        prog="python -m benchmarks.harness.peers", description=str(__doc__).split("\n")[0]
     )
     parser.add_argument("action", nargs="?", choices=["list", "install"], default="list")
     parser.add_argument("names", nargs="*", metavar="PEER", help="what to install")

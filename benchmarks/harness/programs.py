@@ -1,14 +1,17 @@
-"""What compile.py, memory_profile.py and scan_chunk.py look at: a fixed policy's rollout, or an agent's training.
+"""The programs of compile.py, memory_profile.py and scan_chunk.py: a rollout or a training.
 
-Both compile ahead of time, tell what the compiler states of them, and then run so many steps.
+A rollout has a fixed policy, a training an agent that learns. Both compile ahead of time, tell what
+the compiler states of them, and then run so many steps.
 """
 
 import time
 from typing import Any
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import ChildError, Reply, run
+from benchmarks.harness.child_process import Reply, run
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.results import machine_columns
+from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import SuiteError, Workload
 
 TIMEOUT_S = 900.0  # of a child that compiles or runs one of them
@@ -17,7 +20,7 @@ _STEPS_PER_ENV = 1_000_000
 
 
 class RolloutProgram:
-    """The rollout of a fixed policy, its chunk compiled ahead of time: nothing is allocated before `start`.
+    """The rollout of a fixed policy, compiled ahead of time; `start` allocates.
 
     Attributes:
         compile_s: seconds that tracing and compiling the chunk took.
@@ -31,12 +34,10 @@ class RolloutProgram:
 
         from myriad import Rollout
 
-        describe = package.load("myriad.xla").describe
+        describe = package.find("myriad.xla:describe")
 
-        self._rollout, self.scan_chunk_size = (
-            Rollout(env, agent, num_envs, scan_chunk_size),
-            scan_chunk_size,
-        )
+        self._rollout = Rollout(env, agent, num_envs, scan_chunk_size)
+        self.scan_chunk_size = scan_chunk_size
         first = jax.jit(self._rollout.init, static_argnums=0).lower(0).compile()
         state = jax.tree.map(_described, first.out_info, first.output_shardings)
         start = time.perf_counter()
@@ -58,24 +59,25 @@ class RolloutProgram:
 
 
 class TrainingProgram:
-    """The training of an agent that learns, with the attributes of a `RolloutProgram`; all its programs count.
+    """The training of an agent that learns, with the attributes of a `RolloutProgram`.
 
     A chunk holds whole updates: `scan_chunk_size` is what was asked for, rounded up to them.
     """
 
     def __init__(self, env: str, agent: str, num_envs: int, scan_chunk_size: int):
-        from myriad import create_config
-
-        program_bytes = package.load("myriad.training.memory").program_bytes
-        CompiledTraining = package.load("myriad.training.programs").CompiledTraining
-        describe = package.load("myriad.xla").describe
+        create_config = package.find("myriad:create_config")
+        program_bytes = package.find("myriad.training.memory:program_bytes")
+        CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
+        describe = package.find("myriad.xla:describe")
 
         training = CompiledTraining(
             create_config(env, agent, num_envs, _STEPS_PER_ENV, scan_chunk_size).resolve()
         )
         training.compile()
-        self._training, self._unit = training, training.steps_per_update // num_envs
-        self.scan_chunk_size, self.compile_s = training.chunk * self._unit, training.compile_s
+        self._training = training
+        self._unit = training.steps_per_update // num_envs
+        self.scan_chunk_size = training.chunk * self._unit
+        self.compile_s = training.compile_s
         self.num_devices = training.loop.num_devices
         self.reports = tuple(
             describe(each) for each in (training.run, training.init, training.evaluate)
@@ -87,7 +89,7 @@ class TrainingProgram:
         self._state = self._training.first_state()
 
     def run(self, num_steps: int) -> None:
-        """Run whole updates of at least so many steps of every environment; return when the device is done."""
+        """Run whole updates of at least so many steps; return when the device is done."""
         import numpy as np
 
         from myriad import timing
@@ -113,6 +115,22 @@ def program(
     return RolloutProgram(made, policy, num_envs, scan_chunk_size)
 
 
+def skip_unless_compilable(workload: Workload) -> None:
+    """Configure JAX for measuring, or have asv skip what this commit can't compile here.
+
+    Raises:
+        NotImplementedError: the commit or the machine lacks what the workload needs.
+    """
+    skip_unless_runnable(workload)
+    import myriad
+
+    package.find("myriad.xla:describe")
+    policy = myriad.make_agent(workload.agent, myriad.make_env(workload.env))
+    if hasattr(policy, "update"):
+        package.find("myriad.training.programs:CompiledTraining")
+        package.find("myriad.training.memory:program_bytes")
+
+
 def request_of(workload: Workload) -> dict[str, Any]:
     """Return the arguments of `program`, as a child takes them."""
     return {
@@ -127,7 +145,9 @@ def _described(leaf: Any, sharding: Any) -> Any:
 
 
 def machine() -> Reply:
-    """Ask a child for this machine's `columns` of a row and its `available_bytes`; rows of failures need them too.
+    """Ask a child for this machine's `columns` of a row and its `available_bytes`.
+
+    Rows of failures need them too.
 
     Raises:
         SuiteError: there is no such device.

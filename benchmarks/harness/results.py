@@ -1,10 +1,9 @@
-"""The tidy table that every suite writes and every plot reads: a row per library and workload, one schema for all."""
+"""The tidy table that every suite writes and every plot reads: a row per library and workload."""
 
 import csv
 import functools
 import io
 import json
-import os
 import platform
 import statistics
 import subprocess
@@ -14,18 +13,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.interleave import ROOT, Outcome, ratios
+from benchmarks.harness.files import write_text
+from benchmarks.harness.interleave import Budget, Outcome, ratios
+from benchmarks.harness.libraries import OURS
+from benchmarks.harness.supervisor import ROOT
 
-COLUMNS = (
-    "suite", "library", "library_version", "env", "agent", "num_envs", "scan_chunk_size", "num_steps",
-    "device", "device_name", "cores", "memory_total_bytes",
-    "steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s",
-    "argument_bytes", "temp_bytes", "peak_bytes",
-    "status", "reason", "package_version", "commit", "jax_version", "python_version", "timestamp",
-)  # fmt: skip
+COLUMNS: tuple[str, ...] = (
+    *("suite", "library", "library_version", "env", "agent"),
+    *("num_envs", "scan_chunk_size", "num_steps"),
+    *("device", "device_name", "cores", "memory_total_bytes"),
+    *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
+    *("argument_bytes", "temp_bytes", "peak_bytes", "status", "reason"),
+    *("package_version", "commit", "jax_version", "python_version", "timestamp"),
+)
 
 CSV_FOLDER = ROOT / "results" / "csv"
-LEAST_SAMPLES = 6  # the fewest that have a 95% interval of their median
+LEAST_SAMPLES = Budget.min_rounds  # the fewest that have a 95% interval of their median
 PLOTS_FOLDER = ROOT / "results" / "plots"
 
 Row = dict[str, Any]
@@ -33,13 +36,14 @@ TextRow = dict[str, str]  # a row as a CSV gives it back
 
 
 def machine_columns() -> Row:
-    """Return the columns that name this process's machine, versions and library; starts JAX's backend."""
+    """Return the columns of this process's machine and versions; starts JAX's backend."""
     import myriad
     from myriad import hardware
 
-    machine, versions = hardware.fingerprint(), hardware.package_versions()
+    machine = hardware.fingerprint()
+    versions = hardware.package_versions()
     return {
-        "library": "myriad",
+        "library": OURS,
         "library_version": myriad.__version__,
         "device": machine.device_kind,
         "device_name": machine.device_name,
@@ -68,12 +72,15 @@ def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
 
 
 def spread(values: Sequence[float], name: str) -> Row:
-    """Return the columns of a measured value: its median, and the ends of its 95% interval where there are enough."""
+    """Return the columns of a measured value: its median and the ends of its 95% interval.
+
+    Of fewer than `LEAST_SAMPLES` values the ends are the least and the most.
+    """
     from myriad.timing import median_interval
 
-    low, high = (
-        median_interval(values) if len(values) >= LEAST_SAMPLES else (min(values), max(values))
-    )
+    low, high = min(values), max(values)
+    if len(values) >= LEAST_SAMPLES:
+        low, high = median_interval(values)
     return {
         name: statistics.median(values),
         f"{name}_low": low,
@@ -88,14 +95,12 @@ def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
     Rates are environment steps per second: the median over the calls, and the ends of its 95%
     interval.
     """
-    contender, hello = outcome.contender, outcome.hello
-    workload, hardware, versions = (
-        contender.workload,
-        hello.get("hardware", {}),
-        hello.get("versions", {}),
-    )
+    hello = outcome.hello
+    workload = outcome.case.workload
+    hardware = hello.get("hardware", {})
+    versions = hello.get("versions", {})
     row = new_row(suite, timestamp) | {
-        "library": contender.side,
+        "library": outcome.case.side,
         "library_version": hello.get("library_version", ""),
         "env": workload.env,
         "agent": workload.agent,
@@ -132,17 +137,12 @@ def _or_empty(value: float | None) -> float | str:
 
 @functools.cache
 def commit() -> str:
-    """Return the commit of the checkout, with `-dirty` where files differ from it, or nothing outside a repository."""
-    command = (
-        "git",
-        "-C",
-        str(ROOT),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    )
+    """Return the commit of the checkout, with `-dirty` where files differ from it.
+
+    Outside a repository the text is empty.
+    """
+    describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    command = ("git", "-C", str(ROOT), *describe)
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -150,7 +150,9 @@ def commit() -> str:
 
 
 class ResultsFile:
-    """The CSV of one invocation and, beside it, its command and raw samples; whole on the disk after every `add`.
+    """The CSV of one invocation and, beside it, its command and raw samples.
+
+    Both files are whole on the disk after every `add`.
 
     Args:
         suite: the first word of the file's name.
@@ -164,7 +166,9 @@ class ResultsFile:
     def __init__(self, suite: str, output: Path | None, command: str):
         from myriad.errors import InvalidArgumentError
 
-        self._suite, self._output, self.command = suite, output or CSV_FOLDER, command
+        self.command = command
+        self._suite = suite
+        self._output = output or CSV_FOLDER
         folder = self._output.parent if self._output.suffix == ".csv" else self._output
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -182,11 +186,8 @@ class ResultsFile:
         """Where the CSV is; its name says the device that the first alternation found."""
         if self._output.suffix == ".csv":
             return self._output
-        devices = [row["device"] for row in self.rows if row["device"]]
-        return (
-            self._output
-            / f"{self._suite}_{devices[0] if devices else 'unknown'}_{self.timestamp}.csv"
-        )
+        device = next((row["device"] for row in self.rows if row["device"]), "unknown")
+        return self._output / f"{self._suite}_{device}_{self.timestamp}.csv"
 
     @property
     def samples_path(self) -> Path:
@@ -195,38 +196,23 @@ class ResultsFile:
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Append what one alternation measured and write both files."""
-        self.add_rows(
-            [
-                row_of(
-                    outcome,
-                    "trajectory" if outcome.contender.record else self._suite,
-                    self.timestamp,
-                )
-                for outcome in outcomes
-            ],
-            {outcome.contender.label: asdict(outcome) for outcome in outcomes},
-        )
+        rows = []
+        for outcome in outcomes:
+            suite = "trajectory" if outcome.case.record else self._suite
+            rows.append(row_of(outcome, suite, self.timestamp))
+        self.add_rows(rows, {outcome.case.label: asdict(outcome) for outcome in outcomes})
 
     def add_rows(self, rows: Sequence[Row], samples: Any) -> None:
-        """Append rows and the raw samples behind them, as JSON can write them, and write both files."""
+        """Append rows and the raw samples behind them, which JSON can write; write both files."""
         self.rows += rows
         self._samples.append(samples)
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, COLUMNS)
         writer.writeheader()
         writer.writerows(self.rows)
-        write_whole(self.path, text.getvalue())
-        write_whole(
-            self.samples_path,
-            json.dumps({"command": self.command, "alternations": self._samples}, indent=1),
-        )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` so that a reader finds the old file or the new one, never a part of it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8", newline="")
-    part.replace(path)
+        write_text(self.path, text.getvalue())
+        samples_of_run = {"command": self.command, "alternations": self._samples}
+        write_text(self.samples_path, json.dumps(samples_of_run, indent=1))
 
 
 def read_csv(path: Path) -> list[TextRow]:
@@ -239,7 +225,7 @@ def read_csv(path: Path) -> list[TextRow]:
 
     if missing := missing_columns(path):
         raise InvalidArgumentError(
-            f"{path} is no table of results: it lacks the column {min(missing)!r}."
+            f"{path} is not a table of results: it lacks the column {min(missing)!r}."
         )
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -267,27 +253,23 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Return a line per workload: the steps/s of each side, how many times the peer's, and what compiling took."""
-    sides = [outcome.contender.side for outcome in max(groups, key=len)]
+    """Return a line per workload: the steps/s of each side, the ratio, the compile time."""
+    sides = [outcome.case.side for outcome in max(groups, key=len)]
     headers = ["environments", "scan chunk", *(f"{side}, M steps/s" for side in sides)]
     headers += ["times as fast (95% interval)"] * (len(sides) > 1) + ["compiling, s"]
     rows = []
     for group in groups:
-        workload = group[0].contender.workload
+        workload = group[0].case.workload
         cells = [f"{workload.num_envs:,}", f"{workload.scan_chunk_size:,}", *map(_rate, group)]
         cells += [times(*group)] if len(group) > 1 else []
         compile_s = [outcome.prepared.get("compile_s") for outcome in group]
-        rows.append(
-            [
-                *cells,
-                " / ".join("-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s),
-            ]
-        )
+        shown = ["-" if seconds is None else f"{seconds:.1f}" for seconds in compile_s]
+        rows.append([*cells, " / ".join(shown)])
     return markdown(headers, rows)
 
 
 def times(of: Outcome, to: Outcome) -> str:
-    """Write how many times the steps/s of `to` those of `of` are: the median over the rounds, and its interval."""
+    """Write the median over the rounds of `of`'s steps/s over `to`'s, and its interval."""
     from myriad.timing import median_interval
 
     found = ratios(of, to)
@@ -306,12 +288,10 @@ def last_rate(outcome: Outcome) -> str:
 
 def _rate(outcome: Outcome) -> str:
     rates = [rate for rate in outcome.steps_per_s() if rate is not None]
+    if not rates or outcome.status != "ok":
+        return outcome.status
     star = "*" if outcome.reason else ""
-    return (
-        _millions(statistics.median(rates)) + star
-        if rates and outcome.status == "ok"
-        else outcome.status
-    )
+    return _millions(statistics.median(rates)) + star
 
 
 def _millions(rate: float) -> str:

@@ -1,40 +1,76 @@
-"""The laws of suite.toml: a side must step the environment that it says it steps, however fast it is."""
+"""Measure cases in alternation, and fail those that do not step the environment they claim to step.
 
+suite.toml declares the sanity checks: what the episodes of an environment must look like.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from benchmarks.harness.interleave import Contender, Outcome
-from benchmarks.harness.workloads import Declaration, Law, library_of
+from benchmarks.harness.interleave import Budget, Case, OnEvent, Outcome, alternate
+from benchmarks.harness.libraries import library_of
+from benchmarks.harness.results import ResultsFile
+from benchmarks.harness.workloads import Declaration, SanityCheck
 
 
-def as_declared(contender: Contender, declaration: Declaration) -> Contender:
-    """Tell a contender what suite.toml says of its environment."""
-    law = declaration.law_of(contender.workload)
-    returns = law is not None and law.statistic == "mean_episode_return"
-    return replace(
-        contender, twin=declaration.twin_of(contender.side, contender.workload), returns=returns
-    )
+def measure(
+    cases: Sequence[Case],
+    budget: Budget,
+    file: ResultsFile,
+    declaration: Declaration,
+    on_event: OnEvent,
+    also_check: Callable[[list[Outcome]], None] = lambda outcomes: None,
+) -> list[Outcome]:
+    """Alternate the cases, check their episodes and save their rows.
 
+    Args:
+        cases: what runs beside each other.
+        budget: when to stop.
+        file: takes the rows.
+        declaration: holds the sanity checks.
+        on_event: called with what happens now and the outcomes so far.
+        also_check: called with the outcomes before they are saved; it may fail some.
 
-def hold_to_law(outcome: Outcome, law: Law | None) -> None:
-    """Fail an outcome whose episodes are not those that its environment and policy are known for.
-
-    Where the law is waived for the library, the outcome says what it measured instead.
+    Raises:
+        DeviceNotFoundError: the platform asked for is not on this machine.
     """
-    if law is None or outcome.status != "ok":
+    from myriad.errors import DeviceNotFoundError
+
+    declared = [as_declared(case, declaration) for case in cases]
+    outcomes = alternate(declared, budget, on_event=on_event)
+    for outcome in outcomes:
+        if outcome.error == "DeviceNotFoundError":
+            raise DeviceNotFoundError(outcome.reason)
+        check_sanity(outcome, declaration.sanity_check_of(outcome.case.workload))
+    also_check(outcomes)
+    file.add(outcomes)
+    return outcomes
+
+
+def as_declared(case: Case, declaration: Declaration) -> Case:
+    """Return the case with what suite.toml says of its environment."""
+    check = declaration.sanity_check_of(case.workload)
+    returns = check is not None and check.statistic == "mean_episode_return"
+    return replace(case, env_id=declaration.env_id_of(case.side, case.workload), returns=returns)
+
+
+def check_sanity(outcome: Outcome, check: SanityCheck | None) -> None:
+    """Fail an outcome whose episodes are not those of its environment and policy.
+
+    Where the check is waived for the library, the outcome says what it measured instead.
+    """
+    if check is None or outcome.status != "ok":
         return
-    num_episodes, mean = outcome.stats["num_episodes"], outcome.stats[law.statistic]
-    waiver = law.waived.get(library_of(outcome.contender.side))
-    expected = f"{getattr(law, law.statistic):g} +/- {law.tolerance:g}"
-    what = law.statistic.replace("_", " ")
+    num_episodes = outcome.stats["num_episodes"]
+    mean = outcome.stats[check.statistic]
+    waiver = check.waived.get(library_of(outcome.case.side))
+    expected = f"{check.expected:g} +/- {check.tolerance:g}"
+    what = check.statistic.replace("_", " ")
     if waiver:
-        measured = "" if mean is None else f" ({what} {mean:.2f} here, {expected} by the law)"
+        measured = "" if mean is None else f" ({what} {mean:.2f} here, {expected} expected)"
         outcome.reason = f"another environment: {waiver}{measured}"
-    elif (
-        num_episodes >= law.num_episodes
-        and not abs(mean - getattr(law, law.statistic)) <= law.tolerance
-    ):
+    elif num_episodes >= check.num_episodes and not abs(mean - check.expected) <= check.tolerance:
         outcome.status = "failed"
         outcome.reason = (
-            f"{num_episodes:,} episodes had a {what} of {mean:.2f}, but {law.env} under the {law.agent} policy has "
-            f"one of {expected}"
+            f"{num_episodes:,} episodes had a {what} of {mean:.2f}, but {check.env} under the "
+            f"{check.agent} policy has one of {expected}"
         )

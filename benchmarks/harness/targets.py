@@ -1,52 +1,57 @@
-"""The bars of suite.toml: what is measured for each, whether it is reached, and the table that says so."""
+"""The targets of suite.toml: what is measured for each, and whether it is reached."""
 
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.harness.interleave import Contender, Outcome, ratios
+from benchmarks.harness.interleave import Case, Outcome, ratios
+from benchmarks.harness.libraries import OURS, SIDES
 from benchmarks.harness.results import markdown, times
-from benchmarks.harness.workloads import SIDES, Bar, Declaration
+from benchmarks.harness.workloads import Declaration, Target
 
-# Alternates contenders and returns their outcomes, in their order.
-Measure = Callable[[Sequence[Contender]], list[Outcome]]
+_PLAIN = f"{OURS}-plain"  # without `configure()`
+# Alternates cases and returns their outcomes, in their order.
+Measure = Callable[[Sequence[Case]], list[Outcome]]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A bar and what was measured for it: Myriad, the side it is held against, then sides that are only shown."""
+    """A target and what was measured: Myriad, the other side, then sides that are only shown."""
 
-    bar: Bar
+    target: Target
     outcomes: Sequence[Outcome]
 
     @property
     def met(self) -> bool:
-        """Whether the median ratios reach what the bar asks."""
+        """Whether the median ratios reach what the target asks."""
         ours, theirs = self.outcomes[:2]
-        return _reaches(ours, theirs, self.bar.at_least) and self.plain_met
+        return _reaches(ours, theirs, self.target.at_least) and self.plain_met
 
     @property
     def plain_met(self) -> bool:
-        """Whether Myriad without `configure()` reaches what the bar asks of it."""
-        plain = self.outcome_of("myriad-plain")
-        return self.bar.at_least_plain is None or (
-            plain is not None and _reaches(plain, self.outcomes[1], self.bar.at_least_plain)
+        """Whether Myriad without `configure()` reaches what the target asks of it."""
+        plain = self.outcome_of(_PLAIN)
+        return self.target.at_least_plain is None or (
+            plain is not None and _reaches(plain, self.outcomes[1], self.target.at_least_plain)
         )
 
     @property
     def word(self) -> str:
-        """The verdict as the table has it: a bar beside a peer that is not installed is neither met nor missed."""
+        """The verdict as the table has it.
+
+        A target beside a peer that is not installed is neither met nor missed.
+        """
         ours, theirs = self.outcomes[:2]
         if ours.status == "ok" and theirs.status == "not installed":
             return "not installed"
-        asked = self.bar.at_least is not None or self.bar.at_least_plain is not None
-        return ("met" if asked else "reported") if self.met else "MISSED"
+        if not self.met:
+            return "MISSED"
+        asked = self.target.at_least is not None or self.target.at_least_plain is not None
+        return "met" if asked else "reported"
 
     def outcome_of(self, side: str) -> Outcome | None:
         """Return what a side that is only shown did, if it was measured."""
-        return next(
-            (outcome for outcome in self.outcomes[2:] if outcome.contender.side == side), None
-        )
+        return next((outcome for outcome in self.outcomes[2:] if outcome.case.side == side), None)
 
 
 def _reaches(of: Outcome, to: Outcome, at_least: float | None) -> bool:
@@ -54,48 +59,62 @@ def _reaches(of: Outcome, to: Outcome, at_least: float | None) -> bool:
     return succeeded and (at_least is None or statistics.median(ratios(of, to)) >= at_least)
 
 
-def check_bars(declaration: Declaration, measure: Measure) -> list[Verdict]:
-    """Measure every bar of the declaration, each in an alternation of its own."""
+def check_targets(declaration: Declaration, measure: Measure) -> list[Verdict]:
+    """Measure every target of the declaration, each in an alternation of its own."""
     verdicts = []
-    for bar in declaration.bars:
+    for target in declaration.targets:
         declared = declaration.workloads["throughput"]
-        workload, than = declared[bar.workload], declared[bar.than or bar.workload]
-        contenders = [
-            Contender("myriad", workload, bar.record),
-            Contender(bar.of, than, bar.record),
+        workload = declared[target.workload]
+        than = declared[target.than or target.workload]
+        cases = [
+            Case(OURS, workload, target.record),
+            Case(target.of, than, target.record),
         ]
-        if not (bar.than or bar.record):
-            shown = (f"{bar.of}-configured", "myriad-plain")
-            contenders += [Contender(side, workload) for side in shown if side in SIDES]
-        verdicts.append(Verdict(bar, measure(contenders)))
+        if not (target.than or target.record):
+            shown = (f"{target.of}-configured", _PLAIN)
+            cases += [Case(side, workload) for side in shown if side in SIDES]
+        verdicts.append(Verdict(target, measure(cases)))
     return verdicts
 
 
-def bars_table(verdicts: Sequence[Verdict]) -> str:
-    """Return one line per bar, and beside it what the same calls say of other settings; a note is marked by a star."""
-    headers = ["environment", "environments", "trajectory", "at least", "times the steps/s of",
-               "measured (95% interval)", "verdict", "the same with our XLA options",
-               "Myriad without configure()"]  # fmt: skip
-    return markdown(headers, [_bar_cells(verdict) for verdict in verdicts])
+def targets_table(verdicts: Sequence[Verdict]) -> str:
+    """Return one line per target, with what the same rounds say of other settings.
+
+    A star marks a row that has a note.
+    """
+    headers = [
+        "environment",
+        "environments",
+        "trajectory",
+        "at least",
+        "times the steps/s of",
+        "measured (95% interval)",
+        "verdict",
+        "the same with our XLA options",
+        "Myriad without configure()",
+    ]
+    return markdown(headers, [_target_cells(verdict) for verdict in verdicts])
 
 
-def _bar_cells(verdict: Verdict) -> list[str]:
-    bar, (ours, theirs, *_) = verdict.bar, verdict.outcomes
-    workload = ours.contender.workload
-    other = f" at {theirs.contender.workload.num_envs:,}" if bar.than else ""
+def _target_cells(verdict: Verdict) -> list[str]:
+    target = verdict.target
+    ours, theirs, *_ = verdict.outcomes
+    workload = ours.case.workload
+    other = f" at {theirs.case.workload.num_envs:,}" if target.than else ""
     star = "*" if theirs.status == "ok" and theirs.reason else ""
-    configured, plain = (
-        verdict.outcome_of(side) for side in (f"{bar.of}-configured", "myriad-plain")
-    )
+    configured = verdict.outcome_of(f"{target.of}-configured")
+    plain = verdict.outcome_of(_PLAIN)
     without = times(plain, theirs) if plain else ""
-    if bar.at_least_plain is not None:
-        without += f", at least {bar.at_least_plain:g}: {'met' if verdict.plain_met else 'MISSED'}"
+    if target.at_least_plain is not None:
+        without += (
+            f", at least {target.at_least_plain:g}: {'met' if verdict.plain_met else 'MISSED'}"
+        )
     return [
         workload.env,
         f"{workload.num_envs:,}",
-        "written" if bar.record else "",
-        "" if bar.at_least is None else f"{bar.at_least:g}",
-        bar.of + other,
+        "written" if target.record else "",
+        "" if target.at_least is None else f"{target.at_least:g}",
+        target.of + other,
         times(ours, theirs) + star,
         verdict.word,
         times(ours, configured) if configured else "",

@@ -14,35 +14,15 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, library_of
+
 SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
 SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile")
 TRAINING_SUITES = ("training", "autotune")  # their tables declare whole trainings
 TIERS = ("quick", "full")
 DEVICES = ("cpu", "gpu")
-# One library in three ways of stepping many environments is three here: their rows are.
-_GYMNASIUM = ("gymnasium", "gymnasium-vector", "gymnasium-sync", "gymnasium-async")
-LIBRARIES = (
-    "myriad",
-    "gymnax",
-    "numpy",
-    "myriad-jax",
-    "jumanji",
-    *_GYMNASIUM,
-    "envpool",
-    "pufferlib",
-    "rejax",
-)
-# What benchmarks/sides/__main__.py can run: a library, or one in a process whose XLA has more or
-# fewer options.
-SIDES = (
-    *LIBRARIES,
-    "myriad-plain",
-    "gymnax-configured",
-    "myriad-jax-configured",
-    "jumanji-configured",
-)
 # The tables of the file that are no suites, and what stands for one that is left out.
-_NOT_SUITES: Mapping[str, Any] = {"laws": {}, "bars": [], "twins": {}, "peers": {}}
+_NOT_SUITES: Mapping[str, Any] = {"sanity_checks": {}, "targets": [], "env_ids": {}, "peers": {}}
 
 T = TypeVar("T")
 D = TypeVar("D", "Workload", "Training")
@@ -112,7 +92,10 @@ class Workload:
 
 @dataclass(frozen=True)
 class Training:
-    """A whole training with the agent's own defaults where a key is left out; `num_steps` counts all environments'."""
+    """A whole training, with the agent's own defaults where a key is left out.
+
+    `num_steps` counts the steps of all environments together.
+    """
 
     suite: str
     name: str
@@ -126,10 +109,11 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Law:
-    """What the episodes of an environment must show under a policy: their mean length, in steps, or their mean return.
+class SanityCheck:
+    """What episodes of an environment under a policy must be like.
 
-    `waived` names libraries whose environment is known to be another one, and says in words how.
+    Either their mean length, in steps, or their mean return is given. `waived` names libraries
+    whose environment is known to be another one, and says in words how.
     """
 
     env: str
@@ -142,12 +126,17 @@ class Law:
 
     @property
     def statistic(self) -> str:
-        """The key of a side's stats that the law is about."""
+        """The key of a side's stats that the check is about."""
         return "mean_episode_length" if self.mean_episode_return is None else "mean_episode_return"
+
+    @property
+    def expected(self) -> float:
+        """The value that the statistic must have."""
+        return getattr(self, self.statistic)
 
 
 @dataclass(frozen=True)
-class Bar:
+class Target:
     """The least that Myriad's steps/s must be, in times those of another side or workload.
 
     Without `at_least` the ratio is only reported; `at_least_plain` is what Myriad must reach
@@ -175,10 +164,10 @@ class Declaration:
     """All that suite.toml holds."""
 
     workloads: Mapping[str, Mapping[str, Workload]]
-    laws: Mapping[str, Law]
-    bars: tuple[Bar, ...]
+    sanity_checks: Mapping[str, SanityCheck]
+    targets: tuple[Target, ...]
     trainings: Mapping[str, Mapping[str, Training]] = field(default_factory=dict)
-    twins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    env_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     peers: Mapping[str, Peer] = field(default_factory=dict)
 
     def select(self, suite: str, tier: str) -> dict[str, Workload]:
@@ -191,29 +180,28 @@ class Declaration:
         known(suite, self.trainings, "suite")
         return _of_tier(self.trainings[suite], tier)
 
-    def law_of(self, workload: Workload) -> Law | None:
-        """Return the law that a run of `workload` must obey, if one is declared."""
-        law = self.laws.get(workload.env)
-        return law if law is not None and law.agent == workload.agent else None
+    def sanity_check_of(self, workload: Workload) -> SanityCheck | None:
+        """Return the check that a run of `workload` must obey, if one is declared."""
+        check = self.sanity_checks.get(workload.env)
+        return check if check is not None and check.agent == workload.agent else None
 
-    def twin_of(self, side: str, workload: Workload) -> str:
-        """Return what the library of a side calls the workload's environment, or nothing where it has none."""
-        return self.twins.get(library_of(side), {}).get(workload.env, "")
+    def env_id_of(self, side: str, workload: Workload) -> str:
+        """Return what a side's library calls the environment; empty where it has none."""
+        return self.env_ids.get(library_of(side), {}).get(workload.env, "")
 
-    def bars_of(self, env: str) -> tuple[Bar, ...]:
-        """Return the bars about an environment.
+    def targets_of(self, env: str) -> tuple[Target, ...]:
+        """Return the targets about an environment.
 
         Raises:
             SuiteError: there are none.
         """
         declared = self.workloads["throughput"]
-        bars = tuple(bar for bar in self.bars if declared[bar.workload].env == env)
-        if not bars:
-            about = sorted({declared[bar.workload].env for bar in self.bars})
-            raise SuiteError(
-                f"no bar is about {env}; there are bars about {', '.join(about) or 'nothing'}."
-            )
-        return bars
+        targets = tuple(target for target in self.targets if declared[target.workload].env == env)
+        if not targets:
+            about = sorted({declared[target.workload].env for target in self.targets})
+            known_envs = ", ".join(about) or "nothing"
+            raise SuiteError(f"no target is about {env}; there are targets about {known_envs}.")
+        return targets
 
 
 def _of_tier(declared: Mapping[str, D], tier: str) -> dict[str, D]:
@@ -231,9 +219,11 @@ def load(path: Path = SUITE_FILE) -> Declaration:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{path.name} is not valid TOML: {error}.") from error
-    laws, bars, twins, peers = (tables.pop(key, empty) for key, empty in _NOT_SUITES.items())
-    if not isinstance(bars, list):
-        raise SuiteError("bars must be an array of tables, [[bars]].")
+    sanity_checks, targets, env_ids, peers = (
+        tables.pop(key, empty) for key, empty in _NOT_SUITES.items()
+    )
+    if not isinstance(targets, list):
+        raise SuiteError("targets must be an array of tables, [[targets]].")
     for suite in tables:
         known(suite, (*SUITES, *TRAINING_SUITES), "suite")
     declaration = Declaration(
@@ -241,13 +231,16 @@ def load(path: Path = SUITE_FILE) -> Declaration:
         trainings={
             suite: _declared(Training, suite, tables.get(suite, {})) for suite in TRAINING_SUITES
         },
-        laws={
-            env: _read(Law, table, f"laws.{env}", env=env) for env, table in _tables(laws, "laws")
+        sanity_checks={
+            env: _read(SanityCheck, table, f"sanity_checks.{env}", env=env)
+            for env, table in _tables(sanity_checks, "sanity_checks")
         },
-        bars=tuple(_read(Bar, table, f"bars[{index}]") for index, table in enumerate(bars)),
-        twins={
-            known(library, LIBRARIES, "library of twins"): _names(library, table)
-            for library, table in twins.items()
+        targets=tuple(
+            _read(Target, table, f"targets[{index}]") for index, table in enumerate(targets)
+        ),
+        env_ids={
+            known(library, LIBRARIES, "library of env_ids"): _names(library, table)
+            for library, table in env_ids.items()
         },
         peers={
             known(name, LIBRARIES, "peer"): _read(Peer, table, f"peers.{name}", name=name)
@@ -260,28 +253,25 @@ def load(path: Path = SUITE_FILE) -> Declaration:
 
 def _check(declaration: Declaration) -> None:
     """Answer the mistakes that no single key shows."""
-    for law in declaration.laws.values():
-        if (law.mean_episode_length is None) == (law.mean_episode_return is None):
+    for check in declaration.sanity_checks.values():
+        if (check.mean_episode_length is None) == (check.mean_episode_return is None):
             raise SuiteError(
-                f"laws.{law.env} must give either mean_episode_length or mean_episode_return."
+                f"sanity_checks.{check.env} must give either mean_episode_length "
+                "or mean_episode_return."
             )
-    for bar in declaration.bars:
-        for name in filter(None, (bar.workload, bar.than)):
-            known(name, declaration.workloads.get("throughput", {}), "workload of a bar")
-        if bar.at_least_plain and (bar.of == "myriad" or bar.than or bar.record):
+    for target in declaration.targets:
+        for name in filter(None, (target.workload, target.than)):
+            known(name, declaration.workloads.get("throughput", {}), "workload of a target")
+        if target.at_least_plain and (target.of == OURS or target.than or target.record):
             raise SuiteError(
-                f"the bar on {bar.workload} can't have at_least_plain beside of = 'myriad', than or record."
+                f"the target on {target.workload} can't have at_least_plain "
+                f"beside of = {OURS!r}, than or record."
             )
 
 
 def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
     """Return the tier that MYRIAD_TIER names, `quick` where it names none."""
     return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
-
-
-def library_of(side: str) -> str:
-    """Return the library behind a side: `gymnax` for `gymnax-configured`."""
-    return side.removesuffix("-plain").removesuffix("-configured")
 
 
 def known(name: str, allowed: Iterable[str], kind: str) -> str:
@@ -303,7 +293,8 @@ def _tables(value: Any, where: str) -> Iterable[tuple[str, Any]]:
 def _names(library: str, table: Any) -> dict[str, str]:
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
         raise SuiteError(
-            f"twins.{library} must be a table of environments and their names there, but got {table!r}."
+            f"env_ids.{library} must be a table of environments and their names there, "
+            f"but got {table!r}."
         )
     return table
 

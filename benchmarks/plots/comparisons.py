@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks.harness.libraries import OURS, library_of
 from benchmarks.harness.results import TextRow
-from benchmarks.harness.workloads import library_of
 from benchmarks.plots.style import (
     GREY,
     by_key,
@@ -30,21 +30,26 @@ from benchmarks.plots.style import (
     short_times,
     span,
     style_of,
-)  # fmt: skip
+)
 
 # Neither is a library's colour; light and dark tell them apart in grey.
 _COLD, _CACHED = "#555555", "#BBBBBB"
 
 
 def library_comparison(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of the steps/s of every library, a panel per number of environments, the fastest on top."""
+    """Return a figure of every library's steps/s, a panel per size, the fastest on top."""
     panels = {key: own for key, own in by_key(rows, "num_envs", "agent").items() if measured(own)}
     panels = dict(sorted(panels.items(), key=lambda panel: (float(panel[0][0]), panel[0][1])))
     lines = [len(own) for own in panels.values()]
     figure, axes = page(
-        comparison_finding(rows), caption(rows, _compared(rows)), 2.2 + sum(0.29 * count + 0.45 for count in lines),
-        (len(panels), 1), width=9, sharex=True, height_ratios=lines,
-    )  # fmt: skip
+        comparison_finding(rows),
+        caption(rows, _compared(rows)),
+        2.2 + sum(0.29 * count + 0.45 for count in lines),
+        (len(panels), 1),
+        width=9,
+        sharex=True,
+        height_ratios=lines,
+    )
     ends = [end for row in measured(rows) for end in interval(row)]
     for panel, ((num_envs, agent), own) in zip(axes[:, 0], panels.items(), strict=True):
         _standings(panel, own)
@@ -59,7 +64,7 @@ def library_comparison(rows: Sequence[TextRow]) -> Any:
 
 
 def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
-    """Draw one panel: a dot with its interval for each library, the ones without a figure in grey below."""
+    """Draw one panel: a dot with its interval for each library, grey for those without one."""
     ranked = sorted(measured(rows), key=lambda row: -number(row, "steps_per_s"))
     absent = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: row["library"])
     names = [_name(row["library"]) + ("*" if row["reason"] else "") for row in ranked]
@@ -87,34 +92,50 @@ def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
 
 
 def _name(library: str) -> str:
-    """Return the bare name of a library, as a star says how it differs, or the label of a way to run it."""
+    """Return the bare name of a library, or the label of another way to run one."""
     return library if library == library_of(library) else label_of(library)
 
 
 def _dot(axes: Any, place: int, row: TextRow, ratio: float | None) -> None:
     middle, low, high = interval(row)
-    ours, look = row["library"] == "myriad", style_of(row["library"])
-    axes.errorbar([middle], [place], xerr=[[middle - low], [high - middle]], capsize=3, linestyle="",
-                  markersize=9 if ours else 5, color=look["color"], marker=look["marker"])  # fmt: skip
+    ours = row["library"] == OURS
+    look = style_of(row["library"])
+    axes.errorbar(
+        [middle],
+        [place],
+        xerr=[[middle - low], [high - middle]],
+        capsize=3,
+        linestyle="",
+        markersize=9 if ours else 5,
+        color=look["color"],
+        marker=look["marker"],
+    )
     words = short_number(middle) + (
         f"; ours is {short_times(ratio)} times that" if ratio is not None else ""
     )
-    axes.annotate(words, (high, place), xytext=(9, 0), textcoords="offset points", fontsize=8, va="center",
-                  fontweight="bold" if ours else "normal")  # fmt: skip
+    axes.annotate(
+        words,
+        (high, place),
+        xytext=(9, 0),
+        textcoords="offset points",
+        fontsize=8,
+        va="center",
+        fontweight="bold" if ours else "normal",
+    )
     if ours:
         axes.axhspan(place - 0.5, place + 0.5, color=look["color"], alpha=0.1, linewidth=0)
         axes.get_yticklabels()[place].set_fontweight("bold")
 
 
 def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
-    """Return how many times the row's steps/s ours of the same run, workload and size are; None where there is none."""
+    """Return our steps/s of the same run and size over the row's; None where there are none."""
     same = ("timestamp", "num_envs", "agent")
     ours = [
         each
         for each in measured(rows)
-        if each["library"] == "myriad" and all(each[key] == row[key] for key in same)
+        if each["library"] == OURS and all(each[key] == row[key] for key in same)
     ]
-    if row["library"] == "myriad" or not ours:
+    if row["library"] == OURS or not ours:
         return None
     return number(ours[0], "steps_per_s") / number(row, "steps_per_s")
 
@@ -136,25 +157,33 @@ def _compared(rows: Sequence[TextRow]) -> str:
 
 
 def comparison_finding(rows: Sequence[TextRow]) -> str:
-    """Say how many times the fastest other library's steps/s ours are over the sizes; where we are slower, first."""
-    rivals = [(row, ratio) for row in measured(rows) if library_of(row["library"]) != "myriad"
-              and (ratio := _times_ours(row, rows)) is not None]  # fmt: skip
+    """Say how many times the fastest other library's steps/s ours are; where slower, first."""
+    others = [
+        (row, ratio)
+        for row in measured(rows)
+        if library_of(row["library"]) != OURS and (ratio := _times_ours(row, rows)) is not None
+    ]
     env = measured(rows)[0]["env"]
-    if not rivals:
+    if not others:
         best = max(measured(rows), key=lambda row: number(row, "steps_per_s"))
-        return f"{env}: {_name(best['library'])} reaches {short_number(number(best, 'steps_per_s'))} steps per second"
+        rate = short_number(number(best, "steps_per_s"))
+        return f"{env}: {_name(best['library'])} reaches {rate} steps per second"
     closest: dict[tuple[str, str], tuple[TextRow, float]] = {}
-    for row, ratio in sorted(rivals, key=lambda rival: -rival[1]):
+    for row, ratio in sorted(others, key=lambda other: -other[1]):
         closest[row["num_envs"], row["agent"]] = row, ratio  # the least ratio comes last
-    slower = [f"{short_times(ratio)} times {_name(row['library'])} at {environments(row['num_envs'])}"
-              for row, ratio in closest.values() if ratio < 1]  # fmt: skip
+    slower = [
+        f"{short_times(ratio)} times {_name(row['library'])} at {environments(row['num_envs'])}"
+        for row, ratio in closest.values()
+        if ratio < 1
+    ]
     ahead = sorted((ratio for _, ratio in closest.values() if ratio >= 1))
     names = {_name(row["library"]) for row, _ in closest.values()}
-    rival = names.pop() if len(names) == 1 else "the fastest other library"
+    fastest = names.pop() if len(names) == 1 else "the fastest other library"
     if not slower:
-        return f"Myriad steps {env} {span([short_times(ratio) for ratio in ahead])} times as fast as {rival}"
+        many = span([short_times(ratio) for ratio in ahead])
+        return f"Myriad steps {env} {many} times as fast as {fastest}"
     elsewhere = (
-        f"; elsewhere {span([short_times(ratio) for ratio in ahead])} times {rival}"
+        f"; elsewhere {span([short_times(ratio) for ratio in ahead])} times {fastest}"
         if ahead
         else ""
     )
@@ -162,29 +191,40 @@ def comparison_finding(rows: Sequence[TextRow]) -> str:
 
 
 def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of the seconds to the target return: a dot per seed, a bar to the median, compiling shaded."""
+    """Return a figure of the seconds to the target return: a dot per seed, a bar to the median."""
     groups = by_key(rows, "env", "library", "agent")
     shown = (
-        "From the start of the process to an evaluation at the target return: a dot is a seed, the bar ends at the "
-        "median, its hatched part is the median time to compile. Seeds that missed the target are counted, not drawn."
+        "From the start of the process to an evaluation at the target return: a dot is a seed, "
+        "the bar ends at the median, its hatched part is the median time to compile. "
+        "Seeds that missed the target are counted, not drawn."
     )
     figure, ((axes,),) = page(solve_finding(rows), caption(rows, shown), 2 + 0.55 * len(groups))
     for place, ((_, library, _), own) in enumerate(groups.items()):
-        done, color = measured(own), style_of(library)["color"]
+        done = measured(own)
+        color = style_of(library)["color"]
         if not done:
             axes.annotate(
                 " no seed reached the target", (0, place), fontsize=8, color=GREY, va="center"
             )
             continue
-        middle, compile_s = median_of(done, "run_s"), median_of(done, "compile_s")
+        middle = median_of(done, "run_s")
+        compile_s = median_of(done, "compile_s")
         axes.barh(place, middle, height=0.6, color=color, alpha=0.35)
         axes.barh(
             place, compile_s, height=0.6, color="none", edgecolor=color, hatch="////", linewidth=0
         )
         axes.plot([middle] * 2, [place - 0.3, place + 0.3], color=color, linewidth=3)
         seconds = numbers(done, "run_s")
-        axes.plot(seconds, _spread_out(place, len(seconds)), linestyle="", color=color, marker="o", markersize=5,
-                  markeredgecolor="white", gid="seeds")  # fmt: skip
+        axes.plot(
+            seconds,
+            _spread_out(place, len(seconds)),
+            linestyle="",
+            color=color,
+            marker="o",
+            markersize=5,
+            markeredgecolor="white",
+            gid="seeds",
+        )
         words = f"{middle:.3g} s, {compile_s:.2g} s of it compiling"
         axes.annotate(
             words,
@@ -194,8 +234,10 @@ def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
             fontsize=8,
             va="center",
         )
-    names = [f"{label_of(library)} {agent}\n{env}\n{len(measured(own))} of {len(own)} seeds"
-             for (env, library, agent), own in groups.items()]  # fmt: skip
+    names = [
+        f"{label_of(library)} {agent}\n{env}\n{len(measured(own))} of {len(own)} seeds"
+        for (env, library, agent), own in groups.items()
+    ]
     _name_lines(axes, names)
     axes.set(
         xlim=(0, 1.45 * max(numbers(measured(rows), "run_s"))),
@@ -217,7 +259,7 @@ def _name_lines(axes: Any, names: Sequence[str]) -> None:
 
 
 def solve_finding(rows: Sequence[TextRow]) -> str:
-    """Say how long each environment's quickest agent takes, and the slowest seed of it; name who missed a target."""
+    """Say how long each environment's quickest agent takes; count who missed a target."""
     parts = []
     for (env,), own in by_key(measured(rows), "env").items():
         groups = by_key(own, "library", "agent")
@@ -233,7 +275,7 @@ def solve_finding(rows: Sequence[TextRow]) -> str:
 
 
 def compile_time(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of the seconds to compile, cold and from the cache, for each environment and agent."""
+    """Return a figure of the seconds to compile, cold and cached, of each program."""
     rows = measured(rows)
     programs = by_key(rows, "env", "agent", "library", "num_envs")
     shown = (
@@ -261,8 +303,14 @@ def compile_time(rows: Sequence[TextRow]) -> Any:
             seconds = numbers(own, "compile_s")
             if len(seconds) > 1:
                 axes.plot(seconds, [height] * len(seconds), ".", color="#000000", markersize=5)
-            axes.annotate(f"{middle:.2g} s", (max(seconds), height), xytext=(4, 0), textcoords="offset points",
-                          fontsize=8, va="center")  # fmt: skip
+            axes.annotate(
+                f"{middle:.2g} s",
+                (max(seconds), height),
+                xytext=(4, 0),
+                textcoords="offset points",
+                fontsize=8,
+                va="center",
+            )
     _name_lines(axes, [_program(*key) for key in programs])
     axes.set(
         xlim=(0, 1.12 * max(numbers(rows, "compile_s"))), xlabel="seconds to trace and compile"
@@ -272,18 +320,15 @@ def compile_time(rows: Sequence[TextRow]) -> Any:
 
 
 def _program(env: str, agent: str, library: str, num_envs: str) -> str:
-    whose = "" if library == "myriad" else f"{label_of(library)}, "
+    whose = "" if library == OURS else f"{label_of(library)}, "
     size = f", {environments(num_envs)}" if num_envs else ""
     return f"{env}\n{whose}{agent}{size}"
 
 
 def compile_finding(rows: Sequence[TextRow]) -> str:
     """Say how long the programs compile, and how much of it the cache takes away."""
-    cold, cached = (
-        {key: median_of(own, "compile_s") for key, own in by_key(
-            [row for row in measured(rows) if row["suite"] == suite], "env", "agent", "library", "num_envs").items()}
-        for suite in ("compile", "compile_cached")
-    )  # fmt: skip
+    cold = _median_compile_s(rows, "compile")
+    cached = _median_compile_s(rows, "compile_cached")
     ratios = sorted(cold[key] / cached[key] for key in cold.keys() & cached.keys())
     seconds = span([f"{value:.2g}" for value in sorted((cold or cached).values())])
     if not cold:
@@ -293,3 +338,9 @@ def compile_finding(rows: Sequence[TextRow]) -> str:
     many = span([short_times(ratio) for ratio in ratios])
     verdict = f"the persistent cache makes that {many} times as fast"
     return f"A program compiles in {seconds} s; {verdict}"
+
+
+def _median_compile_s(rows: Sequence[TextRow], suite: str) -> dict[tuple[str, ...], float]:
+    of_suite = [row for row in measured(rows) if row["suite"] == suite]
+    programs = by_key(of_suite, "env", "agent", "library", "num_envs")
+    return {program: median_of(own, "compile_s") for program, own in programs.items()}

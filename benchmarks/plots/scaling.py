@@ -7,6 +7,7 @@ computed from them.
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.harness.libraries import DECLARED, OURS
 from benchmarks.harness.results import TextRow
 from benchmarks.plots.style import (
     GREY,
@@ -31,10 +32,10 @@ from benchmarks.plots.style import (
     span,
     style_of,
     whole,
-)  # fmt: skip
+)
 
-# The peers that a title may compare with.
-PEERS = ("gymnax", "myriad-jax", "jumanji")
+# The libraries that a title may compare with.
+PEERS = [name for name, library in DECLARED.items() if library.in_title]
 _ENVIRONMENTS = "environments side by side"
 _CHUNK = "steps in a scan chunk"
 _BYTES = {
@@ -46,7 +47,7 @@ _CHUNK_LOOKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"))
 
 
 def throughput_scaling(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of steps/s over the number of environments, one line per library, with 95% intervals."""
+    """Return a figure of steps/s over the number of environments, a line per library."""
     figure, ((axes,),) = page(finding(rows), caption(rows, _rates_shown(rows)), height=5.4)
     axes.set_ylabel("environment steps per second")
     for library in libraries_in(rows):
@@ -66,14 +67,12 @@ def throughput_scaling(rows: Sequence[TextRow]) -> Any:
 
 
 def finding(rows: Sequence[TextRow]) -> str:
-    """Say in one line what the rows show: how many times the peer's steps/s, or the best where there is no peer."""
+    """Say how many times a peer's steps/s ours are, or our best where there is no peer."""
     rates = {
         (row["library"], row["num_envs"], row["timestamp"]): number(row, "steps_per_s")
         for row in rows
     }
-    ours = {
-        (size, run): rate for (library, size, run), rate in rates.items() if library == "myriad"
-    }
+    ours = {(size, run): rate for (library, size, run), rate in rates.items() if library == OURS}
     for peer in PEERS:
         times = sorted(
             rate / rates[peer, *key] for key, rate in ours.items() if (peer, *key) in rates
@@ -94,7 +93,7 @@ def _rates_shown(rows: Sequence[TextRow]) -> str:
 
 
 def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of the steps/s as a share of what the smallest size promises, and of the best steps/s."""
+    """Return a figure of the steps/s as a share of perfect scaling, and of the best steps/s."""
     shown = (
         "Left: rate(n) / (n / n0 x rate(n0)), n0 the smallest size; right: rate(n) / best rate; "
         "intervals are those of rate(n). "
@@ -105,13 +104,23 @@ def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
     )
     for library in libraries_in(rows):
         own = [row for row in rows if row["library"] == library]
-        sizes, style = numbers(own, "num_envs"), style_of(library)
-        first, most = number(own[0], "steps_per_s"), max(numbers(own, "steps_per_s"))
+        sizes = numbers(own, "num_envs")
+        style = style_of(library)
+        first = number(own[0], "steps_per_s")
+        most = max(numbers(own, "steps_per_s"))
         rate_line(promised, sizes, own, [sizes[0] / (size * first) for size in sizes], **style)
         rate_line(best, sizes, own, [1 / most] * len(own), label=label_of(library), **style)
     promised.axhline(1, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
-    promised.annotate("perfect scaling", (0.99, 1), xycoords=("axes fraction", "data"), xytext=(0, 3),
-                      textcoords="offset points", fontsize=8, color=GREY, ha="right")  # fmt: skip
+    promised.annotate(
+        "perfect scaling",
+        (0.99, 1),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        fontsize=8,
+        color=GREY,
+        ha="right",
+    )
     for axes in (promised, best):
         size_axis(axes, numbers(rows, "num_envs"), _ENVIRONMENTS)
     least, most = _efficiencies(rows)
@@ -140,21 +149,25 @@ def efficiency_finding(rows: Sequence[TextRow]) -> str:
     own = [row for row in rows if row["library"] == library]
     best = max(numbers(own, "steps_per_s"))
     full = next(row for row in own if number(row, "steps_per_s") >= 0.9 * best)
-    name = "Myriad" if library == "myriad" else label_of(library)
+    name = "Myriad" if library == OURS else label_of(library)
     if len(own) == 1:
         return f"{name} on {full['env']}: one size measured, {environments(full['num_envs'])}"
-    return f"{name} on {full['env']} comes within 10% of its best rate at {environments(full['num_envs'])}"
+    size = environments(full["num_envs"])
+    return f"{name} on {full['env']} comes within 10% of its best rate at {size}"
 
 
 def memory_scaling(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of bytes over environments, over the scan chunk, or both; crosses where memory ran out."""
+    """Return a figure of bytes over environments, the scan chunk or both; a cross is a failure."""
     by_suite = {
         "memory_envs": ("num_envs", _ENVIRONMENTS),
         "memory_scan": ("scan_chunk_size", _CHUNK),
     }
     panels = {suite: [row for row in rows if row["suite"] == suite] for suite in by_suite}
     panels = {suite: own for suite, own in panels.items() if measured(own)}
-    shown = "Peak: the most that was held at once. Arguments and temporaries as the compiler states them."
+    shown = (
+        "Peak: the most that was held at once. "
+        "Arguments and temporaries as the compiler states them."
+    )
     below = caption(
         rows, f"{shown} A cross: refused, would not fit." if measured(rows) != list(rows) else shown
     )
@@ -206,12 +219,27 @@ def _bytes_panel(axes: Any, rows: Sequence[TextRow], column: str) -> None:
 
 
 def mark_refused(axes: Any, rows: Sequence[TextRow], column: str) -> None:
-    """Draw a cross at the top edge for each size that could not be measured, with what became of it."""
+    """Draw a cross with its status at the top edge for each size that could not be measured."""
     for row in (row for row in rows if number(row, column) > 0):
-        axes.plot([number(row, column)], [0.97], "x", color="#000000", markersize=8, markeredgewidth=2,
-                  transform=axes.get_xaxis_transform(), gid="refused")  # fmt: skip
-        axes.annotate(row["status"], (number(row, column), 0.93), xycoords=axes.get_xaxis_transform(), fontsize=8,
-                      ha="center", va="top", rotation=90)  # fmt: skip
+        axes.plot(
+            [number(row, column)],
+            [0.97],
+            "x",
+            color="#000000",
+            markersize=8,
+            markeredgewidth=2,
+            transform=axes.get_xaxis_transform(),
+            gid="refused",
+        )
+        axes.annotate(
+            row["status"],
+            (number(row, column), 0.93),
+            xycoords=axes.get_xaxis_transform(),
+            fontsize=8,
+            ha="center",
+            va="top",
+            rotation=90,
+        )
 
 
 def memory_finding(rows: Sequence[TextRow]) -> str:
@@ -243,7 +271,7 @@ def memory_finding(rows: Sequence[TextRow]) -> str:
 
 
 def scan_chunk_sensitivity(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of steps/s, temporaries and seconds to compile over the scan chunk, one above the other."""
+    """Return a figure of steps/s, temporaries and seconds to compile over the scan chunk."""
     shown = (
         f"Agent {rows[0]['agent']}; steps/s: median and 95% interval of {calls_of(rows)} calls. "
         "Chunks whose intervals reach into that of the fastest are named with it."
@@ -288,7 +316,7 @@ def scan_chunk_sensitivity(rows: Sequence[TextRow]) -> Any:
 
 
 def chunk_finding(rows: Sequence[TextRow]) -> str:
-    """Say which chunks are fastest at each size, those among them that the intervals can't tell apart."""
+    """Say which chunks are fastest at each size, as far as the intervals tell."""
     library = libraries_in(measured(rows))[0]
     groups = by_key([row for row in measured(rows) if row["library"] == library], "num_envs")
     parts = [

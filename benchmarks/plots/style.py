@@ -1,7 +1,7 @@
-"""What every plot shares: the look of each library, the page with its title and caption, axes, numbers in few letters.
+"""What every plot shares: each library's look, the page with its title, axes, short numbers.
 
-`plots_by_size.py` and `plots_by_side.py` draw on these pages. Figures are made without pyplot and
-its global state.
+scaling.py and comparisons.py draw on these pages. Figures are made without pyplot and its global
+state.
 """
 
 import math
@@ -10,38 +10,15 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.harness.libraries import DECLARED, OURS, library_of
 from benchmarks.harness.results import TextRow
-from benchmarks.harness.workloads import library_of
 
-# A library keeps its look for ever. Okabe and Ito's colours, then Tol's muted ones, all told apart
-# under every colour blindness; marker and dashes tell them apart in grey.
+# A library keeps its look for ever: libraries.toml declares it.
 STYLES = {
-    "myriad": {"color": "#0072B2", "marker": "o", "linestyle": "-"},
-    "gymnax": {"color": "#D55E00", "marker": "s", "linestyle": "--"},
-    "myriad-plain": {"color": "#56B4E9", "marker": "^", "linestyle": "-."},
-    "gymnax-configured": {"color": "#E69F00", "marker": "D", "linestyle": ":"},
-    "myriad-jax": {"color": "#009E73", "marker": "v", "linestyle": "--"},
-    "myriad-jax-configured": {"color": "#009E73", "marker": "<", "linestyle": ":"},
-    "jumanji": {"color": "#CC79A7", "marker": "P", "linestyle": "--"},
-    "jumanji-configured": {"color": "#CC79A7", "marker": "p", "linestyle": ":"},
-    "numpy": {"color": "#000000", "marker": "X", "linestyle": ":"},
-    "gymnasium": {"color": "#882255", "marker": "*", "linestyle": "--"},
-    "gymnasium-sync": {"color": "#882255", "marker": ">", "linestyle": "-."},
-    "gymnasium-async": {"color": "#882255", "marker": "*", "linestyle": ":"},
-    "gymnasium-vector": {"color": "#882255", "marker": "<", "linestyle": "-."},
-    "envpool": {"color": "#332288", "marker": "d", "linestyle": "--"},
-    "pufferlib": {"color": "#999933", "marker": "h", "linestyle": "-."},
-    "rejax": {"color": "#44AA99", "marker": "P", "linestyle": "-."},
+    name: {"color": library.color, "marker": library.marker, "linestyle": library.line}
+    for name, library in DECLARED.items()
 }
 UNKNOWN_STYLE = {"color": "#777777", "marker": "8", "linestyle": ":"}  # one not known yet
-LABELS = {
-    "myriad-plain": "myriad without configure()",
-    "gymnax-configured": "gymnax with our XLA options",
-    "myriad-jax": "myriad-jax (other kinetics)",
-    "myriad-jax-configured": "myriad-jax with our XLA options",
-    "jumanji": "jumanji (other rules)",
-    "jumanji-configured": "jumanji with our XLA options",
-}
 GREY = "#666666"
 _TITLE: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 12, "fontweight": "bold"}
 _LETTERS_PER_INCH = {
@@ -57,7 +34,7 @@ def style_of(library: str) -> dict[str, str]:
 
 def label_of(library: str) -> str:
     """Return what a legend calls a library."""
-    return LABELS.get(library, library)
+    return (library in DECLARED and DECLARED[library].label) or library
 
 
 def libraries_in(rows: Sequence[TextRow]) -> list[str]:
@@ -74,7 +51,7 @@ def page(
     width: float = 8,
     **kwargs: Any,
 ) -> Any:
-    """Return a figure and its axes, [rows, columns], the finding above them and the caption below."""
+    """Return a figure and its axes [rows, columns], with the title above and the caption below."""
     from myriad.errors import NotInstalledError
 
     try:
@@ -128,9 +105,9 @@ def _wrapped(text: str, width: float, kind: str) -> str:
 
 
 def caption(rows: Sequence[TextRow], shown: str) -> str:
-    """Say what a reader needs to judge a figure: machine, versions, commit, what is shown, when it was measured."""
+    """Say what a reader needs to judge a figure: machine, versions, commit, what is shown, when."""
     rows = [row for row in rows if row["status"] == "ok"]
-    first = next((row for row in rows if library_of(row["library"]) == "myriad"), rows[0])
+    first = next((row for row in rows if library_of(row["library"]) == OURS), rows[0])
     memory = (
         f", {int(float(first['memory_total_bytes'])) / 2**30:.0f} GiB"
         if first["memory_total_bytes"]
@@ -192,7 +169,9 @@ def short_bytes(value: float) -> str:
 
 def short_times(ratio: float) -> str:
     """Write a ratio: 0.52, 2.4, 126."""
-    return f"{ratio:.2g}" if ratio < 1 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+    if ratio < 1:
+        return f"{ratio:.2g}"
+    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
 
 
 def whole(value: float) -> str:
@@ -216,7 +195,7 @@ def numbers(rows: Sequence[TextRow], column: str) -> list[float]:
 
 
 def interval(row: TextRow) -> tuple[float, float, float]:
-    """Return the steps/s and the ends of their interval; without one, thrice the steps/s."""
+    """Return the steps/s and the ends of their interval; without one, all three are the steps/s."""
     middle = number(row, "steps_per_s")
     low, high = (number(row, f"steps_per_s_{end}") for end in ("low", "high"))
     return middle, middle if math.isnan(low) else low, middle if math.isnan(high) else high
@@ -225,7 +204,7 @@ def interval(row: TextRow) -> tuple[float, float, float]:
 def rate_line(
     axes: Any, xs: Sequence[float], rows: Sequence[TextRow], scales: Sequence[float], **style: Any
 ) -> None:
-    """Draw the steps/s of the rows, each times its scale, with the intervals as bars and as a band."""
+    """Draw the steps/s of the rows, each times its scale, with bars and a band for intervals."""
     found = [
         tuple(scale * end for end in interval(row)) for row, scale in zip(rows, scales, strict=True)
     ]
@@ -236,7 +215,7 @@ def rate_line(
 
 
 def size_axis(axes: Any, sizes: Sequence[float], label: str, *, every_tick: bool = False) -> None:
-    """Make the x axis logarithmic and its ticks short, with air around the sizes; `every_tick`: a tick at each size."""
+    """Make the x axis logarithmic with short ticks; `every_tick`: a tick at each size."""
     sizes = [size for size in sizes if size > 0]  # a row of a failure may name none
     axes.set(xscale="log", xlabel=label, xlim=(min(sizes) / 1.6, max(sizes) * 1.6))
     axes.xaxis.set_major_formatter(lambda value, _: short_number(value))
@@ -251,7 +230,7 @@ def size_axis(axes: Any, sizes: Sequence[float], label: str, *, every_tick: bool
 def decade_axis(
     axes: Any, values: Sequence[float], write: Any = short_number, along: str = "y"
 ) -> None:
-    """Make an axis logarithmic between powers of ten, so that a slope never comes from a cut axis."""
+    """Make an axis logarithmic between powers of ten: a cut axis would distort slopes."""
     known = [value for value in values if value > 0]  # neither NaN nor 0
     axis = axes.yaxis if along == "y" else axes.xaxis
     axes.set(**{f"{along}scale": "log", f"{along}lim": decades(known or [1.0])})
@@ -267,7 +246,7 @@ def decades(values: Sequence[float]) -> tuple[float, float]:
 
 
 def by_key(rows: Sequence[TextRow], *columns: str) -> dict[tuple[str, ...], list[TextRow]]:
-    """Return the rows grouped by the values of some columns, in the order in which these first come."""
+    """Return the rows grouped by the values of some columns, in the order of their first rows."""
     groups: dict[tuple[str, ...], list[TextRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)

@@ -1,7 +1,8 @@
-"""One side of a comparison: a library that steps a workload, alone in its process since XLA's options are per process.
+"""One side of a comparison: a library that steps a workload, alone in its process.
 
-harness/interleave.py starts `python -m benchmarks.sides <side>`; server.py is what a side then
-does. A peer that has a Python of its own takes this process over (harness/peers.py).
+XLA's options are per process, so each side has its own. harness/interleave.py starts
+`python -m benchmarks.sides <side>`, and server.py is what a side then does. A peer that has a
+Python of its own takes this process over (harness/peers.py).
 """
 
 import importlib
@@ -11,69 +12,28 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks.harness import peers
-from benchmarks.harness.workloads import Workload, library_of
-from benchmarks.sides import array_libraries as vector_peers
-from benchmarks.sides import training as training_peers
-from benchmarks.sides.jax_scan import ScannedSide
-from benchmarks.sides.network_policy import NetworkPolicy, is_network
-from benchmarks.sides.server import Reply, Side, Totals, serve
+from benchmarks.harness.libraries import OURS, library_of
+from benchmarks.harness.workloads import Workload
+from benchmarks.sides import array_libraries, ours, training
+from benchmarks.sides.jax_scan import ScanStepper
+from benchmarks.sides.server import Reply, Stepper, Totals, no_env_id, serve
 
 
-class MyriadSide:
-    """The rollout engine of this package."""
+class GymnaxEnvs:
+    """gymnax's own step under vmap; it resets inside.
 
-    compiles = True
+    Args:
+        env_id: a name that `gymnax.make` knows, or `module:Class`.
+    """
 
-    max_steps: int | None = None
-
-    def __init__(self, workload: Workload, *, record: bool, seed: int):
-        import myriad
-        from myriad import timing
-        from myriad.rollout import Rollout
-
-        env = myriad.make_env(workload.env)
-        agent = (
-            _network_for(workload.agent, env)
-            if is_network(workload.agent)
-            else myriad.make_agent(workload.agent, env)
-        )
-        self.record, self._block = record, timing.block_until_ready
-        self.rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
-        self.num_devices = self.rollout.layout.num_devices
-        self.state = self.rollout.init(seed)
-
-    def program(self) -> Any:
-        return None if self.record else self.rollout.compile(self.state)
-
-    def run(self, num_steps: int) -> None:
-        trajectory = None
-        if self.record:
-            for start in range(0, num_steps, self.rollout.scan_chunk_size):
-                chunk = min(self.rollout.scan_chunk_size, num_steps - start)
-                self.state, trajectory = self.rollout.record_chunk(self.state, chunk)
-        else:
-            self.state = self.rollout.run(self.state, num_steps)
-        self._block((self.state, trajectory))
-
-    def totals(self) -> Totals:
-        found = self.rollout.summary(self.state)
-        return Totals(
-            found.num_episodes,
-            found.num_episodes * found.mean_episode_return if found.num_episodes else 0.0,
-        )
-
-
-class GymnaxBatch:
-    """gymnax's own step under vmap; it resets inside. `twin`: a name of `gymnax.make`, or `module:Class`."""
-
-    def __init__(self, twin: str):
+    def __init__(self, env_id: str):
         import gymnax
 
-        if ":" in twin:
-            self.env = _imported(twin)()
+        if ":" in env_id:
+            self.env = _imported(env_id)()
             self.params = self.env.default_params
         else:
-            self.env, self.params = gymnax.make(twin)
+            self.env, self.params = gymnax.make(env_id)
         self.num_actions = getattr(self.env.action_space(self.params), "n", None)
 
     def reset(self, keys: Any) -> tuple[Any, Any]:
@@ -89,27 +49,33 @@ class GymnaxBatch:
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         import jax
 
-        return jax.vmap(self.env.step, in_axes=(0, 0, 0, None))(keys, state, action, self.params)[
-            :5
-        ]
+        step = jax.vmap(self.env.step, in_axes=(0, 0, 0, None))
+        return step(keys, state, action, self.params)[:5]
 
 
-class NumpySide:
-    """Games in plain Python, one after another. `twin`: `module:Class` of a game that is made from a generator."""
+class NumpyStepper:
+    """Games in plain Python, one after another.
+
+    Args:
+        workload: what is stepped.
+        env_id: `module:Class` of a game that is made from NumPy's generator.
+        seed: of the generator.
+    """
 
     num_devices = 1
     compiles = False
     max_steps: int | None = None
 
-    def __init__(self, workload: Workload, *, twin: str, seed: int):
+    def __init__(self, workload: Workload, *, env_id: str, seed: int):
         import numpy as np
 
         if workload.agent != "random":
             raise NotImplementedError(
                 f"beside NumPy only the random agent is measured, not {workload.agent!r}"
             )
-        rng, kind = np.random.default_rng(seed), _imported(twin)
-        self.games = [kind(rng) for _ in range(workload.num_envs)]
+        rng = np.random.default_rng(seed)
+        game = _imported(env_id)
+        self.games = [game(rng) for _ in range(workload.num_envs)]
         self.returns = [0.0] * workload.num_envs
         self.ended = Totals(0, 0.0)
 
@@ -125,34 +91,14 @@ class NumpySide:
                 episode_return += reward
                 if done:
                     game.reset()
-                    num_episodes, return_sum, episode_return = (
-                        num_episodes + 1,
-                        return_sum + episode_return,
-                        0.0,
-                    )
+                    num_episodes += 1
+                    return_sum += episode_return
+                    episode_return = 0.0
             self.returns[number] = episode_return
         self.ended = Totals(num_episodes, return_sum)
 
     def totals(self) -> Totals:
         return self.ended
-
-
-def _network_for(agent: str, env: Any) -> NetworkPolicy:
-    """Return the network of a workload's agent.
-
-    Raises:
-        NotImplementedError: the environment has no observations or actions for a network.
-    """
-    params = env.default_params
-    shape, num_actions = (
-        env.observation_space(params).shape,
-        getattr(env.action_space(params), "n", None),
-    )
-    if num_actions is None or len(shape) != 1:
-        raise NotImplementedError(
-            "the networks measured here choose among a few actions from a vector of numbers"
-        )
-    return NetworkPolicy(agent, shape[0], num_actions)
 
 
 def _imported(target: str) -> Any:
@@ -161,24 +107,23 @@ def _imported(target: str) -> Any:
 
 
 def _start(name: str) -> Reply:
-    """Start JAX's backend with the side's options, import its library and say which machine and versions it runs on."""
+    """Start JAX's backend with the side's options, import its library, and describe both."""
     library = library_of(name)
     if library in peers.declared():
         raise ImportError(peers.how_to_install(library))
-    if library in vector_peers.BATCHES:
-        return vector_peers.hello(library)
+    if library in array_libraries.ENVS:
+        return array_libraries.hello(library)
     if name == "numpy":
         os.environ["JAX_PLATFORMS"] = "cpu"  # where NumPy runs, so that the row says so
     import myriad
     from myriad import hardware
 
-    if name == "myriad":
+    if name == OURS:
         myriad.configure()
     elif name.endswith("-configured"):
         myriad.configure(cpu_devices=1)
-    machine = asdict(
-        hardware.fingerprint()
-    )  # first, as a missing device need not wait for the library
+    # First, as a missing device need not wait for the library.
+    machine = asdict(hardware.fingerprint())
     importlib.import_module(library)
     versions = {"myriad": myriad.__version__} | hardware.package_versions()
     return {
@@ -189,25 +134,23 @@ def _start(name: str) -> Reply:
     }
 
 
-def _make_side(
-    name: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool
-) -> Side:
+def _make_stepper(
+    name: str, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
+) -> Stepper:
     library = library_of(name)
-    if library == "myriad" and workload.agent == training_peers.AGENT:
-        return training_peers.MyriadTraining(workload, seed=seed)
-    if library == "myriad":
-        return MyriadSide(workload, record=record, seed=seed)
-    if library in vector_peers.BATCHES:
-        return vector_peers.make_side(
-            library, workload, record=record, seed=seed, twin=twin, returns=returns
+    if library == OURS and workload.agent == training.AGENT:
+        return ours.MyriadTraining(workload, seed=seed)
+    if library == OURS:
+        return ours.MyriadStepper(workload, record=record, seed=seed)
+    if library in array_libraries.ENVS:
+        return array_libraries.make_stepper(
+            library, workload, record=record, seed=seed, env_id=env_id, returns=returns
         )
-    if not twin:
-        raise NotImplementedError(
-            f"suite.toml names no twin of {workload.env} in [twins.{library}]"
-        )
+    if not env_id:
+        raise NotImplementedError(no_env_id(workload.env, library))
     if library == "numpy":
-        return NumpySide(workload, twin=twin, seed=seed)
-    return ScannedSide(GymnaxBatch(twin), workload, record=record, seed=seed, returns=returns)
+        return NumpyStepper(workload, env_id=env_id, seed=seed)
+    return ScanStepper(GymnaxEnvs(env_id), workload, record=record, seed=seed, returns=returns)
 
 
 def main() -> None:
@@ -221,17 +164,16 @@ def main() -> None:
             configure(cpu_devices=1)  # sets what the next program in this process inherits
         peers.enter(library)
 
-    def make_side(workload: Workload, **of_side: Any) -> Side:
-        return _make_side(name, workload, **of_side)
+    def make_stepper(workload: Workload, **options: Any) -> Stepper:
+        return _make_stepper(name, workload, **options)
 
     refusals: tuple[type[Exception], ...] = ()
-    if (
-        library not in vector_peers.BATCHES
-    ):  # those fork, and in a process where JAX is loaded they should not
+    # Array libraries fork, which a process that has loaded JAX should not.
+    if library not in array_libraries.ENVS:
         from myriad.errors import MyriadError
 
         refusals = (MyriadError,)
-    serve(lambda: _start(name), make_side, refusals)
+    serve(lambda: _start(name), make_stepper, refusals)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""Libraries that step environments in plain arrays, with nothing compiled by JAX: Gymnasium's ways, EnvPool, PufferLib.
+"""Libraries that step environments in plain arrays, without JAX: Gymnasium, EnvPool, PufferLib.
 
-One loop for all of them, as their users write it: draw actions, step, count what ended. No Myriad
-and no JAX in here: some run in a Python of their own, and processes that fork must not have started
-JAX.
+One loop serves all of them, as their users write it: draw actions, step, count what ended. This
+module imports neither Myriad nor JAX: some libraries run in a Python of their own, and processes
+that fork must not have started JAX.
 """
 
 import importlib
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from benchmarks.harness.clock import seconds_of
 from benchmarks.harness.workloads import Workload
-from benchmarks.sides.server import BURN_IN_STEPS, Reply, Totals
+from benchmarks.sides.server import BURN_IN_STEPS, Reply, Totals, no_env_id
 
 MAX_PROCESSES = 16
 # A side whose first steps would take longer is refused: what it holds up is everybody's
@@ -22,8 +22,8 @@ _MAX_CALL_S = 0.5
 _TRIAL_ENVS = 100
 
 
-class Batch(Protocol):
-    """All environments of one library. `idles`: the step after an episode's last one only resets."""
+class ArrayEnvs(Protocol):
+    """All environments of one library. `idles`: the step after an episode's end only resets."""
 
     idles: bool
 
@@ -35,31 +35,32 @@ class Batch(Protocol):
         ...
 
 
-class VectorSide:
-    """Step a batch under the random policy; `max_steps` keeps a call short enough for those who wait."""
+class VectorStepper:
+    """Step environments under the random policy; `max_steps` keeps a call short for the others."""
 
     num_devices = 1
     compiles = False
 
-    def __init__(self, batch: Batch, workload: Workload):
-        self.batch, self.num_envs = batch, workload.num_envs
-        self.num_episodes = self.num_idle_steps = self._resetting = 0
-        step_s = min(_seconds(lambda: self.run(1)) for _ in range(3))
+    def __init__(self, envs: ArrayEnvs, workload: Workload):
+        self.envs = envs
+        self.num_envs = workload.num_envs
+        self.num_episodes = 0
+        self.num_idle_steps = 0
+        self._resetting = 0
+        step_s = min(seconds_of(self.run, 1) for _ in range(3))
         self.max_steps: int | None = max(1, int(_MAX_CALL_S / step_s))
 
     def program(self) -> None:
         return None
 
     def run(self, num_steps: int) -> None:
-        batch = self.batch
+        envs = self.envs
         for _ in range(num_steps):
-            num_ended = batch.step(batch.sample())
+            num_ended = envs.step(envs.sample())
             self.num_episodes += num_ended
-            if batch.idles:
-                self.num_idle_steps, self._resetting = (
-                    self.num_idle_steps + self._resetting,
-                    num_ended,
-                )
+            if envs.idles:
+                self.num_idle_steps += self._resetting
+                self._resetting = num_ended
 
     def totals(self) -> Totals:
         return Totals(self.num_episodes, None, self.num_idle_steps)
@@ -70,14 +71,14 @@ class GymnasiumLoop:
 
     idles = False
 
-    def __init__(self, twin: str, num_envs: int, seed: int):
+    def __init__(self, env_id: str, num_envs: int, seed: int):
         import gymnasium
 
         if num_envs > 1:
             raise NotImplementedError(
                 f"a loop over one environment, not {num_envs:,}: gymnasium-sync has the loop"
             )
-        self.env = gymnasium.make(twin)
+        self.env = gymnasium.make(env_id)
         self.env.action_space.seed(seed)
         self.env.reset(seed=seed)
 
@@ -97,12 +98,12 @@ class _GymnasiumVector:
 
     idles = False
 
-    def __init__(self, twin: str, num_envs: int, seed: int):
-        self.env = self.make(twin, num_envs)
+    def __init__(self, env_id: str, num_envs: int, seed: int):
+        self.env = self.make(env_id, num_envs)
         self.env.action_space.seed(seed)
         self.env.reset(seed=seed)
 
-    def make(self, twin: str, num_envs: int) -> Any:
+    def make(self, env_id: str, num_envs: int) -> Any:
         """Build the vector environment."""
         raise NotImplementedError
 
@@ -115,43 +116,44 @@ class _GymnasiumVector:
 
 
 class GymnasiumOwn(_GymnasiumVector):
-    """The environment that Gymnasium has written over NumPy arrays; it knows no reset within the step."""
+    """The environment that Gymnasium has written over NumPy arrays; it never resets in a step."""
 
     idles = True
 
-    def make(self, twin: str, num_envs: int) -> Any:
+    def make(self, env_id: str, num_envs: int) -> Any:
         import gymnasium
 
-        return gymnasium.make_vec(twin, num_envs, vectorization_mode="vector_entry_point")
+        return gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point")
 
 
 class GymnasiumSync(_GymnasiumVector):
     """Single environments one after another, in this process."""
 
-    def make(self, twin: str, num_envs: int) -> Any:
+    def make(self, env_id: str, num_envs: int) -> Any:
         import gymnasium
 
         if num_envs > _TRIAL_ENVS:
-            _refuse_slow(GymnasiumSync(twin, _TRIAL_ENVS, 0), num_envs)
+            _refuse_slow(GymnasiumSync(env_id, _TRIAL_ENVS, 0), num_envs)
         mode = gymnasium.vector.AutoresetMode.SAME_STEP
         return gymnasium.vector.SyncVectorEnv(
-            [lambda: gymnasium.make(twin)] * num_envs, autoreset_mode=mode
+            [lambda: gymnasium.make(env_id)] * num_envs, autoreset_mode=mode
         )
 
 
 class GymnasiumAsync(_GymnasiumVector):
-    """Each environment in a process of its own; they end with the side, whose process group they are in."""
+    """Each environment in a process of its own, in the process group of the side."""
 
-    def make(self, twin: str, num_envs: int) -> Any:
+    def make(self, env_id: str, num_envs: int) -> Any:
         import gymnasium
 
         if num_envs > MAX_PROCESSES:
             raise NotImplementedError(
-                f"a process for each of {num_envs:,} environments is more than the {MAX_PROCESSES} that are measured"
+                f"{num_envs:,} environments would need as many processes, "
+                f"and at most {MAX_PROCESSES} are measured"
             )
         mode = gymnasium.vector.AutoresetMode.SAME_STEP
         return gymnasium.vector.AsyncVectorEnv(
-            [lambda: gymnasium.make(twin)] * num_envs, autoreset_mode=mode
+            [lambda: gymnasium.make(env_id)] * num_envs, autoreset_mode=mode
         )
 
 
@@ -160,16 +162,14 @@ class EnvPool:
 
     idles = True
 
-    def __init__(self, twin: str, num_envs: int, seed: int):
+    def __init__(self, env_id: str, num_envs: int, seed: int):
         import envpool  # type: ignore[import-not-found]
         import numpy as np
 
-        self.env = envpool.make(twin, env_type="gymnasium", num_envs=num_envs, seed=seed)
-        self.num_actions, self.num_envs, self.rng = (
-            self.env.action_space.n,
-            num_envs,
-            np.random.default_rng(seed),
-        )
+        self.env = envpool.make(env_id, env_type="gymnasium", num_envs=num_envs, seed=seed)
+        self.num_actions = self.env.action_space.n
+        self.num_envs = num_envs
+        self.rng = np.random.default_rng(seed)
         self.env.reset()
 
     def sample(self) -> Any:
@@ -181,16 +181,17 @@ class EnvPool:
 
 
 class PufferLib:
-    """PufferLib's environment in C, on one thread; its report, which Python reads, is left out of most steps."""
+    """PufferLib's environment in C, on one thread; most steps leave out its report."""
 
     idles = False
 
-    def __init__(self, twin: str, num_envs: int, seed: int):
+    def __init__(self, env_id: str, num_envs: int, seed: int):
         import numpy as np
         from pufferlib.ocean import env_creator  # type: ignore[import-not-found]
 
-        self.env = env_creator(twin)(num_envs=num_envs, report_interval=128, seed=seed)
-        self.num_actions, self.num_envs = self.env.single_action_space.n, num_envs
+        self.env = env_creator(env_id)(num_envs=num_envs, report_interval=128, seed=seed)
+        self.num_actions = self.env.single_action_space.n
+        self.num_envs = num_envs
         self.rng = np.random.default_rng(seed)
         self.env.reset(seed)
 
@@ -202,7 +203,7 @@ class PufferLib:
         return int((terminals | truncations).astype(bool).sum())
 
 
-BATCHES: dict[str, Callable[[str, int, int], Batch]] = {
+ENVS: dict[str, Callable[[str, int, int], ArrayEnvs]] = {
     "gymnasium": GymnasiumLoop,
     "gymnasium-vector": GymnasiumOwn,
     "gymnasium-sync": GymnasiumSync,
@@ -213,7 +214,7 @@ BATCHES: dict[str, Callable[[str, int, int], Batch]] = {
 
 
 def hello(library: str) -> Reply:
-    """Import the library and say what it is; the parent knows the machine, and these run on its processor."""
+    """Import the library and describe it; the parent knows the machine, whose processor it uses."""
     package = library.partition("-")[0]
     try:
         importlib.import_module(package)
@@ -228,19 +229,17 @@ def hello(library: str) -> Reply:
     }
 
 
-def make_side(
-    library: str, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool
-) -> VectorSide:
+def make_stepper(
+    library: str, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
+) -> VectorStepper:
     """Build the side of a library.
 
     Raises:
         NotImplementedError: the library does not step this workload, or not within the time that
             the others wait.
     """
-    if not twin:
-        raise NotImplementedError(
-            f"suite.toml names no twin of {workload.env} in [twins.{library}]"
-        )
+    if not env_id:
+        raise NotImplementedError(no_env_id(workload.env, library))
     if workload.agent != "random":
         raise NotImplementedError(
             f"only random actions are measured with {library}, not the policy {workload.agent!r}"
@@ -249,22 +248,15 @@ def make_side(
         raise NotImplementedError(
             f"with {library} neither trajectories nor returns of episodes are kept"
         )
-    return VectorSide(BATCHES[library](twin, workload.num_envs, seed), workload)
+    return VectorStepper(ENVS[library](env_id, workload.num_envs, seed), workload)
 
 
-def _refuse_slow(trial: Batch, num_envs: int) -> None:
-    """Refuse what steps one environment after another where so many would hold up the others for minutes."""
-    step_s = (
-        min(_seconds(lambda: trial.step(trial.sample())) for _ in range(5)) * num_envs / _TRIAL_ENVS
-    )
-    if step_s * BURN_IN_STEPS > _MAX_WARM_UP_S:
+def _refuse_slow(trial: ArrayEnvs, num_envs: int) -> None:
+    """Refuse a number of environments whose first steps would hold up the others for minutes."""
+    trial_s = min(seconds_of(lambda: trial.step(trial.sample())) for _ in range(5))
+    warm_up_s = BURN_IN_STEPS * trial_s * num_envs / _TRIAL_ENVS
+    if warm_up_s > _MAX_WARM_UP_S:
         raise NotImplementedError(
             f"its first {BURN_IN_STEPS} steps of {num_envs:,} environments would take some "
-            f"{step_s * BURN_IN_STEPS:.0f} s, longer than the {_MAX_WARM_UP_S:.0f} s that the others wait"
+            f"{warm_up_s:.0f} s, longer than the {_MAX_WARM_UP_S:.0f} s that the others wait"
         )
-
-
-def _seconds(action: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start

@@ -1,7 +1,7 @@
-"""A JAX library as its users run it: a jitted scan over a batched step, with keys split anew at every step.
+"""A JAX library as its users run it: a jitted scan over a batched step, with new keys each step.
 
-The loop and the counting are the same for every peer, so that none has a better or a worse one. No
-Myriad in here: peers run it in a Python of their own.
+The loop and the counting are the same for every peer, so that none has a better or a worse one.
+This module does not import Myriad: peers run it in a Python of their own.
 """
 
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from benchmarks.sides.network_policy import NetworkPolicy, is_network
 from benchmarks.sides.server import Totals
 
 
-class Batch(Protocol):
+class JaxEnvs(Protocol):
     """One library's functions over all environments at once: each takes one key per environment."""
 
     num_actions: int | None
@@ -25,27 +25,31 @@ class Batch(Protocol):
         """Draw the actions of the random policy."""
 
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Return obs, state, reward, terminated and truncated, with the environments that ended reset."""
+        """Return obs, state, reward, terminated, truncated; resets environments that ended."""
         ...
 
 
-class ScannedSide:
-    """Step a batch under the random policy, or a network's, in chunks of one compiled scan each."""
+class ScanStepper:
+    """Step environments under a random policy or a network's, a compiled scan per chunk."""
 
     num_devices = 1
     compiles = True
     max_steps: int | None = None
 
-    def __init__(self, batch: Batch, workload: Workload, *, record: bool, seed: int, returns: bool):
+    def __init__(
+        self, envs: JaxEnvs, workload: Workload, *, record: bool, seed: int, returns: bool
+    ):
         import jax
         import jax.numpy as jnp
 
-        self.batch, self.record = batch, record
-        self.num_envs, self.chunk = workload.num_envs, workload.scan_chunk_size
+        self.envs = envs
+        self.record = record
+        self.num_envs = workload.num_envs
+        self.chunk = workload.scan_chunk_size
         key, reset_key = jax.random.split(jax.random.key(seed))
-        obs, state = jax.jit(batch.reset)(jax.random.split(reset_key, self.num_envs))
+        obs, state = jax.jit(envs.reset)(jax.random.split(reset_key, self.num_envs))
         obs = _vectors(obs)
-        self.policy = _network_of(workload.agent, obs, batch.num_actions)
+        self.policy = _network_of(workload.agent, obs, envs.num_actions)
         # The returns of the running episodes and the sums of those that ended.
         returned = (jnp.zeros(self.num_envs), jnp.zeros(self.num_envs)) if returns else None
         # Observations are carried only where the policy reads them, as in Myriad.
@@ -85,7 +89,7 @@ class ScannedSide:
         key, action_key, step_key = jax.random.split(key, 3)
         action = self._act(jax.random.split(action_key, self.num_envs), obs)
         keys = jax.random.split(step_key, self.num_envs)
-        next_obs, state, reward, terminated, truncated = self.batch.step(keys, state, action)
+        next_obs, state, reward, terminated, truncated = self.envs.step(keys, state, action)
         done = terminated | truncated
         transition = (next_obs, action, reward, terminated, truncated) if self.record else None
         if returned is not None:
@@ -97,12 +101,12 @@ class ScannedSide:
         import jax
 
         return (
-            self.batch.sample(keys) if self.policy is None else jax.vmap(self.policy.act)(keys, obs)
+            self.envs.sample(keys) if self.policy is None else jax.vmap(self.policy.act)(keys, obs)
         )
 
 
 def _vectors(obs: Any) -> Any:
-    """Return observations `[N, O]` where a library has `O` arrays `[N]`; leave others as they are."""
+    """Return observations `[N, O]` for a library with `O` arrays `[N]`, others as they are."""
     import jax
     import jax.numpy as jnp
 

@@ -1,8 +1,8 @@
-"""Policies with a network, for measuring environments as training meets them: the same weights for every library.
+"""Policies with a network, which measure environments as training meets them.
 
-A workload's agent `mlp-64-64` is two layers of 64 with tanh between them, weights drawn once from a
-fixed seed, and actions drawn from its logits. No Myriad in here: peers run it in a Python of their
-own.
+Every library gets the same weights. A workload's agent `mlp-64-64` is two layers of 64 with tanh
+between them, weights drawn once from a fixed seed, and actions drawn from its logits. This module
+does not import Myriad: peers run it in a Python of their own.
 """
 
 import itertools
@@ -35,7 +35,7 @@ def is_network(agent: str) -> bool:
 
 
 class NetworkPolicy:
-    """A fixed policy for observations of `num_inputs` numbers: an agent as `myriad.Rollout` takes it.
+    """A fixed policy for vectors of numbers: an agent as `myriad.Rollout` takes it.
 
     Args:
         agent: such as `mlp-64-64`, the widths of the hidden layers.

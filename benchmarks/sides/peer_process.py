@@ -1,7 +1,8 @@
-"""The side of a peer that has a Python of its own: `python -P peer_process.py <peer>`, from an empty folder.
+"""The side of a peer that has a Python of its own: `python -P peer_process.py <peer>`.
 
-peers.py starts it. Nothing of Myriad can be imported here: `myriad-jax` is itself called `myriad`,
-so what was imported is looked at before anything is measured.
+harness/peers.py starts it in an empty folder. Nothing of this package can be imported here:
+`myriad-jax` is itself imported as `myriad`, so where a package came from is checked before anything
+is measured.
 """
 
 import functools
@@ -14,13 +15,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class MyriadJaxBatch:
-    """myriad-jax 0.2.0, stepped as its own trainers do: reset and step under vmap, the ended ones masked."""
+class MyriadJaxEnvs:
+    """myriad-jax 0.2.0, stepped as its own trainers do: reset and step under vmap, then a mask."""
 
     module = "myriad"
 
-    def __init__(self, twin: str):
-        self.env = importlib.import_module("myriad.envs").make_env(twin)
+    def __init__(self, env_id: str):
+        self.env = importlib.import_module("myriad.envs").make_env(env_id)
         self.space = self.env.get_action_space(self.env.config)
         self.num_actions = getattr(self.space, "n", None)
 
@@ -55,16 +56,15 @@ class MyriadJaxBatch:
         return obs, state, reward, done, jnp.zeros_like(done)
 
 
-class JumanjiBatch:
-    """jumanji under its own wrappers for batches and auto-reset; its states hold the keys that it draws with."""
+class JumanjiEnvs:
+    """jumanji under its own wrappers for batches and auto-reset; its states hold its keys."""
 
     module = "jumanji"
 
-    def __init__(self, twin: str):
-        jumanji, wrappers = (
-            importlib.import_module(name) for name in ("jumanji", "jumanji.wrappers")
-        )
-        self.env = wrappers.VmapWrapper(wrappers.AutoResetWrapper(jumanji.make(twin)))
+    def __init__(self, env_id: str):
+        jumanji = importlib.import_module("jumanji")
+        wrappers = importlib.import_module("jumanji.wrappers")
+        self.env = wrappers.VmapWrapper(wrappers.AutoResetWrapper(jumanji.make(env_id)))
         self.num_actions = self.env.action_spec.num_values
 
     def reset(self, keys: Any) -> tuple[Any, Any]:
@@ -79,11 +79,12 @@ class JumanjiBatch:
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         state, timestep = self.env.step(state, action)
         # As dm_env has it: a discount of zero ends the process, any other at a last step the time.
-        ended, terminal = timestep.step_type == 2, timestep.discount == 0
+        ended = timestep.step_type == 2
+        terminal = timestep.discount == 0
         return timestep.observation, state, timestep.reward, ended & terminal, ended & ~terminal
 
 
-BATCHES = {"myriad-jax": MyriadJaxBatch, "jumanji": JumanjiBatch}
+ENVS = {"myriad-jax": MyriadJaxEnvs, "jumanji": JumanjiEnvs}
 
 
 def check_origin(name: str, package: str) -> None:
@@ -103,7 +104,7 @@ def hello(name: str) -> dict[str, Any]:
     """Import a peer that runs on JAX and say what it is; the parent knows the machine."""
     import jax
 
-    check_origin(name, BATCHES[name].module if name in BATCHES else name)
+    check_origin(name, ENVS[name].module if name in ENVS else name)
     return {
         "hardware": {"device_kind": jax.default_backend()},
         "versions": {"jax": jax.__version__},
@@ -117,27 +118,27 @@ def main() -> None:
     name = sys.argv[1]
     # The root only long enough to find `benchmarks`: it holds another `myriad`.
     sys.path.insert(0, str(ROOT))
-    from benchmarks.sides import array_libraries as vector_peers
-    from benchmarks.sides import training as training_peers
-    from benchmarks.sides.jax_scan import ScannedSide
-    from benchmarks.sides.server import serve
+    from benchmarks.harness.libraries import TRAINERS
+    from benchmarks.sides import array_libraries
+    from benchmarks.sides.jax_scan import ScanStepper
+    from benchmarks.sides.server import no_env_id, serve
+    from benchmarks.sides.training import RejaxTraining
 
     sys.path.remove(str(ROOT))
-    if name in vector_peers.BATCHES:
+    if name in array_libraries.ENVS:
         check_origin(name, name)
-        serve(lambda: vector_peers.hello(name), functools.partial(vector_peers.make_side, name))
+        make = functools.partial(array_libraries.make_stepper, name)
+        serve(lambda: array_libraries.hello(name), make)
         return
 
-    def make_side(workload: Any, *, twin: str, **options: Any) -> Any:
-        if not twin:
-            raise NotImplementedError(
-                f"suite.toml names no twin of {workload.env} in [twins.{name}]"
-            )
-        if name in training_peers.LIBRARIES:
-            return training_peers.RejaxTraining(workload, seed=options["seed"], twin=twin)
-        return ScannedSide(BATCHES[name](twin), workload, **options)
+    def make_stepper(workload: Any, *, env_id: str, **options: Any) -> Any:
+        if not env_id:
+            raise NotImplementedError(no_env_id(workload.env, name))
+        if name in TRAINERS:
+            return RejaxTraining(workload, seed=options["seed"], env_id=env_id)
+        return ScanStepper(ENVS[name](env_id), workload, **options)
 
-    serve(lambda: hello(name), make_side)
+    serve(lambda: hello(name), make_stepper)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Bucket-brigade as its user would write it: one village, plain Python, draws from NumPy's generator.
+"""Bucket-brigade as its user would write it: plain Python with draws from NumPy's generator.
 
 What `bucket-brigade` is measured against: the default scenario, `bernoulli` mode, random opponents.
 Lists on purpose: with NumPy arrays over its ten houses a night takes eight times as long.
@@ -11,11 +11,16 @@ from collections.abc import Sequence
 import numpy as np
 
 SAFE, BURNING, RUINED = range(3)
-NUM_HOUSES, NUM_AGENTS, REWARD_REST = 10, 3, 0.5
+NUM_HOUSES = 10
+NUM_AGENTS = 3
+REWARD_REST = 0.5
 
 
 class Village:
-    """One game: `reset`, then `step(action)` with `action` = house, rest (0) or work (1), signal 0 or 1."""
+    """One game: `reset`, then `step(action)`.
+
+    An action is a house, rest (0) or work (1), and a signal of 0 or 1.
+    """
 
     def __init__(self, rng: np.random.Generator):
         text = (
@@ -23,7 +28,8 @@ class Village:
             .joinpath("bucket_brigade.toml")
             .read_text(encoding="utf-8")
         )
-        self.rng, self.figures = rng, tomllib.loads(text)["default"]
+        self.rng = rng
+        self.figures = tomllib.loads(text)["default"]
         self.reset()
 
     def reset(self) -> None:
@@ -40,7 +46,8 @@ class Village:
 
     def step(self, action: Sequence[int]) -> tuple[float, bool]:
         """Live through one night; return the learner's reward and whether the game is over."""
-        before, figures = list(self.houses), self.figures
+        before = list(self.houses)
+        figures = self.figures
         draws = self.rng.random(2 * NUM_HOUSES + 3 * (NUM_AGENTS - 1)).tolist()
         choices = draws[2 * NUM_HOUSES :]
         workers = [0] * NUM_HOUSES
@@ -61,7 +68,8 @@ class Village:
         return self._reward(before, works=action[1] == 1), over
 
     def _reward(self, before: Sequence[int], *, works: bool) -> float:
-        figures, houses = self.figures, self.houses
+        figures = self.figures
+        houses = self.houses
         team = figures["team_reward"] * houses.count(SAFE) - figures["team_penalty"] * houses.count(
             RUINED
         )

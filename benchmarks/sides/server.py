@@ -1,4 +1,4 @@
-"""What every side does, whatever its library: compile, warm up, run timed calls, count the episodes that ended.
+"""What every side does, whatever its library: compile, warm up, run timed calls, count episodes.
 
 The parent, harness/interleave.py, drives a side by lines of JSON: the side says hello once its
 libraries are imported, then answers `prepare`, `call` (one timed call, blocked until ready) and
@@ -10,12 +10,12 @@ import json
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol
 
+from benchmarks.harness.clock import seconds_of
+from benchmarks.harness.failures import end_with_parent, failure_of
 from benchmarks.harness.memory import peak_bytes
-from benchmarks.harness.parent import end_with_parent
 from benchmarks.harness.workloads import Workload
 
 # After so many steps a random policy's episodes have staggered ages: the expected number of
@@ -41,7 +41,7 @@ class Totals(NamedTuple):
     num_idle_steps: int = 0
 
 
-class Side(Protocol):
+class Stepper(Protocol):
     """A library that steps all environments of one workload under its policy, with auto-reset.
 
     `max_steps`: the most steps of every environment in a call that keeps the other sides waiting no
@@ -63,20 +63,20 @@ class Side(Protocol):
         ...
 
 
-class MakeSide(Protocol):
+class MakeStepper(Protocol):
     """What builds a side: the workload, then what the parent's request says of it."""
 
     def __call__(
-        self, workload: Workload, *, record: bool, seed: int, twin: str, returns: bool
-    ) -> Side:
+        self, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
+    ) -> Stepper:
         """Build the side.
 
         Args:
             workload: what is stepped.
             record: whether every step is written to a trajectory.
             seed: of the environments and the policy.
-            twin: what the library calls the environment; empty where it has none.
-            returns: whether the returns of episodes must be kept, as a law of returns needs.
+            env_id: what the library calls the environment; empty where it has none.
+            returns: whether the returns of episodes must be kept, as a check of returns needs.
         """
         ...
 
@@ -84,22 +84,25 @@ class MakeSide(Protocol):
 class Session:
     """One prepared workload: compiled, warmed up, and what the parent's requests act on."""
 
-    def __init__(self, side: Side, workload: Workload, min_call_s: float):
-        self.side, self.workload = side, workload
-        longest = side.max_steps or sys.maxsize
+    def __init__(self, stepper: Stepper, workload: Workload, min_call_s: float):
+        self.stepper = stepper
+        self.workload = workload
+        longest = stepper.max_steps or sys.maxsize
         chunk = min(workload.scan_chunk_size, longest)
-        first_s, next_s = _run_s(side, chunk), _run_s(side, chunk)
+        first_s = seconds_of(stepper.run, chunk)
+        next_s = seconds_of(stepper.run, chunk)
         # Of a library that compiles nothing, the difference of two calls would be noise.
-        self.compile_s = max(first_s - next_s, 0.0) if side.compiles else None
-        self.argument_bytes, self.temp_bytes = _program_bytes(side)
+        self.compile_s = max(first_s - next_s, 0.0) if stepper.compiles else None
+        self.argument_bytes, self.temp_bytes = _program_bytes(stepper)
         for _ in range(2 * chunk, BURN_IN_STEPS, chunk):
-            side.run(chunk)
+            stepper.run(chunk)
         if workload.num_steps:
             self.num_steps = min(workload.num_steps, longest)
-            side.run(self.num_steps)  # compiles what a remainder may need
+            stepper.run(self.num_steps)  # compiles what a remainder may need
         else:
-            self.num_steps = _calibrated(side, chunk, next_s, min_call_s)
-        self.num_calls, self.before = 0, side.totals()
+            self.num_steps = _calibrated(stepper, chunk, next_s, min_call_s)
+        self.num_calls = 0
+        self.before = stepper.totals()
 
     def prepared(self) -> Reply:
         """Say what the preparation found."""
@@ -113,50 +116,53 @@ class Session:
     def call(self) -> Reply:
         """Run one timed call."""
         self.num_calls += 1
-        return {"seconds": _run_s(self.side, self.num_steps)}
+        return {"seconds": seconds_of(self.stepper.run, self.num_steps)}
 
     def stats(self) -> Reply:
-        """Count the episodes that ended since the preparation; all that ran since is timed calls."""
-        totals, before = self.side.totals(), self.before
+        """Count the episodes that ended in timed calls, and state the peak memory."""
+        totals = self.stepper.totals()
+        before = self.before
         num_episodes = totals.num_episodes - before.num_episodes
         num_steps = self.num_calls * self.num_steps * self.workload.num_envs
         num_steps -= totals.num_idle_steps - before.num_idle_steps
-        returns = None
-        if totals.return_sum is not None and before.return_sum is not None:
-            returns = totals.return_sum - before.return_sum
+        mean_return = None
+        if num_episodes and totals.return_sum is not None and before.return_sum is not None:
+            mean_return = (totals.return_sum - before.return_sum) / num_episodes
         return {
             "num_episodes": num_episodes,
             "mean_episode_length": num_steps / num_episodes if num_episodes else None,
-            "mean_episode_return": None
-            if returns is None or not num_episodes
-            else returns / num_episodes,
+            "mean_episode_return": mean_return,
             "peak_bytes": peak_bytes(),
         }
 
 
 def serve(
-    hello: Callable[[], Reply], make_side: MakeSide, refusals: tuple[type[Exception], ...] = ()
+    hello: Callable[[], Reply],
+    make_stepper: MakeStepper,
+    refusals: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Answer the requests on stdin. `refusals` are the errors that mean a refusal, `NotImplementedError` beside them.
+    """Answer the requests on stdin.
 
-    Any other death than those named here is read from stderr by the parent.
+    The parent reads from stderr how any other failure than those named here ended the process.
+
+    Args:
+        hello: imports the library and describes it.
+        make_stepper: builds the side.
+        refusals: errors that mean a refusal, `NotImplementedError` beside them.
     """
     end_with_parent()
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        for reply in _replies_to(sys.stdin, hello, make_side):
+        for reply in _replies_to(sys.stdin, hello, make_stepper):
             print(json.dumps(reply), file=replies, flush=True)
-    except (*refusals, NotImplementedError) as error:
-        _tell(replies, "refused", error)
-    except ImportError as error:
-        _tell(replies, "not installed", error)
-    except (RuntimeError, MemoryError) as error:  # what JAX raises, out of memory included
-        _tell(replies, "failed", error)
+    # RuntimeError is JAX's own, out of memory included.
+    except (*refusals, NotImplementedError, ImportError, RuntimeError, MemoryError) as error:
+        print(json.dumps(failure_of(error, refusals)), file=replies, flush=True)
 
 
 def _replies_to(
-    requests: Iterable[str], hello: Callable[[], Reply], make_side: MakeSide
+    requests: Iterable[str], hello: Callable[[], Reply], make_stepper: MakeStepper
 ) -> Iterator[Reply]:
     """Yield the hello, then one reply to every request; `prepare` comes before the others."""
     said = hello()
@@ -171,9 +177,8 @@ def _replies_to(
                     raise NotImplementedError(
                         f"{workload.name} is declared for {', '.join(workload.devices)} alone"
                     )
-                session = Session(
-                    make_side(workload, **request["of_side"]), workload, request["min_call_s"]
-                )
+                stepper = make_stepper(workload, **request["options"])
+                session = Session(stepper, workload, request["min_call_s"])
                 yield session.prepared()
             case "call":
                 yield session.call()
@@ -181,36 +186,32 @@ def _replies_to(
                 yield session.stats()
 
 
-def _run_s(side: Side, num_steps: int) -> float:
-    start = time.perf_counter()
-    side.run(num_steps)
-    return time.perf_counter() - start
+def no_env_id(env: str, library: str) -> str:
+    """Return the sentence for an environment that suite.toml does not name for a library."""
+    return f"suite.toml gives no name of {env} in [env_ids.{library}]"
 
 
-def _calibrated(side: Side, chunk: int, chunk_s: float, min_call_s: float) -> int:
-    """Return the steps of a call of whole chunks that lasts `min_call_s`, where one chunk lasted `chunk_s` seconds."""
-    num_chunks, seconds = 1, chunk_s
+def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float) -> int:
+    """Return the steps of a call of whole chunks that lasts `min_call_s` seconds.
+
+    One chunk lasted `chunk_s` seconds.
+    """
+    num_chunks = 1
+    seconds = chunk_s
     while seconds < min_call_s:
         num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
-        seconds = min(
-            _run_s(side, num_chunks * chunk) for _ in range(2)
-        )  # what disturbs a call only ever prolongs it
+        # What disturbs a call only ever prolongs it.
+        seconds = min(seconds_of(stepper.run, num_chunks * chunk) for _ in range(2))
     return num_chunks * chunk
 
 
-def _program_bytes(side: Side) -> tuple[int | None, int | None]:
-    """Return the bytes of arguments and temporary buffers of a chunk, on all its devices together."""
-    compiled = side.program()
+def _program_bytes(stepper: Stepper) -> tuple[int | None, int | None]:
+    """Return the bytes of a chunk's arguments and temporaries, on all its devices together."""
+    compiled = stepper.program()
     if compiled is None:
         return None, None
     memory = compiled.memory_analysis()
     return (
-        memory.argument_size_in_bytes * side.num_devices,
-        memory.temp_size_in_bytes * side.num_devices,
+        memory.argument_size_in_bytes * stepper.num_devices,
+        memory.temp_size_in_bytes * stepper.num_devices,
     )
-
-
-def _tell(replies: TextIO, status: str, error: BaseException) -> None:
-    kind = type(error).__name__
-    reason = (str(error).strip() or kind).splitlines()[0]  # XLA appends its stack
-    print(json.dumps({"status": status, "reason": reason, "error": kind}), file=replies, flush=True)

@@ -1,17 +1,16 @@
-"""PPO of Myriad and of rejax at equal hyperparameters, as sides: a chunk is one whole training, from new parameters.
+"""Whole trainings as sides: PPO at equal hyperparameters, and rejax's own.
 
-The networks, their optimiser and the environment run in one compiled program on both sides. No
-Myriad at import: rejax runs in a Python of its own.
+A chunk is one whole training from new parameters. The networks, their optimiser and the environment
+run in one compiled program on every side. Myriad's own training is in ours.py, since rejax runs in
+a Python that lacks Myriad.
 """
 
 from typing import Any
 
-from benchmarks.harness import package
 from benchmarks.harness.workloads import Workload
 from benchmarks.sides.server import Totals
 
 AGENT = "ppo"
-LIBRARIES = ("rejax",)  # beside ours
 # By our names. Neither scales observations or rewards, as rejax doesn't unless asked.
 HYPERPARAMETERS: dict[str, Any] = {
     "rollout_steps": 128,
@@ -25,7 +24,8 @@ HYPERPARAMETERS: dict[str, Any] = {
     "entropy_coef": 0.01,
     "max_grad_norm": 0.5,
 }
-_HIDDEN_SIZES, _ACTIVATION = (64, 64), "tanh"
+HIDDEN_SIZES = (64, 64)
+ACTIVATION = "tanh"
 _REJAX_NAMES = {
     "rollout_steps": "num_steps",
     "clip_epsilon": "clip_eps",
@@ -34,8 +34,8 @@ _REJAX_NAMES = {
 }
 
 
-class Training:
-    """What both sides share: a seed of its own for every training, and no count of episodes."""
+class TrainingStepper:
+    """What all sides share: a seed of its own for every training, and no count of episodes."""
 
     num_devices = 1
     compiles = True
@@ -46,7 +46,8 @@ class Training:
             raise NotImplementedError(
                 f"only trainings by {AGENT} are measured, not the agent {workload.agent!r}"
             )
-        self.workload, self.seed = workload, seed
+        self.workload = workload
+        self.seed = seed
 
     def program(self) -> None:
         return None
@@ -57,55 +58,30 @@ class Training:
             self.train(self.seed)
 
     def train(self, seed: int) -> None:
-        """Train for `scan_chunk_size` steps of every environment; return when the device is done."""
+        """Train for `scan_chunk_size` steps per environment; return when the device is done."""
         raise NotImplementedError
 
     def totals(self) -> Totals:
         return Totals(0, None)
 
 
-class MyriadTraining(Training):
-    """The compiled loop that `myriad train` runs."""
-
-    def __init__(self, workload: Workload, *, seed: int):
-        import myriad
-        from myriad.agents import make_learner
-
-        LearningLoop = package.load("myriad.training.loop").LearningLoop
-
-        super().__init__(workload, seed=seed)
-        env = myriad.make_env(workload.env)
-        unscaled = {"normalize_observations": False, "normalize_rewards": False}
-        network = {"hidden_sizes": _HIDDEN_SIZES, "activation": _ACTIVATION}
-        learner = make_learner(workload.agent, env, **HYPERPARAMETERS, **unscaled, **network)
-        self.num_updates = workload.scan_chunk_size // learner.steps_per_update
-        self._init, self._run = LearningLoop(env, learner, workload.num_envs).jitted()
-
-    def train(self, seed: int) -> None:
-        import jax
-        import numpy as np
-
-        state = self._init(np.int64(seed))
-        jax.block_until_ready(self._run(state, np.int32(self.num_updates), np.bool_(True))[0])  # noqa: FBT003  (it takes arrays)
-
-
-class RejaxTraining(Training):
+class RejaxTraining(TrainingStepper):
     """rejax's whole training under `jit`, without its evaluations."""
 
-    def __init__(self, workload: Workload, *, seed: int, twin: str):
+    def __init__(self, workload: Workload, *, seed: int, env_id: str):
         import jax
         import rejax  # type: ignore[import-not-found]
 
         super().__init__(workload, seed=seed)
         num_steps = workload.num_envs * workload.scan_chunk_size
         named = {_REJAX_NAMES.get(name, name): value for name, value in HYPERPARAMETERS.items()}
-        network = {"hidden_layer_sizes": _HIDDEN_SIZES, "activation": _ACTIVATION}
+        network = {"hidden_layer_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
         sizes = {
             "num_envs": workload.num_envs,
             "total_timesteps": num_steps,
             "eval_freq": num_steps,
         }
-        ppo = rejax.get_algo(AGENT).create(env=twin, agent_kwargs=network, **sizes, **named)
+        ppo = rejax.get_algo(AGENT).create(env=env_id, agent_kwargs=network, **sizes, **named)
         self._train = jax.jit(
             ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train
         )

@@ -162,19 +162,20 @@ def _read_run(path: Path) -> Iterator[SuiteRun]:
 
 
 def _samples(outcome: dict[str, Any]) -> LibrarySamples:
-    contender = outcome["contender"]
+    # Files from before the harness's present names say "contender".
+    case = outcome["case"] if "case" in outcome else outcome["contender"]
     hello = outcome["hello"]
     prepared = outcome["prepared"]
-    workload = contender["workload"]
+    workload = case["workload"]
     steps = workload["num_envs"] * prepared.get("num_steps", 0)
     return LibrarySamples(
-        library=contender["side"],
+        library=case["side"],
         library_version=hello.get("library_version", ""),
         env=workload["env"],
         agent=workload.get("agent") or "random",
         workload=workload["name"],
         num_envs=workload["num_envs"],
-        recorded=bool(contender.get("record")),
+        recorded=bool(case.get("record")),
         status=outcome["status"],
         reason=outcome.get("reason", ""),
         hardware=hardware(hello.get("hardware", {})),

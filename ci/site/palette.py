@@ -28,17 +28,18 @@ class Style:
     marker: str
 
 
-def style(place: int, colour: str = "", marker: str = "") -> Style:
+def style(place: int, *, colour: str = "", dark: str = "", marker: str = "") -> Style:
     """Return the look of the series at `place`; the first is solid and the others are dashed.
 
     Args:
         place: where the series stands in the legend, from 0.
         colour: `#RRGGBB`, instead of the palette's colour.
+        dark: `#RRGGBB` on the dark page, instead of a mixture of the colour with white.
         marker: one of matplotlib's markers, instead of the palette's marker.
     """
     light = colour or COLOURS[place % len(COLOURS)]
     dash = "" if place == 0 else _DASHES[(place - 1) % len(_DASHES)]
-    return Style(light, on_dark(light), dash, marker or _MARKERS[place % len(_MARKERS)])
+    return Style(light, dark or on_dark(light), dash, marker or _MARKERS[place % len(_MARKERS)])
 
 
 def on_dark(colour: str) -> str:

@@ -1,7 +1,7 @@
 """The repository whose results are shown: its name, and how to show each library it is compared to.
 
 Nothing here is required. `asv.conf.json` and `pyproject.toml` name the project. The tables
-`[libraries.<name>]` of `<benchmark_dir>/suite.toml` say how the site shows a library.
+`[<library>]` of `<benchmark_dir>/libraries.toml` say how the site shows a library.
 """
 
 import re
@@ -75,9 +75,10 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     asv = read_config(config, root) if config.is_file() else None
     pyproject = _read_toml(root / "pyproject.toml").get("project", {})
     name = (asv.project if asv else "") or pyproject.get("name", "") or root.resolve().name
-    suite_file = (asv.benchmark_dir if asv else Path("benchmarks")) / "suite.toml"
-    declared = _declared(root / suite_file)
-    ours = next((each for each, table in declared.items() if table.get("is_ours")), "")
+    suite = asv.benchmark_dir if asv else Path("benchmarks")
+    suite_file = suite / "suite.toml"
+    declared = _declared(root / suite / "libraries.toml")
+    ours = next((each for each, table in declared.items() if table.get("ours")), "")
     if not ours:
         ours = next((each for each in sorted(set(measured)) if _same(each, name)), "")
     libraries = _libraries(declared, ours, measured)
@@ -94,12 +95,15 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _declared(path: Path) -> dict[str, dict[str, Any]]:
-    tables = _read_toml(path).get("libraries", {})
+    tables = _read_toml(path)
     for name, table in tables.items():
-        colour = table.get("colour", "")
-        if colour and not re.fullmatch(r"#[0-9A-Fa-f]{6}", colour):
-            problem = f"libraries.{name}.colour must be #RRGGBB, but got {colour!r}"
-            raise UsageError(f"{path}: {problem}.")
+        if not isinstance(table, dict):
+            raise UsageError(f"{path}: {name} must be a table, but got {table!r}.")
+        for key in ("color", "dark_color"):
+            colour = table.get(key, "")
+            if colour and not re.fullmatch(r"#[0-9A-Fa-f]{6}", str(colour)):
+                problem = f"{name}.{key} must be #RRGGBB, but got {colour!r}"
+                raise UsageError(f"{path}: {problem}.")
     return tables
 
 
@@ -118,8 +122,13 @@ def _libraries(
     found = {}
     for place, name in enumerate(names, first):
         table = declared.get(name, {})
-        look = style(place, table.get("colour", ""), table.get("marker", ""))
+        look = style(
+            place,
+            colour=table.get("color", ""),
+            dark=table.get("dark_color", ""),
+            marker=table.get("marker", ""),
+        )
         note = table.get("note", "")
         label = table.get("label", name)
-        found[name] = Library(name, label, look, note, table.get("variant_of", ""))
+        found[name] = Library(name, label, look, note, table.get("runs", ""))
     return found

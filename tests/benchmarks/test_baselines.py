@@ -1,4 +1,4 @@
-"""The players that agents are held to: they act as their scripts do, and a contest knows which score is the better."""
+"""The baselines of agents act as their scripts do, and a contest knows the better score."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_villager_does_from_what_it_sees_what_its_script_does_from_the_state(n
         obs, state, *_ = env.step(make_key(night), state, action, params)
 
 
-def test_a_snake_that_looks_grows_longer_than_one_that_does_not_and_neither_dies_before_it_has_eaten():
+def test_a_snake_that_looks_grows_longer_and_neither_snake_dies_before_it_has_eaten():
     env = make_env("snake")
     returns = {name: _returns(env, player) for name, player in _snake_players(env)}
     blind, looking = returns.values()
@@ -54,7 +54,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys):
         (["--env", "snak"], "snake"),
         (
             ["--env", "cartpole"],
-            "there is no contest in cartpole-control; give bucket-brigade, gene-circuit-control, snake",
+            "there is no contest in cartpole-control; give bucket-brigade, ",
         ),
         (["--steps", "0"], "--steps"),
     ):

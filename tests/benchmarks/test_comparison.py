@@ -1,4 +1,4 @@
-"""The comparison of libraries: every side steps CartPole for real, and the command says where ours is not ahead."""
+"""The comparison: every side steps CartPole for real, and the report says where ours is behind."""
 
 import os
 import subprocess
@@ -12,13 +12,16 @@ from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
 from benchmarks.harness import interleave as alternation
 from benchmarks.harness import peers
-from benchmarks.harness.interleave import Budget, Contender, Outcome, alternate
+from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
+from benchmarks.harness.libraries import TRAINERS
 from benchmarks.harness.results import COLUMNS, read_csv
-from benchmarks.harness.sanity import as_declared, hold_to_law
+from benchmarks.harness.sanity import as_declared, check_sanity
+from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides import array_libraries as vector_peers
 from benchmarks.sides import training as training_peers
 from benchmarks.sides.network_policy import NetworkPolicy
+from benchmarks.sides.ours import MyriadTraining
 from benchmarks.sides.server import Totals
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
@@ -28,15 +31,13 @@ TINY = Workload(
 
 
 def measured(*sides, workload=TINY, budget=BUDGET):
-    """Alternate the sides and hold them to the law from a few hundred episodes on."""
+    """Alternate the sides and hold them to the check from a few hundred episodes on."""
     pytest.importorskip("gymnasium")
     declaration = load()
-    law = declaration.law_of(workload)
-    outcomes = alternate(
-        [as_declared(Contender(side, workload), declaration) for side in sides], budget
-    )
+    check = declaration.sanity_check_of(workload)
+    outcomes = alternate([as_declared(Case(side, workload), declaration) for side in sides], budget)
     for outcome in outcomes:
-        hold_to_law(outcome, law and replace(law, num_episodes=300, tolerance=2.0))
+        check_sanity(outcome, check and replace(check, num_episodes=300, tolerance=2.0))
     return outcomes
 
 
@@ -57,14 +58,14 @@ def is_running(pid):
 # --- the sides
 
 
-def test_every_way_of_gymnasium_steps_the_environment_that_the_law_knows():
+def test_every_way_of_gymnasium_steps_the_environment_that_the_sanity_check_knows():
     for outcome in measured("gymnasium-vector", "gymnasium-sync"):
         assert (outcome.status, outcome.reason) == ("ok", "")
         assert outcome.stats["num_episodes"] >= 300
         assert len(outcome.steps_per_s()) == 6
 
 
-def test_one_environment_in_a_loop_and_ours_beside_it_are_held_to_the_law():
+def test_one_environment_in_a_loop_and_ours_beside_it_are_checked_for_sanity():
     ours, loop = measured(
         "myriad-plain", "gymnasium", workload=replace(TINY, num_envs=1, num_steps=3_000)
     )
@@ -78,7 +79,7 @@ def test_the_step_that_only_resets_is_in_no_episodes_length():
     batch = types.SimpleNamespace(
         idles=True, sample=lambda: None, step=lambda actions: steps["ends"].pop(0)
     )
-    side = vector_peers.VectorSide(batch, TINY)  # its first three steps are timed
+    side = vector_peers.VectorStepper(batch, TINY)  # its first three steps are timed
     side.run(2)
     assert side.totals() == Totals(3, None, 3)
 
@@ -96,8 +97,8 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(alternation.subprocess, "Popen", popen)
-        contender = as_declared(Contender("gymnasium-async", replace(TINY, num_envs=2)), load())
-        (outcome,) = alternate([contender], BUDGET, on_event=watch)
+        case = as_declared(Case("gymnasium-async", replace(TINY, num_envs=2)), load())
+        (outcome,) = alternate([case], BUDGET, on_event=watch)
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert len(seen) >= 2
     assert not [pid for pid in seen if is_running(pid)]
@@ -109,7 +110,7 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
         (
             "gymnasium-async",
             {"num_envs": 17},
-            "a process for each of 17 environments is more than the 16",
+            "17 environments would need as many processes, and at most 16",
         ),
         ("gymnasium", {"num_envs": 2}, "a loop over one environment, not 2"),
         (
@@ -120,15 +121,20 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
         (
             "gymnasium-sync",
             {"env": "snake"},
-            "suite.toml names no twin of snake in [twins.gymnasium-sync]",
+            "suite.toml gives no name of snake in [env_ids.gymnasium-sync]",
         ),
     ],
 )
 def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, reason):
     workload = replace(TINY, **changes)
     with pytest.raises(NotImplementedError) as error:
-        vector_peers.make_side(
-            side, workload, record=False, seed=0, twin=load().twin_of(side, workload), returns=False
+        vector_peers.make_stepper(
+            side,
+            workload,
+            record=False,
+            seed=0,
+            env_id=load().env_id_of(side, workload),
+            returns=False,
         )
     assert reason in str(error.value)
 
@@ -164,24 +170,28 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
     ocean = types.SimpleNamespace(env_creator=lambda name: {"puffer_cartpole": Cartpole}[name])
     monkeypatch.setitem(sys.modules, "pufferlib", types.SimpleNamespace(ocean=ocean))
     monkeypatch.setitem(sys.modules, "pufferlib.ocean", ocean)
-    batch = vector_peers.PufferLib("puffer_cartpole", 4, 0)
-    assert batch.step(batch.sample()) == 2
+    envs = vector_peers.PufferLib("puffer_cartpole", 4, 0)
+    assert envs.step(envs.sample()) == 2
 
 
 @pytest.mark.parametrize("name", ["envpool", "pufferlib", "rejax"])
 def test_a_peer_that_is_not_installed_is_a_row_with_its_command(name, tmp_path, monkeypatch):
     monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    code = f"import sys; from pathlib import Path; from benchmarks import peers, sides\npeers.FOLDER = Path({str(tmp_path)!r}); sides.main()"  # noqa: E501
+    code = (
+        "from pathlib import Path; from benchmarks.harness import peers\n"
+        "from benchmarks.sides import __main__ as sides\n"
+        f"peers.FOLDER = Path({str(tmp_path)!r}); sides.main()"
+    )
     monkeypatch.setattr(
         alternation, "side_command", lambda side: [sys.executable, "-c", code, side]
     )
-    (outcome,) = alternate([Contender(name, TINY)], BUDGET)
+    (outcome,) = alternate([Case(name, TINY)], BUDGET)
     assert outcome.status == "not installed"
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
 
 
 @pytest.mark.skipif(not peers.is_installed("envpool"), reason=peers.how_to_install("envpool"))
-def test_envpool_steps_the_environment_that_the_law_knows():
+def test_envpool_steps_the_environment_that_the_sanity_check_knows():
     (outcome,) = measured("envpool")
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert outcome.stats["num_episodes"] >= 300
@@ -235,13 +245,13 @@ def test_the_trainings_have_the_same_hyperparameters():
     import myriad
 
     env = myriad.make_env("cartpole-control")
-    side = training_peers.MyriadTraining(TRAINING, seed=0)
+    side = MyriadTraining(TRAINING, seed=0)
     learner = myriad.make_agent("ppo", env, **training_peers.HYPERPARAMETERS)
     assert side.num_updates == 256 // learner.steps_per_update == 2
     with pytest.raises(
         NotImplementedError, match="only trainings by ppo are measured, not the agent 'random'"
     ):
-        training_peers.MyriadTraining(TINY, seed=0)
+        MyriadTraining(TINY, seed=0)
 
 
 @pytest.mark.slow
@@ -277,7 +287,7 @@ def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
 def test_a_training_is_one_chunk_beside_the_libraries_that_train():
     (training,) = workloads_for("--training")
     assert (training.agent, training.num_envs, training.scan_chunk_size) == ("ppo", 4, 100 * 128)
-    assert sides_of(training_peers.LIBRARIES, training, load()) == ["myriad", "rejax"]
+    assert sides_of(TRAINERS, training, load()) == ["myriad", "rejax"]
 
 
 def test_a_large_network_has_short_chunks_and_leaves_out_what_takes_minutes():
@@ -354,9 +364,7 @@ def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch,
 
 def outcome_of(side, seconds=1.0, compile_s=1.0, argument_bytes=8, **changes):
     prepared = {"num_steps": 1, "compile_s": compile_s, "argument_bytes": argument_bytes}
-    return replace(
-        Outcome(Contender(side, TINY), prepared=prepared, seconds=[seconds] * 6), **changes
-    )
+    return replace(Outcome(Case(side, TINY), prepared=prepared, seconds=[seconds] * 6), **changes)
 
 
 def test_the_first_lines_say_where_ours_is_not_ahead():
@@ -376,10 +384,10 @@ def test_the_first_lines_say_where_ours_is_not_ahead():
 
 @pytest.mark.parametrize(("statuses", "code"), [(("ok", "failed"), 0), (("failed", "ok"), 1)])
 def test_only_a_failure_of_ours_fails_the_command(statuses, code, tmp_path, monkeypatch, capsys):
-    def measure(contenders, *_, hold):
+    def measure(cases, *_, also_check):
         return [
             outcome_of(each.side, status=status)
-            for each, status in zip(contenders, statuses, strict=True)
+            for each, status in zip(cases, statuses, strict=True)
         ]
 
     monkeypatch.setattr(comparison, "measure", measure)
@@ -395,7 +403,7 @@ def test_the_script_runs_as_a_user_starts_it():
     }
     command = [sys.executable, "benchmarks/comparison.py", "--help"]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environ, cwd=alternation.ROOT
+        command, capture_output=True, text=True, check=False, env=environ, cwd=ROOT
     )
     assert done.returncode == 0
     assert "--steps-per-env" in done.stdout

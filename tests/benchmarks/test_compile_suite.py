@@ -5,8 +5,8 @@ from importlib import import_module
 import pytest
 
 from benchmarks.harness import programs
-from benchmarks.harness.child_process import ChildError
 from benchmarks.harness.command_line import readable
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import Workload
 

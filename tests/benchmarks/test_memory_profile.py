@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks import memory_profile
 from benchmarks.harness import programs
-from benchmarks.harness.child_process import ChildError
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import load
 from benchmarks.memory_profile import Memory, main, most_that_fit, size_of
@@ -10,7 +10,7 @@ from benchmarks.memory_profile import Memory, main, most_that_fit, size_of
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory):
-    """Run the command once, at one size and under a limit that it reaches; return the exit code and the folder."""
+    """Run the command once, at one size and under a limit; return the exit code and the folder."""
     folder = tmp_path_factory.mktemp("memory")
     return main(["--num-envs", "1000", "--limit", "400MiB", "--output", str(folder)]), folder
 
@@ -122,7 +122,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
 
 
 def pretended(target, request, **limits):
-    """Answer as a child would, at once; 32 steps or 10,000 environments kill it, and 100,000 are too many."""
+    """Answer as a child would; 32 steps or 10,000 environments kill it, 100,000 are refused."""
     columns = {"library": "myriad", "device": "cpu", "memory_total_bytes": 8 << 30}
     if target.endswith("_machine_of_child"):
         return {"columns": columns, "available_bytes": 4 << 30}

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.interleave import Contender, Outcome
+from benchmarks.harness.interleave import Case, Outcome
 from benchmarks.harness.results import (
     COLUMNS,
     ResultsFile,
@@ -13,7 +13,8 @@ from benchmarks.harness.results import (
     scaling_table,
 )
 from benchmarks.harness.workloads import Workload
-from benchmarks.plot_results import PLOTS, draw, main, newest, plot_type, select
+from benchmarks.plot_results import main
+from benchmarks.plots.draw import PLOTS, draw, newest, plot_type, select
 from benchmarks.plots.scaling import finding, throughput_scaling
 from benchmarks.plots.style import STYLES, caption, short_bytes, short_number, short_times
 from myriad.errors import InvalidArgumentError
@@ -75,7 +76,7 @@ def outcome(side="myriad", num_envs=1_000, seconds=(0.5, 0.25, 1.0, 0.5, 0.5, 0.
         "library_version": "7",
     }
     values = {"hello": hello, "prepared": prepared, "stats": stats, "seconds": list(seconds)}
-    return Outcome(Contender(side, workload), **(values | changes))
+    return Outcome(Case(side, workload), **(values | changes))
 
 
 def test_a_file_of_results_becomes_the_documented_plot(tmp_path):
@@ -156,7 +157,7 @@ def test_a_table_of_another_schema_is_named(tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     with pytest.raises(
         InvalidArgumentError,
-        match=r"other\.csv is no table of results: it lacks the column 'agent'\.",
+        match=r"other\.csv is not a table of results: it lacks the column 'agent'\.",
     ):
         draw(tmp_path / "other.csv", tmp_path, ["throughput"])
 
@@ -382,12 +383,18 @@ ROWS = {
 }
 FINDINGS = {
     "throughput": "Myriad steps cartpole-control 100 times as fast as gymnax",
-    "efficiency": "Myriad on cartpole-control comes within 10% of its best rate at 1 k environments",
+    "efficiency": (
+        "Myriad on cartpole-control comes within 10% of its best rate at 1 k environments"
+    ),
     "memory": "snake: 10 k environments peak at 10.9 MB, 1 kB per environment added; 1 M don't fit",
-    "scan_chunk": "snake: the fastest scan chunk is 64 to 256 at 1 k environments (3.1 times chunk 8)",
+    "scan_chunk": (
+        "snake: the fastest scan chunk is 64 to 256 at 1 k environments (3.1 times chunk 8)"
+    ),
     "comparison": "Myriad steps snake 100 times as fast as gymnax",
     "time_to_solve": "Myriad ppo solves snake in 4.5 s (4 to 5 s)",
-    "compile": "A program compiles in 0.4 to 2 s; the persistent cache makes that 4.0 times as fast",
+    "compile": (
+        "A program compiles in 0.4 to 2 s; the persistent cache makes that 4.0 times as fast"
+    ),
 }
 
 
@@ -533,7 +540,8 @@ def words_of(axes):
 def test_the_title_says_first_where_ours_is_slower():
     rows = [*comparison_rows(), made("comparison", library="envpool", num_envs=1, **rate(12e6))]
     assert title_of(figure_of("comparison", rows)) == (
-        "Myriad is slower on snake: 0.5 times envpool at 1 environment; elsewhere 100 times the fastest other library"
+        "Myriad is slower on snake: 0.5 times envpool at 1 environment; "
+        "elsewhere 100 times the fastest other library"
     )
 
 

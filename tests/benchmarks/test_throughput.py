@@ -13,12 +13,14 @@ import benchmarks
 from benchmarks import throughput, utils
 from benchmarks.harness import interleave as alternation
 from benchmarks.harness.command_line import command_of
-from benchmarks.harness.interleave import ROOT, Budget
+from benchmarks.harness.interleave import Budget
 from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
-from benchmarks.harness.targets import Verdict, bars_table, check_bars
-from benchmarks.harness.workloads import Bar, Declaration, Workload, load
-from benchmarks.sides.__main__ import MyriadSide
-from benchmarks.throughput import Throughput, chosen, main, measure
+from benchmarks.harness.sanity import measure
+from benchmarks.harness.supervisor import ROOT
+from benchmarks.harness.targets import Verdict, check_targets, targets_table
+from benchmarks.harness.workloads import Declaration, Target, Workload, load
+from benchmarks.sides.ours import MyriadStepper
+from benchmarks.throughput import Throughput, chosen, main
 
 TINY = Workload(
     "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32
@@ -93,7 +95,8 @@ def test_a_commit_without_the_environment_is_skipped():
 
 def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
     code = (
-        "from benchmarks.throughput import Throughput; suite = Throughput(); name = suite.params[0]\n"
+        "from benchmarks.throughput import Throughput\n"
+        "suite = Throughput(); name = suite.params[0]\n"
         "suite.setup(name); suite.time_chunk(name); rollout = suite.rollout\n"
         "suite.setup(name); suite.time_chunk(name)\n"
         "print(suite.rollout is rollout, rollout.summary(suite.state).num_steps)"
@@ -110,8 +113,8 @@ def test_gymnax_takes_the_same_number_of_steps_as_the_rollout_it_is_held_to():
     code = (
         "from benchmarks.throughput import Gymnax\n"
         "(name,), suite = Gymnax.params, Gymnax()\n"
-        "suite.setup(name); side = suite.side; suite.setup(name); suite.time_chunk(name)\n"
-        "print(suite.side is side, suite.num_steps, side.num_envs, side.totals().num_episodes)"
+        "suite.setup(name); side = suite.stepper; suite.setup(name); suite.time_chunk(name)\n"
+        "print(suite.stepper is side, suite.num_steps, side.num_envs, side.totals().num_episodes)"
     )
     done = run_python("-c", code)
     workload = load().workloads["throughput"]["cartpole-10k"]
@@ -201,7 +204,7 @@ def test_an_alias_names_the_same_environment():
 
 
 def test_the_scan_chunk_size_given_is_the_one_that_runs():
-    side = MyriadSide(replace(TINY, scan_chunk_size=5), record=False, seed=0)
+    side = MyriadStepper(replace(TINY, scan_chunk_size=5), record=False, seed=0)
     side.run(12)
     assert side.rollout.scan_chunk_size == 5
     assert side.rollout.summary(side.state).num_steps == 12 * TINY.num_envs
@@ -221,10 +224,10 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
         (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
         (["--num-env", "5"], "unrecognized arguments: --num-env 5"),
         (["--full", "--num-envs", "5"], "argument --num-envs: not allowed with argument --full"),
-        (["--bars", "--num-steps", "5"], "--bars measures what suite.toml declares"),
+        (["--targets", "--num-steps", "5"], "--targets measures what suite.toml declares"),
         (
-            ["--bars", "--env", "a.module:Class"],
-            "no bar is about a.module:Class; there are bars about bucket-brigade, ",
+            ["--targets", "--env", "a.module:Class"],
+            "no target is about a.module:Class; there are targets about bucket-brigade, ",
         ),
         (
             ["--output", f"{__file__}/folder"],
@@ -281,7 +284,7 @@ def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch,
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory):
-    """Run the script from another folder, beside gymnax; return its output and the folder it wrote."""
+    """Run the script from another folder, beside gymnax; return its output and its folder."""
     pytest.importorskip("gymnax")
     folder = tmp_path_factory.mktemp("a folder")
     script = ROOT / "benchmarks" / "throughput.py"
@@ -328,23 +331,21 @@ def test_a_run_says_how_many_times_faster_where_the_files_are_and_what_repeats_i
     assert done.stderr == ""
 
 
-def test_the_bars_are_checked_against_what_is_measured(tmp_path):
+def test_the_targets_are_checked_against_what_is_measured(tmp_path):
     pytest.importorskip("gymnax")
-    bars = (
-        Bar("tiny", of="gymnax", at_least=1e-9, record=True),
-        Bar("tiny", of="myriad", than="larger", at_least=1e9),
+    targets = (
+        Target("tiny", of="gymnax", at_least=1e-9, record=True),
+        Target("tiny", of="myriad", than="larger", at_least=1e9),
     )
     larger = replace(TINY, name="larger", num_envs=128)
     workloads = {"throughput": {"tiny": TINY, "larger": larger}}
-    declaration = Declaration(workloads, laws={}, bars=bars, twins=load().twins)
+    declaration = Declaration(workloads, sanity_checks={}, targets=targets, env_ids=load().env_ids)
     file = ResultsFile("throughput", tmp_path, "a test")
 
-    def six_rounds(contenders):
-        return measure(
-            contenders, Budget(num_rounds=6), file, declaration, lambda event, outcomes: None
-        )
+    def six_rounds(cases):
+        return measure(cases, Budget(num_rounds=6), file, declaration, lambda event, outcomes: None)
 
-    met, missed = check_bars(declaration, six_rounds)
+    met, missed = check_targets(declaration, six_rounds)
     assert [
         (row["suite"], row["library"], row["num_envs"], row["status"]) for row in file.rows
     ] == [
@@ -354,7 +355,7 @@ def test_the_bars_are_checked_against_what_is_measured(tmp_path):
         ("throughput", "myriad", 128, "ok"),
     ]
     assert (met.met, missed.met) == (True, False)
-    table = bars_table([met, missed])
+    table = targets_table([met, missed])
     assert re.search(r"64 .* written .*1e-09 .* gymnax .* met ", table)
     assert re.search(r"64 .*1e\+09 .* myriad at 128 .* MISSED ", table)
 
@@ -365,35 +366,35 @@ SECONDS = {"myriad": 1.0, "gymnax": 20.0, "jumanji": 8.0, "numpy": 2.0, "myriad-
 }
 
 
-def cells_of(bar, **changes):
-    """Return the cells of the bar's line where every side takes its `SECONDS`, and `changes` befall some of them."""
+def cells_of(target, **changes):
+    """Return the cells of the target's line where sides take their `SECONDS`, some with changes."""
 
-    def pretended(contenders):
+    def pretended(cases):
         outcomes = [
             alternation.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
-            for each in contenders
+            for each in cases
         ]
-        return [replace(outcome, **changes.get(outcome.contender.side, {})) for outcome in outcomes]
+        return [replace(outcome, **changes.get(outcome.case.side, {})) for outcome in outcomes]
 
-    declaration = Declaration({"throughput": {"tiny": TINY}}, laws={}, bars=(bar,))
-    (verdict,) = check_bars(declaration, pretended)
-    return [cell.strip() for cell in bars_table([verdict]).split("\n")[-1].split("|")][1:-1]
+    declaration = Declaration({"throughput": {"tiny": TINY}}, sanity_checks={}, targets=(target,))
+    (verdict,) = check_targets(declaration, pretended)
+    return [cell.strip() for cell in targets_table([verdict]).split("\n")[-1].split("|")][1:-1]
 
 
-def test_a_bar_is_shown_with_and_without_our_xla_options():
-    cells = cells_of(Bar("tiny", of="gymnax", at_least=20))
+def test_a_target_is_shown_with_and_without_our_xla_options():
+    cells = cells_of(Target("tiny", of="gymnax", at_least=20))
     assert cells[:4] == ["cartpole-control", "64", "", "20"]
     assert cells[4:] == ["gymnax", "20 (20 to 20)", "met", "10 (10 to 10)", "5.0 (5.0 to 5.0)"]
 
 
 @pytest.mark.parametrize(("at_least", "word"), [(5, "met"), (6, "MISSED")])
-def test_a_bar_may_ask_something_of_myriad_without_configure(at_least, word):
-    cells = cells_of(Bar("tiny", of="gymnax", at_least=20, at_least_plain=at_least))
+def test_a_target_may_ask_something_of_myriad_without_configure(at_least, word):
+    cells = cells_of(Target("tiny", of="gymnax", at_least=20, at_least_plain=at_least))
     assert (cells[6], cells[8]) == (word, f"5.0 (5.0 to 5.0), at least {at_least}: {word}")
 
 
-def test_a_bar_without_a_bound_is_reported():
-    assert cells_of(Bar("tiny", of="numpy", than="tiny"))[3:7] == [
+def test_a_target_without_a_bound_is_reported():
+    assert cells_of(Target("tiny", of="numpy", than="tiny"))[3:7] == [
         "",
         "numpy at 64",
         "2.0 (2.0 to 2.0)",
@@ -401,9 +402,9 @@ def test_a_bar_without_a_bound_is_reported():
     ]
 
 
-def test_a_bar_beside_a_peer_that_is_not_installed_is_neither_met_nor_missed():
+def test_a_target_beside_a_peer_that_is_not_installed_is_neither_met_nor_missed():
     absent = {"status": "not installed", "reason": "`a command` installs it"}
-    assert cells_of(Bar("tiny", of="jumanji", at_least=5), jumanji=absent)[5:7] == [
+    assert cells_of(Target("tiny", of="jumanji", at_least=5), jumanji=absent)[5:7] == [
         "-",
         "not installed",
     ]
@@ -411,34 +412,33 @@ def test_a_bar_beside_a_peer_that_is_not_installed_is_neither_met_nor_missed():
 
 def test_a_peer_with_a_note_is_marked_by_a_star():
     cells = cells_of(
-        Bar("tiny", of="jumanji", at_least=5), jumanji={"reason": "another environment"}
+        Target("tiny", of="jumanji", at_least=5), jumanji={"reason": "another environment"}
     )
     assert cells[5:8] == ["8.0 (8.0 to 8.0)*", "met", "6.0 (6.0 to 6.0)"]
 
 
-def test_a_missed_bar_is_exit_code_1(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("flag", ["--targets", "--bars"])
+def test_a_missed_target_is_exit_code_1(flag, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
-        throughput, "check_bars", lambda *_: [Verdict(Bar("tiny", "gymnax", 2), failed)]
+        throughput, "check_targets", lambda *_: [Verdict(Target("tiny", "gymnax", 2), failed)]
     )
     failed = [
-        alternation.Outcome(alternation.Contender(side, TINY), status="failed")
+        alternation.Outcome(alternation.Case(side, TINY), status="failed")
         for side in ("myriad", "gymnax")
     ]
-    assert main(["--bars", "--output", str(tmp_path)]) == 1
+    assert main([flag, "--output", str(tmp_path)]) == 1
     assert "MISSED" in capsys.readouterr().out
 
 
-def test_env_selects_the_bars_of_that_environment(monkeypatch, tmp_path, capsys):
+def test_env_selects_the_targets_of_that_environment(monkeypatch, tmp_path, capsys):
     def check(declaration, _):
-        return [Verdict(bar, absent) for bar in declaration.bars]
+        return [Verdict(target, absent) for target in declaration.targets]
 
-    absent = [
-        alternation.Outcome(alternation.Contender(side, TINY)) for side in ("myriad", "jumanji")
-    ]
+    absent = [alternation.Outcome(alternation.Case(side, TINY)) for side in ("myriad", "jumanji")]
     absent[1].status = "not installed"
-    monkeypatch.setattr(throughput, "check_bars", check)
-    assert main(["--bars", "--env", "snake", "--output", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count(" not installed ") == len(load().bars_of("snake")) > 0
+    monkeypatch.setattr(throughput, "check_targets", check)
+    assert main(["--targets", "--env", "snake", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(" not installed ") == len(load().targets_of("snake")) > 0
 
 
 def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
@@ -446,7 +446,7 @@ def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_pa
     file.add(
         [
             alternation.Outcome(
-                alternation.Contender("jumanji", TINY), status="failed", reason="no memory"
+                alternation.Case("jumanji", TINY), status="failed", reason="no memory"
             )
         ]
     )

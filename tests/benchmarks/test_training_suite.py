@@ -20,7 +20,10 @@ EASY = Training(
 
 def declare(monkeypatch, *trainings):
     declared = Declaration(
-        {}, laws={}, bars=(), trainings={"training": {each.name: each for each in trainings}}
+        {},
+        sanity_checks={},
+        targets=(),
+        trainings={"training": {each.name: each for each in trainings}},
     )
     monkeypatch.setattr(training, "load", lambda: declared)
 

@@ -16,23 +16,23 @@ ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how busy the machine is
 LIBRARIES = """
-[libraries.myriad]
+[myriad]
 label = "Myriad"
-colour = "#0072B2"
-is_ours = true
+color = "#0072B2"
+ours = true
 
-[libraries.gymnax]
-colour = "#D55E00"
+[gymnax]
+color = "#D55E00"
 marker = "s"
 
-[libraries.myriad-plain]
+[myriad-plain]
 label = "Myriad without configure()"
-colour = "#56B4E9"
-variant_of = "myriad"
+color = "#56B4E9"
+runs = "myriad"
 
-[libraries.gymnax-configured]
+[gymnax-configured]
 label = "gymnax with our XLA options"
-variant_of = "gymnax"
+runs = "gymnax"
 """
 
 
@@ -41,7 +41,7 @@ def repository(tmp_path_factory) -> Path:
     """A repository that declares how some of our results' libraries are shown."""
     folder = tmp_path_factory.mktemp("repository")
     (folder / "benchmarks").mkdir()
-    (folder / "benchmarks" / "suite.toml").write_text(LIBRARIES)
+    (folder / "benchmarks" / "libraries.toml").write_text(LIBRARIES)
     return folder
 
 

@@ -20,9 +20,9 @@ OUR_NAMES = re.compile(
 )
 
 
-def write_suite(repository: Path, text: str) -> None:
+def write_libraries(repository: Path, text: str) -> None:
     (repository / "benchmarks").mkdir(exist_ok=True)
-    (repository / "benchmarks" / "suite.toml").write_text(text)
+    (repository / "benchmarks" / "libraries.toml").write_text(text)
 
 
 def write_runs(folder: Path) -> None:
@@ -35,7 +35,7 @@ def write_runs(folder: Path) -> None:
         for library, seconds in (("treesort", 0.1), ("heapq", 0.4)):
             workload = {"name": f"forest-{num_envs}", "env": "forest", "num_envs": num_envs}
             outcomes[library] = {
-                "contender": {"side": library, "workload": workload},
+                "case": {"side": library, "workload": workload},
                 "hello": {"library_version": "2.0", "hardware": {"device_name": "Abacus"}},
                 "prepared": {"num_steps": 100},
                 "status": "ok",
@@ -86,21 +86,21 @@ def test_the_site_of_another_repository_names_nothing_of_ours(tmp_path):
 
 
 def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):
-    write_suite(
+    write_libraries(
         tmp_path,
         """
-        [libraries.heapq]
+        [heapq]
         label = "heapq (C)"
-        colour = "#123456"
+        color = "#123456"
         marker = "x"
         note = "another algorithm"
 
-        [libraries.treesort]
-        is_ours = true
+        [treesort]
+        ours = true
         label = "Treesort"
 
-        [libraries.treesort-debug]
-        variant_of = "treesort"
+        [treesort-debug]
+        runs = "treesort"
         """,
     )
     project = read_project(tmp_path, ["bisect", "heapq"])
@@ -125,14 +125,14 @@ def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(t
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[libraries", "is not valid TOML"),
+        ("[heapq", "is not valid TOML"),
         (
-            '[libraries.heapq]\ncolour = "red"',
-            "libraries.heapq.colour must be #RRGGBB, but got 'red'",
+            '[heapq]\ncolor = "red"',
+            "heapq.color must be #RRGGBB, but got 'red'",
         ),
     ],
 )
 def test_a_mistake_in_the_declaration_is_answered(tmp_path, text, message):
-    write_suite(tmp_path, text)
+    write_libraries(tmp_path, text)
     with pytest.raises(UsageError, match=re.escape(message)):
         read_project(tmp_path, [])

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import child_process as child
-from benchmarks.harness.child_process import ChildError, run
+from benchmarks.harness.child_process import run
+from benchmarks.harness.failures import ChildError
+from benchmarks.harness.supervisor import ROOT
 
-HERE = "tests.test_child"
+HERE = "tests.benchmarks.harness.test_child_process"
 LIMIT_S = 600
 
 
@@ -52,12 +53,12 @@ def sleep(beside):
 
 
 def ends(pid):
-    """Wait for a process that was killed: the system takes a moment to bury one whose parent is gone."""
+    """Wait for a process that was killed: the system takes a moment to reap an orphan."""
     return comes_true(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def comes_true(condition):
-    """Look until a condition holds; the limit is for what hangs, since a busy machine may take its time."""
+    """Look until a condition holds; only what hangs meets the limit."""
     deadline = time.monotonic() + LIMIT_S
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -120,7 +121,7 @@ def test_a_reply_is_read_only_when_it_is_whole(tmp_path):
         json.dumps({"number": 1}),
         str(answer),
     ]
-    subprocess.run(command, check=True, cwd=child.ROOT)
+    subprocess.run(command, check=True, cwd=ROOT)
     assert json.loads(answer.read_text())["doubled"] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["reply.json"]
 
@@ -129,7 +130,7 @@ def test_a_child_whose_parent_is_killed_ends_too(tmp_path):
     beside = tmp_path / "pid"
     call = "from benchmarks.harness.child_process import run\n"
     call += f"run('{HERE}:sleep', {{'beside': {str(beside)!r}}}, timeout_s={LIMIT_S})"
-    with subprocess.Popen([sys.executable, "-c", call], cwd=child.ROOT) as parent:
+    with subprocess.Popen([sys.executable, "-c", call], cwd=ROOT) as parent:
         try:
             assert comes_true(lambda: beside.exists() and beside.read_text())
         finally:

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.harness import interleave as alternation
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.interleave import (
     Budget,
-    Contender,
+    Case,
+    LibraryProcess,
     Outcome,
-    SideError,
-    SideProcess,
     alternate,
     ratios,
 )
@@ -25,7 +25,8 @@ BUDGET = Budget(num_rounds=6, max_s=1_200.0)
 # A side that answers at once; `extra` is Python that it runs at every request.
 FAKE = """
 import json, os, sys, time
-replies = dict(prepare=dict(num_steps=1, compile_s=0.0), call=dict(seconds=0.5), stats=dict(num_episodes=0))
+replies = dict(prepare=dict(num_steps=1, compile_s=0.0), call=dict(seconds=0.5))
+replies["stats"] = dict(num_episodes=0)
 print({hello!r}, flush=True)
 for line in sys.stdin:
     request = json.loads(line)["do"]
@@ -44,7 +45,7 @@ def fake_sides(monkeypatch):
             return [sys.executable, "-S", "-c", FAKE.format(extra=extras[side], hello=hello)]
 
         monkeypatch.setattr(alternation, "side_command", command)
-        return [Contender(side, TINY) for side in extras]
+        return [Case(side, TINY) for side in extras]
 
     return replace_by
 
@@ -65,8 +66,8 @@ def started(monkeypatch):
 def test_every_round_calls_every_side_once_and_the_order_varies(fake_sides, tmp_path):
     log = tmp_path / "log"
     note = "request == 'call' and print('{}', file=open({!r}, 'a'))"
-    contenders = fake_sides(**{name: note.format(name, str(log)) for name in ("a", "b", "c")})
-    outcomes = alternate(contenders, Budget(num_rounds=12))
+    cases = fake_sides(**{name: note.format(name, str(log)) for name in ("a", "b", "c")})
+    outcomes = alternate(cases, Budget(num_rounds=12))
     called = log.read_text().split()
     rounds = [tuple(called[start : start + 3]) for start in range(0, len(called), 3)]
     assert [len(outcome.seconds) for outcome in outcomes] == [12, 12, 12]
@@ -90,8 +91,8 @@ def test_a_side_that_is_killed_is_a_failure_that_names_the_signal(fake_sides):
 
 
 def test_a_side_that_hangs_is_a_failure_and_leaves_no_process(fake_sides, started):
-    contenders = fake_sides(hanging="request == 'call' and time.sleep(600)", sound="pass")
-    hung, alive = alternate(contenders, replace(BUDGET, call_timeout_s=5.0))
+    cases = fake_sides(hanging="request == 'call' and time.sleep(600)", sound="pass")
+    hung, alive = alternate(cases, replace(BUDGET, call_timeout_s=5.0))
     assert (hung.status, hung.reason) == ("failed", "no answer within 5 s")
     assert alive.status == "ok"
     assert [process.poll() is None for process in started] == [False, False]
@@ -107,7 +108,8 @@ def test_no_process_is_left_when_the_parent_is_interrupted(fake_sides, started):
 
 
 def test_a_refusal_carries_its_status_and_reason(fake_sides):
-    refusing = "print(json.dumps(dict(status='refused', reason='too large', error='InvalidArgumentError')), flush=True)"
+    refusal = "dict(status='refused', reason='too large', error='InvalidArgumentError')"
+    refusing = f"print(json.dumps({refusal}), flush=True)"
     (outcome,) = alternate(fake_sides(refusing=refusing), BUDGET)
     assert (outcome.status, outcome.reason, outcome.error) == (
         "refused",
@@ -122,15 +124,15 @@ def test_rounds_stop_at_the_time_budget_but_not_before_the_interval_has_its_samp
 
 
 def test_ratios_leave_out_rounds_in_which_a_side_had_failed():
-    contender = Contender("myriad", TINY)
-    fast = Outcome(contender, prepared={"num_steps": 10}, seconds=[1.0, 2.0, 1.0])
-    slow = Outcome(contender, prepared={"num_steps": 5}, seconds=[2.0, 2.0, None])
+    case = Case("myriad", TINY)
+    fast = Outcome(case, prepared={"num_steps": 10}, seconds=[1.0, 2.0, 1.0])
+    slow = Outcome(case, prepared={"num_steps": 5}, seconds=[2.0, 2.0, None])
     assert ratios(fast, slow) == [4.0, 2.0]
 
 
 @pytest.mark.parametrize("record", [False, True])
-def test_a_real_side_counts_the_episodes_of_the_law(record):
-    (outcome,) = alternate([Contender("myriad-plain", TINY, record)], BUDGET)
+def test_a_real_side_counts_the_episodes_of_the_sanity_check(record):
+    (outcome,) = alternate([Case("myriad-plain", TINY, record)], BUDGET)
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert outcome.prepared["num_steps"] == 320
     assert outcome.stats["num_episodes"] > 10_000
@@ -139,25 +141,30 @@ def test_a_real_side_counts_the_episodes_of_the_law(record):
 
 def test_a_library_that_prints_does_not_disturb_the_replies(monkeypatch):
     noisy = (
-        "import os, sys; sys.argv[1:] = ['myriad-plain']; from benchmarks import sides; start = sides._start\n"
-        "sides._start = lambda name: (os.write(1, b'a banner'), print('a greeting'), start(name))[-1]\n"
+        "import os, sys; sys.argv[1:] = ['myriad-plain']\n"
+        "from benchmarks.sides import __main__ as sides; start = sides._start\n"
+        "greet = lambda: (os.write(1, b'a banner'), print('a greeting'))\n"
+        "sides._start = lambda name: (greet(), start(name))[-1]\n"
         "sides.main()"
     )
     monkeypatch.setattr(alternation, "side_command", lambda side: [sys.executable, "-c", noisy])
-    with SideProcess("myriad-plain") as side:
+    with LibraryProcess("myriad-plain") as side:
         assert side.reply(timeout_s=600)["library"] == "myriad"
 
 
 def test_a_library_that_is_absent_is_told_apart(monkeypatch, tmp_path):
     (tmp_path / "gymnax.py").write_text("raise ImportError('gymnax is hidden')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with SideProcess("gymnax") as side, pytest.raises(SideError, match="gymnax is hidden") as error:
+    with (
+        LibraryProcess("gymnax") as side,
+        pytest.raises(ChildError, match="gymnax is hidden") as error,
+    ):
         side.reply(timeout_s=600)
     assert error.value.status == "not installed"
 
 
 def test_a_workload_declared_for_another_device_is_refused():
-    (outcome,) = alternate([Contender("myriad-plain", replace(TINY, devices=()))], BUDGET)
+    (outcome,) = alternate([Case("myriad-plain", replace(TINY, devices=()))], BUDGET)
     assert outcome.status == "refused"
 
 

@@ -2,20 +2,20 @@ import math
 
 import pytest
 
-from benchmarks.harness.interleave import Contender, Outcome
-from benchmarks.harness.sanity import as_declared, hold_to_law
-from benchmarks.harness.workloads import Law, Workload, load
+from benchmarks.harness.interleave import Case, Outcome
+from benchmarks.harness.sanity import as_declared, check_sanity
+from benchmarks.harness.workloads import SanityCheck, Workload, load
 
 TINY = Workload("throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",))
-OF_LENGTH = Law("cartpole-control", "random", 0.5, 10_000, mean_episode_length=22.2)
-OF_RETURN = Law(
+OF_LENGTH = SanityCheck("cartpole-control", "random", 0.5, 10_000, mean_episode_length=22.2)
+OF_RETURN = SanityCheck(
     "cartpole-control", "random", 15, 10_000, mean_episode_return=-1228, waived={"jumanji": "a toy"}
 )
 
 
 def outcome(side="myriad", num_episodes=10_000, mean_length=22.2, mean_return=-1228.0):
     means = {"mean_episode_length": mean_length, "mean_episode_return": mean_return}
-    return Outcome(Contender(side, TINY), stats={"num_episodes": num_episodes} | means)
+    return Outcome(Case(side, TINY), stats={"num_episodes": num_episodes} | means)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def outcome(side="myriad", num_episodes=10_000, mean_length=22.2, mean_return=-1
 )
 def test_a_side_whose_episodes_have_the_wrong_length_fails(mean, num_episodes, status):
     measured = outcome(mean_length=mean, num_episodes=num_episodes)
-    hold_to_law(measured, OF_LENGTH)
+    check_sanity(measured, OF_LENGTH)
     assert measured.status == status
 
 
@@ -33,13 +33,13 @@ def test_a_side_whose_episodes_have_the_wrong_length_fails(mean, num_episodes, s
 )
 def test_a_side_whose_episodes_have_the_wrong_return_fails(mean, status):
     measured = outcome(mean_return=mean)
-    hold_to_law(measured, OF_RETURN)
+    check_sanity(measured, OF_RETURN)
     assert measured.status == status
 
 
 def test_a_failure_says_what_was_measured_and_what_was_expected():
     measured = outcome(mean_return=-1200.0)
-    hold_to_law(measured, OF_RETURN)
+    check_sanity(measured, OF_RETURN)
     assert measured.reason == (
         "10,000 episodes had a mean episode return of -1200.00, "
         "but cartpole-control under the random policy has one of -1228 +/- 15"
@@ -47,41 +47,40 @@ def test_a_failure_says_what_was_measured_and_what_was_expected():
 
 
 @pytest.mark.parametrize("mean", [-1228.0, -900.0])
-def test_a_library_whose_law_is_waived_is_marked_in_words_whatever_it_measured(mean):
+def test_a_library_whose_sanity_check_is_waived_is_marked_in_words_whatever_it_measured(mean):
     measured = outcome(side="jumanji", mean_return=mean)
-    hold_to_law(measured, OF_RETURN)
+    check_sanity(measured, OF_RETURN)
     assert measured.status == "ok"
-    expected = (
-        f"another environment: a toy (mean episode return {mean:.2f} here, -1228 +/- 15 by the law)"
-    )
+    found = f"mean episode return {mean:.2f} here, -1228 +/- 15 expected"
+    expected = f"another environment: a toy ({found})"
     assert measured.reason == expected
 
 
 def test_a_waiver_holds_for_its_library_alone():
     measured = outcome(side="gymnax", mean_return=-900.0)
-    hold_to_law(measured, OF_RETURN)
+    check_sanity(measured, OF_RETURN)
     assert measured.status == "failed"
 
 
 def test_an_outcome_that_failed_keeps_its_reason():
     measured = outcome(mean_return=-900.0)
     measured.status, measured.reason = "failed", "no memory"
-    hold_to_law(measured, OF_RETURN)
+    check_sanity(measured, OF_RETURN)
     assert measured.reason == "no memory"
 
 
-def test_a_contender_is_told_its_librarys_name_for_the_environment_and_whether_returns_are_needed():
+def test_a_case_is_told_its_librarys_name_for_the_environment_and_whether_returns_are_needed():
     declaration = load()
     workloads = declaration.workloads["throughput"]
     told = {
-        (side, name): as_declared(Contender(side, workloads[name]), declaration)
+        (side, name): as_declared(Case(side, workloads[name]), declaration)
         for side, name in [
             ("gymnax-configured", "pendulum-1k"),
             ("myriad", "cartpole-1k"),
             ("jumanji", "cartpole-1k"),
         ]
     }
-    assert [(each.twin, each.returns) for each in told.values()] == [
+    assert [(each.env_id, each.returns) for each in told.values()] == [
         ("Pendulum-v1", True),
         ("", False),
         ("", False),

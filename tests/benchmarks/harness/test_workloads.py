@@ -49,7 +49,7 @@ def test_every_declared_name_is_one_that_myriad_knows():
 
     declaration = load()
     for env in {workload.env for workload in declaration.workloads["throughput"].values()} | set(
-        declaration.laws
+        declaration.sanity_checks
     ):
         make_env(env)
 
@@ -64,53 +64,56 @@ def test_an_episode_of_a_fixed_length_fits_whole_into_a_chunk():
         assert workload.scan_chunk_size % steps.get(workload.env, 1) == 0, workload.name
 
 
-def bars_about(env):
-    """Return the bars of suite.toml about an environment: (environments, of, than how many) to (at least, plain)."""
+def targets_about(env):
+    """Return an environment's targets: (environments, of, than how many) to (at least, plain)."""
     declaration = load()
     size = {
         name: workload.num_envs for name, workload in declaration.workloads["throughput"].items()
     }
     return {
-        (size[bar.workload], bar.of, size[bar.than] if bar.than else None): (
-            bar.at_least,
-            bar.at_least_plain,
+        (size[target.workload], target.of, size[target.than] if target.than else None): (
+            target.at_least,
+            target.at_least_plain,
         )
-        for bar in declaration.bars_of(env)
+        for target in declaration.targets_of(env)
     }
 
 
-def test_the_bars_of_the_other_environments_are_those_promised():
+def test_the_targets_of_the_other_environments_are_those_promised():
     at_scale = (0.7, None)
-    assert bars_about("pendulum-control") == {
+    assert targets_about("pendulum-control") == {
         (n, "gymnax", None): (20, None) for n in (1_000, 10_000)
     } | {(1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)}
-    assert bars_about("gene-circuit-control") == {
+    assert targets_about("gene-circuit-control") == {
         (n, "myriad-jax", None): (30, None) for n in (100, 1_000, 10_000)
     } | {(100_000, "myriad", n): at_scale for n in (100, 1_000, 10_000)}
-    assert bars_about("snake") == {(n, "jumanji", None): (5, None) for n in (1_000, 10_000)} | {
+    assert targets_about("snake") == {(n, "jumanji", None): (5, None) for n in (1_000, 10_000)} | {
         (1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)
     }
-    assert bars_about("bucket-brigade") == {
+    assert targets_about("bucket-brigade") == {
         (n, "numpy", 1): (None, None) for n in (1_000, 10_000)
     } | {(1_000_000, "myriad", n): at_scale for n in (1_000, 10_000)}
-    assert bars_about("examples.my_environment:HillCar") == {
+    assert targets_about("examples.my_environment:HillCar") == {
         (n, "gymnax", None): (7, 3) for n in (100, 1_000, 10_000, 100_000)
     }
 
 
-def test_the_bars_of_cartpole_are_those_promised():
+def test_the_targets_of_cartpole_are_those_promised():
     declaration = load()
-    bars = {
-        (declaration.workloads["throughput"][bar.workload].num_envs, bar.record): bar.at_least
-        for bar in declaration.bars_of("cartpole-control")
-        if bar.of == "gymnax"
+    targets = {
+        (
+            declaration.workloads["throughput"][target.workload].num_envs,
+            target.record,
+        ): target.at_least
+        for target in declaration.targets_of("cartpole-control")
+        if target.of == "gymnax"
     }
     stepped = {1: 15, 100: 80, 1_000: 100, 10_000: 60, 100_000: 60, 1_000_000: 45}
     recorded = {1_000: 10, 10_000: 10}
-    assert bars == {(n, False): bar for n, bar in stepped.items()} | {
-        (n, True): bar for n, bar in recorded.items()
+    assert targets == {(n, False): target for n, target in stepped.items()} | {
+        (n, True): target for n, target in recorded.items()
     }
-    flat = next(bar for bar in declaration.bars if bar.than)
+    flat = next(target for target in declaration.targets if target.than)
     assert (flat.workload, flat.than, flat.at_least) == ("cartpole-1m", "cartpole-10k-long", 0.7)
 
 
@@ -181,7 +184,7 @@ def test_a_workload_reads_as_it_is_written(tmp_path):
         ("[throughput.tiny]", "[throughput.tiny", "suite.toml is not valid TOML"),
         (
             "\n[throughput.tiny]",
-            "throughput = 3\n[laws.x]",
+            "throughput = 3\n[sanity_checks.x]",
             "throughput must be a table of tables, [throughput.<name>]",
         ),
     ],
@@ -194,31 +197,31 @@ def test_a_mistake_is_answered_in_one_sentence(tmp_path, right, wrong, sentence)
 
 
 @pytest.mark.parametrize(
-    ("bar", "sentence"),
+    ("target", "sentence"),
     [
-        ('of = "gymnax"\nat_least = 2', "bars[0] lacks the key 'workload'"),
+        ('of = "gymnax"\nat_least = 2', "targets[0] lacks the key 'workload'"),
         (
             'workload = "tinny"\nof = "gymnax"\nat_least = 2',
-            "bar 'tinny' is unknown; did you mean 'tiny'?",
+            "target 'tinny' is unknown; did you mean 'tiny'?",
         ),
         (
             'workload = "tiny"\nof = "brax"\nat_least = 2',
-            "bars[0].of must be one of myriad, gymnax, numpy,",
+            "targets[0].of must be one of myriad, gymnax,",
         ),
         (
             'workload = "tiny"\nof = "gymnax"\nat_least = 0',
-            "bars[0].at_least must be a number above 0, but got 0.",
+            "targets[0].at_least must be a number above 0, but got 0.",
         ),
     ],
 )
-def test_a_mistake_in_a_bar_is_answered_in_one_sentence(tmp_path, bar, sentence):
+def test_a_mistake_in_a_target_is_answered_in_one_sentence(tmp_path, target, sentence):
     with pytest.raises(SuiteError) as error:
-        read(tmp_path, f"{WORKLOAD}\n[[bars]]\n{bar}")
+        read(tmp_path, f"{WORKLOAD}\n[[targets]]\n{target}")
     assert sentence in str(error.value)
 
 
-LAW = """
-[laws.cartpole-control]
+CHECK = """
+[sanity_checks.cartpole-control]
 agent = "random"
 tolerance = 1
 num_episodes = 10
@@ -228,19 +231,25 @@ num_episodes = 10
 @pytest.mark.parametrize(
     ("table", "sentence"),
     [
-        (LAW, "laws.cartpole-control must give either mean_episode_length or mean_episode_return."),
         (
-            f"{LAW}mean_episode_length = 3\nmean_episode_return = 3",
-            "laws.cartpole-control must give either mean_episode_length or mean_episode_return.",
+            CHECK,
+            "sanity_checks.cartpole-control must give either mean_episode_length or ",
         ),
         (
-            f'{LAW}mean_episode_return = -3\nwaived.gymnaxx = "other rules"',
-            "laws.cartpole-control.waived must be a table of texts whose keys may be myriad, gymnax,",
+            f"{CHECK}mean_episode_length = 3\nmean_episode_return = 3",
+            "sanity_checks.cartpole-control must give either mean_episode_length or ",
         ),
-        ("[twins.gymnas]\nx = 'y'", "library of twins 'gymnas' is unknown; did you mean 'gymnax'?"),
         (
-            "[twins]\ngymnax = 'CartPole-v1'",
-            "twins.gymnax must be a table of environments and their names there",
+            f'{CHECK}mean_episode_return = -3\nwaived.gymnaxx = "other rules"',
+            "sanity_checks.cartpole-control.waived must be a table of texts whose keys may be",
+        ),
+        (
+            "[env_ids.gymnas]\nx = 'y'",
+            "library of env_ids 'gymnas' is unknown; did you mean 'gymnax'?",
+        ),
+        (
+            "[env_ids]\ngymnax = 'CartPole-v1'",
+            "env_ids.gymnax must be a table of environments and their names there",
         ),
         ("[peers.jumanji]", "peers.jumanji lacks the key 'requirements', a list of texts."),
         (
@@ -248,8 +257,8 @@ num_episodes = 10
             "peers.jumanji.requirements must be a list of texts, but got",
         ),
         (
-            '[[bars]]\nworkload = "tiny"\nof = "gymnax"\nat_least_plain = 3\nrecord = true',
-            "the bar on tiny can't have at_least_plain beside of = 'myriad', than or record.",
+            '[[targets]]\nworkload = "tiny"\nof = "gymnax"\nat_least_plain = 3\nrecord = true',
+            "the target on tiny can't have at_least_plain beside of = 'myriad', than or record.",
         ),
     ],
 )
@@ -263,12 +272,12 @@ def test_a_mistake_in_another_table_is_answered_in_one_sentence(tmp_path, table,
 def test_a_side_is_told_what_its_library_calls_the_environment():
     declaration = load()
     workload = declaration.workloads["throughput"]["pendulum-1k"]
-    assert [declaration.twin_of(side, workload) for side in ("gymnax", "gymnax-configured")] == [
+    assert [declaration.env_id_of(side, workload) for side in ("gymnax", "gymnax-configured")] == [
         "Pendulum-v1"
     ] * 2
     assert (
-        declaration.twin_of("myriad-plain", workload)
-        == declaration.twin_of("jumanji", workload)
+        declaration.env_id_of("myriad-plain", workload)
+        == declaration.env_id_of("jumanji", workload)
         == ""
     )
 
@@ -284,8 +293,8 @@ def test_myriad_tier_selects_and_quick_is_the_default():
         tier_from_environment({"MYRIAD_TIER": "ful"})
 
 
-def test_a_law_holds_for_its_environment_and_agent_alone():
+def test_a_sanity_check_holds_for_its_environment_and_agent_alone():
     declaration = load()
     workload = declaration.workloads["throughput"]["cartpole-1k"]
-    assert declaration.law_of(workload).mean_episode_length == pytest.approx(22.2)
-    assert declaration.law_of(replace(workload, agent="pid")) is None
+    assert declaration.sanity_check_of(workload).mean_episode_length == pytest.approx(22.2)
+    assert declaration.sanity_check_of(replace(workload, agent="pid")) is None

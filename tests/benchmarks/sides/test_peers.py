@@ -1,4 +1,4 @@
-"""Peers in an environment of their own: what is said where there is none, and that theirs is what runs where there is.
+"""Peers in an environment of their own: what runs there, and what is said where there is none.
 
 A fake peer stands for the real ones: a virtual environment without pip, with a `myriad` of its own
 and our JAX.
@@ -14,8 +14,9 @@ import pytest
 
 from benchmarks.harness import interleave as alternation
 from benchmarks.harness import peers
-from benchmarks.harness.interleave import ROOT, Budget, Contender, alternate
+from benchmarks.harness.interleave import Budget, Case, alternate
 from benchmarks.harness.sanity import as_declared
+from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.workloads import Peer, SuiteError, Workload, load
 
 BUDGET = Budget(num_rounds=2, min_rounds=2)
@@ -60,7 +61,8 @@ def folder(tmp_path, monkeypatch):
     """Let the peers' environments be in a folder of the test's, for child processes too."""
     monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
     code = (
-        "import sys; from pathlib import Path; from benchmarks import peers, sides\n"
+        "from pathlib import Path; from benchmarks.harness import peers\n"
+        "from benchmarks.sides import __main__ as sides\n"
         f"peers.FOLDER = Path({str(tmp_path / 'peers')!r}); sides.main()"
     )
     monkeypatch.setattr(
@@ -94,12 +96,10 @@ def fake_peer(folder, monkeypatch):
 
 def measured(side="myriad-jax", workload=TINY):
     """Run the peer beside ours, which describes the machine; return its outcome."""
-    contenders = [
-        Contender(name, replace(workload, num_envs=64)) for name in ("myriad-plain", side)
-    ]
+    cases = [Case(name, replace(workload, num_envs=64)) for name in ("myriad-plain", side)]
     declaration = load()
     return alternate(
-        [replace(as_declared(each, declaration), returns=True) for each in contenders], BUDGET
+        [replace(as_declared(each, declaration), returns=True) for each in cases], BUDGET
     )[1]
 
 
@@ -108,7 +108,7 @@ def measured(side="myriad-jax", workload=TINY):
 def test_a_peer_without_its_environment_is_not_installed_and_the_command_is_named(
     name, options, folder
 ):
-    (outcome,) = alternate([Contender(name + options, TINY)], BUDGET)
+    (outcome,) = alternate([Case(name + options, TINY)], BUDGET)
     assert outcome.status == "not installed"
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
 
@@ -143,11 +143,11 @@ def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path
     assert outcome.reason.startswith(f"myriad was imported from {tmp_path / 'myriad'}")
 
 
-def test_a_peer_without_a_twin_of_the_environment_refuses(fake_peer):
+def test_a_peer_without_a_name_of_the_environment_refuses(fake_peer):
     outcome = measured(workload=replace(TINY, env="snake"))
     assert (outcome.status, outcome.reason) == (
         "refused",
-        "suite.toml names no twin of snake in [twins.myriad-jax]",
+        "suite.toml gives no name of snake in [env_ids.myriad-jax]",
     )
 
 

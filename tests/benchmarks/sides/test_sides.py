@@ -1,4 +1,4 @@
-"""Each side that the tests' Python can run, for real and tiny: it steps the environment that it says it steps."""
+"""Each side that the tests' Python can run, for real and tiny, steps the right environment."""
 
 import importlib
 from dataclasses import replace
@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.harness.interleave import Budget, Contender, alternate
-from benchmarks.harness.sanity import as_declared, hold_to_law
+from benchmarks.harness.interleave import Budget, Case, alternate
+from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides.plain_bucket_brigade import Village
 from benchmarks.sides.server import Totals
@@ -17,15 +17,15 @@ BUDGET = Budget(num_rounds=2, min_rounds=2)
 
 
 def measured(side, env, num_envs, num_steps, **options):
-    """Run one side and hold it to its law from the first hundred episodes on."""
+    """Run one side and hold it to its check from the first hundred episodes on."""
     workload = Workload(
         "throughput", "tiny", env, "random", num_envs, num_steps, (), ("cpu",), num_steps=num_steps
     )
     declaration = load()
-    contender = replace(as_declared(Contender(side, workload), declaration), **options)
-    (outcome,) = alternate([contender], BUDGET)
-    law = declaration.law_of(workload)
-    hold_to_law(outcome, law and replace(law, num_episodes=100, tolerance=4 * law.tolerance))
+    case = replace(as_declared(Case(side, workload), declaration), **options)
+    (outcome,) = alternate([case], BUDGET)
+    check = declaration.sanity_check_of(workload)
+    check_sanity(outcome, check and replace(check, num_episodes=100, tolerance=4 * check.tolerance))
     return outcome
 
 
@@ -42,7 +42,7 @@ def measured(side, env, num_envs, num_steps, **options):
         ("gymnax", "examples.my_environment:HillCar", 64, 200),
     ],
 )
-def test_a_side_steps_the_environment_that_the_law_knows(side, env, num_envs, num_steps):
+def test_a_side_steps_the_environment_that_the_sanity_check_knows(side, env, num_envs, num_steps):
     if side == "gymnax":
         pytest.importorskip("gymnax")
     outcome = measured(side, env, num_envs, num_steps)
@@ -52,7 +52,7 @@ def test_a_side_steps_the_environment_that_the_law_knows(side, env, num_envs, nu
     assert len(outcome.steps_per_s()) == 2
 
 
-def test_gymnax_keeps_returns_only_where_a_law_needs_them():
+def test_gymnax_keeps_returns_only_where_a_sanity_check_needs_them():
     pytest.importorskip("gymnax")
     outcome = measured("gymnax", "pendulum-control", 32, 200, returns=False)
     assert (outcome.stats["num_episodes"], outcome.stats["mean_episode_return"]) == (64, None)
@@ -61,8 +61,8 @@ def test_gymnax_keeps_returns_only_where_a_law_needs_them():
 @pytest.mark.parametrize(
     ("side", "env", "reason"),
     [
-        ("gymnax", "snake", "suite.toml names no twin of snake in [twins.gymnax]"),
-        ("numpy", "snake", "suite.toml names no twin of snake in [twins.numpy]"),
+        ("gymnax", "snake", "suite.toml gives no name of snake in [env_ids.gymnax]"),
+        ("numpy", "snake", "suite.toml gives no name of snake in [env_ids.numpy]"),
         ("myriad-plain", "examples.my_environment:Nothing", "Nothing"),
         ("myriad-plain", "no_such_module:Env", "no_such_module"),
     ],
@@ -94,7 +94,7 @@ def test_the_numpy_side_counts_what_its_games_do(monkeypatch):
 
     monkeypatch.setattr(sides, "_imported", lambda target: Countdown)
     workload = Workload("throughput", "tiny", "countdown", "random", 2, 4, (), ("cpu",))
-    side = sides.NumpySide(workload, twin="any:Countdown", seed=0)
+    side = sides.NumpyStepper(workload, env_id="any:Countdown", seed=0)
     side.run(4)
     assert side.totals() == Totals(2, 12.0)
     side.run(2)
@@ -129,13 +129,14 @@ def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
         importlib.import_module(f"examples.{name}")
         for name in ("my_environment", "my_environment_gymnax")
     )
-    env, twin = ours.HillCar(), theirs.HillCar()
+    env = ours.HillCar()
+    other = theirs.HillCar()
     obs, state = jax.vmap(env.reset, in_axes=(0, None))(
         jax.random.split(jax.random.key(0), 50), env.default_params
     )
-    twin_state = theirs.CarState(position=state.position, velocity=state.velocity, time=state.time)
+    other_state = theirs.CarState(position=state.position, velocity=state.velocity, time=state.time)
     step = jax.jit(jax.vmap(env.step, in_axes=(0, 0, 0, None)))
-    twin_step = jax.jit(jax.vmap(twin.step_env, in_axes=(0, 0, 0, None)))
+    other_step = jax.jit(jax.vmap(other.step_env, in_axes=(0, 0, 0, None)))
     rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(1), 50)
     for _ in range(200):
         # Half of them push the way they move, which climbs the hill.
@@ -145,17 +146,20 @@ def test_the_users_environment_is_the_same_in_gymnax_step_by_step():
             np.where(np.asarray(state.velocity) < 0, 0, 2),
         )
         obs, state, reward, terminated, truncated, _ = step(keys, state, action, env.default_params)
-        twin_obs, twin_state, *twins, _ = twin_step(keys, twin_state, action, twin.default_params)
-        np.testing.assert_allclose(obs, twin_obs, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal([reward, terminated], twins)
+        other_obs, other_state, *expected, _ = other_step(
+            keys, other_state, action, other.default_params
+        )
+        np.testing.assert_allclose(obs, other_obs, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal([reward, terminated], expected)
         np.testing.assert_array_equal(
-            terminated | truncated, terminated | twin.is_truncated(twin_state, twin.default_params)
+            terminated | truncated,
+            terminated | other.is_truncated(other_state, other.default_params),
         )
     assert 0 < terminated.sum() < 50
 
 
-def test_every_twin_that_names_a_class_is_there():
-    targets = [name for names in load().twins.values() for name in names.values() if ":" in name]
+def test_every_env_id_that_names_a_class_is_there():
+    targets = [name for names in load().env_ids.values() for name in names.values() if ":" in name]
     assert targets
     for target in targets:
         module, _, name = target.partition(":")

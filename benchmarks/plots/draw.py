@@ -1,0 +1,257 @@
+"""Which rows a plot shows, and the files that hold it: each plot is written as PNG and as SVG.
+
+A plot shows one machine, that of the newest row. Where a size was measured more than once, the
+newest row counts. Each environment has a plot of its own. CartPole's, or else the newest one's, has
+the plain name.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.files import replacing
+from benchmarks.harness.libraries import OURS
+from benchmarks.harness.results import TextRow, missing_columns, read_csv
+from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
+from benchmarks.plots.scaling import (
+    memory_scaling,
+    scaling_efficiency,
+    scan_chunk_sensitivity,
+    throughput_scaling,
+)
+from benchmarks.plots.style import measured
+
+FORMATS = ("png", "svg")
+_FIRST_ENV = "cartpole-control"  # whose plots have the names that the documentation gives
+_MACHINE = ("device", "device_name", "cores")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows of a suite one plot shows.
+
+    Attributes:
+        same: the columns that one plot holds constant, at the newest row's values.
+        distinct: the columns of which every combination is shown once, as the newest row has it.
+        repeats: rows of one timestamp that agree in all those columns are repetitions, all of them
+            shown.
+        refused: rows without a measurement are shown too.
+    """
+
+    same: tuple[str, ...] = ("env", "agent")
+    distinct: tuple[str, ...] = ("library", "num_envs")
+    repeats: bool = False
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot: the name of its files, the suites whose rows it takes, and what draws it.
+
+    `per_env`: whether each environment has a plot of its own.
+    """
+
+    file: str
+    suites: dict[str, Selection] = field(repr=False)
+    figure: Callable[[Sequence[TextRow]], Any]
+    per_env: bool = True
+
+
+_BY_CHUNK = Selection(("env", "agent"), ("library", "num_envs", "scan_chunk_size"), refused=True)
+_PROGRAMS = Selection((), ("library", "env", "agent", "num_envs"), repeats=True)
+PLOTS = {
+    "throughput": Plot("throughput_scaling", {"throughput": Selection()}, throughput_scaling),
+    "efficiency": Plot("scaling_efficiency", {"throughput": Selection()}, scaling_efficiency),
+    "memory": Plot(
+        "memory_scaling",
+        {
+            "memory_envs": Selection(refused=True),
+            "memory_scan": Selection(
+                ("env", "agent", "num_envs"), ("library", "scan_chunk_size"), refused=True
+            ),
+        },
+        memory_scaling,
+    ),
+    "scan_chunk": Plot("scan_chunk_sensitivity", {"scan_chunk": _BY_CHUNK}, scan_chunk_sensitivity),
+    "comparison": Plot(
+        "library_comparison",
+        {"comparison": Selection(("env",), ("library", "num_envs", "agent"), refused=True)},
+        library_comparison,
+    ),
+    "time_to_solve": Plot(
+        "time_to_solve",
+        {"training": Selection((), ("library", "env", "agent"), repeats=True, refused=True)},
+        seconds_to_solve,
+        per_env=False,
+    ),
+    "compile": Plot(
+        "compile_time",
+        {"compile": _PROGRAMS, "compile_cached": _PROGRAMS},
+        compile_time,
+        per_env=False,
+    ),
+}
+_ALIASES = {plot.file: name for name, plot in PLOTS.items()}
+
+
+def plot_type(name: str) -> str:
+    """Return the type that a name or the name of its file means.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    from myriad.errors import UnknownNameError
+
+    name = _ALIASES.get(name, name)
+    if name not in PLOTS:
+        raise UnknownNameError("plot type", name, PLOTS, _ALIASES)
+    return name
+
+
+def draw(
+    source: Path, folder: Path, plot_types: Sequence[str], env: str | None = None
+) -> list[Path]:
+    """Draw the plots that the rows allow, and return the PNG and SVG of each.
+
+    Args:
+        source: a CSV file, or a folder: then all files with the columns of a table of results.
+        folder: where the pictures go.
+        plot_types: what to draw.
+        env: the only environment to draw; by default all, CartPole or else the newest under the
+            plain name.
+
+    Raises:
+        InvalidArgumentError: there is nothing to draw, no such type, or `source` is a file of
+            another schema.
+        NotInstalledError: matplotlib is absent.
+    """
+    from myriad.errors import InvalidArgumentError
+
+    plot_types = [plot_type(name) for name in plot_types]
+    if not source.exists():
+        raise InvalidArgumentError(
+            f"{source} does not exist; `make bench` measures the first results."
+        )
+    files = [source] if source.is_file() else sorted(source.glob("*.csv"))
+    # Other tables lie in the folder of results, too: what the gate finds out about itself.
+    rows = [
+        row
+        for file in files
+        if file == source or not missing_columns(file)
+        for row in read_csv(file)
+    ]
+    paths = []
+    for plot in (PLOTS[name] for name in plot_types):
+        for name, of_env in _by_env(rows, plot, env):
+            if shown := select(of_env, plot):
+                folder.mkdir(parents=True, exist_ok=True)
+                paths += _save(plot.figure(shown), folder / name)
+    if not paths:
+        kinds = f"{plot_types[0]} results" if len(plot_types) == 1 else "results"
+        raise InvalidArgumentError(
+            f"{source} holds no {kinds} to draw; `make bench` measures the first."
+        )
+    return paths
+
+
+def _by_env(
+    rows: Sequence[TextRow], plot: Plot, wanted: str | None
+) -> list[tuple[str, list[TextRow]]]:
+    """Return the name of a plot's file and its rows, for each environment that has its own."""
+    rows = [row for row in rows if row["suite"] in plot.suites]
+    if not plot.per_env:
+        return [(plot.file, rows)]
+    done = sorted(measured(rows), key=lambda row: row["timestamp"])
+    envs = sorted({row["env"] for row in done})
+    plain = _FIRST_ENV if _FIRST_ENV in envs or not done else done[-1]["env"]
+    names = {
+        env: plot.file if env == plain else f"{plot.file}_{re.sub(r'[^0-9A-Za-z]+', '_', env)}"
+        for env in envs
+    }
+    return [
+        (names[env], [row for row in rows if row["env"] == env])
+        for env in envs
+        if wanted in (None, env)
+    ]
+
+
+def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
+    """Return the rows that the plot shows: those of the newest machine."""
+    rows = [row for row in rows if row["suite"] in plot.suites]
+    if not measured(rows):
+        return []
+    newest_row = _last(measured(rows))
+    runs = {row["timestamp"] for row in rows if _agree(row, newest_row, _MACHINE)}
+    # Libraries without JAX run on the processor beside ours on a GPU: what ran in turn with ours
+    # belongs to it.
+    rows = [row for row in rows if _agree(row, newest_row, _MACHINE) or row["timestamp"] in runs]
+    return [
+        row
+        for suite, selection in plot.suites.items()
+        for row in newest([each for each in rows if each["suite"] == suite], selection)
+    ]
+
+
+def newest(
+    rows: Sequence[TextRow], selection: Selection = PLOTS["throughput"].suites["throughput"]
+) -> list[TextRow]:
+    """Keep the newest row of each combination, measured like the newest row of all."""
+    if not measured(rows):
+        return []
+    last = _last(measured(rows))
+    runs = {
+        row["timestamp"]
+        for row in measured(rows)
+        if _agree(row, last, (*_MACHINE, *selection.same))
+    }
+    # A library that never started names no machine, one without JAX another device: both are of
+    # ours if their run is.
+    like_last = [
+        row
+        for row in rows
+        if (row["status"] == "ok" or selection.refused)
+        and _agree(row, last, selection.same)
+        and (_agree(row, last, _MACHINE) or row["timestamp"] in runs)
+    ]
+    latest: dict[tuple[tuple[float, str], ...], list[TextRow]] = {}
+    for row in sorted(like_last, key=lambda row: row["timestamp"]):
+        known = latest.setdefault(
+            tuple(_in_order(row[column]) for column in selection.distinct), []
+        )
+        if not selection.repeats or (known and known[0]["timestamp"] != row["timestamp"]):
+            known.clear()
+        known.append(row)
+    return [row for key in sorted(latest) for row in latest[key]]
+
+
+def _last(rows: Sequence[TextRow]) -> TextRow:
+    """Return the newest row, of our own library where its run has one."""
+    return max(rows, key=lambda row: (row["timestamp"], row["library"] == OURS))
+
+
+def _agree(row: TextRow, other: TextRow, columns: Sequence[str]) -> bool:
+    return all(row[column] == other[column] for column in columns)
+
+
+def _in_order(value: str) -> tuple[float, str]:
+    """Return what sorts numbers by their size and other texts by their letters."""
+    try:
+        return float(value), ""
+    except ValueError:
+        return 0.0, value
+
+
+def _save(figure: Any, stem: Path) -> list[Path]:
+    """Write the figure in each format; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
+    paths = []
+    for kind in FORMATS:
+        path = stem.with_name(f"{stem.name}.{kind}")
+        metadata = {"Date": None} if kind == "svg" else None
+        with replacing(path) as part, rc_context({"svg.hashsalt": stem.name}):
+            figure.savefig(part, format=kind, metadata=metadata)
+        paths.append(path)
+    return paths

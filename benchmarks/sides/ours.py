@@ -1,0 +1,93 @@
+"""Myriad's own sides: its rollout, and its training by PPO."""
+
+from typing import Any
+
+from benchmarks.harness import package
+from benchmarks.harness.workloads import Workload
+from benchmarks.sides.network_policy import NetworkPolicy, is_network
+from benchmarks.sides.server import Totals
+from benchmarks.sides.training import ACTIVATION, HIDDEN_SIZES, HYPERPARAMETERS, TrainingStepper
+
+
+class MyriadStepper:
+    """The rollout engine of this package."""
+
+    compiles = True
+    max_steps: int | None = None
+
+    def __init__(self, workload: Workload, *, record: bool, seed: int):
+        import myriad
+        from myriad import timing
+        from myriad.rollout import Rollout
+
+        env = myriad.make_env(workload.env)
+        agent = (
+            _network_for(workload.agent, env)
+            if is_network(workload.agent)
+            else myriad.make_agent(workload.agent, env)
+        )
+        self.record = record
+        self._block = timing.block_until_ready
+        self.rollout = Rollout(env, agent, workload.num_envs, workload.scan_chunk_size)
+        self.num_devices = self.rollout.layout.num_devices
+        self.state = self.rollout.init(seed)
+
+    def program(self) -> Any:
+        return None if self.record else self.rollout.compile(self.state)
+
+    def run(self, num_steps: int) -> None:
+        trajectory = None
+        if self.record:
+            for start in range(0, num_steps, self.rollout.scan_chunk_size):
+                chunk = min(self.rollout.scan_chunk_size, num_steps - start)
+                self.state, trajectory = self.rollout.record_chunk(self.state, chunk)
+        else:
+            self.state = self.rollout.run(self.state, num_steps)
+        self._block((self.state, trajectory))
+
+    def totals(self) -> Totals:
+        found = self.rollout.summary(self.state)
+        if not found.num_episodes:
+            return Totals(0, 0.0)
+        return Totals(found.num_episodes, found.num_episodes * found.mean_episode_return)
+
+
+class MyriadTraining(TrainingStepper):
+    """The compiled loop that `myriad train` runs."""
+
+    def __init__(self, workload: Workload, *, seed: int):
+        import myriad
+        from myriad.agents import make_learner
+
+        LearningLoop = package.find("myriad.training.loop:LearningLoop")
+
+        super().__init__(workload, seed=seed)
+        env = myriad.make_env(workload.env)
+        unscaled = {"normalize_observations": False, "normalize_rewards": False}
+        network = {"hidden_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
+        learner = make_learner(workload.agent, env, **HYPERPARAMETERS, **unscaled, **network)
+        self.num_updates = workload.scan_chunk_size // learner.steps_per_update
+        self._init, self._run = LearningLoop(env, learner, workload.num_envs).jitted()
+
+    def train(self, seed: int) -> None:
+        import jax
+        import numpy as np
+
+        state = self._init(np.int64(seed))
+        jax.block_until_ready(self._run(state, np.int32(self.num_updates), np.bool_(True))[0])  # noqa: FBT003  (it takes arrays)
+
+
+def _network_for(agent: str, env: Any) -> NetworkPolicy:
+    """Return the network of a workload's agent.
+
+    Raises:
+        NotImplementedError: the environment has no observations or actions for a network.
+    """
+    params = env.default_params
+    shape = env.observation_space(params).shape
+    num_actions = getattr(env.action_space(params), "n", None)
+    if num_actions is None or len(shape) != 1:
+        raise NotImplementedError(
+            "the networks measured here choose among a few actions from a vector of numbers"
+        )
+    return NetworkPolicy(agent, shape[0], num_actions)

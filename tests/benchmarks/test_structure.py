@@ -1,0 +1,102 @@
+"""Where things may lie in benchmarks: what asv finds, what a script says, what a peer imports."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.harness.libraries import DECLARED, LIBRARIES, OURS, library_of
+from benchmarks.harness.supervisor import ROOT
+
+SCRIPTS = sorted(
+    path.name
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if '__name__ == "__main__"' in path.read_text()
+)
+# What runs in a peer's own Python.
+PEER_MODULES = (
+    *("sides.peer_process", "sides.server", "sides.jax_scan", "sides.array_libraries"),
+    *("sides.network_policy", "sides.training", "harness.clock", "harness.failures"),
+    *("harness.libraries", "harness.memory", "harness.workloads"),
+)
+
+
+def listed_by_asv(folder):
+    """Return the names of the benchmarks that asv's discovery finds in a folder called so."""
+    code = (
+        "import json, sys; from asv_runner import discovery\n"
+        "discovery.update_sys_path(sys.argv[1])\n"
+        "found = discovery.disc_benchmarks(sys.argv[1])\n"
+        "print(json.dumps([each.name for each in found]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        cwd=folder.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_asv_finds_the_suites_alone_also_beside_a_folder_of_results(tmp_path):
+    copy = tmp_path / "benchmarks"
+    shutil.copytree(ROOT / "benchmarks", copy)
+    results = copy / "results"
+    results.mkdir()
+    shutil.copy(ROOT / "results" / "published" / "comparison_cpu.csv", results)
+    names = listed_by_asv(copy)
+    assert names
+    assert {name.split(".")[0] for name in names} <= {path.stem for path in copy.glob("*.py")}
+    assert sorted(names) == sorted(listed_by_asv(ROOT / "benchmarks"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_in_a_python_without_myriad_says_so_in_one_sentence(script, tmp_path):
+    # `-S` leaves out site-packages, as a Python that is not the one of .venv would.
+    done = subprocess.run(
+        [sys.executable, "-S", str(ROOT / "benchmarks" / script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Myriad is not installed in this Python; run `make bench` once, "
+        "then use .venv/bin/python or activate .venv.\n"
+    )
+
+
+def test_what_a_peer_runs_imports_neither_myriad_nor_jax_by_itself():
+    hide = "import sys; sys.modules.update(myriad=None, jax=None, numpy=None); sys.path.append('.')"
+    imports = ", ".join(f"benchmarks.{name}" for name in PEER_MODULES)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"{hide}; import {imports}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_libraries_have_looks_that_tell_them_apart():
+    looks = [(each.color, each.marker, each.line) for each in DECLARED.values()]
+    assert len(set(looks)) == len(looks)
+
+
+def test_every_side_runs_a_declared_library():
+    assert OURS in LIBRARIES
+    assert {library_of(side) for side in DECLARED} == set(LIBRARIES)
+    assert library_of("gymnax-configured") == "gymnax"
+    assert library_of("a-library-of-an-older-file") == "a-library-of-an-older-file"
+
+
+def test_the_readme_explains_every_library():
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    missing = [name for name in DECLARED if f"`{name}`" not in text]
+    assert not missing
