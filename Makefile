@@ -54,7 +54,7 @@ prng-report: .venv/dev.stamp
 # Pins with hashes and no addresses. The gpu extra stays out: its packages follow jax's version, and are only for Linux.
 lock: $(VENV_PYTHON)
 	@$(RUN) uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
-	  --generate-hashes --no-header --extra bench --extra tune --extra video --extra dev --output-file constraints.txt $(ARGS)
+	  --generate-hashes --no-header --extra bench --extra tune --extra video --extra docs --extra dev --output-file constraints.txt $(ARGS)
 
 clean:
 	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
