@@ -270,7 +270,7 @@ def _walk_run_time(node: ast.AST) -> Iterator[ast.AST]:
 
 def prose(page: str) -> str:
     """Return a page's sentences: no code, no tables, no comments, and of a link only its text."""
-    text = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"^\s*\|.*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"`[^`]*`", "code", text)
