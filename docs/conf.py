@@ -5,6 +5,9 @@
 
 import importlib.metadata
 import re
+from typing import Any
+
+from sphinx.application import Sphinx
 
 project = "Myriad"
 author = "The Myriad authors"
@@ -35,11 +38,13 @@ napoleon_use_ivar = True  # `Attributes:` describes fields that autodoc finds as
 suppress_warnings = ["ref.python"]
 
 
-def escape_bars(app, what, name, obj, options, lines):
+def escape_bars(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
     """Keep |x| an absolute value: reStructuredText takes it for a substitution."""
     lines[:] = [re.sub(r"(?<![\\`])\|(?!`)", r"\\|", line) for line in lines]
 
 
-def setup(app):
+def setup(app: Sphinx) -> None:
     """Let Sphinx call `escape_bars` for each docstring."""
     app.connect("autodoc-process-docstring", escape_bars)

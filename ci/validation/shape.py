@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from ci.validation.prose import prose_figures
+
 MAX_COLUMNS = 100
 MAX_FUNCTION_LINES = 60
 MAX_MODULE_LINES = 300
@@ -50,11 +52,6 @@ class Module:
         """The dotted name that other modules import it by."""
         parts = PurePosixPath(self.path.removeprefix(_SOURCE_ROOT)).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-    @property
-    def is_package(self) -> bool:
-        """Whether it is the `__init__.py` of a package."""
-        return self.path.endswith("__init__.py")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -227,28 +224,28 @@ def count_docstring_lines(tree: ast.Module) -> int:
 
 def cycles(modules: Sequence[Module]) -> list[list[str]]:
     """Return the groups of modules that import each other, imports inside functions included."""
-    by_name = {module.name: module for module in modules}
-    reached = {name: _reachable(name, by_name) for name in by_name}
+    known = {module.name for module in modules}
+    edges = {module.name: imported(module, known) for module in modules}
+    reached = {name: _reachable(name, edges) for name in known}
     rings = []
-    for name in sorted(by_name):
+    for name in sorted(known):
         ring = [other for other in sorted(reached[name]) if name in reached[other]]
         if ring and ring[0] == name:
             rings.append(ring)
     return rings
 
 
-def _reachable(start: str, by_name: Mapping[str, Module]) -> set[str]:
+def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:
     found: set[str] = set()
     waiting = [start]
     while waiting:
-        for name in imported(by_name[waiting.pop()], by_name.keys()):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
+        new = edges[waiting.pop()] - found
+        found |= new
+        waiting += new
     return found
 
 
-def imported(module: Module, known: Iterable[str]) -> set[str]:
+def imported(module: Module, known: set[str]) -> set[str]:
     """Return which of the known modules a module imports, outside `if TYPE_CHECKING:`."""
     names: set[str] = set()
     for node in _walk_run_time(module.tree):
@@ -256,8 +253,8 @@ def imported(module: Module, known: Iterable[str]) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             below = {f"{node.module}.{alias.name}" for alias in node.names}
-            names |= (below & set(known)) or {node.module}
-    return (names & set(known)) - {module.name}
+            names |= (below & known) or {node.module}
+    return (names & known) - {module.name}
 
 
 def _walk_run_time(node: ast.AST) -> Iterator[ast.AST]:
@@ -266,31 +263,6 @@ def _walk_run_time(node: ast.AST) -> Iterator[ast.AST]:
         is_for_checkers = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
         if not is_for_checkers:
             yield from _walk_run_time(child)
-
-
-def prose(page: str) -> str:
-    """Return a page's sentences: no code, no tables, no comments, and of a link only its text."""
-    text = re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"^\s*\|.*$", "", text, flags=re.MULTILINE)
-    text = re.sub(r"`[^`]*`", "code", text)
-    return re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-
-
-def prose_figures(page: str) -> tuple[int, float, float, float, float]:
-    """Return the words of a page, and per 1,000 of them its `;`, its `,`, you, and what/which/where."""
-    text = prose(page)
-    words = [word.lower() for word in re.findall(r"[A-Za-z][A-Za-z'-]*", text)]
-    scale = 1000 / max(1, len(words))
-    you = sum(word in {"you", "your", "yours", "you're"} for word in words)
-    asking = sum(word in {"what", "which", "where"} for word in words)
-    return (
-        len(words),
-        text.count(";") * scale,
-        text.count(",") * scale,
-        you * scale,
-        asking * scale,
-    )
 
 
 if __name__ == "__main__":

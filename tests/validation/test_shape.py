@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from ci.validation import shape
+from ci.validation import prose, shape
 
 
 def figures(**files):
@@ -67,7 +67,7 @@ def test_a_module_of_the_gate_goes_by_the_name_that_others_import():
 
 def test_code_and_tables_are_no_prose():
     page = "You read, you win; done.\n\n```python\na; b, c\n```\n\n| x, | y; |\n\n`d, e;`\n"
-    words, semicolons, commas, you, asking = shape.prose_figures(page)
+    words, semicolons, commas, you, asking = prose.prose_figures(page)
     assert words == 6
     assert (semicolons, commas, you, asking) == pytest.approx((1000 / 6, 1000 / 6, 2000 / 6, 0))
 
