@@ -45,6 +45,14 @@ def escape_bars(
     lines[:] = [re.sub(r"(?<![\\`])\|(?!`)", r"\\|", line) for line in lines]
 
 
+def link_copies(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Let a link that leaves this folder lead to a copy: Sphinx knows only its own pages."""
+    steps = docname.count("/") + 1
+    leaving = rf"\]\(((?:\.\./){{{steps},}}[^)#]+\.md)(?:#[^)]*)?\)"
+    source[0] = re.sub(leaving, r"](path:\1)", source[0])
+
+
 def setup(app: Sphinx) -> None:
-    """Let Sphinx call `escape_bars` for each docstring."""
+    """Let Sphinx call these for each docstring and each page."""
     app.connect("autodoc-process-docstring", escape_bars)
+    app.connect("source-read", link_copies)
