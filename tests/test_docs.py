@@ -264,7 +264,7 @@ def program_and_flags(words):
 
 
 def called_programs():
-    """Return every program that the pages call, each with its flags and the pages that give them."""
+    """Return every program that the pages call, with its flags and a page that gives each."""
     found = {}
     for page in PAGES:
         for words in commands(page):
