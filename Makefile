@@ -3,19 +3,22 @@
 
 ARGS ?=
 BASE ?= origin/main
+DOCS ?= build/docs
 VENV_PYTHON := .venv/bin/python
 RUN := $(VENV_PYTHON) -m
 
-.PHONY: help bench bench-full test gate site lint format prng-report lock clean FORCE
+.PHONY: help bench bench-full test check gate site docs lint format prng-report lock clean FORCE
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make bench        measure CartPole beside gymnax (under 3 minutes), print the table, write the CSV and the plot'
-	@echo 'make bench-full   measure every size and hold the results to the bars'
+	@echo 'make bench-full   measure every size and hold the results to the targets'
 	@echo 'make test         run the tests'
+	@echo 'make check        lint, then the fast tests: run it before each commit'
 	@echo 'make gate         hold this tree against BASE (default origin/main): slower, fatter, or slower to compile?'
 	@echo 'make site         build the pages of results in site/'
+	@echo 'make docs         build the documentation in build/docs (DOCS=folder: elsewhere)'
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       put the code in shape'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
@@ -27,16 +30,24 @@ bench: .venv/bench.stamp
 	@$(VENV_PYTHON) benchmarks/throughput.py $(ARGS)
 
 bench-full: .venv/bench.stamp
-	@$(VENV_PYTHON) benchmarks/throughput.py --full --bars $(ARGS)
+	@$(VENV_PYTHON) benchmarks/throughput.py --full --targets $(ARGS)
 
 test: .venv/dev.stamp
 	@$(RUN) pytest -n 2 $(ARGS)
+
+check: lint
+	@$(RUN) pytest -m "not slow" -n 2 $(ARGS)
 
 gate: .venv/bench.stamp
 	@$(RUN) perfgate --base $(BASE) $(ARGS)
 
 site: .venv/bench.stamp
 	@$(RUN) ci.site.build $(ARGS)
+
+docs: .venv/dev.stamp
+	@$(RUN) sphinx --quiet --fail-on-warning --keep-going --builder html \
+	  --doctree-dir build/doctrees docs $(DOCS) $(ARGS)
+	@echo '$(DOCS)/index.html'
 
 lint: .venv/dev.stamp
 	@$(RUN) ruff check .
@@ -54,10 +65,11 @@ prng-report: .venv/dev.stamp
 # Pins with hashes and no addresses. The gpu extra stays out: its packages follow jax's version, and are only for Linux.
 lock: $(VENV_PYTHON)
 	@$(RUN) uv pip compile pyproject.toml ci/gate/pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
-	  --generate-hashes --no-header --extra bench --extra tune --extra video --extra dev --output-file constraints.txt $(ARGS)
+	  --generate-hashes --no-header --extra bench --extra tune --extra video --extra docs --extra dev \
+	  --output-file constraints.txt $(ARGS)
 
 clean:
-	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .asv .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist docs/api
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the environment --------------------------------------------------------------------------------------------------

@@ -1,66 +1,378 @@
-"""Every code block of README.md and docs/ runs as printed and prints what stands beneath it."""
+"""The pages are true: their code runs, their commands exist, their links lead somewhere."""
 
+import dataclasses
 import doctest
+import functools
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
-ROOT = Path(__file__).parents[1]
-PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    *sorted(ROOT.glob("*/README.md")),
-]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from perfgate.config import read_rules
+from perfgate.source.asv_config import read_config
 
-
-def blocks(page: Path) -> list[tuple[str, str]]:
-    return BLOCK.findall(page.read_text())
-
-
-def script_and_output(page: Path) -> tuple[str, str]:
-    """Join the page's Python blocks into one script, as a reader would paste them, and its outputs into one text."""
-    found = blocks(page)
-    script = "\n".join(code for language, code in found if language == "python")
-    return script, "".join(code for language, code in found if language == "text")
-
-
-@pytest.mark.parametrize(
-    "page",
-    [page for page in PAGES if "```python" in page.read_text()],
-    ids=lambda page: str(page.relative_to(ROOT)),
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "api")
+LINKED = [ROOT / "CONTRIBUTING.md", *DOCS, ROOT / "benchmarks" / "README.md"]
+PAGES = [ROOT / "README.md", *LINKED, *sorted(ROOT.glob("ci/*/README.md"))]
+KIND = re.compile(r"^\*(Tutorial|How-to|Reference|Explanation)\.\* ", re.MULTILINE)
+FENCE = re.compile(
+    r"^(?:<!-- (?P<mark>run|not run: [^\n]+) -->\n)?"
+    r"(?P<fence>`{3,})(?P<language>[^\s`]+)\n(?P<code>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
 )
-def test_the_python_of_a_page_prints_what_it_shows(page, tmp_path):
-    script, expected = script_and_output(page)
-    path = tmp_path / "page.py"
-    path.write_text(script)
-    places = {
-        "MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"),
-        "MYRIAD_HOME": str(tmp_path / "home"),
+SHELL = ("sh", "console")
+DATA = ("toml", "yaml", "json")
+DIRECTIVES = ("{toctree}",)  # Sphinx's own, tested by the build
+SEPARATOR = "\x1e"
+# What a page may call and this project doesn't make.
+SYSTEM = {
+    ".",
+    "apt",
+    "cat",
+    "cd",
+    "cp",
+    "echo",
+    "export",
+    "git",
+    "mkdir",
+    "pre-commit",
+    "printf",
+    "rm",
+    "sed",
+}
+OURS = {"make", "myriad", "perfgate", "pip", "python"}
+# Where these commands have subcommands, each with a --help of its own.
+SUBCOMMANDS = re.compile(r"^(myriad|perfgate|python -m (asv|perfgate|uv( pip)?))$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block of a page, and the output that the page shows beneath it."""
+
+    language: str
+    code: str
+    mark: str
+    output: str | None
+
+    @property
+    def runs(self):
+        return self.mark == "run" or (self.mark == "" and self.output is not None)
+
+
+def blocks(page):
+    """Return a page's blocks; a `text` block beneath code is its output."""
+    result = []
+    for match in FENCE.finditer(page.read_text()):
+        before = result[-1] if result else None
+        is_output = match["language"] == "text" and not match["mark"]
+        if is_output and before is not None and before.language in ("python", *SHELL):
+            assert before.output is None, f"{page} shows two outputs of {before.code}"
+            result[-1] = dataclasses.replace(before, output=match["code"])
+        else:
+            result.append(Block(match["language"], match["code"], match["mark"] or "", None))
+    return result
+
+
+def is_tutorial(page):
+    kind = KIND.search(page.read_text())
+    return kind is not None and kind[1] == "Tutorial"
+
+
+def python_blocks(page):
+    return [each for each in blocks(page) if each.language == "python" and not each.mark]
+
+
+def shell_blocks(page):
+    """Return the shell blocks that run: all of a tutorial, elsewhere those that show an output."""
+    everything = is_tutorial(page)
+    return [
+        each
+        for each in blocks(page)
+        if each.language in SHELL and (each.runs or (everything and not each.mark))
+    ]
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def with_some(kind):
+    return [page for page in PAGES if kind(page)]
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """The environment of a reader who has activated .venv, with a home of their own."""
+    identity = {
+        f"GIT_{who}_{what}": value
+        for who in ("AUTHOR", "COMMITTER")
+        for what, value in (("NAME", "A reader"), ("EMAIL", "reader@example.com"))
     }
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | places
+    return (
+        os.environ
+        | identity
+        | {
+            "HOME": str(tmp_path / "home"),
+            "MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"),
+            "MYRIAD_HOME": str(tmp_path / "home"),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+        }
+    )
+
+
+def assert_prints(run, expected):
+    """Hold what each block of a page printed to the output beneath it."""
+    printed = run.stdout.split(f"{SEPARATOR}\n")
+    assert run.returncode == 0, run.stdout + run.stderr
+    for block, got in zip(expected, printed[1:], strict=True):
+        same = doctest.OutputChecker().check_output(block.output or "", got, doctest.ELLIPSIS)
+        assert same or block.mark == "run", f"{block.code}\nprinted\n{got}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_some(python_blocks), ids=name)
+def test_the_python_of_a_page_prints_what_it_shows(page, tmp_path, environment):
+    found = python_blocks(page)
+    script = tmp_path / "page.py"
+    script.write_text("".join(f"print({SEPARATOR!r}, flush=True)\n{each.code}" for each in found))
     run = subprocess.run(
-        [sys.executable, path],
+        [sys.executable, script],
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
         env=environment,
     )
-    assert run.returncode == 0, run.stderr
-    assert doctest.OutputChecker().check_output(expected, run.stdout, doctest.ELLIPSIS), run.stdout
+    assert_prints(run, found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_make_target_that_a_page_names_exists(page):
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_some(shell_blocks), ids=name)
+def test_the_shell_commands_of_a_page_print_what_it_shows(page, tmp_path, environment):
+    found = shell_blocks(page)
+    (tmp_path / "home").mkdir()
+    script = "".join(f"echo $'{SEPARATOR}'\n{each.code}" for each in found)
+    run = subprocess.run(
+        ["bash", "-e", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert_prints(run, found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_is_tested_or_says_why_not(page):
+    for block in blocks(page):
+        known = block.language in ("python", *SHELL, *DATA, *DIRECTIVES)
+        assert known or block.mark.startswith("not run: "), block
+
+
+def data_blocks():
+    return [
+        pytest.param(page, block, id=f"{name(page)}-{number}")
+        for page in PAGES
+        for number, block in enumerate(each for each in blocks(page) if each.language in DATA)
+    ]
+
+
+@pytest.mark.parametrize(("page", "block"), data_blocks())
+def test_a_block_of_settings_is_valid(page, block, tmp_path):
+    file = tmp_path / f"block.{block.language}"
+    file.write_text(block.code)
+    if block.language == "toml" and page.parent.name == "gate":
+        if "[[accepted]]" in block.code:
+            read_rules(ROOT / "ci" / "gate.toml", file)
+        else:
+            read_rules(file, tmp_path / "accepted.toml")
+    elif block.language == "toml":
+        assert tomllib.loads(block.code)
+    elif block.language == "json" and "benchmark_dir" in block.code:
+        assert read_config(file, tmp_path).benchmark_dir
+    elif block.language == "json":
+        assert json.loads(block.code)
+    elif re.search(r"^on:", block.code, re.MULTILINE):
+        assert_is_a_workflow(file)
+    else:
+        assert yaml.safe_load(block.code)
+
+
+def assert_is_a_workflow(file):
+    checker = Path(sys.executable).with_name("check-jsonschema")
+    command = [checker, "--builtin-schema", "vendor.github-workflows", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def commands(page):
+    """Yield each command of a page's shell blocks and inline code, as its words."""
+    text = page.read_text()
+    for block in blocks(page):
+        if block.language in SHELL and block.mark != "run":
+            code = re.sub(r"<<'?(\w+)'?.*?^\1$", "", block.code, flags=re.MULTILINE | re.DOTALL)
+            for line in code.replace("\\\n", " ").splitlines():
+                yield from simple_commands(line.removeprefix("$ "))
+    prose = FENCE.sub("", text)
+    for span in re.findall(r"`([^`\n]+)`", prose):
+        if re.match(r"(\w+=\S* )*(make|myriad|perfgate|pip|(\.venv/bin/)?python) [\w./'-]", span):
+            yield from simple_commands(span)
+
+
+def simple_commands(line):
+    """Split a line of shell into its commands, without redirections and assignments."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = []
+    tokens = iter([*lexer, ";"])
+    for token in tokens:
+        if token in (">", ">>", "<"):
+            next(tokens)  # the file
+        elif set(token) <= set("();|&"):
+            while words and re.match(r"\w+=", words[0]):
+                words.pop(0)
+            if words:
+                yield [words[0].removeprefix(".venv/bin/"), *words[1:]]
+            words = []
+        else:
+            words.append(token)
+
+
+def program_and_flags(words):
+    """Return the words that start a program, up to its subcommand, and the flags given to it."""
+    length = 1
+    if words[0] == "python":
+        words = [word for word in words if word != "-P"]
+        length = 3 if words[1:2] == ["-m"] else 2
+    program = " ".join(words[:length])
+    while SUBCOMMANDS.match(program) and re.match(r"[a-z]", "".join(words[length:])):
+        program = f"{program} {words[length]}"
+        length += 1
+    flags = [word.partition("=")[0] for word in words[length:] if word.startswith("--")]
+    return program, flags
+
+
+def called_programs():
+    """Return every program that the pages call, with its flags and a page that gives each."""
+    found = {}
+    for page in PAGES:
+        for words in commands(page):
+            if words[0] in ("myriad", "perfgate", "python"):
+                program, flags = program_and_flags(words)
+                given = found.setdefault(program, {})
+                for flag in flags:
+                    given.setdefault(flag, name(page))
+    return sorted(found.items())
+
+
+@functools.cache
+def help_of(program):
+    first, *rest = program.split()
+    path = [sys.executable] if first == "python" else [Path(sys.executable).with_name(first)]
+    done = subprocess.run(
+        [*path, *rest, "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("program", "given"), called_programs(), ids=lambda part: str(part)[:60])
+def test_a_program_that_pages_call_has_the_flags_that_they_give(program, given):
+    known = set(re.findall(r"--[a-z][\w-]*", help_of(program)))
+    for flag, page in given.items():
+        # Any field of an agent or an environment is a flag with a dot; no help can list them all.
+        assert flag in known or "." in flag, f"{page} gives {flag} to {program}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_what_a_page_calls_besides_exists(page):
+    makefile = (ROOT / "Makefile").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for words in commands(page):
+        assert words[0] in SYSTEM | OURS or (ROOT / words[0]).is_file(), words
+        if words[0] == "make" and len(words) > 1:
+            assert re.search(rf"^{re.escape(words[1])}:", makefile, re.MULTILINE), words
+        if words[0] == "pip":
+            named = re.findall(r"\[([\w,]+)\]", " ".join(words))
+            assert {each for one in named for each in one.split(",")} <= extras.keys(), words
+
+
+def links(page):
+    """Yield the files that a page links to."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
+        if not re.match(r"[a-z]+:|#", target):
+            yield (page.parent / target.partition("#")[0]).resolve()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_links_of_a_page_lead_to_files(page):
+    for target in links(page):
+        assert target.exists(), f"{name(page)} links to {target.relative_to(ROOT)}"
+
+
+@pytest.mark.parametrize("start", ["README.md", "docs/index.md"])
+def test_every_page_is_reachable_from_the_start(start):
+    seen = set()
+    waiting = [ROOT / start]
+    while waiting:
+        page = waiting.pop()
+        if page in PAGES and page not in seen:
+            seen.add(page)
+            waiting += links(page)
+    assert set(LINKED) <= seen
+
+
+@pytest.mark.parametrize("page", [page for page in DOCS if page.name != "index.md"], ids=name)
+def test_a_page_says_in_its_first_lines_of_which_kind_it_is(page):
+    first_lines = "\n".join(page.read_text().splitlines()[:5])
+    assert KIND.search(first_lines), first_lines
+
+
+@pytest.mark.slow
+def test_sphinx_builds_the_pages_without_a_warning(tmp_path):
+    recipe = re.search(
+        r"\$\(RUN\) (sphinx .*?)--doctree-dir", (ROOT / "Makefile").read_text(), re.DOTALL
+    )
+    words = recipe[1].replace("\\\n", " ").split()
+    folders = ["--doctree-dir", tmp_path / "doctrees", "docs", tmp_path / "html"]
+    done = subprocess.run(
+        [sys.executable, "-m", *words, *folders],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for page in DOCS:
+        built = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert (tmp_path / "html" / built).is_file()
+    reference = (tmp_path / "html" / "api" / "myriad.rollout.html").read_text()
+    assert 'id="myriad.rollout.Rollout.run_chunk"' in reference
+    assert 'id="myriad.rollout._' not in reference
+    assert not re.search(r'(?:src|link [^>]*href)="https?:', reference)
+
+
+@pytest.mark.parametrize("target", ["docs", "check", "test", "bench", "gate", "site", "lint"])
+def test_make_help_names_the_target(target):
     if shutil.which("make") is None:
         pytest.skip("make is missing: apt install make")
-    targets = set(re.findall(r"^(?:\$ )?make ([a-z-]+)", page.read_text(), re.MULTILINE))
-    for target in targets:
-        listed = re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        assert listed, f"make {target} is not in the Makefile"
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"make {target} " in done.stdout

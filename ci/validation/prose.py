@@ -1,0 +1,28 @@
+"""Count the marks and words of a page that show how plainly it is written; shape.py prints them."""
+
+import re
+
+
+def prose(page: str) -> str:
+    """Return a page's sentences: no code, no tables, no comments, and of a link only its text."""
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"^\s*\|.*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"`[^`]*`", "code", text)
+    return re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+
+
+def prose_figures(page: str) -> tuple[int, float, float, float, float]:
+    """Return the words of a page, and per 1,000 of them its `;`, its `,`, you, and what/which/where."""
+    text = prose(page)
+    words = [word.lower() for word in re.findall(r"[A-Za-z][A-Za-z'-]*", text)]
+    scale = 1000 / max(1, len(words))
+    you = sum(word in {"you", "your", "yours", "you're"} for word in words)
+    asking = sum(word in {"what", "which", "where"} for word in words)
+    return (
+        len(words),
+        text.count(";") * scale,
+        text.count(",") * scale,
+        you * scale,
+        asking * scale,
+    )
