@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.gate_repository import ROOT, make_repository
+from tests.gate_repository import LAST_RESORT_S, ROOT, make_repository
 from tests.test_gate_sides import FAKE_UV
 
 CACHED, TRACKED = "basics.Cached.time_cached", "basics.track_mean"
@@ -25,7 +25,13 @@ def find(repository, *arguments):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "ci.find", *arguments]
     done = subprocess.run(
-        command, cwd=repository.root, env=environment, capture_output=True, text=True, timeout=280, check=False
+        command,
+        cwd=repository.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LAST_RESORT_S,
+        check=False,
     )
     assert not list(temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
@@ -89,7 +95,13 @@ def shown(repository, done):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, *shlex.split(line)[3:]]
     return subprocess.run(
-        command, cwd=repository.root, env=environment, capture_output=True, text=True, timeout=280, check=False
+        command,
+        cwd=repository.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LAST_RESORT_S,
+        check=False,
     )
 
 
@@ -217,9 +229,12 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
     with subprocess.Popen(
         command, cwd=repository.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
-        next(line for line in process.stderr if line.startswith("pair 1"))
-        process.terminate()
-        _, said = process.communicate(timeout=60)
+        try:
+            next(line for line in process.stderr if line.startswith("pair 1"))
+            process.terminate()
+            _, said = process.communicate(timeout=LAST_RESORT_S)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert said.splitlines()[-1] == "stopped; nothing was found"
     assert not list(temporary.iterdir())

@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from tests.gate_repository import ROOT, make_repository
+from tests.gate_repository import LAST_RESORT_S, ROOT, make_repository
 
 LAUNCHER = ROOT / "ci" / "launch.py"
 TRACKED = "basics.track_mean"
@@ -32,7 +32,13 @@ def launch(repository, *arguments):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-P", str(LAUNCHER), *arguments]
     return subprocess.run(
-        command, cwd=repository.root, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=repository.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LAST_RESORT_S,
+        check=False,
     )
 
 
