@@ -26,6 +26,7 @@ from made_up_results import commit_hash, history, write_asv
 ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MAX_FILE_BYTES = 2_000_000
+LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how busy the machine is
 PAGES = ("index", "comparison", "benchmarks", "changes", "compare", "noise", "data")
 
 
@@ -280,7 +281,9 @@ def browser() -> Iterator:
     with sync_playwright() as playwright:
         # its sandbox refuses to run as root
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        running = playwright.chromium.launch(executable_path=program, args=arguments)
+        running = playwright.chromium.launch(
+            executable_path=program, args=arguments, timeout=LAST_RESORT_MS
+        )
         yield running
         running.close()
 
@@ -290,6 +293,7 @@ class Visit:
 
     def __init__(self, browser, **options):
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        self.context.set_default_timeout(LAST_RESORT_MS)
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.requests: list[str] = []

@@ -103,7 +103,7 @@ def uncontrolled(before: Conditions, after: Conditions, core: int | None) -> lis
     elif not governors:
         notes.append("The clock's governor can't be read, as usual on virtual machines.")
     if not can_count():
-        notes.append("The processor's instructions can't be counted here.")
+        notes.append("The processor's instructions are not counted here.")
     # The gate itself has not begun by then.
     if before.load is not None and before.load > 0.5:
         notes.append(f"Something else kept {before.load:.1f} cores busy when the run began.")

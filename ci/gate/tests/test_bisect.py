@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gate_repository import FAKE_UV, ROOT, make_repository
+from gate_repository import FAKE_UV, LAST_RESORT_S, ROOT, make_repository
 
 CACHED, TRACKED = "basics.Cached.time_cached", "basics.track_mean"
 
@@ -29,7 +29,7 @@ def find(repository, *arguments):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=LAST_RESORT_S,
         check=False,
     )
     assert not list(temporary.iterdir())
@@ -96,16 +96,16 @@ def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
 
 def shown(repository, done):
     """Run the command that was printed."""
-    line = next(line for line in done.stdout.splitlines() if line.startswith("show it: python "))
+    line = next(line for line in done.stdout.splitlines() if line.startswith("show it: perfgate "))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *shlex.split(line)[3:]]
+    command = [sys.executable, "-m", "perfgate", *shlex.split(line)[3:]]
     return subprocess.run(
         command,
         cwd=repository.root,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=LAST_RESORT_S,
         check=False,
     )
 
@@ -255,9 +255,12 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        next(line for line in process.stderr if line.startswith("pair 1"))
-        process.terminate()
-        _, said = process.communicate(timeout=60)
+        try:
+            next(line for line in process.stderr if line.startswith("pair 1"))
+            process.terminate()
+            _, said = process.communicate(timeout=LAST_RESORT_S)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert said.splitlines()[-1] == "stopped; nothing was found"
     assert not list(temporary.iterdir())

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gate_repository import ROOT, make_repository
+from gate_repository import LAST_RESORT_S, ROOT, make_repository
+from perfgate.process import channel
 
 TROUBLE = """
 import os
@@ -133,11 +134,14 @@ def repository(tmp_path_factory):
     return repository
 
 
-@pytest.fixture(scope="module")
-def run(repository):
-    return repository.gate(
+@pytest.fixture(scope="module", params=[False, True], ids=["uncounted", "counted"])
+def run(request, repository):
+    repository.counted = request.param
+    ended = repository.gate(
         "--base", "main", "--bench", "^trouble", "--seed", "1", "--no-exoneration"
     )
+    repository.counted = False
+    return ended
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -215,25 +219,41 @@ def test_an_interrupt_ends_the_workers_and_removes_the_checkouts(repository, tmp
         "time_sleeps_long",
         "--no-exoneration",
     ]
-    gate = subprocess.Popen(
-        command,
-        cwd=repository.root,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert gate.stderr is not None
-    for line in gate.stderr:
-        if line.startswith("running"):
-            break
-    gate.send_signal(number)
-    _, last = gate.communicate(timeout=30)
+    # The gate takes over which signals are ignored, and a shell lets a job in the background ignore SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        gate = subprocess.Popen(
+            command,
+            cwd=repository.root,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with gate:
+        assert gate.stderr is not None
+        try:
+            next(line for line in gate.stderr if line.startswith("running"))
+            gate.send_signal(number)
+            _, last = gate.communicate(timeout=LAST_RESORT_S)
+        finally:
+            gate.kill()
     assert gate.returncode == 130, last
     assert "stopped; nothing was decided" in last
     assert not list(tmp_path.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
     assert not _workers_of(tmp_path)
+
+
+def test_a_signal_that_is_ignored_stays_ignored_while_a_worker_starts():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with channel._interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _workers_of(folder):

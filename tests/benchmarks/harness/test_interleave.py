@@ -20,7 +20,7 @@ from benchmarks.harness.workloads import Workload
 TINY = Workload(
     "throughput", "tiny", "cartpole-control", "random", 256, 32, ("quick",), ("cpu",), num_steps=320
 )
-BUDGET = Budget(num_rounds=6, max_s=30.0)
+BUDGET = Budget(num_rounds=6, max_s=1_200.0)
 
 # A side that answers at once; `extra` is Python that it runs at every request.
 FAKE = """
@@ -91,8 +91,8 @@ def test_a_side_that_is_killed_is_a_failure_that_names_the_signal(fake_sides):
 
 def test_a_side_that_hangs_is_a_failure_and_leaves_no_process(fake_sides, started):
     contenders = fake_sides(hanging="request == 'call' and time.sleep(600)", sound="pass")
-    hung, alive = alternate(contenders, replace(BUDGET, call_timeout_s=0.2))
-    assert (hung.status, hung.reason) == ("failed", "no answer within 0.2 s")
+    hung, alive = alternate(contenders, replace(BUDGET, call_timeout_s=5.0))
+    assert (hung.status, hung.reason) == ("failed", "no answer within 5 s")
     assert alive.status == "ok"
     assert [process.poll() is None for process in started] == [False, False]
 
@@ -145,14 +145,14 @@ def test_a_library_that_prints_does_not_disturb_the_replies(monkeypatch):
     )
     monkeypatch.setattr(alternation, "side_command", lambda side: [sys.executable, "-c", noisy])
     with SideProcess("myriad-plain") as side:
-        assert side.reply(timeout_s=60)["library"] == "myriad"
+        assert side.reply(timeout_s=600)["library"] == "myriad"
 
 
 def test_a_library_that_is_absent_is_told_apart(monkeypatch, tmp_path):
     (tmp_path / "gymnax.py").write_text("raise ImportError('gymnax is hidden')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with SideProcess("gymnax") as side, pytest.raises(SideError, match="gymnax is hidden") as error:
-        side.reply(timeout_s=60)
+        side.reply(timeout_s=600)
     assert error.value.status == "not installed"
 
 

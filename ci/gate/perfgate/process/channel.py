@@ -71,10 +71,10 @@ def _interrupts_held() -> Iterator[None]:
     """Hold back what would stop the gate: stopped halfway through a launch, it would leave a process behind."""
     came: list[int] = []
     # Masking would not do: another thread of this process, such as one of BLAS, would take the
-    # signal.
-    handlers = {
-        each: signal.signal(each, lambda number, _: came.append(number)) for each in _STOPPING
-    }
+    # signal. One that is ignored, as SIGINT is in a job that a shell has put into the background,
+    # must stay ignored.
+    held = [each for each in _STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
+    handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in held}
     try:
         yield
     finally:

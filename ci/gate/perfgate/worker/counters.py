@@ -2,7 +2,8 @@
 
 Uses perf_event_open(2) by its system call, since no package of Python's offers it. Virtual machines
 often hide the counter, and /proc/sys/kernel/perf_event_paranoid above 2 forbids it: then nothing is
-counted, and the report says so.
+counted, and the report says so. The environment variable GATE_NO_COUNTERS, set to anything but
+nothing, turns counting off.
 """
 
 import contextlib
@@ -51,7 +52,7 @@ class Counter:
 
 
 def can_count(event: tuple[int, int] = INSTRUCTIONS) -> bool:
-    """Tell whether this machine lets the event be counted."""
+    """Tell whether this machine lets the event be counted, and nobody has turned counting off."""
     counter = _opened(0, event)
     if counter is not None:
         os.close(counter)
@@ -67,7 +68,7 @@ def _threads() -> list[int]:
 
 def _opened(thread: int, event: tuple[int, int]) -> int | None:
     number = _SYSTEM_CALLS.get(platform.machine())
-    if not sys.platform.startswith("linux") or number is None:
+    if not sys.platform.startswith("linux") or number is None or os.environ.get("GATE_NO_COUNTERS"):
         return None
     attributes = bytearray(_SIZE)
     kind, config = event
