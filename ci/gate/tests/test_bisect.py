@@ -1,4 +1,4 @@
-"""`python -m perfgate.bisect` on a real repository: what it visits, what it names, and when it can't tell."""
+"""`perfgate find` on a real repository: what it visits, what it names, when it can't tell."""
 
 import os
 import shlex
@@ -22,7 +22,7 @@ def find(repository, *arguments):
     temporary = repository.root.parent / "temporary"
     temporary.mkdir(exist_ok=True)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    command = [sys.executable, "-m", "perfgate.bisect", *arguments]
+    command = [sys.executable, "-m", "perfgate", "find", *arguments]
     done = subprocess.run(
         command,
         cwd=repository.root,
@@ -38,7 +38,7 @@ def find(repository, *arguments):
 
 
 def commit_line(repository, guilty, change):
-    """Make eight commits: two of pages, and `change` as the one numbered `guilty`; the others are harmless."""
+    """Make eight commits: two of pages, `change` as number `guilty`, and harmless ones."""
     made = []
     for number in range(1, 9):
         if number == guilty:
@@ -181,7 +181,7 @@ def test_commits_that_cannot_be_measured_leave_several_under_suspicion(repositor
     assert f"it is one of {broken[:12]}, {repaired[:12]}" in done.stdout
 
 
-def test_commits_that_do_not_differ_cannot_be_told_apart(repository):
+def test_commits_that_do_not_differ_leave_nothing_to_find(repository):
     start = repository.git("rev-parse", "HEAD")
     repository.write("docs/page.md", "a page\n")
     page = repository.commit("a page")
@@ -246,7 +246,7 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
     temporary = repository.root.parent / "temporary"
     temporary.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    command = [sys.executable, "-m", "perfgate.bisect", CACHED, start, "main"]
+    command = [sys.executable, "-m", "perfgate", "find", CACHED, start, "main"]
     with subprocess.Popen(
         command,
         cwd=repository.root,

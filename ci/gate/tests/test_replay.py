@@ -1,4 +1,4 @@
-"""Recorded pairs through the gate's decisions: the verdicts of runs on real machines stay what they were.
+"""Recorded pairs through the gate's decisions: their verdicts stay what they were.
 
 Each line of fixtures/recorded_pairs.csv is a series of log ratios of pairs, in units of 1e-5, as
 the gate's self-test recorded them, and the verdicts that followed:
@@ -6,8 +6,8 @@ the gate's self-test recorded them, and the verdicts that followed:
     itself    a tree against itself; the pairs of each of its runs, one verdict each
     planted   a planted slowdown; 80 pairs in a ring, read from every fourth on, one verdict each
 
-A verdict is its word's first letter (s: slower, n: not slower, f: faster, u: undecided) and how many
-pairs it took.
+A verdict is its word's first letter (s: slower, n: not slower, f: faster, u: undecided) and how
+many pairs it took.
 """
 
 import csv
@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from perfgate.config import Rules
+from perfgate.stages import Benchmark, Inspected, Timed
 from perfgate.stats.evidence import Evidence, Plan
-from perfgate.verdict import Benchmark, Row, judge
+from perfgate.verdict import judge
 
 RECORDED = Path(__file__).parent / "fixtures" / "recorded_pairs.csv"
 RULES = Rules()
@@ -27,15 +28,15 @@ NUM_ROWS = 5  # that share the error allowed, as in the runs that were recorded
 
 def judged(pairs):
     """Return the letter of the verdict on so many pairs at most, and how many were looked at."""
-    row = Row(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
-    row.evidence = Evidence(Plan.make(RULES.limits_of(row.name), NUM_ROWS))
+    row = Inspected(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
+    evidence = Evidence(Plan.make(RULES.limits_of(row.name), NUM_ROWS))
     for pair in pairs:
-        if row.evidence.done:
+        if evidence.done:
             break
-        row.evidence.add(pair)
-    row.evidence.end()
-    judge(row, RULES, timing=True)
-    return f"{row.verdict[0]}{row.evidence.num_pairs}"
+        evidence.add(pair)
+    evidence.end()
+    verdict = judge(Timed(row, evidence=evidence), RULES, timing=True).verdict
+    return f"{verdict[0]}{evidence.num_pairs}"
 
 
 def replayed(kind, runs):
