@@ -53,7 +53,7 @@ prng-report: .venv/dev.stamp
 
 # Pins with hashes and no addresses. The gpu extra stays out: its packages follow jax's version, and are only for Linux.
 lock: $(VENV_PYTHON)
-	@$(RUN) uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	@$(RUN) uv pip compile pyproject.toml ci/gate/pyproject.toml --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	  --generate-hashes --no-header --extra bench --extra tune --extra video --extra dev --output-file constraints.txt $(ARGS)
 
 clean:
@@ -64,12 +64,12 @@ clean:
 
 INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints.txt --editable
 
-.venv/bench.stamp: pyproject.toml constraints.txt $(VENV_PYTHON)
+.venv/bench.stamp: pyproject.toml ci/gate/pyproject.toml constraints.txt $(VENV_PYTHON)
 	@echo 'Installing what the benchmarks need into .venv (once).'
 	@$(INSTALL) '.[bench]' --editable ./ci/gate
 	@touch $@
 
-.venv/dev.stamp: pyproject.toml constraints.txt $(VENV_PYTHON)
+.venv/dev.stamp: pyproject.toml ci/gate/pyproject.toml constraints.txt $(VENV_PYTHON)
 	@echo 'Installing what the tests need into .venv (once).'
 	@$(INSTALL) '.[dev]' --editable ./ci/gate
 	@touch $@ .venv/bench.stamp

@@ -1,1 +1,1 @@
-"""What continuous integration runs, and anybody may: main's history, the site. Imports neither myriad nor jax."""
+"""What continuous integration runs and you can run too. Imports neither the package nor jax."""

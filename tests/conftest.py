@@ -1,7 +1,5 @@
 """Every test runs with two CPU devices and XLA's options set, as the command line does."""
 
-import os
-
 from hypothesis import settings
 
 from myriad import configure
@@ -10,5 +8,3 @@ configure(cpu_devices=2)
 # A first example compiles, and a shared machine is slow at times: no test judges by the clock.
 settings.register_profile("myriad", deadline=None)
 settings.load_profile("myriad")
-# As in ci/gate/tests/conftest.py: no test may depend on what this processor lets be counted.
-os.environ["GATE_NO_COUNTERS"] = "1"

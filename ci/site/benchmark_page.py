@@ -1,65 +1,102 @@
 """What the page of one benchmark shows, and its row in the list. `ci.site.pages` calls it."""
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from ci.site import formatting as wording
-from ci.site.drawing import history_svg, sparkline
-from perfgate.history.levels import BenchmarkHistory, Stretch
+from ci.site import formatting
+from ci.site.charts import HistoryMarks, history_svg, sparkline
+from ci.site.measurements import LibrarySamples, SuiteRun
 from ci.site.model import Entry
+from ci.site.project import Project
+from perfgate.history.levels import BenchmarkHistory, Stretch
 
 
-def benchmark_page(entry: Entry, same_workload: Sequence[Entry]) -> dict[str, Any]:
-    """Return the context of a benchmark's page; `same_workload` are the benchmarks with the same parameters."""
-    history, benchmark = entry.history, entry.benchmark
+def benchmark_page(
+    entry: Entry, same_workload: Sequence[Entry], project: Project
+) -> dict[str, Any]:
+    """Return the context of a benchmark's page.
+
+    Args:
+        entry: the benchmark.
+        same_workload: the benchmarks with the same parameters.
+        project: the repository that was measured.
+    """
+    history = entry.history
     context: dict[str, Any] = {
         "entry": entry,
-        "b": benchmark,
+        "b": entry.benchmark,
         "history": history,
-        "now": _now(entry),
+        "now": _now(entry, project),
         "state": _state(history),
-        "declared": bool(entry.measured),
-        "meaning": benchmark.meaning or _meaning(entry),
-        "companions": [_companion(other) for other in same_workload if _tracks_program(other, entry)],
-        "programs": _newest_sides(entry),
-        "runs": list({run.file: (run, side.hardware) for run, side in entry.measured}.values()),
+        "meaning": entry.benchmark.meaning or _meaning(entry),
+        "companions": [
+            _companion(other, project) for other in same_workload if _tracks_program(other, entry)
+        ],
+        "programs": _newest_samples(entry, project),
+        "runs": list(
+            {run.file: (run, samples.hardware) for run, samples in entry.measured}.values()
+        ),
     }
     if history:
-        places = {id(point): place for place, point in enumerate(history.points)}
-        changes = [places[id(change.point)] for change in history.changes]
-        firsts = [places[id(stretch.segments[0].points[0])] for stretch in history.stretches]
-        title = f"{benchmark.name}: {len(history.points)} measurements, {len(changes)} changes of level"
-        context["svg"] = history_svg([p.value for p in history.points], changes, sorted(firsts)[1:], title)
+        context["svg"] = _history_svg(history)
         context["levels"] = _levels(history)
         context["recent"] = list(reversed(history.points[-30:]))
     return context
 
 
+def _history_svg(history: BenchmarkHistory) -> str:
+    places = {id(point): place for place, point in enumerate(history.points)}
+    changes = [places[id(change.point)] for change in history.changes]
+    starts = sorted(places[id(stretch.segments[0].points[0])] for stretch in history.stretches)
+    values = [point.value for point in history.points]
+    unit = history.benchmark.unit
+    marks = HistoryMarks(
+        changes=changes,
+        markers=starts[1:],
+        values=(formatting.quantity(min(values), unit), formatting.quantity(max(values), unit)),
+        dates=(
+            formatting.day(history.points[0].date_s),
+            formatting.day(history.points[-1].date_s),
+        ),
+    )
+    title = (
+        f"{history.benchmark.name}: {formatting.counted(len(values), 'measurement')}, "
+        f"{formatting.counted(len(changes), 'change')} of level"
+    )
+    return history_svg(values, marks, title)
+
+
 def _meaning(entry: Entry) -> str:
     if not entry.measured:
         return ""
-    side = entry.measured[0][1]
-    return f"Environment steps per second of {side.env} with {side.num_envs:,} environments side by side."
+    samples = entry.measured[0][1]
+    environments = formatting.counted(samples.num_envs, "environment")
+    return f"Environment steps per second of {samples.env} with {environments} side by side."
 
 
 def _tracks_program(other: Entry, of: Entry) -> bool:
-    """Tell whether `other` follows the same workload in another unit than time."""
+    """Tell whether `other` measures the same workload, but not its time."""
     same = bool(of.benchmark.parameters) and other.history is not None
     return same and other is not of and other.benchmark.unit != "seconds"
 
 
-def _companion(entry: Entry) -> dict[str, Any]:
+def _companion(entry: Entry, project: Project) -> dict[str, Any]:
     values = [point.value for point in entry.history.points] if entry.history else []
-    spark = sparkline(values, width=720, height=56, max_points=240)
-    return {"slug": entry.slug, "function": entry.benchmark.function, "now": _now(entry), "spark": spark}
+    return {
+        "slug": entry.slug,
+        "function": entry.benchmark.function,
+        "now": _now(entry, project),
+        "spark": sparkline(values, width=720, height=56, max_points=240),
+    }
 
 
-def _newest_sides(entry: Entry) -> list[Any]:
-    newest: dict[tuple[str, bool], Any] = {}
-    for run, side in reversed(entry.measured):  # they come newest first
-        newest[side.library, side.recorded] = (run, side)
-    return [newest[key] for key in sorted(newest, key=lambda key: (not key[0].startswith("myriad"), key))]
+def _newest_samples(entry: Entry, project: Project) -> list[tuple[SuiteRun, LibrarySamples]]:
+    """Return the newest samples of each library, ours first."""
+    newest: dict[tuple[str, bool], tuple[SuiteRun, LibrarySamples]] = {}
+    for run, samples in reversed(entry.measured):  # the newest come first
+        newest[samples.library, samples.recorded] = (run, samples)
+    ordered = sorted(newest, key=lambda key: (not project.is_ours(key[0]), key))
+    return [newest[key] for key in ordered]
 
 
 def _levels(history: BenchmarkHistory) -> list[dict[str, Any]]:
@@ -71,7 +108,9 @@ def _levels(history: BenchmarkHistory) -> list[dict[str, Any]]:
             "middle": segment.middle,
             "setup": stretch.setup,
             "change": changes.get(id(segment.points[0])),
-            "marker": _marker(history.stretches[:place], stretch) if segment is stretch.segments[0] else "",
+            "marker": _marker(history.stretches[:place], stretch)
+            if segment is stretch.segments[0]
+            else "",
         }
         for place, stretch in enumerate(history.stretches)
         for segment in stretch.segments
@@ -80,56 +119,58 @@ def _levels(history: BenchmarkHistory) -> list[dict[str, Any]]:
 
 
 def _marker(earlier: Sequence[Stretch], stretch: Stretch) -> str:
-    """Say what is new in a stretch's setup."""
+    """Say what is new about the stretch's setup."""
     if not earlier:
         return ""
-    before = next((old.setup for old in reversed(earlier) if old.setup.machine == stretch.setup.machine), None)
+    before = next(
+        (old.setup for old in reversed(earlier) if old.setup.machine == stretch.setup.machine), None
+    )
     if before is None:
         return "another machine"
     return "other versions" if before.versions != stretch.setup.versions else "another benchmark"
 
 
-def listed(entry: Entry) -> dict[str, Any]:
+def listed(entry: Entry, project: Project) -> dict[str, Any]:
     """Return a benchmark's row in the list."""
     history = entry.history
-    last = max(history.changes, key=lambda change: change.point.date_s, default=None) if history else None
-    return {
+    row = {
         "slug": entry.slug,
         "name": entry.benchmark.name,
-        "value": history.points[-1].value if history else 0,
-        "now": _now(entry),
-        "count": len(history.points) if history else 0,
-        "spark": sparkline([point.value for point in history.points]) if history else "",
-        "change": last,
-        "open": bool(history and history.open),
+        "now": _now(entry, project),
         "state": _state(history),
+    }
+    if history is None:
+        return row | {"value": 0, "count": 0, "spark": "", "change": None, "open": False}
+    values = [point.value for point in history.points]
+    return row | {
+        "value": values[-1],
+        "count": len(values),
+        "spark": sparkline(values),
+        "change": max(history.changes, key=lambda change: change.point.date_s, default=None),
+        "open": bool(history.open),
     }
 
 
-def _now(entry: Entry) -> str:
-    """Write the newest value: of main's history, or else our own rate in the newest comparison."""
+def _now(entry: Entry, project: Project) -> str:
+    """Write the newest value on main, or else our newest rate in a comparison."""
     if entry.history:
-        return wording.quantity(entry.history.points[-1].value, entry.benchmark.unit)
-    ours = [side for _, side in entry.measured if side.library == "myriad"]
+        return formatting.quantity(entry.history.points[-1].value, entry.benchmark.unit)
+    ours = [samples for _, samples in entry.measured if samples.library == project.ours]
     if not ours:
-        return wording.NOT_MEASURED
-    # the newest without a trajectory, if there is one
-    side = min(ours, key=lambda side: side.recorded)
-    return f"{median_rate(side.rates)} steps/s{', trajectory written' if side.recorded else ''}"
+        return formatting.NOT_MEASURED
+    # the newest that writes no trajectory, if there is one
+    samples = min(ours, key=lambda samples: samples.recorded)
+    suffix = ", trajectory written" if samples.recorded else ""
+    return f"{formatting.median_rate(samples.rates)} steps/s{suffix}"
 
 
 def _state(history: BenchmarkHistory | None) -> str:
     if history is None:
-        return f"history {wording.NOT_MEASURED}"
-    standing = history.open or history.cut_off
-    if not standing:
+        return f"history {formatting.NOT_MEASURED}"
+    slowdowns = history.open or history.cut_off
+    if not slowdowns:
         return "no slowdown"
-    worst = max(standing, key=lambda change: change.ratio.middle)
-    since = f"{wording.percent(worst.ratio.middle)} {worst.word} since {wording.day(worst.point.date_s)}"
+    worst = max(slowdowns, key=lambda change: change.ratio.middle)
+    size = formatting.percent(worst.ratio.middle)
+    since = f"{size} {worst.word} since {formatting.day(worst.point.date_s)}"
     return since if history.open else f"{since}, until machine or versions changed"
-
-
-def median_rate(rates: Sequence[float | None]) -> str:
-    """Write the median of a side's rates."""
-    measured = [rate for rate in rates if rate]
-    return wording.rate(statistics.median(measured)) if measured else ""

@@ -1,10 +1,10 @@
-"""Build the static site of results, from whatever of them there is.
+"""Build the static site of a repository's benchmark results.
 
     python -m ci.site.build [--results results] [--output site]
 
-What is missing says `not measured yet`. The site is built beside its final place and then swapped
-in, so that a reader finds the old one or the new one. It opens from a folder, works from any
-sub-path, and loads nothing from elsewhere.
+Whatever was not measured is shown as `not measured yet`. The new site is built next to the old one
+and then takes its place, so a reader always finds a whole site. You can open it from a folder and
+host it under any path. No page loads anything from another host.
 """
 
 import argparse
@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.site.status import last_measurement
 from ci.site.badges import badges
-from perfgate.errors import UsageError
+from ci.site.data_files import data_files
 from ci.site.feed import feed
-from ci.site.pages import TEMPLATES, Files, newest_changes, render_pages
-from ci.site.model import Site, data_files, read_site
-from ci.site.formatting import day
+from ci.site.model import Site, read_site
+from ci.site.pages import TEMPLATES, Files, render_pages
+from perfgate.errors import UsageError
 
-_MARK = "site.json"  # what says that a folder is a site of ours, which may be replaced
+_MARK = "site.json"  # a folder that holds this file is a site, which may be replaced
 _ASSETS = ("style.css", "site.js", "charts.js", "scaling.js", "history.js", "compare.js")
 _VENDORED = ("uPlot.iife.min.js", "uPlot.min.css")
 _ACCEPTED = Path("ci/accepted.toml")
@@ -38,15 +37,27 @@ class PublishError(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a mistake gives one sentence and exit code 2."""
-    parser = argparse.ArgumentParser(prog="python -m ci.site.build", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--results", type=Path, default=Path("results"), help="what to read (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("site"), help="what to write (default: %(default)s)")
-    parser.add_argument(
-        "--accepted", type=Path, default=_ACCEPTED, help="the file of accepted regressions (default: ci/accepted.toml)"
+    parser = argparse.ArgumentParser(
+        prog="python -m ci.site.build", description=(__doc__ or "").split("\n")[0]
     )
+    folders = {
+        "results": ("results", "the folder to read"),
+        "output": ("site", "the folder to write"),
+        "repository": (".", "the repository that was measured"),
+        "accepted": (_ACCEPTED, "the file of accepted regressions"),
+    }
+    for name, (default, what) in folders.items():
+        text = f"{what} (default: %(default)s)"
+        parser.add_argument(f"--{name}", type=Path, default=Path(default), help=text)
     options = parser.parse_args(argv)
     try:
-        num_pages = publish(options.results, options.output, datetime.now(UTC), options.accepted)
+        num_pages = publish(
+            options.results,
+            options.output,
+            datetime.now(UTC),
+            accepted=options.accepted,
+            repository=options.repository,
+        )
     except (PublishError, UsageError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -54,15 +65,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def publish(results: Path, output: Path, built: datetime, accepted: Path = _ACCEPTED) -> int:
+def publish(
+    results: Path,
+    output: Path,
+    built: datetime,
+    *,
+    accepted: Path = _ACCEPTED,
+    repository: Path = Path(),
+) -> int:
     """Build the site of the folder `results` at `output` and return the number of pages.
 
+    Args:
+        results: the folder to read.
+        output: the folder to write; a site that is there is replaced.
+        built: the time that the pages give as theirs.
+        accepted: the file of accepted regressions.
+        repository: the folder of the repository that was measured.
+
     Raises:
-        PublishError: `output` holds something that is no site, or overlaps with the results.
-        UsageError: the file of accepted regressions has a mistake.
+        PublishError: `output` holds something else than a site, or contains the results.
+        UsageError: a file of the repository has a mistake.
     """
     _check(results, output)
-    site = read_site(results, built, accepted)
+    site = read_site(results, built, accepted, repository)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as temporary:
         new = Path(temporary) / "new"
@@ -73,14 +98,18 @@ def publish(results: Path, output: Path, built: datetime, accepted: Path = _ACCE
 
 
 def _check(results: Path, output: Path) -> None:
-    if output.exists() and not (output / _MARK).is_file() and (output.is_file() or any(output.iterdir())):
-        raise PublishError(f"{output} is no site of ours and would be replaced; give --output a new folder.")
+    is_free = not output.exists() or (output.is_dir() and not any(output.iterdir()))
+    if not is_free and not (output / _MARK).is_file():
+        raise PublishError(
+            f"{output} was not made by this command and would be replaced; "
+            "give --output a new folder."
+        )
     if results.resolve().is_relative_to(output.resolve()):
-        raise PublishError(f"--output {output} holds the results themselves; give it a folder of its own.")
+        raise PublishError(f"--output {output} contains the results; give it a folder of its own.")
 
 
 def _swap(new: Path, output: Path, old: Path) -> None:
-    """Put `new` in the place of `output`; if that fails, the old site is back."""
+    """Put `new` in the place of `output`, or the old site back if that fails."""
     if output.exists():
         output.rename(old)
     try:
@@ -100,20 +129,12 @@ def _build(site: Site, results: Path, folder: Path) -> int:
         num_pages += 1
     for path, text in data_files(site).items():
         _write(folder / path, text)
-    measured, _ = last_measurement(site)
-    num_open = len({change.benchmark.name for change in site.open}) if site.archive.commits else None
-    for name, text in badges(num_open, day(measured) if measured else "", site.headlines).items():
+    for name, text in badges(site).items():
         _write(folder / "badges" / name, text)
-    _write(
-        folder / "feed.xml",
-        feed("Myriad, measured", newest_changes(site), _pages_of(site), site.measurements.runs, site.built),
-    )
-    _write(folder / _MARK, json.dumps({"built_by": "ci.site.build", "built": site.built.isoformat()}) + "\n")
+    _write(folder / "feed.xml", feed(site))
+    mark = {"built_by": "ci.site.build", "built": site.built.isoformat()}
+    _write(folder / _MARK, json.dumps(mark) + "\n")
     return num_pages
-
-
-def _pages_of(site: Site) -> dict[str, str]:
-    return {name: f"b/{slug}.html" for name, slug in site.slugs.items()}
 
 
 def _write(path: Path, text: str) -> None:
@@ -131,12 +152,16 @@ def _copy_assets(folder: Path) -> None:
 
 
 def _copy_files(site: Site, results: Path, folder: Path) -> Files:
-    """Copy the raw files, the plots and asv's own pages; return where they are."""
+    """Copy the raw files, the plots and asv's own pages, and return where they are."""
     raw = folder / "data" / "raw"
     raw.mkdir(parents=True)
     published = {path.name: _copy_raw(path, raw) for path in site.measurements.files}
     plots = []
-    found = {path.name: path for place in ("published", "plots") for path in sorted((results / place).glob("*.png"))}
+    found = {
+        path.name: path
+        for place in ("published", "plots")
+        for path in sorted((results / place).glob("*.png"))
+    }
     for name, path in found.items():
         (folder / "plots").mkdir(exist_ok=True)
         shutil.copyfile(path, folder / "plots" / name)

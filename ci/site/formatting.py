@@ -1,8 +1,10 @@
-"""How the site writes numbers, dates and names. The templates use these as filters."""
+"""How the site writes numbers, dates, machines and names. The templates use these as filters."""
 
 import re
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 NOT_MEASURED = "not measured yet"
 STALE_DAYS = 30
@@ -15,18 +17,20 @@ def times(ratio: float | None) -> str:
     """Write how many times: 125, 58, 6.9, 0.87."""
     if ratio is None:
         return "?"
-    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
+    if ratio >= 10:
+        return f"{ratio:,.0f}"
+    return f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
 
 
 def percent(ratio: float) -> str:
-    """Write a ratio as a change: +5.2%, -3.0%; what more than doubled or halved, as a factor."""
+    """Write a ratio as a change, +5.2% or -3.0%. From half and double on it is a factor."""
     if ratio >= 2 or ratio <= 0.5:
         return f"{ratio:.2f}\N{MULTIPLICATION SIGN}"
     return f"{(ratio - 1) * 100:+.1f}%".replace("-", "\N{MINUS SIGN}")
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """Write a value of asv's in its unit, to three digits."""
+    """Write one of asv's values in its unit, to three digits."""
     if value is None:
         return NOT_MEASURED
     units = {"seconds": _TIME_UNITS, "bytes": _SIZE_UNITS}.get(unit)
@@ -40,11 +44,37 @@ def rate(value: float) -> str:
     return _scaled(value, _COUNT_UNITS).strip()
 
 
+def median_rate(rates: Sequence[float | None]) -> str:
+    """Write the median of the rates; a round that failed is None."""
+    measured = [each for each in rates if each]
+    return rate(statistics.median(measured)) if measured else ""
+
+
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    size, name = next(((size, name) for size, name in units if abs(value) >= size * 0.9995), units[-1])
+    fitting = [unit for unit in units if abs(value) >= unit[0] * 0.9995]
+    size, name = fitting[0] if fitting else units[-1]
     scaled = value / size
-    digits = 0 if abs(scaled) >= 100 or scaled == int(scaled) else 1 if abs(scaled) >= 10 else 2
+    if abs(scaled) >= 100 or scaled == int(scaled):
+        return f"{scaled:,.0f} {name}"
+    digits = 1 if abs(scaled) >= 10 else 2
     return f"{scaled:,.{digits}f} {name}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: 1 core, 2 cores."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def hardware(machine: Mapping[str, Any]) -> str:
+    """Name a machine by model, cores and memory."""
+    cores = int(machine.get("cores") or 0)
+    memory = float(machine.get("memory_total_bytes") or 0)
+    parts = [
+        machine.get("device_name", ""),
+        counted(cores, "core") if cores else "",
+        f"{memory / 2**30:.0f} GiB" if memory else "",
+    ]
+    return ", ".join(part for part in parts if part) or "unknown hardware"
 
 
 def day(moment: datetime | float | None) -> str:
@@ -57,17 +87,19 @@ def day(moment: datetime | float | None) -> str:
 
 
 def is_stale(moment: datetime | None, now: datetime) -> bool:
-    """Tell whether a measurement is too old to be shown as the state of things; an undated one is."""
+    """Tell whether a measurement is too old to describe the present, as an undated one is."""
     return moment is None or (now - moment).days > STALE_DAYS
 
 
 def short_commit(commit: str) -> str:
-    """Write a commit as git does, and say where files differed from it."""
-    return commit[:8] + (" + changes" if commit.endswith("-dirty") else "") if commit else "unknown commit"
+    """Write a commit as git does, and say if the files differed from it."""
+    if not commit:
+        return "unknown commit"
+    return commit[:8] + " + changes" if commit.endswith("-dirty") else commit[:8]
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a cell of a table is a number or a percentage, and so stands on the right."""
+    """Tell whether a cell is a number or a percentage, which a table aligns to the right."""
     return re.fullmatch(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?%?", text) is not None
 
 
@@ -78,21 +110,24 @@ def cell(text: str) -> str:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts names as people do: cartpole-2 before cartpole-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+    """Return a key that sorts names by their numbers: sort-2 before sort-10."""
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
+    ]
 
 
 def slug(name: str) -> str:
-    """Return a name as a file can carry it: time_chunk(cartpole-1k) becomes time_chunk-cartpole-1k."""
+    """Return a file name for a benchmark: time_sort(list-1k) becomes time_sort-list-1k."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100] or "unnamed"
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:
-    """Return a slug for each name, no two alike, not even on a disk that ignores case."""
+    """Return a slug for each name; no two are the same, even on a disk that ignores case."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
-        candidate, count = slug(name), 1
+        candidate = slug(name)
+        count = 1
         while candidate.lower() in taken:
             count += 1
             candidate = f"{slug(name)}-{count}"

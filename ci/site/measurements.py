@@ -1,6 +1,6 @@
-"""Read what the suites publish: the tidy rows of every CSV, and the raw samples from which ratios are made.
+"""Read what the suites publish: the rows of every CSV file, and the raw samples behind the ratios.
 
-`ci.site.pages` calls it. A ratio is made only of two sides that were called in turn in one run.
+`ci.site.model` calls it. A ratio needs two libraries that were called in turn in the same run.
 """
 
 import csv
@@ -14,15 +14,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-Row = dict[str, str]
-OURS = "myriad"
+from ci.site.formatting import hardware
+from ci.site.project import Project
+
+MeasuredRow = dict[str, str]
 _NEEDED = {"suite", "library", "env", "num_envs", "steps_per_s", "status", "commit", "timestamp"}
 _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Table:
-    """A CSV of another schema, shown as it stands."""
+class OtherTable:
+    """A CSV file with other columns, which the site shows unchanged."""
 
     name: str
     headers: Sequence[str]
@@ -30,8 +32,8 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Side:
-    """What one side of an alternation did: a rate per round, None where the round failed."""
+class LibrarySamples:
+    """What one library did in an alternation: a rate per round, None where the round failed."""
 
     library: str
     library_version: str
@@ -50,52 +52,76 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One invocation of a suite: the command, the commit, when, and its alternations."""
+class SuiteRun:
+    """One run of a suite's command. In each of its alternations libraries were called in turn."""
 
     suite: str
     command: str
     commit: str
     measured: datetime | None
     file: str
-    alternations: Sequence[Sequence[Side]]
+    alternations: Sequence[Sequence[LibrarySamples]]
 
 
 @dataclass(frozen=True)
-class Headline:
-    """How many times the peer's steps/s ours are, in the rounds of one alternation; the interval is 95%."""
+class Speedup:
+    """How many times as fast as a peer we are, over the rounds of one alternation.
 
-    ours: Side
-    peer: Side
-    run: Run
+    Attributes:
+        ours: our samples.
+        peer: the peer's samples.
+        run: the run that measured both.
+        middle: the median of the rounds' ratios.
+        low: the lower end of its 95% interval, None where there are too few rounds.
+        high: the upper end.
+        variants: the same ratio with a variant in the place of its library, by the variant's name.
+    """
+
+    ours: LibrarySamples
+    peer: LibrarySamples
+    run: SuiteRun
     middle: float
     low: float | None
     high: float | None
-    others: dict[str, float]
+    variants: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """All that the folders of CSVs hold: tidy rows, runs with raw samples, tables of other schemas, the files."""
+    """All that the folders of CSV files hold."""
 
-    rows: Sequence[Row]
-    runs: Sequence[Run]
-    tables: Sequence[Table]
+    rows: Sequence[MeasuredRow]
+    runs: Sequence[SuiteRun]
+    tables: Sequence[OtherTable]
     files: Sequence[Path]
+
+    @property
+    def libraries(self) -> set[str]:
+        """The libraries that the files name."""
+        of_runs = {
+            samples.library
+            for run in self.runs
+            for alternation in run.alternations
+            for samples in alternation
+        }
+        return of_runs | {row["library"] for row in self.rows}
 
 
 def read_measurements(folders: Sequence[Path]) -> Measurements:
-    """Return what the folders hold; a missing folder holds nothing, and a broken file is left out."""
-    rows: list[Row] = []
-    tables, runs = [], []
-    files = [path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in {".csv", ".json"}]
+    """Return what the folders hold. Missing folders and broken files are left out."""
+    rows: list[MeasuredRow] = []
+    tables: list[OtherTable] = []
+    runs: list[SuiteRun] = []
+    found_files = [path for folder in folders for path in sorted(folder.glob("*"))]
+    files = [path for path in found_files if path.suffix in {".csv", ".json"}]
     for path in files:
         if path.suffix == ".csv":
             headers, found = _read_csv(path)
             if set(headers) >= _NEEDED:
                 rows += found
             elif headers:
-                tables.append(Table(path.stem, headers, [[row[name] or "" for name in headers] for row in found]))
+                cells = [[row[name] or "" for name in headers] for row in found]
+                tables.append(OtherTable(path.stem, headers, cells))
         elif path.stem.endswith("_samples"):
             runs += _read_run(path)
     return Measurements(rows, runs, tables, files)
@@ -109,34 +135,39 @@ def when(timestamp: str) -> datetime | None:
         return None
 
 
-def _read_csv(path: Path) -> tuple[list[str], list[Row]]:
+def _read_csv(path: Path) -> tuple[list[str], list[MeasuredRow]]:
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        # a killed run's last line
+        # a run that was killed leaves half a line at the end
         rows = [row for row in reader if None not in row.values() and None not in row]
         return list(reader.fieldnames or ()), rows
 
 
-def _read_run(path: Path) -> Iterator[Run]:
+def _read_run(path: Path) -> Iterator[SuiteRun]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        alternations = [[_side(outcome) for outcome in group.values()] for group in found["alternations"]]
+        alternations = [
+            [_samples(outcome) for outcome in group.values()] for group in found["alternations"]
+        ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return
     table = path.with_name(path.stem.removesuffix("_samples") + ".csv")
     rows = _read_csv(table)[1] if table.exists() else []
     newest = max(rows, key=lambda row: row.get("timestamp", ""), default={})
-    # Where the output was written is the business of whoever ran it.
+    # the folder of the output belongs to the machine that ran it
     command = re.sub(r" --output[ =]\S+", "", str(found.get("command", "")))
     suite = newest.get("suite") or path.stem.split("_")[0]
-    yield Run(suite, command, newest.get("commit", ""), when(newest.get("timestamp", "")), path.name, alternations)
+    measured = when(newest.get("timestamp", ""))
+    yield SuiteRun(suite, command, newest.get("commit", ""), measured, path.name, alternations)
 
 
-def _side(outcome: dict[str, Any]) -> Side:
-    contender, hello, prepared = outcome["contender"], outcome["hello"], outcome["prepared"]
+def _samples(outcome: dict[str, Any]) -> LibrarySamples:
+    contender = outcome["contender"]
+    hello = outcome["hello"]
+    prepared = outcome["prepared"]
     workload = contender["workload"]
     steps = workload["num_envs"] * prepared.get("num_steps", 0)
-    return Side(
+    return LibrarySamples(
         library=contender["side"],
         library_version=hello.get("library_version", ""),
         env=workload["env"],
@@ -146,7 +177,7 @@ def _side(outcome: dict[str, Any]) -> Side:
         recorded=bool(contender.get("record")),
         status=outcome["status"],
         reason=outcome.get("reason", ""),
-        hardware=hardware_text(hello.get("hardware", {})),
+        hardware=hardware(hello.get("hardware", {})),
         jax_version=hello.get("versions", {}).get("jax", ""),
         rates=[seconds and steps / seconds for seconds in outcome["seconds"]],
         prepared=prepared,
@@ -154,64 +185,57 @@ def _side(outcome: dict[str, Any]) -> Side:
     )
 
 
-def hardware_text(hardware: dict[str, Any]) -> str:
-    """Name a machine as a reader would: model, cores, memory."""
-    cores = int(hardware.get("cores") or 0)
-    memory = float(hardware.get("memory_total_bytes") or 0)
-    parts = [
-        hardware.get("device_name", ""),
-        f"{cores} core{'s' * (cores != 1)}" if cores else "",
-        f"{memory / 2**30:.0f} GiB" if memory else "",
-    ]
-    return ", ".join(part for part in parts if part) or "unknown hardware"
-
-
-def headlines(runs: Sequence[Run]) -> list[Headline]:
-    """Return the newest ratio to each peer: per environment, agent, size, hardware, with a trajectory or without."""
-    newest: dict[tuple[str, str, str, int, bool, str], Headline] = {}
+def speedups(runs: Sequence[SuiteRun], project: Project) -> list[Speedup]:
+    """Return the newest speedup over each peer, for each environment, agent, size and machine."""
+    newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
     for run in sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC)):
-        for sides in run.alternations:
-            for found in _headlines(run, sides):
+        for alternation in run.alternations:
+            for found in _speedups(run, alternation, project):
                 ours = found.ours
-                key = (ours.env, ours.agent, found.peer.library, ours.num_envs, ours.recorded, ours.hardware)
+                peer = found.peer.library
+                machine = ours.hardware
+                key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, machine)
                 newest[key] = found
     return [newest[key] for key in sorted(newest)]
 
 
-def _headlines(run: Run, sides: Sequence[Side]) -> Iterator[Headline]:
-    """Yield ours beside each peer; a peer under other options and ours without them are shown beside it."""
-    by_library = {side.library: side for side in reversed(sides)}
-    ours = by_library.get(OURS)
-    for library, peer in by_library.items():
-        if ours is None or library in {OURS, f"{OURS}-plain"} or library.endswith("-configured"):
+def _speedups(
+    run: SuiteRun, alternation: Sequence[LibrarySamples], project: Project
+) -> Iterator[Speedup]:
+    by_library = {samples.library: samples for samples in reversed(alternation)}
+    ours = by_library.get(project.ours)
+    for name, peer in by_library.items():
+        if ours is None or name == project.ours or project.libraries[name].variant_of:
             continue
         ratios = _ratios(ours, peer)
         if not ratios:
             continue
-        beside = {f"{library}-configured": (OURS, f"{library}-configured"), f"{OURS}-plain": (f"{OURS}-plain", library)}
-        others = {
-            name: statistics.median(quotients)
-            for name, (of, to) in beside.items()
-            if of in by_library and to in by_library and (quotients := _ratios(by_library[of], by_library[to]))
+        pairs = {variant: (ours.library, variant) for variant in project.variants_of(name)}
+        pairs |= {variant: (variant, name) for variant in project.variants_of(project.ours)}
+        variants = {
+            variant: statistics.median(quotients)
+            for variant, (of, to) in pairs.items()
+            if variant in by_library and (quotients := _ratios(by_library[of], by_library[to]))
         }
-        yield Headline(ours, peer, run, statistics.median(ratios), *median_interval(ratios), others)
+        middle = statistics.median(ratios)
+        yield Speedup(ours, peer, run, middle, *median_interval(ratios), variants)
 
 
-def _ratios(of: Side, to: Side) -> list[float]:
+def _ratios(of: LibrarySamples, to: LibrarySamples) -> list[float]:
     if of.status != "ok" or to.status != "ok":
         return []
     return [a / b for a, b in zip(of.rates, to.rates, strict=False) if a and b]
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
-    """Return the two samples that enclose the true median with at least 95% probability; None where too few.
+    """Return the two samples that enclose the true median with a probability of at least 95%.
 
-    The k-th smallest lies above the median only if fewer than k of n fair coins show heads
-    (Conover, Practical Nonparametric Statistics, 3.2). `myriad.timing` has the same for callers
-    that may import it; the tests compare both.
+    Both are None if there are too few samples. The k-th smallest lies above the median only if
+    fewer than k of n fair coins show heads (Conover, Practical Nonparametric Statistics, 3.2).
     """
     allowed = (1 - _CONFIDENCE) / 2 * 2.0 ** len(samples)
-    rank, below = 0, 1
+    rank = 0
+    below = 1
     while below <= allowed:
         rank += 1
         below += math.comb(len(samples), rank)

@@ -1,32 +1,46 @@
-"""What the pages know: benchmarks with their histories and measurements, the state of main, and the data files.
+"""What the pages know: the measurements, the history of every benchmark, and the project.
 
-A page that is opened from a folder may not fetch, so that a data file is a script that assigns to
-one global. Each page loads only its own.
+`read_site` reads a folder of results for `ci.site.pages` and `ci.site.data_files`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from perfgate.history.asv_results import Archive, Benchmark, Commit, read_archive
-from ci.site.drawing import Style, styles_of
-from perfgate.history.levels import BenchmarkHistory, Change, histories, worst_first
-from ci.site.measurements import Headline, Measurements, Row, Run, Side, hardware_text, headlines, read_measurements
+from ci.site.formatting import natural, slugs
+from ci.site.measurements import (
+    LibrarySamples,
+    MeasuredRow,
+    Measurements,
+    Speedup,
+    SuiteRun,
+    read_measurements,
+    speedups,
+)
+from ci.site.project import Project, read_project
 from perfgate.config import Accepted, read_accepted
-from ci.site.formatting import day, natural, slug, slugs
+from perfgate.history.asv_results import Archive, Benchmark, read_archive
+from perfgate.history.levels import BenchmarkHistory, Change, histories, worst_first
+
+_SCALING_SUITE = "throughput"  # the suite whose rows measure one program at many sizes
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A benchmark as the site shows it: from asv's results, from the suites' own runs, or from both."""
+    """A benchmark that has a page.
+
+    Attributes:
+        benchmark: its name, unit and source.
+        slug: the file name of its page.
+        history: asv's results on main, None if there are none.
+        measured: what the suites' own runs measured of its workload, the newest first.
+    """
 
     benchmark: Benchmark
     slug: str
     history: BenchmarkHistory | None
-    measured: Sequence[tuple[Run, Side]]
+    measured: Sequence[tuple[SuiteRun, LibrarySamples]]
 
 
 @dataclass(frozen=True)
@@ -35,26 +49,31 @@ class Site:
 
     built: datetime
     measurements: Measurements
-    headlines: Sequence[Headline]
+    speedups: Sequence[Speedup]
     archive: Archive
     entries: Sequence[Entry]
-    styles: dict[str, Style]
+    project: Project
     accepted: Sequence[Accepted] = ()
+
+    @property
+    def histories(self) -> list[BenchmarkHistory]:
+        """The histories of the benchmarks that have one."""
+        return [entry.history for entry in self.entries if entry.history]
 
     @property
     def changes(self) -> list[Change]:
         """Every change of level, the largest first."""
-        return worst_first([change for entry in self.entries if entry.history for change in entry.history.changes])
+        return worst_first([change for each in self.histories for change in each.changes])
 
     @property
     def open(self) -> list[Change]:
-        """The slowdowns that stand open, the worst first."""
-        return worst_first([change for entry in self.entries if entry.history for change in entry.history.open])
+        """The slowdowns that are still there, the worst first."""
+        return worst_first([change for each in self.histories for change in each.open])
 
     @property
     def cut_off(self) -> list[Change]:
-        """The slowdowns that stood open when machine or versions changed, the worst first."""
-        return worst_first([change for entry in self.entries if entry.history for change in entry.history.cut_off])
+        """The slowdowns that were still there when machine or versions changed, the worst first."""
+        return worst_first([change for each in self.histories for change in each.cut_off])
 
     @property
     def slugs(self) -> dict[str, str]:
@@ -63,150 +82,73 @@ class Site:
 
     @property
     def places(self) -> dict[str, int]:
-        """Where each commit stands in main's order."""
+        """The place of each commit in main's order."""
         return {commit.hash: place for place, commit in enumerate(self.archive.commits)}
 
     @property
-    def scaling_rows(self) -> list[Row]:
-        """The rows that a scaling graph is drawn from, the oldest first."""
-        of_suite = [row for row in self.measurements.rows if row["suite"] == "throughput" and row["status"] == "ok"]
-        rows = [row for row in of_suite if row.get("agent", "random") == "random"]
+    def scaling_rows(self) -> list[MeasuredRow]:
+        """The rows that a scaling chart shows, the oldest first."""
+        rows = [
+            row
+            for row in self.measurements.rows
+            if row["suite"] == _SCALING_SUITE
+            and row["status"] == "ok"
+            and row.get("agent", "random") == "random"
+        ]
         return sorted(rows, key=lambda row: row["timestamp"])
 
 
-def read_site(results: Path, built: datetime, accepted: Path) -> Site:
-    """Read a results folder and the accepted regressions; whatever is missing is simply not in the site.
+def read_site(results: Path, built: datetime, accepted: Path, repository: Path) -> Site:
+    """Read a folder of results. The site leaves out what the folder lacks.
+
+    Args:
+        results: the folder.
+        built: the time that the pages give as theirs.
+        accepted: the file of accepted regressions.
+        repository: the folder of the repository that was measured.
 
     Raises:
-        UsageError: the file of accepted regressions has a mistake.
+        UsageError: a file of the repository has a mistake.
     """
     measurements = read_measurements([results / "published", results / "csv"])
+    project = read_project(repository, measurements.libraries)
     archive = read_archive(results / "asv")
-    entries = _entries(archive, measurements.runs)
-    styles = styles_of([row["library"] for row in measurements.rows])
-    return Site(built, measurements, headlines(measurements.runs), archive, entries, styles, read_accepted(accepted))
+    return Site(
+        built=built,
+        measurements=measurements,
+        speedups=speedups(measurements.runs, project),
+        archive=archive,
+        entries=_entries(archive, measurements.runs),
+        project=project,
+        accepted=read_accepted(accepted),
+    )
 
 
-def _entries(archive: Archive, runs: Sequence[Run]) -> list[Entry]:
-    measured: dict[tuple[str, str], list[tuple[Run, Side]]] = {}
-    for run in sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC), reverse=True):
-        for side in (side for sides in run.alternations for side in sides if side.status == "ok"):
-            measured.setdefault((run.suite, side.workload), []).append((run, side))
-    found: dict[str, tuple[Benchmark, BenchmarkHistory | None, Sequence[tuple[Run, Side]]]] = {}
+_Samples = tuple[SuiteRun, LibrarySamples]
+
+
+def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
+    measured = _by_workload(runs)
+    found: dict[str, tuple[Benchmark, BenchmarkHistory | None, Sequence[_Samples]]] = {}
     for history in histories(archive):
-        suite = history.benchmark.function.split(".")[0]
-        keys = [(suite, parameter) for parameter in history.benchmark.parameters]
-        found[history.benchmark.name] = (
-            history.benchmark,
-            history,
-            [pair for k in keys for pair in measured.pop(k, [])],
-        )
-    for (suite, workload), pairs in measured.items():
+        benchmark = history.benchmark
+        suite = benchmark.function.split(".")[0]
+        workloads = [(suite, parameter) for parameter in benchmark.parameters]
+        samples = [pair for workload in workloads for pair in measured.pop(workload, [])]
+        found[benchmark.name] = (benchmark, history, samples)
+    for (suite, workload), samples in measured.items():
         benchmark = Benchmark(f"{suite}.{workload}", suite, (workload,), "seconds", "")
-        found[benchmark.name] = (benchmark, None, pairs)
+        found[benchmark.name] = (benchmark, None, samples)
     names = slugs(sorted(found, key=natural))
     return [Entry(found[name][0], names[name], *found[name][1:]) for name in names]
 
 
-def data_files(site: Site) -> dict[str, str]:
-    """Return the data files by path."""
-    files = {
-        f"data/scaling/{slug(env)}.js": _script(f"scaling/{slug(env)}", found) for env, found in _scaling(site).items()
-    }
-    if not site.archive.commits:
-        return files
-    setups = _setups(site)
-    commits = [[commit.hash, day(commit.date_s), commit.subject] for commit in site.archive.commits]
-    files["data/commits.js"] = _script("commits", commits)
-    listed = [
-        [entry.benchmark.name, entry.slug, entry.benchmark.unit, _short(entry.history.scatter)]
-        for entry in site.entries
-        if entry.history
-    ]
-    files["data/benchmarks.js"] = _script("benchmarks", {"benchmarks": listed, "setups": list(setups)})
-    of_commit: dict[str, list[list[Any]]] = {commit.hash: [] for commit in site.archive.commits}
-    with_history = [entry.history for entry in site.entries if entry.history]
-    for place, (entry, history) in enumerate(zip((e for e in site.entries if e.history), with_history, strict=True)):
-        files[f"data/b/{entry.slug}.js"] = _script(f"b/{entry.slug}", _history(history, site.places, setups))
-        files[f"data/b/{entry.slug}.csv"] = _csv(history, site.archive.commits)
-        for point in history.points:
-            of_commit[point.commit].append([place, setups[_setup_key(point.setup)], _short(point.value)])
-    for commit, values in of_commit.items():
-        files[f"data/c/{commit[:12]}.js"] = _script(f"c/{commit[:12]}", values)
-    return files
-
-
-def _script(name: str, content: Any) -> str:
-    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-    return f"(self.siteData??={{}})[{json.dumps(name)}]={text}\n"
-
-
-def _short(value: float | None) -> float | None:
-    """Six digits: no measurement has more, and the files are a third of the size."""
-    return None if value is None else float(f"{value:.6g}")
-
-
-def _setup_key(setup: Any) -> tuple[str, str]:
-    return setup.machine, setup.versions
-
-
-def _setups(site: Site) -> dict[tuple[str, str], int]:
-    keys = dict.fromkeys(_setup_key(point.setup) for points in site.archive.points.values() for point in points)
-    return {key: place for place, key in enumerate(keys)}
-
-
-def _history(history: BenchmarkHistory, places: dict[str, int], setups: dict[tuple[str, str], int]) -> dict[str, Any]:
-    """Return a benchmark's data: points, levels, changes and markers, commits by their place."""
-    stretches = [stretch.setup for stretch in history.stretches]
-    of_setup = {setup: place for place, setup in enumerate(stretches)}
-    points = [
-        [places[p.commit], _short(p.value), _short(p.low), _short(p.high), of_setup[p.setup]] for p in history.points
-    ]
-    levels = [
-        [place, places[segment.points[0].commit], places[segment.points[-1].commit], _short(segment.middle)]
-        for place, stretch in enumerate(history.stretches)
-        for segment in stretch.segments
-    ]
-    changes = [
-        [
-            places[c.point.commit],
-            *map(_short, (c.ratio.middle, c.ratio.low, c.ratio.high)),
-            c.word,
-            of_setup[c.point.setup],
-        ]
-        for c in history.changes
-    ]
-    return {
-        "unit": history.benchmark.unit,
-        "setups": [[setup.machine, setup.versions, setup.benchmark_version[:8]] for setup in stretches],
-        "points": points,
-        "levels": levels,
-        "changes": changes,
-    }
-
-
-def _csv(history: BenchmarkHistory, commits: Sequence[Commit]) -> str:
-    """Return every measurement with its raw samples, where asv recorded them (`asv run --record-samples`)."""
-    dates = {commit.hash: day(commit.date_s) for commit in commits}
-    lines = [f"commit,date,machine,versions,{history.benchmark.unit or 'value'},low,high,samples"]
-    for point in history.points:
-        ends = ["" if end is None else f"{end:.6g}" for end in (point.low, point.high)]
-        samples = " ".join(f"{sample:.6g}" for sample in point.samples)
-        quoted = [f'"{text}"' for text in (point.setup.machine.replace('"', "'"), point.setup.versions)]
-        lines.append(",".join([point.commit, dates[point.commit], *quoted, f"{point.value:.6g}", *ends, samples]))
-    return "\n".join(lines) + "\n"
-
-
-def _scaling(site: Site) -> dict[str, dict[str, Any]]:
-    """Return the scaling graphs' data by environment: the look of each library, and a row per measurement."""
-    found: dict[str, dict[str, Any]] = {}
-    for row in site.scaling_rows:
-        style = site.styles[row["library"]]
-        of_env = found.setdefault(row["env"], {"env": row["env"], "styles": {}, "rows": []})
-        of_env["styles"][row["library"]] = [style.light, style.dark, style.dash]
-        rates = [_short(float(row[f"steps_per_s{end}"] or row["steps_per_s"])) for end in ("", "_low", "_high")]
-        device = f"{row.get('device', '')}: {hardware_text(dict(row))}"
-        of_env["rows"].append(
-            [row["library"], int(row["num_envs"]), device, row["commit"], row["timestamp"][:8], *rates]
-        )
+def _by_workload(runs: Sequence[SuiteRun]) -> dict[tuple[str, str], list[_Samples]]:
+    """Return what was measured of each suite's workloads, the newest first."""
+    long_ago = datetime.min.replace(tzinfo=UTC)
+    found: dict[tuple[str, str], list[_Samples]] = {}
+    for run in sorted(runs, key=lambda run: run.measured or long_ago, reverse=True):
+        for samples in (each for alternation in run.alternations for each in alternation):
+            if samples.status == "ok":
+                found.setdefault((run.suite, samples.workload), []).append((run, samples))
     return found

@@ -1,4 +1,7 @@
-"""Turn what is known into pages: the context of each template. `ci.site.build` writes what `render_pages` yields."""
+"""Turn what is known into pages: the context of each template.
+
+`ci.site.build` writes what `render_pages` yields.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,16 +10,16 @@ from typing import Any
 
 import jinja2
 
-from ci.site import status as answer
-
-from ci.site import formatting as wording
+from ci.site import formatting, status
 from ci.site.badges import badges
-from ci.site.benchmark_page import benchmark_page, listed, median_rate
-from perfgate.stats.change_points import ALPHA, MIN_SEGMENT
-from ci.site.drawing import Line, scaling_svg, styles_of
-from perfgate.history.levels import MIN_EFFECT, Change
-from ci.site.measurements import Headline, Row, Run, Table, hardware_text, when
+from ci.site.benchmark_page import benchmark_page, listed
+from ci.site.charts import Line, scaling_svg
+from ci.site.comparison_page import comparison_page, speedup_groups
+from ci.site.measurements import MeasuredRow, when
 from ci.site.model import Entry, Site
+from perfgate.history.asv_results import Point
+from perfgate.history.levels import MIN_EFFECT
+from perfgate.stats.change_points import ALPHA, MIN_SEGMENT
 
 TEMPLATES = Path(__file__).with_name("template")
 PAGES = (
@@ -28,53 +31,25 @@ PAGES = (
     ("noise.html", "Noise"),
     ("data.html", "Data"),
 )
-_MAX_CHANGES = 1_000  # a page, not an archive: the rest is in the data
-# what `ci.validation.selftest` and `ci.validation.mutants` found of the gate
+_MAX_CHANGES = 1_000  # a longer page takes seconds to lay out
+# what `ci.validation.selftest` and `ci.validation.mutants` found about the gate
 _GATE_TABLES = ("noise_", "mutants")
-_RAW_TABLES = ("selftest_",)  # what they found it from: a file, no table
+_RAW_TABLES = ("selftest_",)  # the samples behind those, too long for a page
 
 
 @dataclass(frozen=True)
 class Files:
-    """What `ci.site.build` puts beside the pages: raw files by their published name and size, plots, asv's own pages."""
+    """What `ci.site.build` puts beside the pages.
+
+    Attributes:
+        published: the published name and the size of each raw file.
+        plots: the paths of the plots.
+        has_asv_pages: whether asv's own pages are under `history/`.
+    """
 
     published: Mapping[str, tuple[str, int]]
     plots: Sequence[str]
     has_asv_pages: bool
-
-
-@dataclass(frozen=True)
-class Group:
-    """The ratios of one environment beside one peer that one run measured, a line per size."""
-
-    env: str
-    peer: str
-    recorded: bool
-    lines: Sequence[Headline]
-
-    @property
-    def run(self) -> Run:
-        """The run that measured them."""
-        return self.lines[0].run
-
-    @property
-    def others(self) -> dict[str, str]:
-        """What else was called in turn: the column's heading, and the key in a line's `others`."""
-        found = dict.fromkeys(name for line in self.lines for name in line.others)
-        return {"without configure()" if name == "myriad-plain" else "peer with our options": name for name in found}
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader must know of the peer's rows, each thing once though every size says it with its own figure."""
-        reasons = [line.peer.reason for line in self.lines if line.peer.reason]
-        sizes = {line.peer.num_envs for line in self.lines}
-        notes = [f"{self.peer}: {reasons[0]}."] if reasons else []
-        if sizes != {line.ours.num_envs for line in self.lines}:
-            several = " and ".join(f"{size:,}" for size in sorted(sizes))
-            notes.append(
-                f"{self.peer} always steps {several} environment{'s' * (sizes != {1})}: it is no faster with more."
-            )
-        return notes
 
 
 def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
@@ -82,8 +57,8 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
     environment = _environment(site, files)
     contexts = {
         "index.html": _index(site, files),
-        "comparison.html": _comparison(site),
-        "benchmarks.html": {"entries": [listed(entry) for entry in site.entries]},
+        "comparison.html": comparison_page(site),
+        "benchmarks.html": {"entries": [listed(entry, site.project) for entry in site.entries]},
         "changes.html": _changes(site),
         "compare.html": {},
         "noise.html": _noise(site),
@@ -96,33 +71,40 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
     for entry in site.entries:
         by_parameters.setdefault(entry.benchmark.parameters, []).append(entry)
     for entry in site.entries:
-        context = benchmark_page(entry, by_parameters[entry.benchmark.parameters])
-        yield f"b/{entry.slug}.html", template.render(context, root="../", current="benchmarks.html")
+        context = benchmark_page(entry, by_parameters[entry.benchmark.parameters], site.project)
+        text = template.render(context, root="../", current="benchmarks.html")
+        yield f"b/{entry.slug}.html", text
 
 
 def _environment(site: Site, files: Files) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
     environment.filters |= {
-        "day": wording.day,
-        "short_commit": wording.short_commit,
-        "times": wording.times,
-        "percent": wording.percent,
-        "quantity": wording.quantity,
-        "rate": wording.rate,
-        "stale": wording.is_stale,
+        "day": formatting.day,
+        "short_commit": formatting.short_commit,
+        "times": formatting.times,
+        "percent": formatting.percent,
+        "quantity": formatting.quantity,
+        "rate": formatting.rate,
+        "stale": formatting.is_stale,
         "when": when,
-        "hardware": lambda row: hardware_text(dict(row)),
+        "hardware": formatting.hardware,
         "seconds": lambda value: "" if value is None else f"{value:.2f}",
-        "bytes": lambda value: "" if value is None else wording.quantity(float(value), "bytes"),
-        "median_rate": median_rate,
+        "bytes": lambda value: "" if value is None else formatting.quantity(float(value), "bytes"),
+        "median_rate": formatting.median_rate,
         "published": lambda name: files.published[name][0],
-        "is_number": wording.is_number,
-        "cell": wording.cell,
+        "label": lambda name: site.project.libraries[name].label,
+        "counted": formatting.counted,
+        "is_number": formatting.is_number,
+        "cell": formatting.cell,
     }
     environment.globals |= {
         "pages": PAGES,
+        "project": site.project,
         "built": site.built,
         "asv_pages": files.has_asv_pages,
         "has_history": bool(site.archive.commits),
@@ -131,71 +113,62 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
     return environment
 
 
-def groups_of(headlines: Sequence[Headline]) -> list[Group]:
-    """Gather the ratios by environment, peer and run; what was measured at the most sizes comes first."""
-    gathered: dict[tuple[str, str, bool, str, str], list[Headline]] = {}
-    for line in headlines:
-        # Steps under random actions, under a policy and in a training are three measurements, never
-        # mixed.
-        env = line.ours.env if line.ours.agent == "random" else f"{line.ours.env}, {line.ours.agent}"
-        key = (env, line.peer.library, line.ours.recorded, line.run.file, line.ours.hardware)
-        gathered.setdefault(key, []).append(line)
-    groups = [Group(env, peer, recorded, lines) for (env, peer, recorded, _, _), lines in gathered.items()]
-    return sorted(groups, key=lambda group: (group.recorded, -len(group.lines), group.env, group.peer))
-
-
 def _index(site: Site, files: Files) -> dict[str, Any]:
+    scaling = _scaling(site)
+    machines = {row.get("device") for row in site.scaling_rows}
     return {
-        "answer": answer.answer(site),
+        "answer": status.answer(site),
         "cut_off": site.cut_off,
-        "behind": answer.slower(site.headlines),
-        "groups": groups_of(site.headlines),
-        "scaling": _scaling(site),
-        "has_gpu": any(row.get("device") in {"gpu", "cuda", "rocm"} for row in site.scaling_rows),
+        "behind": status.slower(site.speedups),
+        "groups": speedup_groups(site.speedups, site.project),
+        "scaling": scaling,
+        # the other environments' charts are drawn by the page's script
+        "chart": _chart(scaling[0]["env"], scaling[0]["rows"], site) if scaling else None,
+        "has_gpu": not machines.isdisjoint({"gpu", "cuda", "rocm"}),
         "plots": files.plots,
     }
 
 
 def _scaling(site: Site) -> list[dict[str, Any]]:
-    """Return per environment what the graph shows without a script: the newest row of each library and size."""
-    by_env: dict[str, list[Row]] = {}
+    """Return the newest row of each machine, size and library, by environment."""
+    order = list(site.project.libraries)
+    by_env: dict[str, dict[tuple[str, int, int], MeasuredRow]] = {}
     for row in site.scaling_rows:
-        by_env.setdefault(row["env"], []).append(row)
-    found = [_scaling_of(env, rows) for env, rows in by_env.items()]
-    return sorted(found, key=lambda each: (-len({row["num_envs"] for row in each["rows"]}), each["env"]))
-
-
-def _scaling_of(env: str, rows: Sequence[Row]) -> dict[str, Any]:
-    styles = styles_of([row["library"] for row in rows])
-    order = list(styles)
-    newest = {(hardware_text(dict(row)), int(row["num_envs"]), order.index(row["library"])): row for row in rows}
-    machine = hardware_text(dict(rows[-1]))
-    drawn = [newest[key] for key in sorted(newest) if key[0] == machine]
-    columns = ("num_envs", "steps_per_s", "steps_per_s_low", "steps_per_s_high")
-    lines = [
-        Line(library, *([float(row[name] or row["steps_per_s"]) for row in of_library] for name in columns))
-        for library in order
-        if (of_library := [row for row in drawn if row["library"] == library])
+        key = (formatting.hardware(row), int(row["num_envs"]), order.index(row["library"]))
+        by_env.setdefault(row["env"], {})[key] = row
+    most_sizes_first = sorted(by_env, key=lambda env: (-len({key[1] for key in by_env[env]}), env))
+    return [
+        {
+            "env": env,
+            "slug": formatting.slug(env),
+            "rows": [by_env[env][key] for key in sorted(by_env[env])],
+        }
+        for env in most_sizes_first
     ]
+
+
+def _chart(env: str, rows: Sequence[MeasuredRow], site: Site) -> dict[str, Any]:
+    """Return the scaling chart of one environment on the machine that was measured last."""
+    newest = max(rows, key=lambda row: row["timestamp"])
+    machine = formatting.hardware(newest)
+    by_library: dict[str, list[MeasuredRow]] = {}
+    for row in rows:
+        if formatting.hardware(row) == machine:
+            by_library.setdefault(row["library"], []).append(row)
+    drawn = [site.project.libraries[name] for name in site.project.order(by_library)]
+    columns = ("num_envs", "steps_per_s", "steps_per_s_low", "steps_per_s_high")
+    lines = []
+    for library in drawn:
+        of_library = by_library[library.name]
+        values = [
+            [float(row[name] or row["steps_per_s"]) for row in of_library] for name in columns
+        ]
+        lines.append(Line(library.style, *values))
     return {
-        "env": env,
-        "slug": wording.slug(env),
-        "rows": [newest[key] for key in sorted(newest)],
-        "svg": scaling_svg(lines, styles, f"{env}: steps per second against environments"),
-        "legend": [(line.name, styles[line.name]) for line in lines],
-        "caption": f"{env} on {machine}, both axes logarithmic; medians and 95% intervals.",
+        "svg": scaling_svg(lines, f"{env}: steps per second against environments"),
+        "legend": drawn,
+        "caption": f"{env} on {machine}. Both axes are logarithmic. Medians and 95% intervals.",
     }
-
-
-def _comparison(site: Site) -> dict[str, Any]:
-    lost = [row for row in site.measurements.rows if row["status"] != "ok"]
-    shown = ("library", "env", "num_envs", "status", "reason")
-    # several runs say the same
-    absent = list({tuple(row[name] for name in shown): row for row in lost}.values())
-    workloads = {
-        workload: entry.slug for entry in site.entries if entry.measured for workload in entry.benchmark.parameters
-    }
-    return {"groups": groups_of(site.headlines), "absent": absent, "workload_slugs": workloads}
 
 
 def _changes(site: Site) -> dict[str, Any]:
@@ -213,38 +186,36 @@ def _changes(site: Site) -> dict[str, Any]:
 
 
 def _markers(site: Site) -> list[dict[str, Any]]:
-    """Return each setup after a machine's first, with its first commit: where nothing is compared across."""
+    """Return each machine and versions after the first, with their first commit."""
     places = site.places
-    first: dict[tuple[str, str], Any] = {}
+    first: dict[tuple[str, str], Point] = {}
     counts: dict[tuple[str, str], int] = {}
-    for entry in site.entries:
-        for stretch in entry.history.stretches if entry.history else ():
-            key, point = (stretch.setup.machine, stretch.setup.versions), stretch.segments[0].points[0]
-            counts[key] = counts.get(key, 0) + 1
-            if key not in first or places[point.commit] < places[first[key].commit]:
-                first[key] = point
+    for stretch in (each for history in site.histories for each in history.stretches):
+        key = (stretch.setup.machine, stretch.setup.versions)
+        point = stretch.segments[0].points[0]
+        counts[key] = counts.get(key, 0) + 1
+        if key not in first or places[point.commit] < places[first[key].commit]:
+            first[key] = point
     ordered = sorted(first, key=lambda key: places[first[key].commit])
-    return [{"first": first[key], "machine": key[0], "versions": key[1], "count": counts[key]} for key in ordered[1:]]
-
-
-def _gate_tables(site: Site) -> list[Table]:
-    return [table for table in site.measurements.tables if table.name.startswith(_GATE_TABLES)]
+    return [
+        {"first": first[key], "machine": key[0], "versions": key[1], "count": counts[key]}
+        for key in ordered[1:]
+    ]
 
 
 def _noise(site: Site) -> dict[str, Any]:
-    scatters = [entry for entry in site.entries if entry.history]
-    scatters.sort(key=lambda entry: -(entry.history.scatter if entry.history else 0))
-    return {"tables": _gate_tables(site), "scatters": scatters}
+    tables = [each for each in site.measurements.tables if each.name.startswith(_GATE_TABLES)]
+    noisiest = sorted(site.histories, key=lambda history: -history.scatter)
+    return {"tables": tables, "histories": noisiest}
 
 
 def _data(site: Site, files: Files) -> dict[str, Any]:
-    published = [{"name": name, "size": size} for name, size in sorted(files.published.values())]
     elsewhere = (*_GATE_TABLES, *_RAW_TABLES)
     tables = [table for table in site.measurements.tables if not table.name.startswith(elsewhere)]
-    names = badges(0, "", site.headlines)
-    return {"files": published, "unreadable": site.archive.unreadable, "tables": tables, "badges": list(names)}
-
-
-def newest_changes(site: Site) -> list[Change]:
-    """Return the changes for the feed, the newest first."""
-    return sorted(site.changes, key=lambda change: -change.point.date_s)
+    published = sorted(files.published.values())
+    return {
+        "files": [{"name": name, "size": size} for name, size in published],
+        "unreadable": site.archive.unreadable,
+        "tables": tables,
+        "badges": list(badges(site)),
+    }

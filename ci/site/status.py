@@ -1,20 +1,31 @@
-"""The first lines of the first page: how main stands, since when, and how much that answer is worth."""
+"""The first lines of the first page: the state of main, since when, and how old the answer is."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from ci.site.formatting import NOT_MEASURED, counted, hardware, is_stale
+from ci.site.measurements import Speedup, when
+from ci.site.model import Site
 from perfgate.history.asv_results import Commit, Setup
 from perfgate.history.levels import Change
-from ci.site.measurements import Headline, hardware_text, when
-from ci.site.model import Site
-from ci.site.formatting import NOT_MEASURED, is_stale
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The state of main: `kind` is good, bad or quiet; `worst` is the largest slowdown that stands open."""
+    """The state of main.
+
+    Attributes:
+        kind: good, bad or quiet.
+        sentence: the answer.
+        since: the commit from which on it holds.
+        worst: the largest slowdown that is still there.
+        num_benchmarks: how many benchmarks have a history.
+        measured: when the newest measurement was made.
+        machine: the machine that made it.
+        is_stale: whether it is too old to describe the present.
+    """
 
     kind: str
     sentence: str
@@ -27,56 +38,56 @@ class Answer:
 
 
 def answer(site: Site) -> Answer:
-    """Say how main stands, by its history where there is one."""
+    """Return the state of main, from its history."""
     measured, machine = last_measurement(site)
-    with_history = [entry for entry in site.entries if entry.history]
     stale = is_stale(measured, site.built)
-    if not with_history:
-        return Answer("quiet", f"State of main: {NOT_MEASURED}.", None, None, 0, measured, machine, stale)
-    still_open = site.open
-    if still_open:
-        slower = {change.benchmark.name for change in still_open}
-        verb = "benchmark is" if len(slower) == 1 else "benchmarks are"
-        sentence = f"{len(slower)} {verb} slower on main than before."
-        first = min(still_open, key=lambda change: site.places[change.point.commit])
-        since = _commit(site, first)
+    if not site.histories:
+        sentence = f"State of main: {NOT_MEASURED}."
+        return Answer("quiet", sentence, None, None, 0, measured, machine, stale)
+    slower = site.open
+    if slower:
+        kind = "bad"
+        count = len({change.benchmark.name for change in slower})
+        verb = "is" if count == 1 else "are"
+        sentence = f"{counted(count, 'benchmark')} {verb} slower on main than before."
+        since = site.archive.commits[min(site.places[each.point.commit] for each in slower)]
     else:
-        sentence = "No slowdown stands open on main."
+        kind = "good"
+        sentence = "No benchmark is slower on main than before."
         since = _last_undone(site) or site.archive.commits[0]
-    worst = max(still_open, key=lambda change: change.ratio.middle, default=None)
-    kind = "bad" if still_open else "good"
-    return Answer(kind, sentence, since, worst, len(with_history), measured, machine, stale)
+    worst = max(slower, key=lambda change: change.ratio.middle, default=None)
+    return Answer(kind, sentence, since, worst, len(site.histories), measured, machine, stale)
 
 
 def _last_undone(site: Site) -> Commit | None:
-    """Return the commit that undid the last slowdown: a win on a benchmark that had become slower."""
+    """Return the last commit that made a benchmark faster again after a slowdown."""
+    places = site.places
     first_slower: dict[tuple[str, Setup], int] = {}
     for change in site.changes:
         if change.ratio.middle > 1:
-            key, place = (change.benchmark.name, change.point.setup), site.places[change.point.commit]
+            key = (change.benchmark.name, change.point.setup)
+            place = places[change.point.commit]
             first_slower[key] = min(place, first_slower.get(key, place))
-    undone = [
-        site.places[change.point.commit]
-        for change in site.changes
-        if change.ratio.middle < 1
-        and first_slower.get((change.benchmark.name, change.point.setup), math.inf) < site.places[change.point.commit]
-    ]
+    undone = []
+    for change in site.changes:
+        place = places[change.point.commit]
+        slower = first_slower.get((change.benchmark.name, change.point.setup), math.inf)
+        if change.ratio.middle < 1 and slower < place:
+            undone.append(place)
     return site.archive.commits[max(undone)] if undone else None
 
 
-def _commit(site: Site, change: Change) -> Commit:
-    return site.archive.commits[site.places[change.point.commit]]
-
-
 def last_measurement(site: Site) -> tuple[datetime | None, str]:
-    """Return when the newest measurement was made and on which machine: asv's, or else the newest row's."""
+    """Return when and where the newest measurement was made, by asv or else by a suite's run."""
     if site.archive.commits:
         measured_s, machine = site.archive.measured
         return datetime.fromtimestamp(measured_s, UTC), machine
     row = max(site.measurements.rows, key=lambda row: row["timestamp"], default=None)
-    return (when(row["timestamp"]), hardware_text(dict(row))) if row else (None, NOT_MEASURED)
+    if row is None:
+        return None, NOT_MEASURED
+    return when(row["timestamp"]), hardware(row)
 
 
-def slower(headlines: Sequence[Headline]) -> list[Headline]:
-    """Return where the peer is ahead: the median ratio below 1, the worst first."""
-    return sorted((line for line in headlines if line.middle < 1), key=lambda line: line.middle)
+def slower(speedups: Sequence[Speedup]) -> list[Speedup]:
+    """Return the speedups below 1, where the peer is faster; the worst comes first."""
+    return sorted((line for line in speedups if line.middle < 1), key=lambda line: line.middle)

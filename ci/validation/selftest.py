@@ -32,12 +32,12 @@ from ci.validation.planted import BENCHMARKS, make_project
 from ci.validation.selftest_runs import AgainstItself, Planted, Row
 from ci.validation.selftest_tables import Summary, false_alarms, found, lived, scatter
 from perfgate import machine
-from perfgate.accept import Parser, add_suite_config
 from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
-from perfgate.process.entry import guarded, replace_text
+from perfgate.files import replace_text
+from perfgate.options import Parser, add_suite_config, guarded
 from perfgate.source.asv_config import read_config
-from perfgate.source.sides import git
+from perfgate.source.git import git
 
 PLANTED = (1.10, 1.05, 1.03)
 _TABLES = ("itself", "itself_pairs", "pairs", "live")
@@ -79,11 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="python -m ci.validation.selftest",
-        description=(__doc__ or "").split("\n")[0],
-        allow_abbrev=False,
-    )
+    parser = Parser("python -m ci.validation.selftest", (__doc__ or "").split("\n")[0])
     add_suite_config(parser)
     parser.add_argument(
         "--runs", type=_count, default=100, help="of the tree against itself (default: 100)"

@@ -19,7 +19,7 @@ from typing import Any
 from ci.validation.planted import Project
 from perfgate.config import Rules
 from perfgate.errors import PreparationError
-from perfgate.source.sides import commit_of
+from perfgate.source.git import commit_of
 
 ROOT = Path(__file__).resolve().parents[2]
 _RECORDING_S, _GATE_TIMEOUT_S = 3_000, 3_600

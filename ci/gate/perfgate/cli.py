@@ -1,30 +1,146 @@
-"""The command `perfgate`. Each subcommand loads its own modules, so that `comment` and `store` need no NumPy.
+"""The command `perfgate`: compares two commits by itself, and leads to the other commands.
 
-perfgate --base origin/main          compare the working tree with its merge base with origin/main
-perfgate find BENCHMARK GOOD BAD     name the commit that made a benchmark slower
-perfgate accept BENCHMARK ...        accept a regression, for a person to review
-perfgate history                     print the change points of main's history
-perfgate store fetch|push            keep asv's results on a branch
-perfgate comment --report FILE       post a report below a pull request
+Each command loads its own modules, so that `comment` and `store` run on the standard library alone.
 """
 
+import argparse
+import difflib
 import importlib
+import re
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
-_SUBCOMMANDS = {
+from perfgate import __version__
+from perfgate.errors import UsageError
+from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
+from perfgate.source.git import WORKING_TREE
+
+COMMANDS = {
     "find": "perfgate.bisect",
     "accept": "perfgate.accept",
     "history": "perfgate.history.levels",
     "store": "perfgate.history.store",
     "comment": "perfgate.report.comment",
 }
+_EPILOG = """
+other commands; each has its own --help:
+  perfgate find BENCHMARK GOOD BAD    find the commit that made a benchmark slower
+  perfgate accept BENCHMARK           accept a regression, for a person to review
+  perfgate history                    print when main became slower or faster
+  perfgate store fetch|push           keep asv's results on a branch of their own
+  perfgate comment --report FILE      post a report as a comment on its pull request
+
+exit codes:
+  0  no regression
+  1  a regression
+  2  wrong usage
+  3  a benchmark could not be measured, or the evidence was not enough
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    module = _SUBCOMMANDS.get(argv[0]) if argv else None
-    if module is None:
-        return importlib.import_module("perfgate.compare").main(argv)
-    return importlib.import_module(module).main(argv[1:])
+    if argv and argv[0] in COMMANDS:
+        return importlib.import_module(COMMANDS[argv[0]]).main(argv[1:])
+    return guarded(lambda: _compare(argv), "stopped; nothing was decided")
+
+
+def _compare(argv: Sequence[str]) -> int:
+    if argv and not argv[0].startswith("-"):
+        close = difflib.get_close_matches(argv[0], COMMANDS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(COMMANDS)}."
+        raise UsageError(f"perfgate has no command {argv[0]!r}; {hint}")
+    options = _parser().parse_args(argv)
+    return importlib.import_module("perfgate.compare").run(options)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "perfgate",
+        "Does this change make a benchmark slower? Compares two commits of a repository that has "
+        "an asv suite.",
+        _EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"perfgate {__version__}")
+    parser.add_argument(
+        "--base",
+        required=True,
+        metavar="REF",
+        help="branch or commit; its merge base with head is compared",
+    )
+    parser.add_argument(
+        "--head",
+        default=WORKING_TREE,
+        metavar="REF",
+        help="commit to judge (default: the working tree)",
+    )
+    add_suite_config(parser)
+    parser.add_argument(
+        "--bench",
+        default="",
+        type=_regex,
+        metavar="REGEX",
+        help="only the benchmarks whose name it matches (default: all)",
+    )
+    parser.add_argument(
+        "--no-timing", dest="timing", action="store_false", help="compare only what needs no clock"
+    )
+    parser.add_argument(
+        "--time-identical",
+        action="store_true",
+        help="also time programs that are identical on both sides, to test the statistics",
+    )
+    # what the flag above was called before
+    parser.add_argument(
+        "--no-exoneration", dest="time_identical", action="store_true", help=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        metavar="SECONDS",
+        help="for all paired timing (default: gate.toml's, or 300)",
+    )
+    parser.add_argument(
+        "--rules",
+        type=Path,
+        metavar="FILE",
+        help="rules (default: head's ci/gate.toml or gate.toml, else perfgate's own)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=DEFAULT_OUTPUT,
+        metavar="DIR",
+        help="where the report is saved (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=time.time_ns() % 2**32,
+        help="seed of every random order (default: the clock)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
+    return parser
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a valid regular expression: {error}"
+        ) from None
+    return text
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be seconds of at least 0, but got {text!r}")
+    return value

@@ -10,34 +10,27 @@ told.
 import argparse
 import dataclasses
 import random
-import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate import machine
-from perfgate.accept import DEFAULT_OUTPUT, Parser, add_suite_config
 from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
-from perfgate.config import DEFAULT_FILE, Rules, find_rules, read_rules
+from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
+from perfgate.files import replace_text
 from perfgate.measure.confirmation import confirm
 from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.process.entry import guarded, replace_text
 from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import Result, markdown
-from perfgate.source.sides import WORKING_TREE, Sides, checked_out
+from perfgate.source.git import WORKING_TREE
+from perfgate.source.sides import Sides, checked_out
 from perfgate.stages import Inspected, Timed
 from perfgate.verdict import judge
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
-    argv = sys.argv[1:] if argv is None else list(argv)
-    return guarded(lambda: run(_parse(argv)), "stopped; nothing was decided")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -119,11 +112,7 @@ def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
     """Read the rules of head: they are reviewed with the change."""
     if options.rules:
         return read_rules(options.rules, options.rules.with_name("accepted.toml"))
-    file, accepted = find_rules(sides.head.root / sides.config.folder)
-    rules = read_rules(file, accepted)
-    # In another repository our metrics and limits hold, but nobody there has promised what our
-    # budgets say.
-    return dataclasses.replace(rules, budget=()) if file == DEFAULT_FILE else rules
+    return read_rules(*find_rules(sides.head.root / sides.config.folder))
 
 
 def _budgets(
@@ -159,86 +148,6 @@ def _write(result: Result, options: argparse.Namespace) -> None:
     for name, text in texts.items():
         replace_text(options.output / name, text)
     print(texts["gate.json" if options.json else "gate.md"], end="")
-
-
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="perfgate", description="Does this change make a benchmark slower?", allow_abbrev=False
-    )
-    parser.add_argument(
-        "--base",
-        required=True,
-        metavar="REF",
-        help="branch or commit; its merge base with head is compared",
-    )
-    parser.add_argument(
-        "--head",
-        default=WORKING_TREE,
-        metavar="REF",
-        help="commit to judge (default: the working tree)",
-    )
-    add_suite_config(parser)
-    parser.add_argument(
-        "--bench",
-        default="",
-        type=_regex,
-        metavar="REGEX",
-        help="only benchmarks that it is found in",
-    )
-    parser.add_argument(
-        "--no-timing", dest="timing", action="store_false", help="compare only what needs no clock"
-    )
-    parser.add_argument(
-        "--time-identical",
-        action="store_true",
-        help="also time programs that are identical on both sides, to test the statistics",
-    )
-    # what the flag above was called before
-    parser.add_argument(
-        "--no-exoneration", dest="time_identical", action="store_true", help=argparse.SUPPRESS
-    )
-    parser.add_argument(
-        "--budget",
-        type=_seconds,
-        metavar="SECONDS",
-        help="for paired timing (default: gate.toml's)",
-    )
-    parser.add_argument(
-        "--rules", type=Path, metavar="FILE", help="rules instead of head's ci/gate.toml"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=DEFAULT_OUTPUT,
-        metavar="DIR",
-        help=f"default: {DEFAULT_OUTPUT}",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=time.time_ns() % 2**32,
-        help="draws every order (default: the clock)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
-    return parser.parse_args(argv)
-
-
-def _regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
-    return text
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be seconds of at least 0, but got {text!r}")
-    return value
 
 
 def _say(text: str) -> None:

@@ -1,44 +1,105 @@
-"""The rules of the gate, read from gate.toml and accepted.toml, with a sentence for each mistake in them.
+"""The rules of the gate: gate.toml and accepted.toml as models, with a sentence for each mistake.
 
-Benchmarks are named by regular expressions that are searched for in `name(parameters)`, as asv's
---bench does; the first rule that fits a metric and a benchmark counts.
+Every default stands here once; `default.toml` holds the rules of the metrics. A rule names its
+benchmarks by a regular expression that is searched for in `name(parameters)`, as asv's --bench
+does. The first rule that fits a metric and a benchmark counts.
 """
 
 import dataclasses
-import difflib
 import re
-import tomllib
 from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    StrictBool,
+    StrictInt,
+    field_validator,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
 
 from perfgate.errors import UsageError
+from perfgate.files import read_toml
 from perfgate.stats.evidence import Limits
+from perfgate.validation import validated
 
-DEFAULT_FILE = Path(__file__).parents[2] / "gate.toml"
+DEFAULT_FILE = Path(__file__).with_name("default.toml")
 ACCEPTED_NAME = "accepted.toml"
+_MODEL = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-T = TypeVar("T")
-Pattern = TypeVar("Pattern", "Slowdown", "Cores", "MetricRule")
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is not a valid regular expression: {error}") from None
+    return text
+
+
+def _looks(value: Any) -> tuple[int, ...]:
+    given = list(value) if isinstance(value, list | tuple) else []
+    is_whole = all(type(each) is int for each in given)
+    if not given or not is_whole or given != sorted(set(given)) or given[0] < 2:
+        raise ValueError(f"must be a rising list of numbers of pairs from 2 up, but got {value!r}")
+    return tuple(given)
+
+
+# A quoted number or a yes is a mistake in a file of rules, so nothing is converted.
+Number = Annotated[float, Strict()]
+Amount = Annotated[Number, Field(ge=0)]
+Chance = Annotated[Number, Field(gt=0, lt=1)]
+Day = Annotated[date, Strict()]
+Looks = Annotated[tuple[int, ...], BeforeValidator(_looks)]
+Regex = Annotated[str, AfterValidator(_pattern)]
 Stop = Literal["stop", "warn"]
 
+Fitting = TypeVar("Fitting", "Slowdown", "Cores", "MetricRule")
 
-@dataclass(frozen=True)
+
+def _check_ratios(fail_ratio: float, pass_ratio: float) -> None:
+    if not 1.0 <= fail_ratio < pass_ratio:
+        raise ValueError(
+            f"fail_ratio must lie between 1 and its pass_ratio, {pass_ratio:g}, "
+            f"but got {fail_ratio:g}"
+        )
+
+
+@dataclass(frozen=True, config=_MODEL)
 class Verdicts:
-    """Where slower and not slower begin, how often the gate may err, and what happens to rows without a verdict."""
+    """When a benchmark is slower, how often the gate may err, and what stops a run."""
 
-    fail_ratio: float = 1.005
-    pass_ratio: float = 1.03
-    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24, 32, 40, 48)
-    confirm_looks: tuple[int, ...] = (4, 8, 12, 18, 24, 36)
-    suspect_alpha: float = 0.05
-    confirm_alpha: float = 0.1
-    miss_beta: float = 0.02
-    suspicious_ratio: float = 100.0
+    fail_ratio: Number = 1.005
+    """Slower: head surely takes more than this times the base's time."""
+    pass_ratio: Number = 1.03
+    """Not slower: head surely takes less than this times the base's time."""
+    looks: Looks = (4, 6, 9, 13, 18, 24, 32, 40, 48)
+    """Numbers of pairs of relaunched workers after which the evidence is weighed."""
+    confirm_looks: Looks = (4, 8, 12, 18, 24, 36)
+    """The same for the fresh pairs that confirm a suspicion."""
+    suspect_alpha: Chance = 0.05
+    """False suspicions, shared among all timed rows. A false alarm must also be confirmed."""
+    confirm_alpha: Chance = 0.1
+    """False confirmations. With `suspect_alpha`: at most 0.5% of all runs raise a false alarm."""
+    miss_beta: Chance = 0.02
+    """How often each test may call a row not slower that is `pass_ratio` slower."""
+    suspicious_ratio: Annotated[Number, Field(gt=1)] = 100.0
+    """So many times faster or slower means that what is measured has probably changed."""
     undecided: Stop = "stop"
+    """A row that stays undecided: `stop` ends with exit code 3, `warn` passes with a warning."""
     gone: Stop = "stop"
+    """A benchmark of the base that head's suite no longer has: the same choice."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _check_ratios(self.fail_ratio, self.pass_ratio)
+        return self
 
     @property
     def limits(self) -> Limits:
@@ -47,37 +108,49 @@ class Verdicts:
         return Limits(**{name: getattr(self, name) for name in names})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_MODEL)
 class Timing:
     """How long to time: the whole run, one pair of one benchmark, one sample."""
 
-    budget_s: float = 300.0
-    pair_s: float = 1.0
-    sample_s: float = 0.02
-    min_alternations: int = 4
-    max_alternations: int = 24
-    shared_s: float = 0.05
-    timeout_s: float = 300.0
+    budget_s: Amount = 300.0
+    """Seconds for all paired timing; --budget overrides it."""
+    pair_s: Amount = 1.0
+    """Seconds of one benchmark in one pair; half as long scatters twice as much."""
+    sample_s: Amount = 0.02
+    """Seconds of one sample; the number of inner calls follows from it."""
+    min_alternations: Annotated[StrictInt, Field(ge=1)] = 4
+    """The fewest times that the two sides take turns in one pair."""
+    max_alternations: Annotated[StrictInt, Field(ge=1)] = 24
+    """The most times."""
+    shared_s: Amount = 0.05
+    """Seconds of a sample that both sides take at once, if calls only compute; 0 means never."""
+    timeout_s: Amount = 300.0
+    """Seconds for discovery and for preparing a benchmark, which have no timeout of their own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_MODEL)
 class Slowdown:
     """Benchmarks for which slower and not slower begin elsewhere than `verdict` says."""
 
-    benchmark: str
-    fail_ratio: float
-    pass_ratio: float
+    benchmark: Regex
+    fail_ratio: Number
+    pass_ratio: Number
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _check_ratios(self.fail_ratio, self.pass_ratio)
+        return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_MODEL)
 class Cores:
-    """Benchmarks that are timed unpinned because how their work spreads over cores is what matters."""
+    """Benchmarks that run unpinned, because they measure how work spreads over several cores."""
 
-    benchmark: str
-    cores: int
+    benchmark: Regex
+    cores: Annotated[StrictInt, Field(ge=1)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_MODEL)
 class MetricRule:
     """How one metric is compared.
 
@@ -94,11 +167,11 @@ class MetricRule:
 
     name: str
     worse: Literal["more", "less", "either", "never"]
-    benchmark: str = ""
-    tolerance: float = 0.0
-    at_least: float = 0.0
-    clock: bool = False
-    forgiven_if_faster: bool = False
+    benchmark: Regex = ""
+    tolerance: Amount = 0.0
+    at_least: Amount = 0.0
+    clock: StrictBool = False
+    forgiven_if_faster: StrictBool = False
     unit: str = ""
 
     def compare(self, base: float, head: float) -> Literal["same", "worse", "better"]:
@@ -106,14 +179,11 @@ class MetricRule:
         change = head - base
         if self.worse == "never" or abs(change) <= max(self.tolerance * abs(base), self.at_least):
             return "same"
-        return (
-            "worse"
-            if self.worse == "either" or (change > 0) == (self.worse == "more")
-            else "better"
-        )
+        direction = "more" if change > 0 else "less"
+        return "worse" if self.worse in ("either", direction) else "better"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_MODEL)
 class Budget:
     """An absolute floor or ceiling that head must keep, whatever the base did.
 
@@ -128,24 +198,24 @@ class Budget:
         over: exact name of another benchmark, for `ratio`.
     """
 
-    benchmark: str
+    benchmark: Regex
     metric: str
     unit: str
-    floor: float | None = None
-    ceiling: float | None = None
-    work: float | None = None
+    floor: Number | None = None
+    ceiling: Number | None = None
+    work: Number | None = None
     over: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_MODEL)
 class Accepted:
     """A regression that somebody has accepted, up to `ratio`, until the day `expires`."""
 
     benchmark: str
     metric: str
-    ratio: float
+    ratio: Number
     reason: str
-    expires: date
+    expires: Day
 
     @property
     def is_expired(self) -> bool:
@@ -153,36 +223,43 @@ class Accepted:
         return today() > self.expires
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_MODEL)
 class Rules:
     """Everything a run is judged by."""
 
-    verdict: Verdicts = field(default_factory=Verdicts)
-    timing: Timing = field(default_factory=Timing)
+    verdict: Verdicts = Verdicts()
+    timing: Timing = Timing()
     slowdown: tuple[Slowdown, ...] = ()
     cores: tuple[Cores, ...] = ()
     metric: tuple[MetricRule, ...] = ()
     budget: tuple[Budget, ...] = ()
     accepted: tuple[Accepted, ...] = ()
 
+    @field_validator("metric")
+    @classmethod
+    def _refuse_time(cls, rules: tuple[MetricRule, ...]) -> tuple[MetricRule, ...]:
+        if any(rule.name == "time" for rule in rules):
+            raise ValueError(
+                "'time' is judged by its pairs; say [[slowdown]] in the place of [[metric]]"
+            )
+        return rules
+
     def rule_of(self, metric: str, row: str) -> MetricRule:
         """Return the first rule that fits; a metric without one is shown only."""
-        return _fitting((rule for rule in self.metric if rule.name == metric), row) or MetricRule(
-            metric, "never"
-        )
+        named = (rule for rule in self.metric if rule.name == metric)
+        return _first_fitting(named, row) or MetricRule(metric, "never")
 
     def limits_of(self, row: str) -> Limits:
         """Return where slower and not slower begin for a benchmark, and how often to err."""
-        limits, own = self.verdict.limits, _fitting(self.slowdown, row)
-        return (
-            dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio)
-            if own
-            else limits
-        )
+        limits = self.verdict.limits
+        own = _first_fitting(self.slowdown, row)
+        if own is None:
+            return limits
+        return dataclasses.replace(limits, fail_ratio=own.fail_ratio, pass_ratio=own.pass_ratio)
 
     def cores_of(self, row: str) -> int:
         """Return how many cores a benchmark is declared to use."""
-        own = _fitting(self.cores, row)
+        own = _first_fitting(self.cores, row)
         return own.cores if own else 1
 
     def acceptance(self, row: str, metric: str) -> Accepted | None:
@@ -191,9 +268,8 @@ class Rules:
         return next((each for each in fitting if not each.is_expired), None)
 
 
-def _fitting(tables: Iterable[Pattern], row: str) -> Pattern | None:
-    """Return the first of these tables whose pattern of benchmarks fits a row."""
-    return next((each for each in tables if re.search(each.benchmark, row)), None)
+def _first_fitting(rules: Iterable[Fitting], row: str) -> Fitting | None:
+    return next((each for each in rules if re.search(each.benchmark, row)), None)
 
 
 def today() -> date:
@@ -202,7 +278,10 @@ def today() -> date:
 
 
 def find_rules(config_folder: Path) -> tuple[Path, Path]:
-    """Return the files of rules and of accepted regressions: the repository's own, or ours where it has none."""
+    """Return the files of rules and of accepted regressions.
+
+    They are the repository's own where it has them, else the rules that come with the gate.
+    """
     for file in (config_folder / "ci" / "gate.toml", config_folder / "gate.toml"):
         if file.is_file():
             return file, file.with_name(ACCEPTED_NAME)
@@ -210,42 +289,31 @@ def find_rules(config_folder: Path) -> tuple[Path, Path]:
 
 
 def read_rules(file: Path, accepted_file: Path) -> Rules:
-    """Read both files; metrics of which the first says nothing are compared as ours are.
+    """Read both files. The default rules of the metrics follow the file's own, so its own count.
+
+    A file that says `metric = []` has no metric judged.
 
     Raises:
         UsageError: a file is missing or has a mistake.
     """
-    table = _load(file)
-    known = {each.name for each in dataclasses.fields(Rules)} - {"accepted"}
-    _refuse_unknown(table, known, file.name)
-    if "metric" not in table:
-        table["metric"] = _load(DEFAULT_FILE)["metric"]
-    lists: dict[str, Any] = {
-        "slowdown": Slowdown,
-        "cores": Cores,
-        "metric": MetricRule,
-        "budget": Budget,
-    }
-    rules = Rules(
-        verdict=_read(Verdicts, table.get("verdict", {}), f"{file.name}: verdict"),
-        timing=_read(Timing, table.get("timing", {}), f"{file.name}: timing"),
-        **{
-            name: _read_all(kind, table.get(name, []), f"{file.name}: {name}")
-            for name, kind in lists.items()
-        },
+    if not file.is_file():
+        raise UsageError(f"there is no {file}; name the file of rules with --rules.")
+    table = read_toml(file)
+    if "accepted" in table:
+        raise UsageError(f"{file.name}: accepted regressions belong in {ACCEPTED_NAME}.")
+    rules = validated(Rules, table, file.name)
+    defaults = validated(Rules, read_toml(DEFAULT_FILE), DEFAULT_FILE.name).metric
+    keeps_defaults = file != DEFAULT_FILE and table.get("metric") != []
+    return dataclasses.replace(
+        rules,
+        metric=(*rules.metric, *defaults) if keeps_defaults else rules.metric,
+        accepted=read_accepted(accepted_file),
     )
-    numbered = ((f"slowdown {number}", each) for number, each in enumerate(rules.slowdown, 1))
-    for where, limits in (("verdict", rules.verdict), *numbered):
-        if not 1.0 <= limits.fail_ratio < limits.pass_ratio:
-            raise UsageError(
-                f"{file.name}: {where}.fail_ratio must lie between 1 and its pass_ratio, {limits.pass_ratio:g}, "
-                f"but got {limits.fail_ratio:g}."
-            )
-    if any(rule.name == "time" for rule in rules.metric):
-        raise UsageError(
-            f"{file.name}: metric 'time' is judged by its pairs; say [[slowdown]] in the place of [[metric]]."
-        )
-    return dataclasses.replace(rules, accepted=read_accepted(accepted_file))
+
+
+@dataclass(frozen=True, config=_MODEL)
+class _AcceptedFile:
+    accepted: tuple[Accepted, ...] = ()
 
 
 def read_accepted(file: Path) -> tuple[Accepted, ...]:
@@ -254,80 +322,6 @@ def read_accepted(file: Path) -> tuple[Accepted, ...]:
     Raises:
         UsageError: the file has a mistake.
     """
-    found = _load(file).get("accepted", []) if file.is_file() else []
-    return _read_all(Accepted, found, f"{file.name}: accepted")
-
-
-def _load(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"there is no {file}; name the file of rules with --rules.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file.name} is no valid TOML: {error}.") from None
-
-
-def _read_all(cls: type[T], tables: Any, where: str) -> tuple[T, ...]:
-    if not isinstance(tables, list):
-        raise UsageError(f"{where} must be a list of tables, [[{where.rpartition(' ')[2]}]].")
-    return tuple(_read(cls, table, f"{where} {number}") for number, table in enumerate(tables, 1))
-
-
-def _read(cls: type[T], table: Any, where: str) -> T:
-    if not isinstance(table, dict):
-        raise UsageError(f"{where} must be a table, but got {table!r}.")
-    fields = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    _refuse_unknown(table, set(fields), where)
-    values = {}
-    for name, each in fields.items():
-        if name not in table:
-            if each.default is each.default_factory is MISSING:
-                raise UsageError(f"{where} lacks the key {name!r}.")
-            continue
-        values[name] = _checked(table[name], each.type, f"{where}.{name}")
-    if "benchmark" in values and cls is not Accepted:
-        _check_pattern(values["benchmark"], where)
-    return cls(**values)
-
-
-def _checked(value: Any, kind: Any, where: str) -> Any:
-    if get_origin(kind) is Literal and value not in get_args(kind):
-        raise UsageError(f"{where} must be one of {', '.join(get_args(kind))}, but got {value!r}.")
-    if get_origin(kind) is tuple:
-        is_whole = isinstance(value, list) and all(type(each) is int for each in value)
-        if not is_whole or not value or value != sorted(set(value)) or value[0] < 2:
-            raise UsageError(
-                f"{where} must be a rising list of numbers of pairs from 2 up, but got {value!r}."
-            )
-        return tuple(value)
-    wanted = {
-        float: (int, float),
-        float | None: (int, float),
-        int: (int,),
-        str: (str,),
-        date: (date,),
-        bool: (bool,),
-    }
-    accepted = wanted.get(kind, (object,))
-    is_other = type(value) in (bool, datetime) and kind is not type(
-        value
-    )  # Python takes them for int and date
-    if not isinstance(value, accepted) or is_other:
-        raise UsageError(
-            f"{where} must be {getattr(accepted[-1], '__name__', kind)}, but got {value!r}."
-        )
-    return float(value) if accepted == (int, float) else value
-
-
-def _check_pattern(pattern: str, where: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"{where}.benchmark is no regular expression: {error}.") from None
-
-
-def _refuse_unknown(table: dict[str, Any], known: set[str], where: str) -> None:
-    for name in table.keys() - known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it knows {', '.join(sorted(known))}."
-        raise UsageError(f"{where}: the key {name!r} is unknown; {hint}")
+    if not file.is_file():
+        return ()
+    return validated(_AcceptedFile, read_toml(file), file.name).accepted

@@ -1,6 +1,6 @@
-"""No test may depend on whether this machine's processor can be asked to count instructions.
+"""No test of the gate depends on whether this machine's processor can count instructions.
 
-Those whose result depends on counting run twice: without it, and with fixtures/counting in its
+Tests whose result depends on counting run twice: without it, and with `fixtures/counting` in its
 place.
 """
 

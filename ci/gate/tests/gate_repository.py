@@ -138,12 +138,7 @@ def make_repository(folder, rules=RULES):
     shutil.copytree(PROJECT, folder / "project")
     repository = Repository(folder / "project")
     repository.write(".gitignore", ".asv/\n__pycache__/\n")
-    repository.write("gate.toml", rules + _metric_rules())
+    repository.write("gate.toml", rules)
     repository.git("init", "--quiet", "--initial-branch", "main")
     repository.commit("start")
     return repository
-
-
-def _metric_rules():
-    text = (ROOT / "ci" / "gate.toml").read_text()
-    return "\n" + text[text.index("[[metric]]") : text.index("[[budget]]")]

@@ -39,7 +39,7 @@ def write_asv(
     machines: list[str] | None = None,
     versions: list[str] | None = None,
 ) -> None:
-    """Write asv's results: `series` holds each benchmark's values, `[commit]` or `[commit, workload]`."""
+    """Write asv's results; `series` holds values as `[commit]` or `[commit, workload]`."""
     num_commits = len(next(iter(series.values())))
     params = [[repr(workload) for workload in workloads]] if workloads else []
     for place in range(num_commits):

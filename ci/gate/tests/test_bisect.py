@@ -270,7 +270,7 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([TRACKED, "nowhere", "main"], "'nowhere' names no commit"),
+        ([TRACKED, "nowhere", "main"], "'nowhere' is not a commit"),
         ([TRACKED, "main", "main~1"], "is no ancestor of BAD"),
         ([TRACKED, "main", "main"], "are the same commit"),
         (["basics.track_meen", "main~1", "main"], "the closest is 'basics.track_mean'"),

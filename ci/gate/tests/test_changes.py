@@ -1,4 +1,4 @@
-"""Which changes leave the code the same: pages, tests and comments do, templates, links and imported tests don't."""
+"""Pages, tests and comments leave the code the same; templates, links, imported tests don't."""
 
 import shutil
 from pathlib import Path

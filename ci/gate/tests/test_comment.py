@@ -1,4 +1,4 @@
-"""The comment below a pull request, against a local server that plays the few endpoints of GitHub's API."""
+"""The comment on a pull request, against a local server that plays GitHub's API."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 
 from perfgate.report.comment import MARKER, compose, harmless
 
-ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = Path(__file__).resolve().parents[1]
 OURS, STRANGER = "github-actions[bot]", "stranger"
 RUN = {
     "head_sha": "a" * 40,
@@ -89,22 +89,24 @@ def github():
 
 
 def comment(github, tmp_path, report="# PASSED: no regression found\n", **changes):
-    """Run the command as the workflow's step does."""
+    """Run the command as the workflow's step does, with Python alone."""
     (tmp_path / "event.json").write_text(json.dumps({"workflow_run": RUN}))
     file = tmp_path / "gate.md"
     if report is not None:
         file.write_text(report)
     environment = {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(PACKAGE),
         "GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}",
         "GITHUB_REPOSITORY": "o/r",
         "GITHUB_TOKEN": "secret",
         "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
     }
-    command = [sys.executable, "-m", "perfgate.report.comment", "--report", str(file)]
+    # -S leaves out all that is installed.
+    command = [sys.executable, "-S", "-m", "perfgate", "comment", "--report", str(file)]
     return subprocess.run(
         command,
-        cwd=ROOT,
+        cwd=tmp_path,
         env=environment | changes,
         capture_output=True,
         text=True,
@@ -189,7 +191,8 @@ def test_nothing_in_a_report_calls_links_or_loads(text):
 
 
 def test_a_plain_report_reads_as_it_was():
-    report = "# FAILED: 1 regressed; 3 benchmarks in all\n\n| a | `b.c(10)` | 1.2 (1.1 to 1.3) |\n|---|---|---|"
+    report = "# FAILED: 1 regressed; 3 benchmarks in all\n\n"
+    report += "| a | `b.c(10)` | 1.2 (1.1 to 1.3) |\n|---|---|---|"
     assert harmless(report) == report
 
 

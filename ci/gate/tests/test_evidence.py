@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
+from perfgate.config import Verdicts
 from perfgate.stats.evidence import (
     NOT_SLOWER,
     SLOWER,
     UNDECIDED,
     Evidence,
-    Limits,
     Plan,
     noise,
     replay,
@@ -23,7 +24,7 @@ NUM_SUITES = 2_000
 
 
 def simulate(ratio, seed=0, alternations=12):
-    """Draw whole suites under the noise that was measured: pairs differ by 0.8-2.1%, calls inside one by 2.3-3.5%."""
+    """Draw suites with the measured noise: 0.8-2.1% between pairs, 2.3-3.5% between calls."""
     rng = np.random.default_rng(seed)
     between = rng.uniform(0.008, 0.021, (1, NUM_ROWS, 1))
     within = rng.uniform(0.023, 0.035, (1, NUM_ROWS, 1)) * math.sqrt(
@@ -34,12 +35,12 @@ def simulate(ratio, seed=0, alternations=12):
     def draw(num_pairs):
         return math.log(ratio) + sd * rng.standard_normal((NUM_SUITES, NUM_ROWS, num_pairs))
 
-    plan = Plan.make(Limits(), NUM_ROWS)
+    plan = Plan.make(Verdicts().limits, NUM_ROWS)
     return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
 
 
 def simulate_luck(ratio, share=0.07, seed=1):
-    """Draw suites in which one worker in so many is half as slow again in every call, of base or of head."""
+    """Draw suites in which a share of the workers, on either side, takes 1.5 times as long."""
     rng = np.random.default_rng(seed)
 
     def draw(num_pairs):
@@ -48,7 +49,7 @@ def simulate_luck(ratio, share=0.07, seed=1):
         luck = np.where(unlucky, math.log(1.5) * rng.choice([-1.0, 1.0], shape), 0.0)
         return math.log(ratio) + luck + 0.015 * rng.standard_normal(shape)
 
-    plan = Plan.make(Limits(), NUM_ROWS)
+    plan = Plan.make(Verdicts().limits, NUM_ROWS)
     return replay(plan, draw(plan.suspect.looks[-1]), draw(plan.confirm.looks[-1]))
 
 
@@ -66,6 +67,22 @@ def simulate_luck(ratio, share=0.07, seed=1):
 )
 def test_t_quantiles_agree_with_the_tables(upper_tail, df, expected):
     assert t_quantile(upper_tail, df) == pytest.approx(expected, rel=2e-5)
+
+
+@pytest.mark.parametrize("upper_tail", [0.4, 0.1, 0.025, 1e-3, 1e-5, 1e-8])
+def test_t_quantiles_agree_with_the_closed_forms_of_few_degrees_of_freedom(upper_tail):
+    assert t_quantile(upper_tail, 1) == pytest.approx(1 / math.tan(math.pi * upper_tail), rel=1e-9)
+    two = (1 - 2 * upper_tail) / math.sqrt(2 * upper_tail * (1 - upper_tail))
+    assert t_quantile(upper_tail, 2) == pytest.approx(two, rel=1e-9)
+
+
+@pytest.mark.parametrize("num_pairs", [2, 4, 9, 24, 48])
+def test_failing_takes_as_many_signs_as_a_coin_gives_too_seldom(num_pairs):
+    plan = Plan.make(Verdicts(looks=(num_pairs, 60)).limits, 20)
+    for fewest, count in zip(plan.suspect.fail_above, plan.suspect.looks, strict=True):
+        tails = [binom.sf(alike - 1, count, 0.5) for alike in range(count + 1)]
+        rare = [alike for alike, tail in enumerate(tails) if tail <= plan.suspect.alpha]
+        assert fewest == min(rare, default=count + 1)
 
 
 def test_quantiles_rise_as_the_tail_shrinks_and_fall_towards_the_normal():
@@ -112,9 +129,9 @@ def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
 
 @pytest.mark.parametrize("luck", [(-0.05, 0.0, 0.0, 0.05), (-0.05, 0.05), (-0.025, 0.025)])
 def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
-    """Where half of all workers are slower and little else scatters, a few pairs of a kind seem sure to a t-test."""
+    """Where half of all workers are slower, a few equal pairs look certain to a t-test."""
     rng = np.random.default_rng(2)
-    plan = Plan.make(Limits(), NUM_ROWS)
+    plan = Plan.make(Verdicts().limits, NUM_ROWS)
 
     def draw(num_pairs):
         shape = (NUM_SUITES, NUM_ROWS, num_pairs)
@@ -125,7 +142,7 @@ def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
 
 
 def test_the_last_look_can_always_fail():
-    plan = Plan.make(Limits(looks=(2, 3), confirm_looks=(2,)), 1_000)
+    plan = Plan.make(Verdicts(looks=(2, 3), confirm_looks=(2,)).limits, 1_000)
     assert all(math.isfinite(test.fail_t[-1]) for test in (plan.suspect, plan.confirm))
 
 
@@ -149,7 +166,7 @@ def test_the_trimmed_mean_leaves_out_a_fifth_at_either_end():
 
 def test_the_replay_decides_as_the_live_evidence_does():
     rng = np.random.default_rng(3)
-    plan = Plan.make(Limits(), 5)
+    plan = Plan.make(Verdicts().limits, 5)
     first = 0.02 + 0.015 * rng.standard_normal((40, plan.suspect.looks[-1]))
     fresh = 0.02 + 0.015 * rng.standard_normal((40, plan.confirm.looks[-1]))
     verdicts, pairs = replay(plan, first, fresh)
@@ -164,7 +181,7 @@ def test_the_replay_decides_as_the_live_evidence_does():
 def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
     """Return the verdicts of rows whose time was spent after so many pairs."""
     rng = np.random.default_rng(num_pairs)
-    plan, verdicts = Plan.make(Limits(), NUM_ROWS), []
+    plan, verdicts = Plan.make(Verdicts().limits, NUM_ROWS), []
     for _ in range(num_rows):
         evidence = Evidence(plan)
         while not evidence.done and evidence.num_pairs < num_pairs:
@@ -175,19 +192,19 @@ def _ended(ratio, num_pairs, sd=0.012, num_rows=4_000):
 
 
 def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
-    plan = Plan.make(Limits(), 4)
+    plan = Plan.make(Verdicts().limits, 4)
     evidence = Evidence(plan)
     for value in (0.015, -0.015, 0.015, -0.015, 0.015, -0.015, 0.01, -0.01, 0.01, -0.01, 0.0):
         evidence.add(value)
     assert not evidence.done
     evidence.end()
     assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
-    assert evidence.ratio()[2] < Limits().pass_ratio
+    assert evidence.ratio()[2] < Verdicts().limits.pass_ratio
 
 
 @pytest.mark.parametrize("num_pairs", [4, 5, 8, 9, 11])
 def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
-    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Limits().miss_beta
+    assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Verdicts().limits.miss_beta
 
 
 def test_the_last_look_spends_what_is_left():
@@ -195,7 +212,7 @@ def test_the_last_look_spends_what_is_left():
 
 
 def test_a_suspicion_at_the_end_stays_one():
-    evidence = Evidence(Plan.make(Limits(), 1))
+    evidence = Evidence(Plan.make(Verdicts().limits, 1))
     for value in (0.02, 0.06) * 6:
         evidence.add(value)
     assert not evidence.suspected
@@ -208,7 +225,7 @@ def test_a_suspicion_at_the_end_stays_one():
 
 @pytest.mark.parametrize("num_pairs", [0, 3, 4])
 def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for number in range(num_pairs):
         evidence.add(0.05 * (-1) ** number)
     evidence.end()
@@ -216,24 +233,24 @@ def test_too_few_pairs_or_too_noisy_ones_change_nothing_at_the_end(num_pairs):
 
 
 def test_more_rows_ask_for_more_evidence():
-    few, many = Plan.make(Limits(), 2), Plan.make(Limits(), 50)
+    few, many = Plan.make(Verdicts().limits, 2), Plan.make(Verdicts().limits, 50)
     assert all(a <= b for a, b in zip(few.suspect.fail_t, many.suspect.fail_t, strict=True))
     assert few.suspect.fail_t[-1] < many.suspect.fail_t[-1]
     assert few.suspect.pass_t == many.suspect.pass_t
 
 
 def test_the_interval_agrees_with_the_verdict():
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     rng = np.random.default_rng(5)
     while not evidence.done:
         evidence.add(float(0.001 + 0.008 * rng.standard_normal()))
     ratio, low, high = evidence.ratio()
     assert evidence.verdict == NOT_SLOWER
-    assert low < ratio < high < Limits().pass_ratio
+    assert low < ratio < high < Verdicts().limits.pass_ratio
 
 
 def test_a_sure_win_is_called_faster():
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for _ in range(2):
         for value in (-0.30, -0.31, -0.29, -0.30):
             evidence.add(value)
@@ -244,7 +261,7 @@ def test_a_sure_win_is_called_faster():
 
 
 def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
-    evidence = Evidence(Plan.make(Limits(), 4))
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for value in (-0.30, -0.30, 0.001, -0.30, -0.30, -0.30, -0.30, 0.001, -0.30):
         evidence.add(value)
     assert (evidence.done, evidence.verdict) == (True, NOT_SLOWER)
@@ -252,14 +269,14 @@ def test_a_win_in_some_launches_alone_is_no_win_and_keeps_no_row_open():
 
 
 def test_four_equal_pairs_are_no_proof_of_a_tiny_slowdown():
-    evidence = Evidence(Plan.make(Limits(), 20))
+    evidence = Evidence(Plan.make(Verdicts().limits, 20))
     for _ in range(4):
         evidence.add(math.log(1.006))
     assert not evidence.suspected
 
 
 def test_the_smallest_detectable_slowdown_is_found_as_often_as_promised():
-    plan, sd = Plan.make(Limits(), NUM_ROWS), 0.015
+    plan, sd = Plan.make(Verdicts().limits, NUM_ROWS), 0.015
     rng = np.random.default_rng(9)
     ratio = plan.smallest_detectable(noise(sd * rng.standard_normal(100_000)))
     last = math.log(ratio) + sd * rng.standard_normal((20_000, plan.suspect.looks[-1]))

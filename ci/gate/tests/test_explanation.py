@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from perfgate import machine
+from perfgate.config import Verdicts
 from perfgate.hlo import Program, count_operations
 from perfgate.measure.explanation import explain
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
-from perfgate.stats.evidence import SLOWER, Evidence, Limits, Plan
+from perfgate.stats.evidence import SLOWER, Evidence, Plan
 from perfgate.worker import counters
 from perfgate.worker.calls import counted, imported
 from perfgate.worker.counters import Counter, can_count
@@ -118,7 +119,7 @@ def _slower_row(base, head, changes=()):
         head=SideRun(program=head),
         changes=tuple(changes),
     )
-    evidence = Evidence(Plan.make(Limits(), 1), verdict=SLOWER, done=True)
+    evidence = Evidence(Plan.make(Verdicts().limits, 1), verdict=SLOWER, done=True)
     return Timed(row, evidence=evidence)
 
 

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from perfgate.hlo import (
@@ -17,6 +15,9 @@ from perfgate.hlo import (
     read_program,
 )
 from perfgate.process.protocol import ProgramFiles
+
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
 
 HLO = """HloModule jit_step, is_scheduled=true, \
 input_output_alias={ {0}: (0, {}, may-alias), {1}: (2, {}) }

@@ -521,14 +521,17 @@ def test_work_of_several_cores_is_timed_in_turn_and_unpinned(repository, tmp_pat
     ("arguments", "expected"),
     [
         ([], "--base"),
-        (["--base", "nowhere"], "'nowhere' names no commit"),
+        (["--base", "nowhere"], "'nowhere' is not a commit"),
         (["--base", "main", "--suite-config", "absent.json"], "there is no absent.json"),
-        (["--base", "main", "--bench", "("], "no regular expression"),
+        (["--base", "main", "--bench", "("], "is not a valid regular expression"),
         (["--base", "main", "--budget", "-1"], "--budget"),
         (["--base", "main", "--bench", "nothing_like_it"], "fits no benchmark"),
         (["--base", "main", "--rules", "absent.toml"], "there is no absent.toml"),
         (["accept", "x", "--reason", "y", "--expires", "tomorrow"], "must be a day such as"),
-        (["accept", "x", "--reason", "y", "--expires", "2020-01-01", "--ratio", "2"], "is past"),
+        (
+            ["accept", "x", "--reason", "y", "--expires", "2020-01-01", "--ratio", "2"],
+            "must not be in the past",
+        ),
         (["accept", "x", "--reason", "y", "--expires", "2999-01-01"], "--ratio"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The two checkouts: how a suite is configured, what the working tree holds, who gets an environment of its own."""
+"""The two checkouts: the suite's configuration, the working tree, and the environments."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,8 @@ from gate_repository import FAKE_UV, make_repository
 from perfgate.errors import PreparationError, UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.environments import build_environment, why_built
-from perfgate.source.sides import WORKING_TREE, checked_out
+from perfgate.source.git import WORKING_TREE
+from perfgate.source.sides import checked_out
 
 # What uv does, without a network: an "environment" is this interpreter with the package's folder on
 # its path.
@@ -44,7 +45,7 @@ def test_a_configuration_may_hold_comments_and_trailing_commas(tmp_path):
 
 def test_a_broken_configuration_gets_one_sentence(tmp_path):
     (tmp_path / "asv.conf.json").write_text("{")
-    with pytest.raises(UsageError, match=r"asv.conf.json is no valid configuration"):
+    with pytest.raises(UsageError, match=r"asv.conf.json is not a valid configuration"):
         read_config(tmp_path / "asv.conf.json", tmp_path)
 
 
@@ -138,7 +139,7 @@ def test_versions_are_held_to_constraints_and_asvs_extras_are_installed(tmp_path
 
 def test_a_broken_pyproject_gets_one_sentence(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[project")
-    with pytest.raises(PreparationError, match=r"pyproject.toml is no valid TOML"):
+    with pytest.raises(PreparationError, match=r"pyproject.toml is not valid TOML"):
         why_built(tmp_path, tmp_path, SuiteConfig(Path(), Path("b")), Path("asv.conf.json"))
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from perfgate.history import store
 
-ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = Path(__file__).resolve().parents[1]
+ROOT = PACKAGE.parents[1]
 
 
 @pytest.fixture
@@ -21,16 +22,18 @@ def remote(tmp_path):
 
 
 def run(do, results, remote):
-    """Run the command as the workflow's step does, away from any identity of git's."""
+    """Run the command as the workflow's step does: with Python alone, and no identity of git's."""
     environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(PACKAGE),
         "HOME": str(results.parent),
         "GIT_CONFIG_NOSYSTEM": "1",
     }
     command = [
         sys.executable,
+        "-S",  # leaves out all that is installed
         "-m",
-        "perfgate.history.store",
+        "perfgate",
+        "store",
         do,
         "--results",
         str(results),

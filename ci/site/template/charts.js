@@ -1,8 +1,8 @@
-// One way to draw a chart: uPlot, with our axes, intervals, a legend of buttons, and a cursor that keys can move.
+// Draws every chart with script: uPlot with our axes, intervals, a legend of buttons and a cursor for keys.
 "use strict";
 
 const Charts = {
-  // Options: figure, series [{name, colours: [light, dark], dash, y, low, high}], x, xLog, yLog, yZero, xValues, yText,
+  // Options: figure, series [{name, label, colours: [light, dark], dash, y, low, high}], x, xLog, yLog, yZero, xValues, yText,
   // hidden (names), underlay(u), read(index, visible) -> nodes of the readout, onToggle(hiddenNames), lines (bool).
   draw(options) {
     const plot = options.figure.querySelector(".plot");
@@ -111,7 +111,7 @@ const Charts = {
   keys(plot, chart, options) {
     plot.tabIndex = 0;
     plot.setAttribute("role", "group");
-    plot.setAttribute("aria-label", "Chart; the arrow keys move the cursor, the numbers under it are read out below");
+    plot.setAttribute("aria-label", "Chart. The arrow keys move the cursor. The numbers under it are written below.");
     plot.onkeydown = (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
       if (step === undefined) return;
@@ -125,11 +125,11 @@ const Charts = {
   // Buttons that hide and show a series. Its colour belongs to its name, so nothing else changes.
   legend(box, series, hidden, onToggle) {
     box.replaceChildren(
-      ...series.map(({ name, colours, dash }) => {
+      ...series.map(({ name, label, colours, dash }) => {
         const button = document.createElement("button");
         button.type = "button";
         button.className = "key";
-        button.textContent = name;
+        button.textContent = label;
         button.style.setProperty("--light", colours[0]);
         button.style.setProperty("--dark", colours[1]);
         button.dataset.dash = dash;

@@ -5,7 +5,6 @@
   const content = self.siteData[`b/${figure.dataset.benchmark}`];
   const commits = self.siteData.commits;
   const machines = [...new Set(content.setups.map((setup) => setup[0]))];
-  const palette = [["#0072B2", "#58B0E6"], ["#D55E00", "#F0873A"], ["#009E73", "#3CCBA0"], ["#CC79A7", "#E6A5C9"], ["#E69F00", "#F2C04D"]];
   const defaults = { y: "fit", machine: "all" };
   let chosen = { ...defaults, ...Site.selection() };
 
@@ -40,7 +39,7 @@
         [1, 2, 3].forEach((column) => (columns[column - 1][places.get(point[0])] = point[column]));
         setups[places.get(point[0])] = point[4];
       }
-      const colours = palette[machines.indexOf(name) % palette.length];
+      const colours = content.colours[machines.indexOf(name)];
       return { name, colours, y: columns[0], low: columns[1], high: columns[2], setups };
     });
     // Intervals of short runs reach far: they are drawn, but don't decide the scale.

@@ -1,4 +1,4 @@
-// The scaling graph of the first page. Selection in the address: #env=snake&commit=2a7bfce8&y=linear&hide=gymnax
+// The scaling graph of the first page. Selection in the address: #env=ENV&commit=2a7bfce8&y=linear&hide=LIBRARY
 "use strict";
 (() => {
   const figure = document.getElementById("scaling");
@@ -51,20 +51,20 @@
   function draw(content, rows, device) {
     const sizes = [...new Set(rows.map((row) => row[1]))].sort((a, b) => a - b);
     const newest = new Map(rows.map((row) => [`${row[0]} ${row[1]}`, row])); // the rows come oldest first
-    const series = Object.entries(content.styles).filter(([name]) => rows.some((row) => row[0] === name)).map(([name, [light, dark, dash]]) => {
+    const series = content.libraries.filter(([name]) => rows.some((row) => row[0] === name)).map(([name, label, light, dark, dash]) => {
       const of = sizes.map((size) => newest.get(`${name} ${size}`));
       const column = (place) => of.map((row) => row?.[place] ?? null);
-      return { name, colours: [light, dark], dash, rows: of, y: column(5), low: column(6), high: column(7) };
+      return { name, label, colours: [light, dark], dash, rows: of, y: column(5), low: column(6), high: column(7) };
     });
     const hidden = new Set(chosen.hide.split(",").filter((name) => series.some((each) => each.name === name)));
     const rate = (value) => Site.quantity(value, "steps/s");
-    figure.querySelector(".readout").textContent = `${chosen.env} on ${device}; medians and 95% intervals. Point at a size, or use the arrow keys, for its numbers.`;
+    figure.querySelector(".readout").textContent = `${chosen.env} on ${device}; medians and 95% intervals. Point at a size or use the arrow keys to read its numbers.`;
     Charts.draw({
       figure, series, hidden, x: sizes, lines: true, xLog: chosen.x !== "linear", yLog: chosen.y !== "linear", yZero: chosen.y === "linear",
       xText: (value) => (figure.clientWidth < 600 ? rate(value).replace(" ", "") : value.toLocaleString("en")), yText: rate, xSpace: 60,
       read: (index, visible) => [
         Charts.bold(`${sizes[index].toLocaleString("en")} environment${sizes[index] === 1 ? "" : "s"}`), ": ",
-        visible.filter((each) => each.rows[index]).map((each) => `${each.name} ${rate(each.y[index])} (${rate(each.low[index])} to ${rate(each.high[index])}; ${short(each.rows[index][3])})`).join("; "),
+        visible.filter((each) => each.rows[index]).map((each) => `${each.label} ${rate(each.y[index])} (${rate(each.low[index])} to ${rate(each.high[index])}; ${short(each.rows[index][3])})`).join("; "),
       ],
     });
     Charts.legend(figure.querySelector(".legend"), series, hidden, () => {

@@ -1,4 +1,4 @@
-// What every page shares: the address as a selection, data on demand, tables that sort, numbers in words.
+// What every page shares: the selection in the address, data on demand, sorted tables, formatted numbers.
 "use strict";
 const Site = {
   root: document.body.dataset.root,
@@ -16,7 +16,7 @@ const Site = {
     });
   },
 
-  // The fragment holds what differs from the defaults, so that an address stays short: #env=snake&y=linear
+  // The fragment holds what differs from the defaults, so that an address stays short: #env=ENV&y=linear
   selection() {
     return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   },
@@ -60,7 +60,7 @@ const Site = {
 // A page that was fresh when it was built may be read a year later.
 for (const time of document.querySelectorAll("time[data-measured]")) {
   const age = (Date.now() - Date.parse(time.dataset.measured)) / 86_400_000;
-  // A day without its hour: not before it is 31 days ago is all of it older than 30.
+  // The date has no hour, so all of that day is older than 30 days only after 31.
   if (age > 31 && !time.classList.contains("stale")) {
     time.classList.add("stale");
     time.insertAdjacentHTML("afterend", ' <span class="tag stale">stale</span>');

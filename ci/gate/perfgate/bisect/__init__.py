@@ -24,16 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from perfgate import machine
-from perfgate.accept import Parser, add_suite_config
 from perfgate.bisect.visits import Commit, Comparer, Comparison, Visits, commits_between
 from perfgate.config import find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.measure.discovery import discover
 from perfgate.metrics import describe_change, numbers_of
-from perfgate.process.entry import guarded
+from perfgate.options import Parser, add_suite_config, guarded
 from perfgate.report.markdown import measured
 from perfgate.source.asv_config import read_config
-from perfgate.source.sides import commit_of, git
+from perfgate.source.git import commit_of, git
 from perfgate.stages import MODULE, Benchmark, Timed
 
 
@@ -186,11 +185,7 @@ def _could_not_tell(reason: str) -> int:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="perfgate find",
-        description="Which commit made a benchmark slower?",
-        allow_abbrev=False,
-    )
+    parser = Parser("perfgate find", "Which commit made a benchmark slower?")
     parser.add_argument(
         "benchmark", metavar="BENCHMARK", help="as the gate's report writes it, parameters included"
     )

@@ -22,7 +22,8 @@ from perfgate.measure.pairing import Session
 from perfgate.measure.workers import Say
 from perfgate.source.changes import can_matter
 from perfgate.source.environments import build_environment
-from perfgate.source.sides import Side, Sides, checked_out, git
+from perfgate.source.git import git
+from perfgate.source.sides import Side, Sides, checked_out
 from perfgate.stages import Benchmark, Inspected, Listed, Timed
 from perfgate.stats.evidence import NOT_SLOWER, UNDECIDED
 

@@ -1,27 +1,28 @@
-"""Read what `asv run` leaves behind: a point per benchmark, commit, machine and versions. `levels` calls it.
+"""Read the results of `asv run`: one point per benchmark, commit, machine and versions.
 
-The format is asv's second: `<machine>/<commit>-<environment>.json` holds a row per benchmark whose
-columns the file names, and each column of a parametrised benchmark a value per combination.
-`benchmarks.json` describes the benchmarks.
+This is version 2 of asv's format. `<machine>/<commit>-<environment>.json` holds a row for each
+benchmark and names the columns. A benchmark with parameters has one value per combination in each
+column. `benchmarks.json` describes the benchmarks.
 """
 
 import ast
 import itertools
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from perfgate.errors import UsageError
+from perfgate.source.git import git
 
 _NO_RESULTS = {"machine.json", "benchmarks.json"}
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a time depends on beside the commit. Points of two setups are never compared."""
+    """What a time depends on besides the commit. Points of two setups are never compared."""
 
     machine: str
     versions: str
@@ -30,7 +31,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measurement; `low` and `high` enclose the true median with 99% confidence where asv could say so."""
+    """One measurement; `low` and `high` are asv's 99% interval of the median, if it has one."""
 
     commit: str
     date_s: float
@@ -70,9 +71,7 @@ class Benchmark:
         """What it measures, in the words of its own docstrings."""
         try:
             tree = ast.parse(self.code)
-        except (
-            SyntaxError
-        ):  # asv joins the sources of setup and method as they stand, half a class at times
+        except SyntaxError:  # asv joins the sources of setup and method, at times half a class
             return ""
         kinds = (ast.FunctionDef, ast.ClassDef)
         texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
@@ -94,13 +93,10 @@ class Archive:
 
 
 def read_archive(folder: Path) -> Archive:
-    """Return what `folder` holds of main's commits; where there is nothing, an empty archive."""
+    """Return what `folder` holds of main's commits; an empty archive if there is nothing."""
     archive = Archive()
-    descriptions = (
-        _read_json(folder / "benchmarks.json", archive)
-        if (folder / "benchmarks.json").exists()
-        else {}
-    )
+    described = folder / "benchmarks.json"
+    descriptions = _read_json(described, archive) if described.exists() else {}
     on_main = _main_subjects(folder)
     dates: dict[str, float] = {}
     for path in sorted(folder.glob("*/*.json")):
@@ -124,7 +120,7 @@ def read_archive(folder: Path) -> Archive:
 
 
 def _read_json(path: Path, archive: Archive) -> dict[str, Any]:
-    """Return a file's object; note one that a killed run left half written, and go on without it."""
+    """Return a file's object; note and skip a file that a killed run left half written."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -136,31 +132,22 @@ def _read_json(path: Path, archive: Archive) -> dict[str, Any]:
 
 
 def _main_subjects(folder: Path) -> dict[str, str]:
-    """Return the subjects of main's commits, oldest first; none outside a repository or where it has no main."""
-    command = (
-        "git",
-        "-C",
-        str(folder.parent),
-        "log",
-        "--first-parent",
-        "--reverse",
-        "--format=%H%x09%s",
-        "main",
-        "--",
-    )
+    """Return the subjects of main's commits, oldest first; none where there is no main."""
+    log = ("log", "--first-parent", "--reverse", "--format=%H%x09%s", "main", "--")
     try:
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
+        text = git(*log, cwd=folder.parent)
+    except (UsageError, OSError):
         return {}
-    return dict(line.split("\t", 1) for line in text.splitlines())
+    lines = (line.partition("\t") for line in text.splitlines())
+    return {commit: subject for commit, _, subject in lines}
 
 
 def _points(run: dict[str, Any], descriptions: dict[str, Any]) -> Iterator[tuple[Benchmark, Point]]:
-    machine, versions = _machine(run), _versions(run)
+    machine = _machine(run)
+    versions = _versions(run)
     for function, row in run["results"].items():
-        columns = dict(
-            zip(run["result_columns"], row, strict=False)
-        )  # asv leaves trailing empty columns out
+        # asv leaves out empty columns at the end.
+        columns = dict(zip(run["result_columns"], row, strict=False))
         setup = Setup(machine, versions, columns.get("version") or "")
         described = descriptions.get(function, {})
         values: Sequence[float | None] = columns.get("result") or []
@@ -178,22 +165,17 @@ def _points(run: dict[str, Any], descriptions: dict[str, Any]) -> Iterator[tuple
 
 def _started_s(run: dict[str, Any]) -> float:
     """Return when its last benchmark started; asv's `date` is the commit's."""
-    place = (
-        run["result_columns"].index("started_at")
-        if "started_at" in run["result_columns"]
-        else sys.maxsize
-    )
-    started = [row[place] for row in run["results"].values() if len(row) > place and row[place]]
+    rows = (dict(zip(run["result_columns"], row, strict=False)) for row in run["results"].values())
+    started = [row["started_at"] for row in rows if row.get("started_at")]
     return max(started, default=run.get("date", 0)) / 1000
 
 
 def _benchmark(function: str, parameters: tuple[str, ...], described: dict[str, Any]) -> Benchmark:
     plain = tuple(text.strip("'\"") for text in parameters)
     name = f"{function}({', '.join(plain)})" if plain else function
-    # Without a description, the name tells: asv's timing benchmarks are in seconds.
-    unit = described.get("unit") or (
-        "seconds" if function.rsplit(".", 1)[-1].startswith("time") else ""
-    )
+    # Without a description the name decides: asv's timing benchmarks are in seconds.
+    is_timed = function.rsplit(".", 1)[-1].startswith("time")
+    unit = described.get("unit") or ("seconds" if is_timed else "")
     return Benchmark(name, function, plain, unit, described.get("code", ""))
 
 
@@ -207,7 +189,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _machine(run: dict[str, Any]) -> str:
-    """Name the hardware: a machine of the same name with another processor is another machine."""
+    """Name the hardware: another processor makes another machine, even of the same name."""
     params = run.get("params", {})
     parts = [params.get("machine", ""), params.get("cpu", "")]
     cores = f"{params['num_cpu']} cores" if params.get("num_cpu") else ""
@@ -216,8 +198,7 @@ def _machine(run: dict[str, Any]) -> str:
 
 def _versions(run: dict[str, Any]) -> str:
     python = str(run.get("python", ""))
-    python = (
-        f"Python {python}" if python and "/" not in python else "the caller's Python"
-    )  # no paths on the site
+    # The site shows no paths.
+    python = f"Python {python}" if python and "/" not in python else "the caller's Python"
     required = sorted((run.get("requirements") or {}).items())
     return ", ".join([python, *(f"{name} {version}".strip() for name, version in required)])

@@ -1,10 +1,8 @@
-"""The change points of main's history: slow drifts and steps that no single pull request showed.
+"""`perfgate history`: prints the change points of main's history.
 
-    perfgate history [--results results/asv] [--json]
-
-A change of machine, of versions or of the benchmark itself is a marker, never a regression: levels
-are compared only between points that share all three. Every figure of asv's is better when lower,
-so a ratio above 1 is a slowdown.
+These are slow drifts and steps that no single pull request showed. A new machine, new versions or a
+changed benchmark starts a new series: only points that share all three are compared. In asv lower
+is always better, so a ratio above 1 is a slowdown.
 """
 
 import argparse
@@ -19,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.history.asv_results import Archive, Benchmark, Point, Setup, read_archive
+from perfgate.options import Parser, guarded
 from perfgate.stats.change_points import MIN_SEGMENT, Ratio, change_points, ratio_between
 
-# a level that differs by less is the same level: shared machines drift that much by themselves
+# Shared machines drift by this much on their own, so a smaller difference is no new level.
 MIN_EFFECT = 1.01
 
 
@@ -35,7 +34,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Change:
-    """A level that changed: `ratio` is the level after over the level before, `point` the first after."""
+    """A change of level. `ratio` is the new level over the old, `point` the first on the new."""
 
     benchmark: Benchmark
     previous: Point
@@ -44,14 +43,14 @@ class Change:
 
     @property
     def word(self) -> str:
-        """What became of the benchmark, in its unit's words."""
+        """Say what happened to the benchmark, in the words of its unit."""
         words = {"seconds": ("slower", "faster"), "bytes": ("larger", "smaller")}
         return words.get(self.benchmark.unit, ("higher", "lower"))[self.ratio.middle < 1]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What one setup measured, in levels."""
+    """The levels that one setup measured."""
 
     setup: Setup
     segments: Sequence[Segment]
@@ -59,11 +58,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class BenchmarkHistory:
-    """A benchmark over main's commits: a stretch per setup, the changes inside them, and what stands open now.
+    """A benchmark over main's commits: a stretch for each setup, and the changes inside each.
 
-    `open` is a benchmark's newest level against the best one of its stretch, where that is a
-    slowdown: what several small steps add up to counts whole. `cut_off` is what stood open when
-    machine or versions last changed: whether it still does, nobody can tell.
+    `open` holds the slowdowns that last until now: the newest level against the best one of its
+    stretch, so that several small steps count as one. `cut_off` holds those that lasted until the
+    machine or the versions last changed. Nobody can tell whether they still do.
     """
 
     benchmark: Benchmark
@@ -75,7 +74,7 @@ class BenchmarkHistory:
 
     @property
     def scatter(self) -> float:
-        """How far a measurement lies from its level, as a share of it: the standard deviation, by way of the median."""
+        """Noise of a measurement as a share of its level: a robust standard deviation."""
         levels = [
             segment for stretch in self.stretches for segment in stretch.segments if segment.middle
         ]
@@ -84,7 +83,7 @@ class BenchmarkHistory:
 
 
 def history_of(benchmark: Benchmark, points: Sequence[Point]) -> BenchmarkHistory:
-    """Find the levels of one benchmark; `points` are in the order of the commits."""
+    """Find the levels of one benchmark, whose `points` are in the order of the commits."""
     of_setup: dict[Setup, list[Point]] = {}
     for point in points:
         of_setup.setdefault(point.setup, []).append(point)
@@ -94,8 +93,8 @@ def history_of(benchmark: Benchmark, points: Sequence[Point]) -> BenchmarkHistor
         for stretch in stretches
         for pair in itertools.pairwise(stretch.segments)
     ]
-    # The setups of the newest points say how main is now; the one before them, what it may have
-    # brought along.
+    # The setups of the newest points show main as it is now. The setup before them shows what may
+    # have been carried along.
     current = {point.setup for point in points[-2 * MIN_SEGMENT :]}
     before = next((point.setup for point in reversed(points) if point.setup not in current), None)
     still_open = [
@@ -138,9 +137,7 @@ def _segments(points: Sequence[Point]) -> list[Segment]:
 
 def _effect(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the absolute logarithm of the ratio, or 0 where its interval holds 1."""
-    if (
-        min(before) <= 0 or min(after) <= 0
-    ):  # a track_ benchmark may count to zero: there is no ratio
+    if min(before) <= 0 or min(after) <= 0:  # a track_ benchmark may be zero: there is no ratio
         return 0.0
     ratio = ratio_between(before, after)
     return 0.0 if ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
@@ -177,19 +174,28 @@ def worst_first(changes: Sequence[Change]) -> list[Change]:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the change points; what is found decides no exit code."""
-    parser = argparse.ArgumentParser(
-        prog="perfgate history", description=(__doc__ or "").split("\n")[0]
+def main(argv: Sequence[str]) -> int:
+    """Run the command line; a mistake gives one sentence and exit code 2."""
+    return guarded(lambda: _print_changes(_parse(argv)), "stopped")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        "perfgate history", "Print when main became slower or faster, from the results of asv run."
     )
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("results/asv"),
+        metavar="DIR",
         help="asv's results (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    options = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def _print_changes(options: argparse.Namespace) -> int:
+    """Print the change points; they don't change the exit code."""
     archive = read_archive(options.results)
     found = histories(archive)
     by_name = {history.benchmark.name: history for history in found}
@@ -198,9 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(rows, indent=1))
     elif not archive.commits:
-        print(
-            f"not measured yet: {options.results} holds no results of asv's; `asv run` makes the first."
-        )
+        print(f"not measured yet: {options.results} holds no results of asv; run `asv run` first.")
     else:
         print(
             f"{len(found)} benchmarks, {len(archive.commits)} commits, {len(changes)} change points"
@@ -212,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _belongs_to(change: Change, standing: Sequence[Change]) -> bool:
-    """Tell whether a change for the worse is part of a slowdown that stands."""
+    """Tell whether a change for the worse is part of a slowdown that lasts."""
     return change.ratio.middle > 1 and any(
         change.point.setup == whole.point.setup and change.point.date_s >= whole.point.date_s
         for whole in standing
@@ -240,16 +244,12 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [("benchmark", "commit", "since", "ratio (95% interval)", "", "machine")]
     for row in rows:
         ratio = f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"
-        state = ", still" if row["open"] else ", until the setup changed" if row["cut_off"] else ""
-        lines.append(
-            (
-                row["benchmark"],
-                row["commit"][:10],
-                row["since"],
-                ratio,
-                row["change"] + state,
-                row["machine"],
-            )
-        )
+        change = row["change"]
+        if row["open"]:
+            change += ", still"
+        elif row["cut_off"]:
+            change += ", until the setup changed"
+        commit = row["commit"][:10]
+        lines.append((row["benchmark"], commit, row["since"], ratio, change, row["machine"]))
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)

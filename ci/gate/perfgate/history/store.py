@@ -1,11 +1,11 @@
-"""Keep asv's results on a branch of their own: small files, added and never changed.
+"""Keep asv's results on a branch of their own. Standard library only.
 
-    perfgate store fetch    what the branch has, into results/asv
-    perfgate store push     what is new in results/asv, onto the branch
+    perfgate store fetch    copy what the branch has into results/asv
+    perfgate store push     add what is new in results/asv to the branch
 
-A result that the branch has stays as it is. What asv writes anew each time, the lists of benchmarks
-and the facts about machines, follows the newest run. STORE_TOKEN in the environment authorises
-against a remote of https.
+A result on the branch never changes. Two kinds of file follow the newest run, because asv writes
+them anew each time: the list of benchmarks and the facts about machines. STORE_TOKEN in the
+environment authorises against a remote of https.
 """
 
 import argparse
@@ -13,13 +13,13 @@ import base64
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfgate.errors import UsageError
-from perfgate.source.sides import git
+from perfgate.options import Parser, guarded
+from perfgate.source.git import git
 
 BRANCH = "benchmark-results"
 _REWRITTEN = ("benchmarks.json", "machine.json")
@@ -28,31 +28,40 @@ _ATTEMPTS = 3
 _IDENTITY = ("-c", "user.name=benchmarks", "-c", "user.email=benchmarks@localhost")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run the command line; a mistake gives one sentence and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="perfgate store", description=(__doc__ or "").split("\n")[0]
+    return guarded(lambda: _run(_parse(argv)), "stopped; a push is complete or has not happened")
+
+
+def _run(options: argparse.Namespace) -> int:
+    remote = _address(options.remote)
+    _authorise(remote)
+    command = fetch if options.command == "fetch" else push
+    print(command(options.results, remote, options.branch))
+    return 0
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser("perfgate store", "Keep asv's results on a branch of their own.")
+    parser.add_argument(
+        "command",
+        choices=["fetch", "push"],
+        help="fetch: copy what the branch has; push: add what is new to the branch",
     )
-    parser.add_argument("do", choices=["fetch", "push"])
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("results/asv"),
-        help="asv's folder (default: %(default)s)",
+        metavar="DIR",
+        help="asv's results (default: %(default)s)",
     )
     parser.add_argument(
         "--remote", default="origin", help="a remote's name or address (default: %(default)s)"
     )
-    parser.add_argument("--branch", default=BRANCH, help="default: %(default)s")
-    options = parser.parse_args(argv)
-    try:
-        remote = _address(options.remote)
-        _authorise(remote)
-        print((fetch if options.do == "fetch" else push)(options.results, remote, options.branch))
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    parser.add_argument(
+        "--branch", default=BRANCH, help="where the results are kept (default: %(default)s)"
+    )
+    return parser.parse_args(argv)
 
 
 def _address(remote: str) -> str:
@@ -73,7 +82,7 @@ def _authorise(remote: str) -> None:
 
 
 def fetch(results: Path, remote: str, branch: str) -> str:
-    """Copy what the branch has into `results`; what is there already stays."""
+    """Copy what the branch has into `results`; files that are there already stay."""
     with tempfile.TemporaryDirectory(prefix="store-") as name:
         stored = _checked_out(remote, branch, Path(name) / "branch")
         count = sum(_add(stored, results, file) for file in _files(stored))
@@ -81,7 +90,7 @@ def fetch(results: Path, remote: str, branch: str) -> str:
 
 
 def push(results: Path, remote: str, branch: str) -> str:
-    """Commit what is new in `results` onto the branch, again where another run was quicker."""
+    """Commit what is new in `results` to the branch; try again where another run pushed first."""
     _check(results)
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(UsageError):
@@ -122,7 +131,7 @@ def _check(results: Path) -> None:
 
 
 def _checked_out(remote: str, branch: str, place: Path) -> Path:
-    """Return a folder with the branch's newest commit, or with an empty history where there is no such branch yet."""
+    """Return a folder with the branch's newest commit, or an empty history if it has none."""
     place.mkdir()
     git("init", "--quiet", "--initial-branch", branch, cwd=place)
     if git("ls-remote", "--heads", remote, f"refs/heads/{branch}", cwd=place):
@@ -142,10 +151,8 @@ def _files(folder: Path) -> Iterator[Path]:
 def _add(source: Path, target: Path, file: Path) -> bool:
     """Copy one file unless it is there; return whether something changed."""
     new = target / file
-    same = new.is_file() and (
-        file.name not in _REWRITTEN or new.read_bytes() == (source / file).read_bytes()
-    )
-    if same:
+    is_kept = file.name not in _REWRITTEN
+    if new.is_file() and (is_kept or new.read_bytes() == (source / file).read_bytes()):
         return False
     new.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source / file, new)

@@ -1,1 +1,1 @@
-"""Worker processes, and how a command begins and ends."""
+"""Worker processes: how they start, and how the gate talks with them."""

@@ -1,10 +1,10 @@
-"""Post the gate's report below a pull request, in one comment that is edited from run to run. Standard library only.
+"""Post the gate's report as one comment on its pull request. Standard library only.
 
     perfgate comment --report report/gate.md
 
-Runs in a workflow that the end of another one starts, with a token that may write. The report was
-made by the pull request's own code: it is text of a stranger. Which pull request is meant, GitHub
-alone says.
+It runs in a workflow that starts when the gate's workflow ends, with a token that may write. The
+pull request's own code made the report, so the report is untrusted text. Only GitHub says which
+pull request is meant.
 """
 
 import argparse
@@ -20,32 +20,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from perfgate.options import Parser, guarded
+
 MARKER = "<!-- performance gate -->"
 _AUTHOR = "github-actions[bot]"
 _MAX_CHARS = 60_000  # GitHub takes 65,536
 _MAX_PAGES = 30
-_BREAK = "\u200b"  # takes no room, and ends what GitHub would make a link of
+_BREAK = "\u200b"  # has no width, and ends what GitHub would make a link of
 
 
 class CommentError(Exception):
     """The comment can't be posted; the message is one sentence."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; what goes wrong gives one sentence and exit code 1."""
-    parser = argparse.ArgumentParser(
-        prog="perfgate comment", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument(
-        "--report", type=Path, required=True, metavar="FILE", help="the gate's gate.md"
-    )
-    options = parser.parse_args(argv)
+def main(argv: Sequence[str]) -> int:
+    """Run the command line; what goes wrong gives one sentence and an exit code."""
+    return guarded(lambda: _run(_parse(argv)), "stopped")
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         print(post(options.report, Api.from_environment(), _event()))
     except CommentError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        "perfgate comment",
+        "Post a report as one comment on its pull request, which later runs edit. "
+        "Runs as a step of a GitHub workflow.",
+    )
+    parser.add_argument(
+        "--report", type=Path, required=True, metavar="FILE", help="the gate.md of the gate's run"
+    )
+    return parser.parse_args(argv)
 
 
 @dataclass(frozen=True)
@@ -61,10 +72,9 @@ class Api:
         """Read what a workflow's step is given."""
         try:
             return cls(
-                *(
-                    os.environ[name]
-                    for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")
-                )
+                url=os.environ["GITHUB_API_URL"],
+                repository=os.environ["GITHUB_REPOSITORY"],
+                token=os.environ["GITHUB_TOKEN"],
             )
         except KeyError as missing:
             raise CommentError(
@@ -117,7 +127,10 @@ def post(report: Path, api: Api, run: dict[str, Any]) -> str:
 
 
 def pull_request_of(run: dict[str, Any], api: Api) -> int | None:
-    """Return the open pull request whose newest commit was measured: the event itself lists none of forks."""
+    """Return the open pull request whose newest commit was measured.
+
+    The event itself lists no pull requests of forks.
+    """
     if run["head_repository"] is None:  # the fork is gone, and its pull request with it
         return None
     head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
@@ -140,7 +153,7 @@ def _own_comment(number: int, api: Api) -> int | None:
 
 
 def read_report(file: Path) -> str:
-    """Read a stranger's file, as much of it as fits; nothing where there is none."""
+    """Read as much of the untrusted file as fits; return nothing where there is none."""
     if file.is_symlink() or not file.is_file():
         return ""
     with file.open("rb") as opened:
@@ -156,11 +169,10 @@ def compose(report: str, run_url: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Take everything from Markdown that calls people, loads pictures, links, closes issues or is HTML."""
+    """Disarm mentions, pictures, links, issue references and HTML in Markdown."""
     text = "".join(each for each in text if each == "\n" or each.isprintable())
-    text = text.replace("&", "&amp;").replace(
-        "<", "&lt;"
-    )  # an entity would become what is looked for below
+    # An entity would become what is looked for below.
+    text = text.replace("&", "&amp;").replace("<", "&lt;")
     text = re.sub(
         r"(@|\](?=[(:])|(?i:[a-z]:(?=//)|\bwww(?=\.)|\bGH-(?=\d))|#(?=\d))", rf"\1{_BREAK}", text
     )

@@ -1,4 +1,4 @@
-"""Which changed files can matter to what a benchmark runs: pages can't, nor can a comment or the layout of code."""
+"""Which changed files can matter to a benchmark: documentation, comments and layout can't."""
 
 import ast
 import os
@@ -14,19 +14,19 @@ _NAMES_TESTS = re.compile(r"[\"'/]tests?[\"'/]")
 
 
 def can_matter(path: PurePosixPath, suite: Path) -> bool:
-    """Whether a file can change what is run: pages can't, nor can the suite, which is head's on both sides.
+    """Whether a file can change what runs.
 
-    A page is what lies in a folder of pages or at the root; inside a package it may be a template.
+    Documentation can't: it lies in a folder of its own or at the root, while a page inside a
+    package may be a template. The suite can't either, because both sides run head's.
     """
     is_page = path.parts[0] in _PAGE_FOLDERS or (path.suffix in _PAGES and len(path.parts) == 1)
     return not is_page and not path.is_relative_to(suite.as_posix())
 
 
 def is_same_code(base: Path, head: Path, suite: Path) -> bool:
-    """Tell whether two checkouts hold the same code: of what can matter, nothing differs but comments and layout.
+    """Tell whether two checkouts hold the same code, up to comments and layout.
 
-    Tests don't matter either, where nothing else imports any of them and the suite names none of
-    their files.
+    Tests don't matter if nothing else imports them and the suite names none of their files.
 
     Args:
         base: a checkout's root.
@@ -65,14 +65,13 @@ def _is_same(before: Path, after: Path) -> bool:
     if before.is_symlink() or after.is_symlink():
         return before.is_symlink() and after.is_symlink() and before.readlink() == after.readlink()
     try:
-        texts = before.read_bytes(), after.read_bytes()
+        old = before.read_bytes()
+        new = after.read_bytes()
     except OSError:
         return False  # it is new, or gone
-    if texts[0] == texts[1]:
-        return True
-    if before.suffix != ".py":
-        return False
+    if old == new or before.suffix != ".py":
+        return old == new
     try:
-        return ast.dump(ast.parse(texts[0])) == ast.dump(ast.parse(texts[1]))
+        return ast.dump(ast.parse(old)) == ast.dump(ast.parse(new))
     except (SyntaxError, ValueError):
         return False

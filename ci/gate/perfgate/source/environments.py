@@ -1,27 +1,19 @@
-"""One environment for both sides while their dependencies are equal; two built ones where they differ."""
+"""Decide whether both sides can share an environment, and build one for each where they can't."""
 
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from perfgate.errors import PreparationError
+from perfgate.files import read_toml
 from perfgate.source.asv_config import SuiteConfig, read_config
 
-_COMPILED = (
-    "*.pyx",
-    "*.c",
-    "*.cc",
-    "*.cpp",
-    "*.f90",
-    "Cargo.toml",
-    "meson.build",
-    "CMakeLists.txt",
-)
+_BUILD_FILES = ("Cargo.toml", "meson.build", "CMakeLists.txt")
+_COMPILED = ("*.pyx", "*.c", "*.cc", "*.cpp", "*.f90", *_BUILD_FILES)
 _CONSTRAINTS = "constraints.txt"
-_SKIPPED_FOLDERS = {
+_SKIPPED_FOLDERS = [
     ".git",
     ".venv",
     "node_modules",
@@ -30,7 +22,7 @@ _SKIPPED_FOLDERS = {
     "doc",
     "benchmarks",
     "examples",
-}
+]
 
 
 def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: Path) -> str:
@@ -42,17 +34,16 @@ def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: P
     for name, value in after.items():
         if before[name] != value:
             return f"{name} differs"
-    return (
-        "the package is compiled"
-        if any(_is_compiled(root / config.package_dir) for root in roots)
-        else ""
-    )
+    is_compiled = any(_is_compiled(root / config.package_dir) for root in roots)
+    return "the package is compiled" if is_compiled else ""
 
 
 def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any]:
     """Return everything that decides which versions a side runs with."""
-    table = _load(package / "pyproject.toml") if (package / "pyproject.toml").is_file() else {}
-    project, poetry = table.get("project", {}), table.get("tool", {}).get("poetry", {})
+    file = package / "pyproject.toml"
+    table = read_toml(file, PreparationError) if file.is_file() else {}
+    project = table.get("project", {})
+    poetry = table.get("tool", {}).get("poetry", {})
     config = read_config(config_file, root) if config_file.is_file() else None
     extras = config.extras if config else ()
     declared: dict[str, Any] = {
@@ -70,27 +61,16 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
     return declared
 
 
-def _load(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PreparationError(
-            f"{file.parent.name}'s {file.name} is no valid TOML: {error}."
-        ) from None
-
-
 def _is_compiled(package: Path) -> bool:
     folders = [
         path for path in package.iterdir() if path.is_dir() and path.name not in _SKIPPED_FOLDERS
     ]
     found = any(next(folder.rglob(pattern), None) for folder in folders for pattern in _COMPILED)
-    return found or any(
-        (package / name).is_file() for name in ("Cargo.toml", "meson.build", "CMakeLists.txt")
-    )
+    return found or any((package / name).is_file() for name in _BUILD_FILES)
 
 
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
-    """Build a virtual environment with the package, what asv's configuration asks for, and asv_runner.
+    """Build a virtual environment with the package, asv_runner and what asv's matrix asks for.
 
     Returns the path of its Python. Versions are held to the package's constraints.txt, where it has
     one.
@@ -100,31 +80,18 @@ def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
     """
     python = str(place / "bin" / "python")
     uv = shutil.which("uv")
-    make = (
-        [uv, "venv", "--quiet", "--python", sys.executable]
-        if uv
-        else [sys.executable, "-m", "venv"]
-    )
-    install = (
-        [uv, "pip", "install", "--quiet", "--python", python]
-        if uv
-        else [python, "-m", "pip", "install", "--quiet"]
-    )
+    if uv:
+        make = [uv, "venv", "--quiet", "--python", sys.executable]
+        install = [uv, "pip", "install", "--quiet", "--python", python]
+    else:
+        make = [sys.executable, "-m", "venv"]
+        install = [python, "-m", "pip", "install", "--quiet"]
+    if (package / _CONSTRAINTS).is_file():
+        install += ["--constraint", str(package / _CONSTRAINTS)]
     extras = f"[{','.join(config.extras)}]" if config.extras else ""
-    constraints = (
-        ["--constraint", str(package / _CONSTRAINTS)] if (package / _CONSTRAINTS).is_file() else []
-    )
-    for command in (
-        [*make, str(place)],
-        [
-            *install,
-            *constraints,
-            f"{package}{extras}",
-            "asv_runner",
-            "pympler",
-            *_matrix_requirements(config),
-        ],
-    ):
+    # asv_runner's mem_ benchmarks need pympler, which it doesn't declare.
+    wanted = [f"{package}{extras}", "asv_runner", "pympler", *_matrix_requirements(config)]
+    for command in ([*make, str(place)], [*install, *wanted]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

@@ -1,15 +1,14 @@
-"""The two sides of a comparison: the merge base and head, as checkouts in a temporary folder, with what runs them.
+"""The two sides of a comparison: the merge base and head, checked out into a temporary folder.
 
-Both sides run HEAD's suite, as under asv: in the base's checkout the folder of benchmarks is
-replaced by head's. While the declared dependencies are equal, one environment serves both, the
-running interpreter, and each side's root comes first on the import path; where they differ, or the
+As under asv, both sides run head's suite: in the base's checkout, head's folder of benchmarks
+replaces the base's. If both sides declare the same dependencies, the running interpreter serves
+both, and the root of each side comes first on the import path. If the dependencies differ, or the
 package must be compiled, each side gets an environment of its own.
 """
 
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,7 @@ from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import is_same_code
 from perfgate.source.environments import build_environment, why_built
-
-WORKING_TREE = "working tree"
+from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
 
 
 @dataclass(frozen=True)
@@ -37,10 +35,12 @@ class Side:
     import_from: tuple[Path, ...] = ()
 
     def environment(self, shared: Path, hash_seed: int = 0) -> dict[str, str]:
-        """Return the environment of this side's workers; both sides load compiled programs from one cache."""
-        inherited = (
-            os.environ.get("PYTHONPATH") if self.import_from else None
-        )  # a built environment stands alone
+        """Return the environment of this side's workers.
+
+        Both sides load compiled programs from the cache `shared`.
+        """
+        # A built environment stands alone.
+        inherited = os.environ.get("PYTHONPATH") if self.import_from else None
         paths = [*map(str, self.import_from), *filter(None, [inherited])]
         return os.environ | {
             "PYTHONPATH": os.pathsep.join(paths),
@@ -78,48 +78,6 @@ class Sides:
         )
 
 
-def git(*arguments: str, cwd: Path) -> str:
-    """Run git and return what it prints.
-
-    Raises:
-        UsageError: git refused, or is not installed.
-    """
-    try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=cwd,
-            # Inside a hook these point at a repository, whatever the folder says.
-            env={
-                name: value
-                for name, value in os.environ.items()
-                if name not in ("GIT_DIR", "GIT_INDEX_FILE")
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UsageError(
-            "git is not installed; the gate compares two commits and needs it."
-        ) from None
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise UsageError(f"git {' '.join(arguments[:3])} failed: {reason}")
-    return done.stdout.strip()
-
-
-def commit_of(ref: str, root: Path) -> str:
-    """Return the full hash of a commit that the repository has."""
-    try:
-        return git(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", cwd=root
-        )
-    except UsageError:
-        raise UsageError(
-            f"{ref!r} names no commit in this repository; fetch it first, or give another one."
-        ) from None
-
-
 @contextlib.contextmanager
 def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
     """Check both sides out into a temporary folder that is removed at the end, whatever happens.
@@ -141,31 +99,18 @@ def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
         with contextlib.ExitStack() as stack:
             base_root = _worktree(stack, root, folder / "base", base_commit)
             if head == WORKING_TREE:
-                head_root, head_commit = (
-                    _snapshot(root, folder / "head"),
-                    f"{head_commit[:12]} with local changes",
-                )
+                head_root = _snapshot(root, folder / "head")
+                head_commit = f"{head_commit[:12]} with local changes"
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             location = config_file.resolve().relative_to(root)
             yield _made_ready(folder, base_root, head_root, (base_commit, head_commit), location)
 
 
-def merge_base(base: str, head: str, root: Path) -> str:
-    """Return the last common ancestor: what others did on the base branch since is no business of this change."""
-    try:
-        return git("merge-base", base, head, cwd=root)
-    except UsageError:
-        raise UsageError(
-            f"{base[:12]} and {head[:12]} have no common ancestor here; in a shallow clone run `git fetch --unshallow`."
-        ) from None
-
-
 def _worktree(stack: contextlib.ExitStack, root: Path, place: Path, commit: str) -> Path:
     git("worktree", "prune", cwd=root)  # what a killed run left behind
-    stack.callback(
-        _remove_worktree, root, place
-    )  # first: an interrupt may come while git is at work
+    # Registered first, because an interrupt may come while git is at work.
+    stack.callback(_remove_worktree, root, place)
     git("worktree", "add", "--detach", "--force", str(place), commit, cwd=root)
     return place
 
@@ -176,7 +121,7 @@ def _remove_worktree(root: Path, place: Path) -> None:
 
 
 def _snapshot(root: Path, place: Path) -> Path:
-    """Copy the working tree as it stands now, without what git ignores: edits made meanwhile must not be measured."""
+    """Copy the working tree without what git ignores, so that later edits are not measured."""
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=root)
     for name in filter(None, listed.split("\0")):
         source, target = root / name, place / name
@@ -212,10 +157,8 @@ def _made_ready(
         else:
             sources = tuple(path for path in (package / "src", package) if path.is_dir())
             sides.append(Side(name, commit, root, sys.executable, root / suite, sources))
-    environments = (
-        f"one for each side: {reason}"
-        if reason
-        else "one, shared: the declared dependencies are equal"
-    )
+    environments = "one, shared: the declared dependencies are equal"
+    if reason:
+        environments = f"one for each side: {reason}"
     base, head = sides
     return Sides(base, head, config, folder, environments, base_suite, same_code)

@@ -1,4 +1,4 @@
-"""Where a series of measurements changes its level: E-divisive on ranks. Pure statistics; `history.levels` calls it.
+"""Find where a series of measurements changes its level: E-divisive on ranks.
 
 The method is that of Matteson and James, A Nonparametric Approach for Multiple Change Point
 Analysis of Multivariate Data, JASA 109 (2014): split where the energy distance between the values
@@ -37,7 +37,8 @@ def change_points(values: Sequence[float], alpha: float = ALPHA) -> list[int]:
         alpha: the share of series without a change in which one may be found.
 
     Example:
-        >>> change_points([1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99, 1.20, 1.21, 1.19, 1.22, 1.18, 1.20, 1.21])
+        >>> before = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
+        >>> change_points([*before, 1.20, 1.21, 1.19, 1.22, 1.18, 1.20, 1.21])
         [8]
     """
     found: list[int] = []
@@ -65,7 +66,10 @@ def _significant_split(values: Array, alpha: float) -> int | None:
 
 
 def _placed(values: Array, split: int) -> int:
-    """Return the split near `split` about whose two medians the values scatter least: ranks alone place it coarsely."""
+    """Return the split near `split` for which values scatter least about their two medians.
+
+    Ranks alone place the split only roughly.
+    """
     reach = 2 * MIN_SEGMENT
     nearby = range(
         max(split - reach, MIN_SEGMENT), min(split + reach, len(values) - MIN_SEGMENT) + 1
@@ -78,10 +82,10 @@ def _scatter(values: Array) -> float:
 
 
 def _distances(values: Array) -> Array:
-    """Return the scaled energy distance between both parts, for every split that leaves enough values on each side.
+    """Return the scaled energy distance between both parts, for every split that is allowed.
 
-    On ranks it is twice the integral of the squared difference of the parts' distribution
-    functions.
+    A split leaves MIN_SEGMENT values on each side. On ranks the distance is twice the integral of
+    the squared difference of the parts' distribution functions.
     """
     num = len(values)
     ordered = np.sort(values)
@@ -94,7 +98,7 @@ def _distances(values: Array) -> Array:
 
 
 def _tabulated_length(num: int) -> int:
-    """Return the next tabulated length; chance reaches further in a longer series, so this is safe."""
+    """Return the next tabulated length, which is safe: chance reaches further in longer series."""
     length = 2 * MIN_SEGMENT
     while length < num:
         length = math.ceil(length * 1.2)
@@ -103,7 +107,7 @@ def _tabulated_length(num: int) -> int:
 
 @functools.cache
 def _null_distances(num: int) -> Array:
-    """Return the largest distance of each of NUM_PERMUTATIONS orders of `num` values, drawn at a fixed seed."""
+    """Return the largest distances of NUM_PERMUTATIONS random orders of `num` values."""
     rng = np.random.default_rng([_SEED, num])
     return np.array([_distances(rng.permutation(num)).max() for _ in range(NUM_PERMUTATIONS)])
 
@@ -118,7 +122,7 @@ class Ratio:
 
 
 def ratio_between(before: Sequence[float], after: Sequence[float]) -> Ratio:
-    """Return by how much the level changed: Hodges and Lehmann's estimate on the logarithms, with its interval.
+    """Return by how much the level changed, with its 95% interval (Hodges and Lehmann).
 
     It is the median of all quotients of one value after by one before, and the interval is that of
     the rank-sum test (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 4.3; the

@@ -1,4 +1,4 @@
-"""When the evidence of paired timings suffices, and what it then says: the statistics of the gate, NumPy alone.
+"""When the evidence of paired timings suffices, and what it then says.
 
 One relaunched pair of workers gives one number, the median log ratio of its alternated calls: calls
 inside a pair share its luck, so they are never pooled. Now and then that luck is bad: a worker
@@ -39,7 +39,7 @@ _LEAST_SD = (
 
 @dataclass(frozen=True)
 class Test:
-    """One group-sequential test: fail when surely above `fail_ratio`, pass when surely below `pass_ratio`.
+    """One group-sequential test: fails surely above `fail_ratio`, passes surely below `pass_ratio`.
 
     Attributes:
         limits: where slower and not slower begin, and how often to err.
@@ -62,14 +62,19 @@ class Test:
     pass_log: float
 
     def ending_at(self, num_pairs: int) -> "Test":
-        """Return the test whose last look comes after so many pairs, between two of the looks that were planned."""
+        """Return the same test with its last look after `num_pairs`, between two planned looks."""
         looks = (*(look for look in self.looks if look < num_pairs), num_pairs)
         return _make_test(self.limits, looks, self.alpha, self.looks[-1])
 
     def bounds(
         self, log_ratios: NDArray[np.float64], look: int
     ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Return mean, standard error, and the bounds for failing and passing; pairs lie along the last axis."""
+        """Return mean, standard error, and the bounds for failing and passing.
+
+        Args:
+            log_ratios: [..., P], pairs along the last axis.
+            look: index into `looks`.
+        """
         mean, error = trimmed_mean(log_ratios[..., : self.looks[look]])
         return mean, error, mean - self.fail_t[look] * error, mean + self.pass_t[look] * error
 
@@ -85,15 +90,18 @@ class Test:
 
 @dataclass(frozen=True)
 class Limits:
-    """Where slower and not slower begin, when to look, and how often to err. See gate.toml."""
+    """Where slower and not slower begin, when to look, and how often to err.
 
-    fail_ratio: float = 1.005
-    pass_ratio: float = 1.03
-    looks: tuple[int, ...] = (4, 6, 9, 13, 18, 24, 32, 40, 48)
-    confirm_looks: tuple[int, ...] = (4, 8, 12, 18, 24, 36)
-    suspect_alpha: float = 0.05
-    confirm_alpha: float = 0.1
-    miss_beta: float = 0.02
+    `config.Verdicts` holds the defaults and says what each means.
+    """
+
+    fail_ratio: float
+    pass_ratio: float
+    looks: tuple[int, ...]
+    confirm_looks: tuple[int, ...]
+    suspect_alpha: float
+    confirm_alpha: float
+    miss_beta: float
 
     @property
     def false_alarms(self) -> float:
@@ -116,7 +124,7 @@ class Plan:
         return cls(suspect, _make_test(limits, limits.confirm_looks, limits.confirm_alpha))
 
     def smallest_detectable(self, sd: float) -> float:
-        """Return the smallest slowdown, as a ratio, that the full number of pairs finds 19 times in 20.
+        """Return the smallest ratio that the full number of pairs finds 19 times in 20.
 
         Args:
             sd: noise of a pair's log ratio, as `noise` returns it.
@@ -149,7 +157,10 @@ class Evidence:
             self._weigh(test)
 
     def end(self) -> None:
-        """Weigh what there is, as no more pairs will come; a suspicion without fresh pairs stays one."""
+        """Weigh what there is, because no more pairs will come.
+
+        A suspicion without fresh pairs stays a suspicion.
+        """
         test, pairs = self._stage
         if not self.done and len(pairs) >= test.looks[0]:
             self.ended = test.ending_at(len(pairs))
@@ -186,7 +197,7 @@ class Evidence:
         return self.fresh if len(self.fresh) >= self.plan.confirm.looks[0] else self.first
 
     def ratio(self) -> tuple[float, float, float]:
-        """Return the ratio of head to base and its interval, right at whichever look the test stopped.
+        """Return the ratio of head to base and its interval, valid at the look that ended the test.
 
         The interval uses the quantile of passing on both sides: it is wrong with at most 2 x
         `miss_beta`.
@@ -209,12 +220,15 @@ class Evidence:
         )
 
     def is_faster(self) -> bool:
-        """Whether head is surely faster, by the same margin and at the same level as a suspicion of slower."""
+        """Whether head is surely faster, by the margin and at the level of a suspicion."""
         below = sum(-pair > self.plan.suspect.fail_log for pair in self.first)
         return self.verdict == NOT_SLOWER and self._seems_faster() and below >= self._fewest_below()
 
     def _may_be_faster_yet(self) -> bool:
-        """Whether the row seems faster, by too few pairs for signs to show it: a win lets other metrics worsen."""
+        """Whether the row seems faster, but has too few pairs for its sign test.
+
+        Certainty matters, because a faster row may have other metrics that got worse.
+        """
         return self._seems_faster() and len(self.first) < self._fewest_below()
 
     def _seems_faster(self) -> bool:
@@ -229,10 +243,10 @@ class Evidence:
 
 
 def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
-    """Return the mean and its standard error over the last axis, up to a fifth left out at either end.
+    """Return the trimmed mean over the last axis and its standard error.
 
-    It has `_degrees_of_freedom` degrees of freedom; fewer than eight pairs are taken whole. The
-    error is that of pairs of which those left out are moved to the outermost ones kept.
+    Up to a fifth is left out at either end; fewer than eight pairs are taken whole. The error has
+    `_degrees_of_freedom` and is Winsorized: pairs left out count as the outermost pair kept.
     """
     num_pairs = log_ratios.shape[-1]
     out = _left_out(num_pairs)
@@ -244,7 +258,7 @@ def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
 
 
 def noise(log_ratios: NDArray[np.float64]) -> float:
-    """Return the noise of one pair, the standard deviation behind the trimmed mean's error; NaN of less than two."""
+    """Return the standard deviation of one pair, from the trimmed error; NaN below two pairs."""
     if len(log_ratios) < 2:
         return math.nan
     return float(trimmed_mean(log_ratios)[1]) * math.sqrt(len(log_ratios))
@@ -261,7 +275,7 @@ def _degrees_of_freedom(num_pairs: int) -> int:
 def replay(
     plan: Plan, first: NDArray[np.float64], fresh: NDArray[np.float64]
 ) -> tuple[NDArray, NDArray]:
-    """Return verdicts and numbers of pairs of many rows at once, as `Evidence` would give them one by one.
+    """Return the verdicts and numbers of pairs that `Evidence` would give, for many rows at once.
 
     A row that gets much faster may take a few pairs more there, until its signs show that too.
 
@@ -318,7 +332,10 @@ def _make_test(
 
 
 def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
-    """Return how many of the tosses of a coin must fall alike to be rarer than `alpha`; all, if `most` are too few."""
+    """Return how many of `num_pairs` signs must agree to be rarer than `alpha` for a fair coin.
+
+    If even `most` agreeing signs are not that rare, all of them must agree.
+    """
     tail = 0
     for alike in range(num_pairs, 0, -1):
         tail += math.comb(num_pairs, alike)
@@ -330,7 +347,10 @@ def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
 def _spent(
     error: float, looks: tuple[int, ...], most: int, power: float, first: int = 0
 ) -> list[float]:
-    """Return what each look from `first` pairs on spends of `error * (n / most) ** power`; the last spends the rest."""
+    """Return what each look spends of the error, by the power family `error * (n / most) ** power`.
+
+    Looks before `first` pairs spend nothing. The last look spends the rest.
+    """
     total = [error * (count / most) ** power if count >= first else 0.0 for count in looks]
     total[-1] = error if looks[-1] >= first else 0.0
     return [after - before for before, after in zip([0.0, *total], total, strict=False)]
@@ -338,25 +358,9 @@ def _spent(
 
 @functools.cache
 def t_quantile(upper_tail: float, df: int) -> float:
-    """Return what Student's t exceeds with probability `upper_tail` (below one half), by bisection."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _tail_beyond(middle, df) > upper_tail else (low, middle)
-    return math.sqrt(df) * math.tan(low)
+    """Return what Student's t exceeds with probability `upper_tail`."""
+    # scipy.stats.t.isf calls this too. To import scipy.stats takes a second, and only timing needs
+    # a quantile.
+    from scipy.special import stdtrit
 
-
-def _tail_beyond(angle: float, df: int) -> float:
-    """Return P(t > sqrt(df) tan(angle)) by the finite series for whole degrees of freedom.
-
-    Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
-    """
-    cosine = math.cos(angle)
-    odd = df % 2
-    term = cosine if odd else 1.0
-    total = 0.0 if df == 1 else term
-    for k in range(3 if odd else 2, df - 1, 2):
-        term *= cosine**2 * (k - 1) / k
-        total += term
-    inside = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
-    return (1 - inside) / 2
+    return -float(stdtrit(df, upper_tail))

@@ -1,22 +1,52 @@
-"""How the commands that measure begin and end: one sentence for each mistake, files whole or not at all."""
+"""What all commands share: how they parse flags, answer mistakes and end. Standard library only."""
 
-import os
+import argparse
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from perfgate.errors import PreparationError, UsageError
 
+DEFAULT_OUTPUT = Path(".asv/gate")
 _STOPPING = (signal.SIGTERM, signal.SIGHUP)
 
 
-def guarded(command: Callable[[], int], stopped: str) -> int:
-    """Run a command and return its exit code: 2 for wrong usage, 3 where it could not tell, 130 where it was stopped.
+class Parser(argparse.ArgumentParser):
+    """A parser that takes whole flags only and raises its mistakes as `UsageError`."""
 
-    A mistake of ours could not tell either: Python's own exit code of it, 1, would pass for a
+    def __init__(self, prog: str, description: str, epilog: str | None = None):
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the mistake as one sentence."""
+        raise UsageError(f"{message}; {self.prog} --help lists the flags.")
+
+
+def add_suite_config(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that names the suite."""
+    parser.add_argument(
+        "--suite-config",
+        type=Path,
+        default=Path("asv.conf.json"),
+        metavar="FILE",
+        help="the suite's configuration (default: %(default)s)",
+    )
+
+
+def guarded(command: Callable[[], int], stopped: str) -> int:
+    """Run a command and return its exit code.
+
+    The code is 2 for wrong usage, 3 where the command could not tell, and 130 where it was stopped.
+    A bug in the command also ends with 3, because Python's own exit code, 1, would look like a
     regression.
 
     Args:
@@ -45,17 +75,6 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
     finally:
         for each, handler in zip(_STOPPING, handlers, strict=True):
             signal.signal(each, handler)
-
-
-def replace_text(file: Path, text: str) -> None:
-    """Put a text in the place of a file's, all at once: a reader finds the old one or the new one."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8", newline="")
-        part.replace(file)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _stop(number: int, frame: Any) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from perfgate.errors import PreparationError, UsageError
-from perfgate.process.entry import guarded, replace_text
+from perfgate.files import replace_text
+from perfgate.options import guarded
 
 
 @pytest.mark.parametrize(

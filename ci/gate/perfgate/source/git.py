@@ -1,0 +1,62 @@
+"""Run git. Standard library only, because `perfgate store` needs it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from perfgate.errors import UsageError
+
+WORKING_TREE = "working tree"  # the head that is judged where no commit is named
+
+
+def git(*arguments: str, cwd: Path) -> str:
+    """Run git and return what it prints.
+
+    Raises:
+        UsageError: git refused, or is not installed.
+    """
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=cwd,
+            # Inside a hook these point at a repository, whatever the folder says.
+            env={
+                name: value
+                for name, value in os.environ.items()
+                if name not in ("GIT_DIR", "GIT_INDEX_FILE")
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UsageError(
+            "git is not installed; the gate compares two commits and needs it."
+        ) from None
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise UsageError(f"git {' '.join(arguments[:3])} failed: {reason}")
+    return done.stdout.strip()
+
+
+def commit_of(ref: str, root: Path) -> str:
+    """Return the full hash of a commit that the repository has."""
+    try:
+        return git(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}", cwd=root
+        )
+    except UsageError:
+        raise UsageError(
+            f"{ref!r} is not a commit of this repository; fetch it first, or give another one."
+        ) from None
+
+
+def merge_base(base: str, head: str, root: Path) -> str:
+    """Return the last common ancestor, so that newer commits of the base branch don't count."""
+    try:
+        return git("merge-base", base, head, cwd=root)
+    except UsageError:
+        raise UsageError(
+            f"{base[:12]} and {head[:12]} have no common ancestor here; "
+            "in a shallow clone run `git fetch --unshallow`."
+        ) from None

@@ -1,0 +1,88 @@
+"""Read a table of TOML into a model, with one sentence for a mistake in it. `config` calls it."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from perfgate.errors import UsageError
+
+T = TypeVar("T")
+Place = Sequence[str | int]
+_UNKNOWN = "unexpected_keyword_argument"
+
+# What would be right, by pydantic's name of the mistake or by that name's first word.
+_WANTED = {
+    "bool": "true or false",
+    "dataclass": "a table",
+    "date": "a day such as 2030-01-31",
+    "finite": "a finite number",
+    "float": "a number",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "int": "a whole number",
+    "less_than": "below {lt:g}",
+    "literal_error": "one of {expected}",
+    "string": "text in quotes",
+}
+
+
+def validated(model: type[T], table: dict[str, Any], source: str) -> T:
+    """Return the table as a pydantic dataclass.
+
+    Args:
+        model: a dataclass whose fields are values, dataclasses or tuples of dataclasses.
+        table: what the file says.
+        source: the file's name, for the sentence.
+
+    Raises:
+        UsageError: the table has a mistake.
+    """
+    try:
+        return TypeAdapter(model).validate_python(table)
+    except ValidationError as caught:
+        # A misspelt key is also a missing one, and its name says more.
+        mistakes = sorted(caught.errors(), key=lambda each: each["type"] != _UNKNOWN)
+        raise UsageError(f"{source}: {_sentence(mistakes[0], model)}.") from None
+
+
+def _sentence(mistake: Any, model: Any) -> str:
+    """Say where the mistake is, what was given and what would be right."""
+    kind = mistake["type"]
+    *above, last = mistake["loc"]
+    where = _written(mistake["loc"])
+    context = mistake.get("ctx", {})
+    if kind == "missing":
+        return f"{_written(above)} lacks the key {last!r}"
+    if kind == _UNKNOWN:
+        subject = f"{_written(above)}: the key" if above else "the key"
+        return f"{subject} {last!r} is unknown; {_closest(last, _keys(model, above))}"
+    if kind == "tuple_type":
+        return f"{where} must be a list of tables, [[{last}]]"
+    if kind == "value_error":
+        # A table's own sentence begins with one of its keys.
+        is_table = bool(_keys(model, mistake["loc"]))
+        return f"{where}{'.' if is_table else ' '}{context['error']}"
+    wanted = _WANTED.get(kind) or _WANTED[kind.split("_")[0]]
+    return f"{where} must be {wanted.format(**context)}, but got {mistake['input']!r}"
+
+
+def _written(place: Place) -> str:
+    """Write a place as a person does who counts from one: `metric 3.tolerance`."""
+    words = [f" {part + 1}" if isinstance(part, int) else f".{part}" for part in place]
+    return "".join(words).lstrip(".")
+
+
+def _keys(model: Any, place: Place) -> list[str]:
+    """Return the keys of the table at this place, none where it holds anything else."""
+    kind = model
+    for part in place:
+        is_key = isinstance(part, str)
+        kind = kind.__pydantic_fields__[part].annotation if is_key else get_args(kind)[0]
+    return list(getattr(kind, "__pydantic_fields__", ()))
+
+
+def _closest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"it knows {', '.join(sorted(known))}"

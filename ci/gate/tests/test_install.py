@@ -1,0 +1,137 @@
+"""perfgate as a stranger gets it: installed from its folder into a new virtual environment.
+
+The repository that it judges has a `ci` of its own, and modules that are called like perfgate's.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gate_repository import make_repository
+
+PACKAGE = Path(__file__).resolve().parents[1]
+CONSTRAINTS = PACKAGE.parents[1] / "constraints.txt"
+TRACKED = "basics.track_mean"
+FAST = ("--bench", "track_mean|own", "--no-timing")
+
+pytestmark = pytest.mark.slow
+
+
+def run(command, **options):
+    """Run a command without the paths of whoever runs the tests."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= options.pop("env", {})
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory):
+    """Return the folder of programs of a new environment that has perfgate installed, and pip."""
+    uv = Path(sys.executable).with_name("uv")
+    if not uv.is_file():
+        pytest.skip("uv is missing: pip install uv")
+    place = tmp_path_factory.mktemp("installed") / "venv"
+    made = run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, place])
+    assert made.returncode == 0, made.stderr
+    install = [uv, "pip", "install", "--quiet", "--python", place / "bin" / "python"]
+    if CONSTRAINTS.is_file():
+        install += ["--constraint", CONSTRAINTS]
+    # hatchling is for the action's own pip, which builds the package again. What an earlier
+    # installation has fetched needs no network.
+    wanted = [str(PACKAGE), "hatchling"]
+    done = run([*install, "--offline", *wanted])
+    if done.returncode:
+        done = run([*install, *wanted])
+    assert done.returncode == 0, done.stderr
+    return place / "bin"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A project with modules that would break perfgate if perfgate imported them."""
+    made = make_repository(tmp_path)
+    made.write("ci/__init__.py", "OURS = False\n")
+    for name in ("compare", "config", "counters", "errors", "listing", "options"):
+        made.write(f"{name}.py", f"raise SystemExit('the wrong {name}')\n")
+    made.write("benchmarks/own.py", "import ci\n\n\ndef track_ours():\n    return int(ci.OURS)\n")
+    made.commit("names of its own")
+    return made
+
+
+def perfgate(tools, repository, *arguments):
+    return run([tools / "perfgate", *arguments], cwd=repository.root, timeout=120)
+
+
+def plant(repository):
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+
+
+def test_a_repository_without_rules_is_gated_by_the_default_ones(tools, repository):
+    (repository.root / "gate.toml").unlink()
+    done = perfgate(tools, repository, "--base", "main", *FAST)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| `own.track_ours` | same | 0 -> 0" in done.stdout
+    assert "budget" not in done.stdout
+    plant(repository)
+    done = perfgate(tools, repository, "--base", "main", *FAST)
+    assert done.returncode == 1, done.stdout + done.stderr
+
+
+def test_the_command_that_repeats_a_row_runs_as_it_is_printed(tools, repository):
+    plant(repository)
+    perfgate(tools, repository, "--base", "main", *FAST)
+    report = json.loads((repository.root / ".asv" / "gate" / "gate.json").read_text())
+    row = next(row for row in report["rows"] if row["name"] == TRACKED)
+    words = shlex.split(row["reproduce"])
+    assert words[0] == "perfgate"
+    assert "--no-timing" in words
+    done = perfgate(tools, repository, *words[1:])
+    assert done.stdout.startswith("# FAILED: 1 regressed"), done.stdout + done.stderr
+
+
+def test_a_regression_is_accepted_and_its_commit_is_found(tools, repository):
+    plant(repository)
+    perfgate(tools, repository, "--base", "main", *FAST)
+    entry = (TRACKED, "--metric", "track", "--reason", "doubled", "--expires", "2999-01-01")
+    done = perfgate(tools, repository, "accept", *entry)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert perfgate(tools, repository, "--base", "main", *FAST).returncode == 0
+    (repository.root / "accepted.toml").unlink()
+    guilty = repository.commit("double")
+    done = perfgate(tools, repository, "find", TRACKED, "main~1", "main")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"found {guilty[:12]} double" in done.stdout
+
+
+def test_the_action_installs_fills_the_summary_and_fails_with_the_gate(tools, repository, tmp_path):
+    yaml = pytest.importorskip("yaml")
+    if shutil.which("bash") is None:
+        pytest.skip("bash is missing: apt install bash")
+    install, compare = yaml.safe_load((PACKAGE / "action.yml").read_text())["runs"]["steps"]
+    given = {"BASE": "main", "SUITE_CONFIG": "asv.conf.json", "ARGS": " ".join(FAST)}
+    assert compare["env"].keys() == given.keys()
+    summary = tmp_path / "summary.md"
+    environment = given | {
+        "GITHUB_ACTION_PATH": str(PACKAGE),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        # The environment has what pip would fetch.
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_NO_INDEX": "1",
+    }
+    plant(repository)
+    # GitHub's command line for `shell: bash`.
+    shell = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c"]
+    done = run([*shell, install["run"]], cwd=repository.root, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run([*shell, compare["run"]], cwd=repository.root, env=environment)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert summary.read_text().startswith("# FAILED: 1 regressed")

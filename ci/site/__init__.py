@@ -1,0 +1,1 @@
+"""The static site of a repository's benchmark results. `python -m ci.site.build` makes it."""

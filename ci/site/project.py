@@ -1,0 +1,125 @@
+"""The repository whose results are shown: its name, and how to show each library it is compared to.
+
+Nothing here is required. `asv.conf.json` and `pyproject.toml` name the project. The tables
+`[libraries.<name>]` of `<benchmark_dir>/suite.toml` say how the site shows a library.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ci.site.palette import Style, style
+from perfgate.errors import UsageError
+from perfgate.source.asv_config import read_config
+
+
+@dataclass(frozen=True)
+class Library:
+    """How the site shows a library.
+
+    Attributes:
+        name: what the rows' column `library` says.
+        label: what the pages call it.
+        style: the look of its line.
+        note: what a reader must know of its figures.
+        variant_of: the library that it is under other options, if it is one.
+    """
+
+    name: str
+    label: str
+    style: Style
+    note: str = ""
+    variant_of: str = ""
+
+
+@dataclass(frozen=True)
+class Project:
+    """The repository whose results are shown.
+
+    Attributes:
+        title: what the pages call it.
+        ours: the library that every ratio compares with the others, "" where nothing says which.
+        libraries: the declared libraries and those of the results, ours first.
+        suite_file: the file that declares workloads and libraries, "" where there is none.
+    """
+
+    title: str
+    ours: str = ""
+    libraries: Mapping[str, Library] = field(default_factory=dict)
+    suite_file: str = ""
+
+    def is_ours(self, name: str) -> bool:
+        """Tell whether a library is ours, under any options."""
+        return bool(name) and self.ours in {name, self.libraries[name].variant_of}
+
+    def variants_of(self, name: str) -> list[str]:
+        """Return the libraries that are `name` under other options."""
+        return [each.name for each in self.libraries.values() if each.variant_of == name]
+
+    def order(self, names: Iterable[str]) -> list[str]:
+        """Return each of the names once, as a legend lists them: ours first."""
+        found = set(names)
+        return [name for name in self.libraries if name in found]
+
+
+def read_project(root: Path, measured: Iterable[str]) -> Project:
+    """Return what the repository at `root` says of itself; `measured` are the results' libraries.
+
+    Raises:
+        UsageError: one of its files has a mistake.
+    """
+    config = root / "asv.conf.json"
+    asv = read_config(config, root) if config.is_file() else None
+    pyproject = _read_toml(root / "pyproject.toml").get("project", {})
+    name = (asv.project if asv else "") or pyproject.get("name", "") or root.resolve().name
+    suite_file = (asv.benchmark_dir if asv else Path("benchmarks")) / "suite.toml"
+    declared = _declared(root / suite_file)
+    ours = next((each for each, table in declared.items() if table.get("is_ours")), "")
+    if not ours:
+        ours = next((each for each in sorted(set(measured)) if _same(each, name)), "")
+    libraries = _libraries(declared, ours, measured)
+    title = libraries[ours].label if ours in declared else name
+    exists = (root / suite_file).is_file()
+    return Project(title, ours, libraries, suite_file.as_posix() if exists else "")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _declared(path: Path) -> dict[str, dict[str, Any]]:
+    tables = _read_toml(path).get("libraries", {})
+    for name, table in tables.items():
+        colour = table.get("colour", "")
+        if colour and not re.fullmatch(r"#[0-9A-Fa-f]{6}", colour):
+            problem = f"libraries.{name}.colour must be #RRGGBB, but got {colour!r}"
+            raise UsageError(f"{path}: {problem}.")
+    return tables
+
+
+def _same(library: str, project: str) -> bool:
+    return library.lower().replace("_", "-") == project.lower().replace("_", "-")
+
+
+def _libraries(
+    declared: Mapping[str, Mapping[str, Any]], ours: str, measured: Iterable[str]
+) -> dict[str, Library]:
+    """Return ours, then the declared libraries in their order, then the others by name."""
+    others = sorted(set(measured) - set(declared))
+    names = dict.fromkeys([*filter(None, [ours]), *declared, *others])
+    # The first place is ours, also where nothing says which library that is.
+    first = 0 if ours else 1
+    found = {}
+    for place, name in enumerate(names, first):
+        table = declared.get(name, {})
+        look = style(place, table.get("colour", ""), table.get("marker", ""))
+        note = table.get("note", "")
+        label = table.get("label", name)
+        found[name] = Library(name, label, look, note, table.get("variant_of", ""))
+    return found

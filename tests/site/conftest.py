@@ -1,0 +1,160 @@
+"""The made-up site and the browser that the site's tests share."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ci.site.build import publish
+from ci.site.project import Project, read_project
+from made_up_results import history, write_asv
+
+ROOT = Path(__file__).parents[2]
+BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LAST_RESORT_MS = 1_200_000  # a limit for what hangs: no test may depend on how busy the machine is
+LIBRARIES = """
+[libraries.myriad]
+label = "Myriad"
+colour = "#0072B2"
+is_ours = true
+
+[libraries.gymnax]
+colour = "#D55E00"
+marker = "s"
+
+[libraries.myriad-plain]
+label = "Myriad without configure()"
+colour = "#56B4E9"
+variant_of = "myriad"
+
+[libraries.gymnax-configured]
+label = "gymnax with our XLA options"
+variant_of = "gymnax"
+"""
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory) -> Path:
+    """A repository that declares how some of our results' libraries are shown."""
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "benchmarks").mkdir()
+    (folder / "benchmarks" / "suite.toml").write_text(LIBRARIES)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def project(repository) -> Project:
+    return read_project(repository, ())
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, repository) -> Path:
+    """The site of our published results and of a made-up history with three setups."""
+    folder = tmp_path_factory.mktemp("site with a space")
+    shutil.copytree(ROOT / "results" / "published", folder / "results" / "published")
+    workloads = tuple(f"cartpole-{place}" for place in range(5))
+    versions = ["0.10.1"] * 50 + ["0.10.2"] * 100
+    machines = ["runner"] * 100 + ["runner-two"] * 50
+    series = history(6, 5, 150)
+    write_asv(
+        folder / "results" / "asv",
+        series,
+        workloads=workloads,
+        versions=versions,
+        machines=machines,
+    )
+    publish(folder / "results", folder / "site", BUILT, repository=repository)
+    return folder / "site"
+
+
+# playwright runs an event loop: after its own module it would break tests that start one
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        message = "chromium is missing: apt install chromium"
+        if os.environ.get("MYRIAD_CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # its sandbox refuses to run as root
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        running = playwright.chromium.launch(
+            executable_path=program, args=arguments, timeout=LAST_RESORT_MS
+        )
+        yield running
+        running.close()
+
+
+class Visit:
+    """A page that is open, with all that went wrong on it and all that it asked for."""
+
+    def __init__(self, browser, **options):
+        viewport = {"width": 1280, "height": 900}
+        self.context = browser.new_context(**({"viewport": viewport} | options))
+        self.context.set_default_timeout(LAST_RESORT_MS)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", self._listen)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("requestfailed", lambda request: self.errors.append(request.url))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def _listen(self, message) -> None:
+        if message.type in {"error", "warning"}:
+            self.errors.append(message.text)
+
+    def open(self, path: Path, fragment: str = "") -> "Visit":
+        self.page.goto("about:blank")  # a new fragment alone would not load the page again
+        self.page.goto(path.as_uri() + fragment)
+        return self
+
+    def drawn(self) -> "Visit":
+        self.page.wait_for_function("performance.getEntriesByName('chart-drawn').length > 0")
+        return self
+
+    def inked(self, colour: str) -> int:
+        """Count the pixels of the chart that have a colour, #RRGGBB."""
+        return self.page.evaluate(
+            """(colour) => {
+              const canvas = document.querySelector('.plot canvas');
+              const copy = new OffscreenCanvas(canvas.width, canvas.height);
+              const context = copy.getContext('2d', {willReadFrequently: true});
+              context.drawImage(canvas, 0, 0);
+              const {data} = context.getImageData(0, 0, canvas.width, canvas.height);
+              const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+              let count = 0;
+              for (let at = 0; at < data.length; at += 4) {
+                const same = data[at] === r && data[at + 1] === g && data[at + 2] === b;
+                count += same && data[at + 3] === 255;
+              }
+              return count;
+            }""",
+            colour,
+        )
+
+
+@pytest.fixture
+def new_visit(browser) -> Iterator[Callable[..., Visit]]:
+    """Opens visits with a browser context's options. Afterwards nothing may have gone wrong."""
+    visits: list[Visit] = []
+
+    def new(**options) -> Visit:
+        visits.append(Visit(browser, **options))
+        return visits[-1]
+
+    yield new
+    for visit in visits:
+        visit.context.close()
+        assert visit.errors == []
+
+
+@pytest.fixture
+def visit(new_visit) -> Visit:
+    return new_visit()

@@ -1,0 +1,216 @@
+"""The site in a real browser: offline, with script and without, on a phone, light and dark."""
+
+import http.server
+import shutil
+import threading
+import urllib.parse
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ci.site.build import publish
+from made_up_results import commit_hash, history, write_asv
+
+ROOT = Path(__file__).parents[2]
+BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MAX_FILE_BYTES = 2_000_000
+PAGES = ("index", "comparison", "benchmarks", "changes", "compare", "noise", "data")
+
+
+def benchmark_page(site: Path) -> Path:
+    return site / "b" / "suite_00.Throughput.time_chunk_00-cartpole-3.html"
+
+
+def test_no_page_errs_or_asks_another_host(site, visit):
+    pages = [site / f"{name}.html" for name in PAGES] + [
+        benchmark_page(site),
+        site / "b" / "throughput.snake-1k.html",
+    ]
+    for page in pages:
+        visit.open(page)
+        images = "[...document.images].every((image) => { image.loading = 'eager'; return true; })"
+        assert visit.page.evaluate(images)
+        visit.page.wait_for_function(
+            "[...document.images].every((image) => image.complete && image.naturalWidth > 0)"
+        )
+    assert all(url.startswith((site.as_uri(), "data:", "about:")) for url in visit.requests)
+
+
+def test_no_page_is_wider_than_a_phone(site, new_visit):
+    visit = new_visit(viewport={"width": 360, "height": 740})
+    for page in [*(site / f"{name}.html" for name in PAGES), benchmark_page(site)]:
+        visit.open(page)
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360, page
+
+
+def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(
+    site, project, visit
+):
+    visit.open(site / "index.html").drawn()
+    before = {
+        name: visit.inked(project.libraries[name].style.light)
+        for name in ("myriad", "gymnax", "myriad-plain")
+    }
+    assert min(before.values()) > 100
+    visit.page.get_by_role("button", name="gymnax", exact=True).click()
+    assert visit.inked(project.libraries["gymnax"].style.light) == 0
+    assert visit.inked(project.libraries["myriad"].style.light) > 100
+    assert visit.page.url.endswith("index.html#hide=gymnax")
+    visit.page.get_by_role("button", name="gymnax", exact=True).click()
+    assert visit.inked(project.libraries["gymnax"].style.light) == before["gymnax"]
+    assert visit.page.url.endswith("index.html")
+
+
+def test_the_address_restores_the_selection(site, project, visit):
+    visit.open(site / "index.html").drawn()
+    visit.page.get_by_label("environment", exact=True).select_option("snake")
+    visit.page.get_by_label("y axis").select_option("linear")
+    visit.page.get_by_role("button", name="Myriad without configure()", exact=True).click()
+    fragment = "#env=snake&y=linear&hide=myriad-plain"
+    assert visit.page.url.endswith(fragment)
+    visit.open(site / "index.html", fragment).drawn()
+    assert visit.page.get_by_label("environment", exact=True).input_value() == "snake"
+    assert visit.page.get_by_label("y axis").input_value() == "linear"
+    hidden = visit.page.get_by_role("button", name="Myriad without configure()", exact=True)
+    assert hidden.get_attribute("aria-pressed") == "false"
+    assert visit.inked(project.libraries["myriad-plain"].style.light) == 0
+    assert visit.inked(project.libraries["myriad"].style.light) > 100
+
+
+def test_an_address_that_nobody_made_still_shows_a_graph(site, project, visit):
+    visit.open(site / "index.html", "#env=nowhere&device=99&commit=none&hide=nobody,,&x=3").drawn()
+    assert visit.inked(project.libraries["myriad"].style.light) > 100
+
+
+def test_pointing_and_the_arrow_keys_read_out_the_numbers(site, visit):
+    visit.open(site / "index.html").drawn()
+    readout = visit.page.locator("#scaling .readout")
+    visit.page.locator("#scaling .plot").focus()
+    visit.page.keyboard.press("End")
+    assert "1,000,000 environments: Myriad" in readout.inner_text()
+    visit.page.keyboard.press("ArrowLeft")
+    assert "100,000 environments: Myriad" in readout.inner_text()
+    visit.page.locator("#scaling .u-over").hover(position={"x": 3, "y": 80})
+    assert readout.inner_text().startswith("1 environment:")
+
+
+def test_a_history_shows_its_levels_and_changes(site, visit):
+    visit.open(benchmark_page(site)).drawn()
+    assert visit.inked("#0072B2") > 100
+    assert visit.inked("#A8281F") > 100  # the rule where it became slower
+    assert visit.page.get_by_text("other versions", exact=True).is_visible()
+    visit.page.get_by_label("y axis").select_option("zero")
+    assert visit.page.url.endswith("#y=zero")
+    visit.page.get_by_label("machine").select_option("2")
+    assert visit.inked("#0072B2") == 0
+    assert visit.inked("#D55E00") > 100
+
+
+def test_two_commits_are_compared_and_the_address_says_which(site, visit):
+    before, after = (commit_hash(place)[:8] for place in (99, 60))
+    visit.open(site / "compare.html", f"#{before}..{after}")
+    visit.page.wait_for_function(
+        "document.getElementById('compared').textContent.includes('30 values compared')"
+    )
+    visit.page.get_by_label("also within the noise").check()
+    assert visit.page.locator("#comparison tbody tr").count() == 30
+    visit.page.get_by_label("after").select_option(commit_hash(149)[:8])
+    visit.page.wait_for_function(
+        "document.getElementById('compared').textContent.startsWith('0 values compared')"
+    )
+    assert visit.page.url.endswith(f"#{before}..{commit_hash(149)[:8]}")
+
+
+def test_tables_sort_and_filter(site, visit):
+    visit.open(site / "changes.html")
+    changes = visit.page.locator("#changes tbody tr")
+    visit.page.get_by_role("button", name="change", exact=True).click()
+    ratios = changes.locator("td:nth-child(2)").evaluate_all(
+        "cells => cells.map((cell) => Number(cell.dataset.sort))"
+    )
+    assert ratios == sorted(ratios, reverse=True)
+    visit.page.get_by_label("Show those that contain").fill("track_temp")
+    assert changes.filter(visible=True).count() < len(ratios)
+
+
+def test_everything_that_acts_is_reached_by_tab(site, visit):
+    visit.open(site / "index.html").drawn()
+    reached = set()
+    for _ in range(80):
+        visit.page.keyboard.press("Tab")
+        focused = "[e.className, e.tagName, e.textContent.trim().slice(0, 30)].join('|')"
+        reached.add(visit.page.evaluate(f"(e => {focused})(document.activeElement)"))
+    assert "skip|A|Skip to the content" in reached
+    assert any(text.startswith("key|BUTTON|Myriad") for text in reached)
+    assert any(text.startswith("plot|DIV|") for text in reached)
+    assert sum("|SELECT|" in text for text in reached) >= 4
+
+
+def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
+    visit = new_visit(java_script_enabled=False)
+    visit.open(site / "index.html")
+    assert visit.page.locator("#scaling svg.fallback .series").count() >= 2
+    assert visit.page.get_by_text("environment steps per second with 95%").first.is_visible()
+    visit.open(benchmark_page(site))
+    assert visit.page.locator("svg.history").is_visible()
+    assert visit.page.locator("svg.history text").count() == 4
+    assert visit.page.get_by_text("Levels").is_visible()
+    visit.open(site / "changes.html")
+    assert visit.page.locator("#changes tbody tr").count() > 5
+
+
+def test_a_dark_page_has_light_words_and_its_own_colours(site, project, new_visit):
+    visit = new_visit(color_scheme="dark")
+    visit.open(site / "index.html").drawn()
+    assert (
+        visit.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        == "rgb(20, 23, 26)"
+    )
+    assert visit.inked(project.libraries["myriad"].style.dark) > 100
+
+
+def test_it_works_from_a_sub_path_of_a_server(site, visit, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "speed").symlink_to(site)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), lambda *args: Quiet(*args, directory=tmp_path)
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        visit.page.goto(f"http://127.0.0.1:{server.server_port}/docs/speed/index.html")
+        visit.drawn()
+        visit.page.goto(visit.page.url.replace("index.html", f"b/{benchmark_page(site).name}"))
+        visit.drawn()
+        server.shutdown()
+    assert all("/docs/speed/" in url or url.startswith("data:") for url in visit.requests)
+
+
+@pytest.mark.slow
+def test_it_stays_fast_with_600_benchmarks_and_500_commits(new_visit, tmp_path):
+    write_asv(
+        tmp_path / "results" / "asv",
+        history(30, 20, 500),
+        workloads=tuple(f"w{place}" for place in range(20)),
+    )
+    shutil.copytree(ROOT / "results" / "published", tmp_path / "results" / "published")
+    publish(tmp_path / "results", tmp_path / "site", BUILT)
+    sizes = {path: path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file()}
+    assert max(sizes.values()) < MAX_FILE_BYTES
+    assert sum(path.name.endswith(".html") for path in sizes) > 600
+    pages = {"index.html": 400_000, "b/suite_00.Throughput.time_chunk_00-w3.html": 250_000}
+    for page, most_bytes in pages.items():
+        visit = new_visit()
+        visit.open(tmp_path / "site" / page).drawn()
+        drawn_ms = visit.page.evaluate("performance.getEntriesByName('chart-drawn')[0].startTime")
+        asked = {
+            Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path)) for url in visit.requests
+        }
+        num_bytes = sum(sizes.get(path, 0) for path in asked)
+        print(f"{page}: first chart after {drawn_ms:.0f} ms, {num_bytes:,} bytes loaded")
+        assert num_bytes < most_bytes
+    assert sizes[tmp_path / "site" / "benchmarks.html"] < 1_000_000

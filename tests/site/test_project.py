@@ -1,0 +1,138 @@
+"""The site of another repository, and what a repository may declare."""
+
+import csv
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ci.site.build import publish
+from ci.site.project import read_project
+from made_up_results import history, write_asv
+from perfgate.errors import UsageError
+
+BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OUR_NAMES = re.compile(
+    "myriad|gymnax|gymnasium|jumanji|envpool|pufferlib|rejax|cartpole|pendulum|snake|bucket|gene.circ",
+    re.IGNORECASE,
+)
+
+
+def write_suite(repository: Path, text: str) -> None:
+    (repository / "benchmarks").mkdir(exist_ok=True)
+    (repository / "benchmarks" / "suite.toml").write_text(text)
+
+
+def write_runs(folder: Path) -> None:
+    """Write what a suite publishes: the rows and the samples of two libraries at two sizes."""
+    folder.mkdir(parents=True)
+    rows = []
+    alternations = []
+    for num_envs in (10, 1000):
+        outcomes = {}
+        for library, seconds in (("treesort", 0.1), ("heapq", 0.4)):
+            workload = {"name": f"forest-{num_envs}", "env": "forest", "num_envs": num_envs}
+            outcomes[library] = {
+                "contender": {"side": library, "workload": workload},
+                "hello": {"library_version": "2.0", "hardware": {"device_name": "Abacus"}},
+                "prepared": {"num_steps": 100},
+                "status": "ok",
+                "seconds": [seconds] * 9,
+            }
+            rows.append({
+                "suite": "throughput",
+                "library": library,
+                "library_version": "2.0",
+                "env": "forest",
+                "num_envs": num_envs,
+                "device_name": "Abacus",
+                "cores": 4,
+                "steps_per_s": num_envs * 100 / seconds,
+                "steps_per_s_low": "",
+                "steps_per_s_high": "",
+                "compile_s": "",
+                "status": "ok",
+                "reason": "",
+                "commit": "0" * 40,
+                "timestamp": "20261120T120000Z",
+            })  # fmt: skip
+        alternations.append(outcomes)
+    with (folder / "forest.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    samples = {"command": "python run.py", "alternations": alternations}
+    (folder / "forest_samples.json").write_text(json.dumps(samples))
+
+
+def test_the_site_of_another_repository_names_nothing_of_ours(tmp_path):
+    (tmp_path / "asv.conf.json").write_text('{"project": "treesort"}  // asv allows comments')
+    write_runs(tmp_path / "results" / "csv")
+    series = history(3, 2, 40)
+    write_asv(tmp_path / "results" / "asv", series, workloads=("oak", "elm"))
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert "<title>treesort, measured</title>" in index
+    assert 'forest <span class="quiet">beside heapq' in index
+    assert index.count("<b>4.0\N{MULTIPLICATION SIGN}</b>") == 2
+    for path in (tmp_path / "site").rglob("*"):
+        found = OUR_NAMES.search(path.name)
+        if path.is_file():
+            found = found or OUR_NAMES.search(path.read_text(encoding="utf-8"))
+        assert found is None, f"{path}: {found}"
+
+
+def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):
+    write_suite(
+        tmp_path,
+        """
+        [libraries.heapq]
+        label = "heapq (C)"
+        colour = "#123456"
+        marker = "x"
+        note = "another algorithm"
+
+        [libraries.treesort]
+        is_ours = true
+        label = "Treesort"
+
+        [libraries.treesort-debug]
+        variant_of = "treesort"
+        """,
+    )
+    project = read_project(tmp_path, ["bisect", "heapq"])
+    assert (project.title, project.ours) == ("Treesort", "treesort")
+    assert list(project.libraries) == ["treesort", "heapq", "treesort-debug", "bisect"]
+    heapq = project.libraries["heapq"]
+    assert (heapq.label, heapq.note) == ("heapq (C)", "another algorithm")
+    assert (heapq.style.light, heapq.style.marker) == ("#123456", "x")
+    assert project.variants_of("treesort") == ["treesort-debug"]
+    assert project.is_ours("treesort-debug")
+    assert not project.is_ours("bisect")
+    assert len({library.style for library in project.libraries.values()}) == 4
+
+
+def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "tree_sort"\n')
+    project = read_project(tmp_path, ["heapq", "tree-sort"])
+    assert (project.title, project.ours) == ("tree_sort", "tree-sort")
+    assert read_project(tmp_path, ["heapq"]).ours == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[libraries", "is not valid TOML"),
+        (
+            '[libraries.heapq]\ncolour = "red"',
+            "libraries.heapq.colour must be #RRGGBB, but got 'red'",
+        ),
+    ],
+)
+def test_a_mistake_in_the_declaration_is_answered(tmp_path, text, message):
+    write_suite(tmp_path, text)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        read_project(tmp_path, [])
