@@ -1,4 +1,4 @@
-"""`myriad cite`: what a reader needs to believe a figure and to repeat it, from a CSV of results."""
+"""`myriad cite`: say how to repeat a figure and why to believe it, from a CSV of results."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""The full dieharder battery over the streams of a rollout: `make prng-report`, some half hour for each order.
+"""Run dieharder's full battery over a rollout's streams: `make prng-report`, half an hour an order.
 
 The same words come in three orders, since a flaw may hide in any of them: all words of an
 environment and step together (`word`), one word of all environments, step by step (`environment`),
@@ -77,7 +77,10 @@ def run(order: str) -> Counter:
 
 
 def main() -> int:
-    """Print the battery's tables and a summary; exit code 1 where a test failed, 2 where there is no dieharder."""
+    """Print the battery's tables and a summary.
+
+    Exit code 1 means that a test failed, 2 that dieharder is missing.
+    """
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--order", choices=ORDERS, help="only this order")
     parser.add_argument("--stream", choices=ORDERS, help="write this stream to stdout instead")

@@ -52,10 +52,12 @@ def test_a_citation_names_machine_versions_commit_date_figures_and_command(tmp_p
     assert cite(path, capsys) == (
         "AMD EPYC, 2 cores, 16.00 GiB (cpu); Myriad 0.1.0, commit 0123456789 with local changes; "
         "JAX 0.10.2, Python 3.11.7; measured 2026-11-21.\n\n"
-        "| suite | library | environment | agent | environments | chunk | steps/s (95% interval) | run, s | "
+        "| suite | library | environment | agent | environments | chunk | "
+        "steps/s (95% interval) | run, s | "
         "compiling, s | peak memory |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-        "| throughput | myriad 0.1.0 | cartpole-control | random | 10,000 | 256 | 1,234,568 (1,200,000 to 1,300,000) | "
+        "| throughput | myriad 0.1.0 | cartpole-control | random | 10,000 | 256 | "
+        "1,234,568 (1,200,000 to 1,300,000) | "
         "0.25 | 0.50 | 0.50 GiB |\n\n"
         "Reproduce with: `python benchmarks/throughput.py --full`\n"
     )

@@ -120,7 +120,9 @@ MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailabl
                 "proc/self/cgroup": "5:memory:/host/path/container\n3:cpuset:/\n0::/",
                 "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2 * GIB),
                 "sys/fs/cgroup/memory/memory.usage_in_bytes": str(GIB),
-                "sys/fs/cgroup/memory/memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB // 2}",
+                "sys/fs/cgroup/memory/memory.stat": (
+                    f"inactive_file 7\ntotal_inactive_file {GIB // 2}"
+                ),
             },
             2,
             1.5,

@@ -1,5 +1,6 @@
-"""The gate held to changes that people really commit: `python -m ci.validation.mutants`, 20 minutes on 2 cores.
+"""The gate held to changes that people really commit: `python -m ci.validation.mutants`.
 
+It takes 20 minutes on 2 cores.
 ci/validation/mutants.toml holds them. A harmful one must fail with its cause named; a harmless one
 must pass. Each row of the table is kept as soon as it is there, so that a run that was stopped goes
 on where it was.
@@ -60,7 +61,7 @@ def mutants() -> list[Mutant]:
 
 
 def judge(mutant: Mutant, root: Path) -> dict[str, object]:
-    """Run the gate on a clean copy of the repository with the change in it; return the row of the table."""
+    """Run the gate on a clean copy of the repository with the change in it; return its row."""
     subprocess.run(["git", "checkout", "--quiet", "."], cwd=root, check=True)
     mutant.apply(root)
     command = [sys.executable, "-m", "perfgate", "--base", "HEAD", "--bench", mutant.bench]

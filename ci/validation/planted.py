@@ -1,4 +1,4 @@
-"""A small project whose benchmarks take as much longer as is asked for: the self-test plants slowdowns.
+"""A small project whose benchmarks take as much longer as the self-test asks for.
 
 What is added is more of the same work, never a sleep: a sleeping process gives its core away, a
 slower one does not.
@@ -78,14 +78,17 @@ class Project:
     units: dict[str, int]
 
     def plant(self, ratio: float) -> str:
-        """Commit a head that does `ratio` times the work, beside the first commit, and return its hash."""
+        """Commit a head that does `ratio` times the first commit's work, and return its hash."""
         self.git("checkout", "--quiet", "--detach", "start")
         more = {name: math.ceil(units * ratio) for name, units in self.units.items()}
         _write_units(self.root, more)
         return self.commit(f"{ratio:g} times the work")
 
     def measured(self, ratio: float, num_rounds: int = 21) -> float:
-        """Return by how much the time of the shortest benchmark really grows: the median over alternated calls."""
+        """Return by how much the time of the shortest benchmark really grows.
+
+        That is the median over alternated calls.
+        """
         name = min(self.units, key=lambda each: BENCHMARKS[each][1])
         work = getattr(_work(), BENCHMARKS[name][0])
         units = self.units[name]
@@ -163,7 +166,10 @@ def _work() -> Any:
 
 
 def _units_of(work: Callable[[int], Any], seconds: float) -> int:
-    """Return how many units last so long, at least 100: a hundredth more of them is a hundredth more time."""
+    """Return how many units last so long.
+
+    They are at least 100: a hundredth more of them is a hundredth more time.
+    """
     units = 100
     while (taken := min(_seconds(work, units) for _ in range(3))) < min(seconds, 0.02):
         units *= 2

@@ -13,7 +13,7 @@ def prose(page: str) -> str:
 
 
 def prose_figures(page: str) -> tuple[int, float, float, float, float]:
-    """Return the words of a page, and per 1,000 of them its `;`, its `,`, you, and what/which/where."""
+    """Return a page's words, and per 1,000 of them its `;`, `,`, you, and what/which/where."""
     text = prose(page)
     words = [word.lower() for word in re.findall(r"[A-Za-z][A-Za-z'-]*", text)]
     scale = 1000 / max(1, len(words))

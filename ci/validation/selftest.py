@@ -1,15 +1,16 @@
 """How often does the gate cry wolf on this machine, and how small a slowdown does it find?
 
-    python -m ci.validation.selftest                                  everything that is still missing
-    python -m ci.validation.selftest --runs 100 --bench cartpole      the gate against itself, on these benchmarks
-    python -m ci.validation.selftest --runs 0 --pairs 80 --live 10    planted slowdowns alone
+    python -m ci.validation.selftest                               everything that is still missing
+    python -m ci.validation.selftest --runs 100 --bench cartpole   these benchmarks alone
+    python -m ci.validation.selftest --runs 0 --pairs 80 --live 10   planted slowdowns alone
 
 Tables of what was measured, a row per run or pair, each kept as soon as it is there; a second call
 goes on where the first was stopped:
 
-    selftest_itself.csv         a tree against itself, same programs timed too; in every second run a core is busy
+    selftest_itself.csv         a tree against itself, same programs timed too; a core is busy in
+                                every second run
     selftest_itself_pairs.csv   the log ratio of every pair of those runs
-    selftest_pairs.csv          the same of slowdowns that are planted in a project of five benchmarks
+    selftest_pairs.csv          the same of slowdowns planted in a project of five benchmarks
     selftest_live.csv           what the gate said of those slowdowns, run as anybody runs it
 
 From them it makes, prints and keeps `noise_*.csv`: the false alarms, each benchmark's noise with
@@ -116,7 +117,10 @@ def _count(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure what is missing, keep and print what all of it says; 1 where a tree against itself was called slower."""
+    """Measure what is missing, keep and print what all of it says.
+
+    Return 1 where a tree against itself was called slower.
+    """
     options.output.mkdir(parents=True, exist_ok=True)
     rules = _rules(options.suite_config)
     _run_against_itself(options)
@@ -152,7 +156,7 @@ def _here(table: Table) -> list[dict[str, str]]:
 
 
 def _alike(itself: Sequence[dict[str, str]], options: argparse.Namespace) -> list[dict[str, str]]:
-    """Return the runs against itself that were asked for as these are: other benchmarks err otherwise."""
+    """Return the runs that were asked for as these are: other benchmarks err otherwise."""
     asked = {"bench": options.bench, "budget_s": str(options.budget)}
     return [row for row in itself if all(row[name] == value for name, value in asked.items())]
 
@@ -185,7 +189,7 @@ def _run_against_itself(options: argparse.Namespace) -> None:
 
 
 def _plant(rules: Rules, options: argparse.Namespace) -> None:
-    """Record the pairs that planted slowdowns lack, then run the gate on each as often as is missing."""
+    """Record the pairs that planted slowdowns lack, then make the runs that are missing."""
     pairs, live = (_table(options, name) for name in ("pairs", "live"))
     if not any(
         _missing(pairs, ratio, options.pairs) + _missing(live, ratio, options.live)
@@ -198,9 +202,8 @@ def _plant(rules: Rules, options: argparse.Namespace) -> None:
         for planted in heads:
             while missing := _missing(pairs, planted.ratio, options.pairs):
                 pairs.add(planted.record(min(_BATCH, missing)))
-                _say(
-                    f"{planted.ratio:g} times: {_missing(pairs, planted.ratio, options.pairs)} pairs to go"
-                )
+                left = _missing(pairs, planted.ratio, options.pairs)
+                _say(f"{planted.ratio:g} times: {left} pairs to go")
         for planted in heads:
             while missing := _missing(live, planted.ratio, options.live):
                 live.add(planted.live())

@@ -1,4 +1,7 @@
-"""One run of the gate for `ci.validation.selftest`, as rows: on a tree against itself, or on a planted slowdown."""
+"""One run of the gate for `ci.validation.selftest`, as rows.
+
+It runs on a tree against itself, or on a planted slowdown.
+"""
 
 import contextlib
 import json
@@ -25,18 +28,18 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class AgainstItself:
-    """A suite, the benchmarks of it and the seconds of timing with which the gate runs on one commit as both sides."""
+    """The gate on one commit as both sides: of which suite and benchmarks, for how many seconds."""
 
     suite_config: Path
     bench: str
     budget_s: float
 
     def run(self, number: int) -> tuple[Row, list[Row]]:
-        """Return how run `number` ended, and its pairs; in every second run another core is busy."""
+        """Return how run `number` ended, and its pairs; a core is busy in every second run."""
         root = self.suite_config.parent
         commit = commit_of("HEAD", root)
         flags = ["--base", commit, "--head", commit, "--suite-config", str(self.suite_config)]
-        flags += ["--no-exoneration", "--budget", str(self.budget_s), "--seed", str(number)]
+        flags += ["--time-identical", "--budget", str(self.budget_s), "--seed", str(number)]
         flags += ["--bench", self.bench] if self.bench else []
         with _busy_core() if number % 2 else contextlib.nullcontext():
             code, report, seconds = _gate(flags, root)
@@ -75,7 +78,8 @@ class AgainstItself:
 def _busy_core() -> Iterator[None]:
     """Keep a core busy that the gate will not choose, since it takes the idlest."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
-    spin = f"import os\nif hasattr(os, 'sched_setaffinity'): os.sched_setaffinity(0, {{{cores[0]}}})\nwhile True: pass"
+    pin = f"os.sched_setaffinity(0, {{{cores[0]}}})"
+    spin = f"import os\nif hasattr(os, 'sched_setaffinity'): {pin}\nwhile True: pass"
     process = subprocess.Popen([sys.executable, "-c", spin])
     try:
         time.sleep(0.2)
@@ -155,7 +159,7 @@ class Planted:
         return code, report, seconds
 
     def _write_rules(self, limits: dict[str, Any]) -> Path:
-        """Write the gate's own verdict and timing, with other looks where pairs are only recorded."""
+        """Write the gate's own verdict and timing, with these limits where pairs are recorded."""
         verdict, timing = asdict(self.rules.verdict), asdict(self.rules.timing)
         if limits:  # what is only recorded is recorded whole
             timing["budget_s"] = _RECORDING_S

@@ -1,4 +1,4 @@
-"""What the rows of the self-test say, as small tables: false alarms, noise, what is found, the live runs."""
+"""What the rows of the self-test say, as small tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Cells = dict[str, str | int]
 
 @dataclass(frozen=True)
 class Summary:
-    """One table: the file it is kept in, a sentence on it, and its rows, all with the same columns."""
+    """One table: its file, a sentence on it, and its rows, all with the same columns."""
 
     name: str
     title: str
@@ -63,7 +63,7 @@ def false_alarms(runs: Recorded) -> Summary:
 
 
 def scatter(pairs: Recorded, rules: Rules) -> Summary:
-    """Return how much the pairs of a tree against itself scatter, and what that lets the gate find."""
+    """Return how much pairs of a tree against itself scatter, and what the gate could find."""
     names = sorted({pair["benchmark"] for pair in pairs})
     plan = Plan.make(rules.verdict.limits, max(1, len(names)))
     rows: list[Cells] = []

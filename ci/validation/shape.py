@@ -1,4 +1,4 @@
-"""Print how the tree is shaped: files, lines, functions, imports and prose, counted by ast and tokenize.
+"""Print the shape of the tree: files, lines, functions, imports and prose.
 
     python -m ci.validation.shape                  # the working tree
     python -m ci.validation.shape --ref v0.1.0     # a git revision

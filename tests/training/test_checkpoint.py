@@ -226,8 +226,8 @@ def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(limit, tmp_path)
     with start(FULL, tmp_path, limit) as process:
         said, _ = process.communicate(timeout=120)
     assert (
-        said
-        == f"checkpoint {tmp_path / '2'} can't be written: File too large; the ones before it are kept.\n"
+        said == f"checkpoint {tmp_path / '2'} can't be written: File too large; "
+        "the ones before it are kept.\n"
     )
     assert names(tmp_path) == ["1"]
     assert_same(checkpoints.restore(1, state_of(0)), state_of(1))

@@ -1,4 +1,4 @@
-"""A learner of your own needs only what learning needs: the protocol's other members have defaults."""
+"""A learner of your own needs only what learning needs: other members have defaults."""
 
 import dataclasses
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""The gate on itself: rows that are kept, a second call that goes on, and tables that say what the rows say."""
+"""The gate on itself: rows are kept, a second call goes on, and tables say what the rows say."""
 
 import ast
 import csv

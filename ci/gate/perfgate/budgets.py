@@ -1,35 +1,70 @@
 """Absolute floors and ceilings that head must keep, whatever the base did."""
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from perfgate.config import Budget, Rules
-from perfgate.verdict import Row, numbers_of
+from perfgate.metrics import numbers_of
+from perfgate.stages import Timed
 
-BudgetResult = tuple[Budget, str, float | None, str]
-UNKNOWN = ("not measured", "no such benchmark")
+NOT_MEASURED = "not measured"
+NO_SUCH_BENCHMARK = "no such benchmark"
+UNKNOWN = (NOT_MEASURED, NO_SUCH_BENCHMARK)
+_CLOCKS = ("seconds", "rate", "ratio")
 
 
-def check_budgets(rows: list[Row], rules: Rules) -> list[BudgetResult]:
-    """Hold head's absolute figures to the budgets: the budget, the row, its figure and the word for it.
+@dataclass(frozen=True)
+class BudgetFinding:
+    """What one budget came to for one benchmark.
 
-    The words: kept, missed, missed and accepted, not measured, no such benchmark.
+    Attributes:
+        budget: the budget.
+        row: the benchmark, or the pattern that fits none.
+        figure: head's; None where it is not known.
+        word: kept, missed, missed and accepted, not measured, or no such benchmark.
     """
-    by_name, found = {row.name: row for row in rows}, []
+
+    budget: Budget
+    row: str
+    figure: float | None
+    word: str
+
+
+def check_budgets(rows: Sequence[Timed], rules: Rules) -> list[BudgetFinding]:
+    """Hold head's absolute figures to the budgets."""
+    by_name = {row.name: row for row in rows}
+    found = []
     for budget in rules.budget:
         meant = [row for row in rows if _fits(budget, row)]
         for row in meant:
             figure = _figure(budget, row, by_name)
-            found.append((budget, row.name, figure, _word(budget, row, figure, rules)))
+            word = _word(budget, row, figure, rules)
+            found.append(BudgetFinding(budget, row.name, figure, word))
         if not meant:
-            found.append((budget, budget.benchmark, None, "no such benchmark"))
+            found.append(BudgetFinding(budget, budget.benchmark, None, NO_SUCH_BENCHMARK))
     return found
 
 
-def _fits(budget: Budget, row: Row) -> bool:
-    return row.state != "gone" and re.search(budget.benchmark, row.name) is not None
+def keep_selected(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
+    """Leave out what a run on some of the benchmarks can't know of."""
+    names = {"", *(row.name for row in rows)}
+    known = [each for each in found if each.word != NO_SUCH_BENCHMARK]
+    return [each for each in known if each.budget.over in names]
 
 
-def _figure(budget: Budget, row: Row, rows: dict[str, Row]) -> float | None:
+def keep_untimed(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
+    """Leave out what a run without timing can't know of."""
+    put_off = {row.name for row in rows if row.inspected.put_off}
+    counted = [each for each in found if each.budget.metric not in _CLOCKS]
+    return [each for each in counted if each.row not in put_off]
+
+
+def _fits(budget: Budget, row: Timed) -> bool:
+    return row.inspected.state != "gone" and re.search(budget.benchmark, row.name) is not None
+
+
+def _figure(budget: Budget, row: Timed, rows: Mapping[str, Timed]) -> float | None:
     seconds = row.median_s("head")
     if budget.metric == "seconds":
         return seconds
@@ -38,12 +73,12 @@ def _figure(budget: Budget, row: Row, rows: dict[str, Row]) -> float | None:
     if budget.metric == "ratio":
         other = rows[budget.over].median_s("head") if budget.over in rows else None
         return other / seconds if seconds and other else None
-    return numbers_of(row, "head").get(budget.metric)
+    return numbers_of(row.benchmark, row.inspected.head).get(budget.metric)
 
 
-def _word(budget: Budget, row: Row, figure: float | None, rules: Rules) -> str:
+def _word(budget: Budget, row: Timed, figure: float | None, rules: Rules) -> str:
     if figure is None:
-        return "not measured"
+        return NOT_MEASURED
     too_low = budget.floor is not None and figure < budget.floor
     too_high = budget.ceiling is not None and figure > budget.ceiling
     if not (too_low or too_high):

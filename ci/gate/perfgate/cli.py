@@ -89,10 +89,13 @@ def _parser() -> Parser:
         "--no-timing", dest="timing", action="store_false", help="compare only what needs no clock"
     )
     parser.add_argument(
-        "--no-exoneration",
-        dest="exoneration",
-        action="store_false",
+        "--time-identical",
+        action="store_true",
         help="also time programs that are identical on both sides, to test the statistics",
+    )
+    # what the flag above was called before
+    parser.add_argument(
+        "--no-exoneration", dest="time_identical", action="store_true", help=argparse.SUPPRESS
     )
     parser.add_argument(
         "--budget",

@@ -1,6 +1,6 @@
-"""The regression gate: does this change make a benchmark slower? For any repository with an asv suite.
+"""The regression gate: does this change make a benchmark slower? For any repository with asv.
 
-    perfgate --base origin/main              the working tree against its merge base with origin/main
+    perfgate --base origin/main              the working tree against its merge base
     perfgate --base origin/main --no-timing  only what needs no clock
 
 Exit codes: 0 no regression, 1 a regression, 2 wrong usage, 3 something could not be measured or
@@ -12,51 +12,57 @@ import dataclasses
 import random
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from perfgate import machine
-from perfgate.budgets import check_budgets
+from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
 from perfgate.config import Rules, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import confirm
+from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
-from perfgate.measure.inspection import discover, inspect
+from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import Result, markdown
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
-from perfgate.verdict import Row, judge
+from perfgate.stages import Inspected, Timed
+from perfgate.verdict import judge
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
-    start, before = time.monotonic(), machine.observe()
+    start = time.monotonic()
+    before = machine.observe()
     core = machine.pick_core()
     with checked_out(options.suite_config, options.base, options.head) as both:
-        sides = both if options.exoneration else dataclasses.replace(both, same_code=False)
+        sides = dataclasses.replace(both, same_code=False) if options.time_identical else both
         rules = _rules_of(sides, options)
-        rows = discover(sides, rules, options.bench)
-        if not rows and options.bench:
+        discovered = discover(sides, rules, options.bench)
+        if not discovered.rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
-        inspect(rows, sides, rules, core, _say, clocks=options.timing)
-        confirm(rows, sides, rules, core, _say)
-        pairs = _time(rows, sides, rules, options, core)
-        explain(rows, sides, core, _say)
-    for row in rows:
-        judge(row, rules, timing=options.timing, same_code=sides.same_code)
+        inspected = inspect(discovered.rows, sides, rules, core, _say, clocks=options.timing)
+        confirmed = confirm(inspected, sides, rules, core, _say)
+        timed, pairs = _time(confirmed, sides, rules, options, core)
+        explained = explain(timed, sides, core, _say)
+    counts_instructions = discovered.counts_instructions
+    after = machine.observe()
+    notes = machine.uncontrolled(before, after, core, counts_instructions=counts_instructions)
     result = Result(
-        rows=rows,
-        budgets=_budgets(rows, rules, options),
+        rows=[
+            judge(row, rules, timing=options.timing, same_code=sides.same_code) for row in explained
+        ],
+        budgets=_budgets(explained, rules, options),
         rules=rules,
         base=sides.base.commit,
         head=sides.head.commit,
         reproduce=_reproduce(sides, options),
         environments=sides.environments,
         machine=machine.describe(),
-        notes=[*_same_commit(sides), *machine.uncontrolled(before, machine.observe(), core)],
+        notes=[*_same_commit(sides), *notes],
         timing=options.timing,
         pairs=pairs,
         elapsed_s=time.monotonic() - start,
@@ -67,30 +73,39 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _time(
-    rows: list[Row], sides: Sides, rules: Rules, options: argparse.Namespace, core: int | None
-) -> int:
-    """Exonerate what runs the same program on both sides, time the rest, and return how many pairs that took."""
-    comparable = [row for row in rows if row.is_comparable and row.benchmark.is_timed]
-    for row in comparable:
-        row.exonerated = options.exoneration and (sides.same_code or row.is_same_program())
+    rows: Sequence[Inspected],
+    sides: Sides,
+    rules: Rules,
+    options: argparse.Namespace,
+    core: int | None,
+) -> tuple[list[Timed], int]:
+    """Time what can't be known to be identical on both sides.
+
+    Return every row in its order, and how many pairs were launched.
+    """
+    done: dict[str, Timed] = {}
+    to_time = []
+    for row in rows:
+        is_comparable = row.is_comparable and row.benchmark.is_timed
+        is_identical = not options.time_identical and (sides.same_code or row.is_same_program)
+        done[row.name] = Timed(row, is_identical=is_comparable and is_identical)
+        if is_comparable and not is_identical:
+            to_time.append(row)
     if not options.timing:
-        return 0
-    deadline = time.monotonic() + (
-        rules.timing.budget_s if options.budget is None else options.budget
-    )
-    # orders, no secrets
-    session = Session(sides, rules, core, deadline, random.Random(options.seed), _say)  # noqa: S311
-    session.run([row for row in comparable if not row.exonerated])
-    return session.launched
+        return list(done.values()), 0
+    budget_s = rules.timing.budget_s if options.budget is None else options.budget
+    deadline = time.monotonic() + budget_s
+    rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
+    session = Session(sides, rules, core, deadline, rng, _say)
+    for row in session.run(to_time):
+        done[row.name] = row
+    return list(done.values()), session.launched
 
 
 def _same_commit(sides: Sides) -> list[str]:
-    same = sides.base.commit == sides.head.commit
-    return (
-        ["Base and head are the same commit: this run says something about the machine alone."]
-        if same
-        else []
-    )
+    if sides.base.commit != sides.head.commit:
+        return []
+    return ["Base and head are the same commit: this run says something about the machine alone."]
 
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
@@ -100,34 +115,31 @@ def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
     return read_rules(*find_rules(sides.head.root / sides.config.folder))
 
 
-def _budgets(rows: list[Row], rules: Rules, options: argparse.Namespace) -> list[Any]:
+def _budgets(
+    rows: Sequence[Timed], rules: Rules, options: argparse.Namespace
+) -> list[BudgetFinding]:
     """Check the budgets that this run can know of."""
     found = check_budgets(rows, rules)
-    if options.bench:  # what it left out is no budget's fault
-        names = {row.name for row in rows}
-        found = [
-            each
-            for each in found
-            if each[3] != "no such benchmark" and each[0].over in {"", *names}
-        ]
+    if options.bench:
+        found = keep_selected(found, rows)
     if not options.timing:
-        put_off = {row.name for row in rows if row.put_off}
-        clocks = ("seconds", "rate", "ratio")
-        found = [each for each in found if each[0].metric not in clocks and each[1] not in put_off]
+        found = keep_untimed(found, rows)
     return found
 
 
 def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
-    head = [] if options.head == WORKING_TREE else ["--head", sides.head.commit]
-    config = (
-        []
-        if options.suite_config == Path("asv.conf.json")
-        else ["--suite-config", str(options.suite_config)]
-    )
-    rules = ["--rules", str(options.rules)] if options.rules else []
-    flags = [] if options.timing else ["--no-timing"]
-    flags += [] if options.exoneration else ["--no-exoneration"]
-    return ["perfgate", "--base", sides.base.commit, *head, *config, *rules, *flags]
+    words = ["perfgate", "--base", sides.base.commit]
+    if options.head != WORKING_TREE:
+        words += ["--head", sides.head.commit]
+    if options.suite_config != Path("asv.conf.json"):
+        words += ["--suite-config", str(options.suite_config)]
+    if options.rules:
+        words += ["--rules", str(options.rules)]
+    if not options.timing:
+        words.append("--no-timing")
+    if options.time_identical:
+        words.append("--time-identical")
+    return words
 
 
 def _write(result: Result, options: argparse.Namespace) -> None:

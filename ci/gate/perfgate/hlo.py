@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from perfgate.process.protocol import ProgramFiles
 
 _MLIR_LOCATION = re.compile(
     r"^#loc.*$|\s*loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()\"]|\"[^\"]*\")*\))*\)", re.MULTILINE
@@ -40,7 +41,7 @@ _LAYOUT = re.compile(r"\{[\d,:A-Z()]*\}")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of an optimised program: what it does, and the source line that asked for it."""
+    """One instruction of an optimised program: what it does, and the line that asked for it."""
 
     opcode: str
     shape: str
@@ -82,35 +83,29 @@ class Difference:
     lines: tuple[tuple[str, int], ...]
 
 
-def read_program(reply: Mapping[str, Any], root: Path) -> Program | None:
-    """Read what a worker wrote about a program; None where its benchmark offers none."""
-    if "lowered" not in reply and "optimised" not in reply:
+def read_program(files: ProgramFiles, root: Path) -> Program | None:
+    """Read what a worker wrote about a program; None where it wrote no text."""
+    lowered = Path(files.lowered).read_text() if files.lowered else None
+    optimised = Path(files.optimised).read_text() if files.optimised else None
+    if lowered is None and optimised is None:
         return None
-    texts = {
-        kind: Path(reply[kind]).read_text() for kind in ("lowered", "optimised") if kind in reply
-    }
-    witnesses = [
-        normalise_stablehlo(texts.get("lowered", "")),
-        normalise_hlo(texts.get("optimised", "")),
-    ]
-    witnesses.append(json.dumps(reply.get("context", {}), sort_keys=True))
+    context = json.dumps(files.context, sort_keys=True)
+    witnesses = [normalise_stablehlo(lowered or ""), normalise_hlo(optimised or ""), context]
     identity = hashlib.sha256("\0".join(witnesses).encode()).hexdigest()
-    metrics = {name: float(value) for name, value in reply.get("executable", {}).items()}
+    metrics = dict(files.executable)
     instructions: tuple[Instruction, ...] = ()
-    if "optimised" in texts:
-        instructions = tuple(read_instructions(texts["optimised"], root))
-        metrics |= count_operations(texts["optimised"])
+    if optimised is not None:
+        instructions = tuple(read_instructions(optimised, root))
+        metrics |= count_operations(optimised)
     if {"argument_bytes", "output_bytes", "temp_bytes", "alias_bytes"} <= metrics.keys():
         total = metrics["argument_bytes"] + metrics["output_bytes"] + metrics["temp_bytes"]
         metrics["peak_bytes"] = total - metrics["alias_bytes"]
-    is_whole = "lowered" in texts or _LEFT_OUT not in texts["optimised"]
-    return Program(
-        identity, metrics, bool(reply.get("timed_is_program")) and is_whole, instructions
-    )
+    is_whole = lowered is not None or _LEFT_OUT not in (optimised or "")
+    return Program(identity, metrics, files.timed_is_program and is_whole, instructions)
 
 
 def normalise_stablehlo(text: str) -> str:
-    """Return a lowered program without locations, and with its own symbols numbered in their order."""
+    """Return a lowered program without locations, and with its own symbols numbered."""
     text = _MLIR_RESULT_NAME.sub("", _MLIR_LOCATION.sub("", text))
     # Only symbols defined here: the target of a custom call is what it does.
     own = {
@@ -121,7 +116,7 @@ def normalise_stablehlo(text: str) -> str:
 
 
 def normalise_hlo(text: str) -> str:
-    """Return an optimised program without metadata, and with its instructions numbered in their order."""
+    """Return an optimised program without metadata, and with its instructions numbered."""
     text = _METADATA.sub("", _HLO_TABLES.sub("", text))
     text = re.sub(r"^HloModule [^,\n]+", "HloModule", text)
     text = _HLO_PARAMETER.sub("", text)
@@ -155,7 +150,10 @@ def count_operations(hlo: str) -> dict[str, float]:
 
 
 def _reaches_host(opcode: str, line: str) -> bool:
-    """Whether an instruction calls Python: a custom call on CPUs and GPUs, a send to the host on TPUs."""
+    """Whether an instruction calls Python.
+
+    That is a custom call on CPUs and GPUs, and a send to the host on TPUs.
+    """
     is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
     return is_callback or (opcode == "send" and "is_host_transfer=true" in line)
 
@@ -175,16 +173,18 @@ def read_instructions(hlo: str, root: Path) -> Iterator[Instruction]:
 
 
 def _line(rest: str, frames: Mapping[str, str], root: Path) -> str:
-    """Return `file:line` of an instruction, by its own metadata or through the program's table of frames."""
+    """Return `file:line` of an instruction, by its metadata or the program's table of frames."""
     frame = re.search(r"stack_frame_id=(\d+)", rest)
     file = re.search(r'source_file="([^"]*)"', rest)
     line = re.search(r"source_line=(\d+)", rest)
-    found = f"{file[1]}:{line[1]}" if file and line else frames.get(frame[1], "") if frame else ""
+    found = frames.get(frame[1], "") if frame else ""
+    if file and line:
+        found = f"{file[1]}:{line[1]}"
     return found.removeprefix(f"{root}/")
 
 
 def _stack_frames(hlo: str) -> dict[str, str]:
-    """Return `file:line` of each frame in the tables that newer versions of XLA print above the program."""
+    """Return `file:line` of each frame in the tables that newer versions of XLA print."""
     files = dict(re.findall(r'^(\d+) "(.*)"$', _table(hlo, "FileNames"), re.MULTILINE))
     places = {
         number: f"{files.get(file, '?')}:{line}"
@@ -206,8 +206,9 @@ def _table(hlo: str, name: str) -> str:
 
 
 def difference(base: Program, head: Program, num_lines: int = 5) -> Difference:
-    """Compare two optimised programs, by kind of instruction and by the lines that asked for more."""
-    before, after = (Counter(each.opcode for each in side.instructions) for side in (base, head))
+    """Compare two optimised programs by kind of instruction, and find the lines that added some."""
+    before = Counter(each.opcode for each in base.instructions)
+    after = Counter(each.opcode for each in head.instructions)
     return Difference(
         gained=dict((after - before).most_common()),
         lost=dict((before - after).most_common()),

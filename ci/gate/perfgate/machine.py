@@ -7,15 +7,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.worker.counters import can_count
-
 _WATCHING_S = 0.5
 
 
 def pick_core() -> int | None:
-    """Return the core to pin pairs to, None where that can't be: the idlest, of equal ones the last.
+    """Return the core to pin pairs to: the idlest, and of equal ones the last.
 
-    The first core serves most interrupts.
+    The first core serves most interrupts. It is None where pinning isn't possible.
     """
     if not hasattr(os, "sched_setaffinity"):
         return None
@@ -28,7 +26,10 @@ def pick_core() -> int | None:
 
 
 def other_core(core: int | None) -> int | None:
-    """Return another core, of the same socket where there is one; itself where it is alone, None where none is."""
+    """Return another core, of the same socket where there is one.
+
+    It is `core` itself where that is alone, and None where pinning isn't possible.
+    """
     if core is None:
         return None
     return max(
@@ -88,8 +89,17 @@ def observe() -> Conditions:
     return Conditions(load, ticks[7] if len(ticks) > 7 else 0, sum(ticks[:8]))
 
 
-def uncontrolled(before: Conditions, after: Conditions, core: int | None) -> list[str]:
-    """Return sentences about what may have disturbed the timing."""
+def uncontrolled(
+    before: Conditions, after: Conditions, core: int | None, *, counts_instructions: bool
+) -> list[str]:
+    """Return sentences about what may have disturbed the timing, or could not be measured.
+
+    Args:
+        before: the machine's load when the run began.
+        after: its load now.
+        core: the core that pairs were pinned to.
+        counts_instructions: whether workers could count the processor's instructions.
+    """
     notes = []
     if core is None:
         notes.append(
@@ -97,12 +107,11 @@ def uncontrolled(before: Conditions, after: Conditions, core: int | None) -> lis
         )
     governors = _governors()
     if governors - {"performance"}:
-        notes.append(
-            f"The clock's governor is {', '.join(sorted(governors))}: speed follows temperature and load."
-        )
+        names = ", ".join(sorted(governors))
+        notes.append(f"The clock's governor is {names}: speed follows temperature and load.")
     elif not governors:
         notes.append("The clock's governor can't be read, as usual on virtual machines.")
-    if not can_count():
+    if not counts_instructions:
         notes.append("The processor's instructions are not counted here.")
     # The gate itself has not begun by then.
     if before.load is not None and before.load > 0.5:

@@ -15,8 +15,8 @@ LAST_RESORT_S = 1_200  # a limit for what hangs: no test may depend on how busy 
 FAKE_UV = """#!/bin/sh
 ''''exec "{python}" "$0" "$@"  # a shell's line, and for Python a text: a path may hold a space '''
 import pathlib, sys
-is_venv = sys.argv[1] == "venv"
-place = pathlib.Path(sys.argv[-1 if is_venv else sys.argv.index("--python") + 1])
+named = sys.argv.index("--python") + 1 if "--python" in sys.argv else -1
+place = pathlib.Path(sys.argv[-1] if sys.argv[1] == "venv" else sys.argv[named])
 log = pathlib.Path(__file__).with_name("log.txt")
 log.write_text((log.read_text() if log.exists() else "") + " ".join(sys.argv[1:]) + "\\n")
 if sys.argv[1] == "venv":
@@ -47,7 +47,10 @@ shared_s = 0.02
 
 @dataclass
 class Repository:
-    """The fixture project as a git repository; in the gate that runs on it something is `counted`, or nothing."""
+    """The fixture project as a git repository.
+
+    In the gate that runs on it something is `counted`, or nothing.
+    """
 
     root: Path
     counted: bool = False

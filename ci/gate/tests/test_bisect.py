@@ -1,4 +1,4 @@
-"""`perfgate find` on a real repository: what it visits, what it names, and when it can't tell."""
+"""`perfgate find` on a real repository: what it visits, what it names, when it can't tell."""
 
 import os
 import shlex
@@ -38,7 +38,7 @@ def find(repository, *arguments):
 
 
 def commit_line(repository, guilty, change):
-    """Make eight commits: two of pages, and `change` as the one numbered `guilty`; the others are harmless."""
+    """Make eight commits: two of pages, `change` as number `guilty`, and harmless ones."""
     made = []
     for number in range(1, 9):
         if number == guilty:
@@ -96,9 +96,9 @@ def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
 
 def shown(repository, done):
     """Run the command that was printed."""
-    line = next(line for line in done.stdout.splitlines() if line.startswith("show it: "))
+    line = next(line for line in done.stdout.splitlines() if line.startswith("show it: perfgate "))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", *shlex.split(line.removeprefix("show it: "))]
+    command = [sys.executable, "-m", "perfgate", *shlex.split(line)[3:]]
     return subprocess.run(
         command,
         cwd=repository.root,
@@ -181,7 +181,7 @@ def test_commits_that_cannot_be_measured_leave_several_under_suspicion(repositor
     assert f"it is one of {broken[:12]}, {repaired[:12]}" in done.stdout
 
 
-def test_commits_that_do_not_differ_cannot_be_told_apart(repository):
+def test_commits_that_do_not_differ_leave_nothing_to_find(repository):
     start = repository.git("rev-parse", "HEAD")
     repository.write("docs/page.md", "a page\n")
     page = repository.commit("a page")

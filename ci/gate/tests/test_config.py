@@ -1,6 +1,6 @@
 """gate.toml and accepted.toml: what they refuse, and the verdicts and budgets that follow."""
 
-import dataclasses
+from dataclasses import replace
 from datetime import date
 from xml.etree import ElementTree as ET
 
@@ -20,10 +20,13 @@ from perfgate.config import (
 )
 from perfgate.errors import UsageError
 from perfgate.hlo import Program
+from perfgate.metrics import compare_metrics
+from perfgate.process.protocol import FirstRun
 from perfgate.report.files import junit
 from perfgate.report.markdown import Result, markdown
+from perfgate.stages import Benchmark, Inspected, Outcome, SideRun, Timed
 from perfgate.stats.evidence import Evidence, Plan
-from perfgate.verdict import Benchmark, Outcome, Row, compare_metrics, judge
+from perfgate.verdict import judge
 
 ROW = "suite.Chunk.time_chunk('small')"
 
@@ -33,21 +36,23 @@ def read(folder, text):
     return read_rules(folder / "gate.toml", folder / "accepted.toml")
 
 
-def timed(*log_ratios, base=None, head=None):
-    """Return a row that was timed, with these metrics of its program."""
-    row = Row(Benchmark(ROW, "suite.Chunk.time_chunk", 0, "time", 60.0))
-    row.evidence = Evidence(Plan.make(Verdicts().limits, 4))
+def timed(*log_ratios, base=None, head=None, first=(0.1, 0.2), **calls):
+    """Return a row that was timed, with these metrics of its program and these first calls."""
+    evidence = Evidence(Plan.make(Verdicts().limits, 4))
     for value in log_ratios:
-        row.evidence.add(value)
-    row.programs = {"base": Program("1", base or {}), "head": Program("2", head or {})}
-    row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": 0.2}}
-    return row
+        evidence.add(value)
+    row = Inspected(
+        Benchmark(ROW, "suite.Chunk.time_chunk", 0, "time", 60.0),
+        base=SideRun(FirstRun(first[0], 1.0, 1, **calls), Program("1", base or {})),
+        head=SideRun(FirstRun(first[1], 1.0, 1, **calls), Program("2", head or {})),
+    )
+    return Timed(row, evidence=evidence)
 
 
 def judged(row, rules, *, timing=True):
-    row.changes = compare_metrics(row, rules)
-    judge(row, rules, timing=timing)
-    return row
+    changes = compare_metrics(row.inspected, rules)
+    seen = replace(row.inspected, changes=changes)
+    return judge(replace(row, inspected=seen), rules, timing=timing)
 
 
 SAME = (0.0, 0.001, -0.001, 0.0)
@@ -57,7 +62,7 @@ SLOWER = ((0.3, 0.301, 0.299, 0.3) * 4)[:13]  # nine to suspect it and four to c
 
 def test_the_default_rules_are_valid_and_hold_no_promise_of_anybody():
     rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
-    assert dataclasses.replace(rules, metric=()) == Rules()
+    assert replace(rules, metric=()) == Rules()
     assert len(rules.metric) > 20
 
 
@@ -228,22 +233,16 @@ def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
     rules = Rules(metric=(MetricRule("copies", "more"),))
     row = judged(timed(*SAME, base={"copies": 1.0}, head={"copies": 2.0}), rules)
     assert (row.verdict, row.outcome) == ("worse", Outcome.FAILED)
-    assert row.reasons == ["buffers are copied that were not: 1 -> 2 (2 times)"]
+    assert list(row.reasons) == ["buffers are copied that were not: 1 -> 2 (2 times)"]
 
 
 @pytest.mark.parametrize(("head", "verdict"), [(1, "not slower"), (3, "not slower"), (4, "worse")])
 def test_a_first_call_that_compiles_more_programs_is_worse(head, verdict):
-    row = timed(*SAME)
-    for side, count in (("base", 1), ("head", head)):
-        row.replies[side] |= {
-            "second_call_compilations": 0,
-            "compilations": count,
-            "compile_s": 1.0,
-        }
-    assert (
-        judged(row, read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))).verdict
-        == verdict
-    )
+    row = timed(*SAME, second_call_compilations=0)
+    compiled = replace(row.inspected.head.ran, compilations=head)
+    seen = row.inspected.with_side("head", replace(row.inspected.head, ran=compiled))
+    rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
+    assert judged(replace(row, inspected=seen), rules).verdict == verdict
 
 
 def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
@@ -254,21 +253,23 @@ def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
     assert judged(timed(**more), rules, timing=False).verdict == "worse"
 
 
-def test_the_same_program_is_exonerated_unless_head_compiles_it_anew():
-    row = timed()
-    row.programs = {side: Program("1", {}, timed_is_program=True) for side in ("base", "head")}
-    row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": 0.1}}
-    assert row.is_same_program()
-    row.replies["head"]["second_call_compilations"] = 1
-    assert not row.is_same_program()
+def one_program(first=(0.1, 0.1), recompilations=(0, 0)):
+    """Return a row whose sides run one program, whose first calls took this long."""
+    sides = [
+        SideRun(FirstRun(seconds, 1.0, 1, count), Program("1", {}, timed_is_program=True))
+        for seconds, count in zip(first, recompilations, strict=True)
+    ]
+    return replace(timed().inspected, base=sides[0], head=sides[1])
 
 
-def test_the_same_program_that_runs_for_longer_is_timed():
-    row = timed()
-    row.programs = {side: Program("1", {}, timed_is_program=True) for side in ("base", "head")}
-    for head_s, same in ((0.14, True), (0.2, False), (0.05, False)):
-        row.replies = {"base": {"seconds": 0.1}, "head": {"seconds": head_s}}
-        assert row.is_same_program() is same
+def test_the_same_program_is_skipped_unless_head_compiles_it_anew():
+    assert one_program().is_same_program
+    assert not one_program(recompilations=(0, 1)).is_same_program
+
+
+@pytest.mark.parametrize(("head_s", "same"), [(0.14, True), (0.2, False), (0.05, False)])
+def test_the_same_program_that_runs_for_longer_is_timed(head_s, same):
+    assert one_program(first=(0.1, head_s)).is_same_program is same
 
 
 def test_a_hundredfold_win_passes_but_is_called_suspicious():
@@ -324,18 +325,19 @@ def test_a_report_counts_budgets_as_what_they_are():
     ):
         rules = Rules(budget=budgets, accepted=entries)
         row = judged(timed(*SAME), rules)
-        result = Result([row], check_budgets([row], rules), rules, "a" * 40, "b" * 40, [], "one")
+        found = check_budgets([row.timed], rules)
+        result = Result([row], found, rules, "a" * 40, "b" * 40, [], "one")
         assert (result.exit_code, result.headline) == (code, f"{headline}; 1 benchmark in all")
         suite = ET.fromstring(junit(result))  # noqa: S314 - our own text
         assert tuple(int(suite.get(name)) for name in ("tests", "failures", "errors")) == counts
         assert (len(suite.findall(".//failure")), len(suite.findall(".//error"))) == counts[1:]
-        assert all(word in markdown(result) for word in {each[3] for each in result.budgets})
+        assert all(word in markdown(result) for word in {each.word for each in result.budgets})
 
 
 def test_budgets_are_kept_missed_or_not_measured():
-    fast, slow = timed(), timed()
-    slow.benchmark = Benchmark("peer", "peer", None, "time", 60.0)
-    slow.seconds["head"] = [1.0, 1.2, 1.1]
+    fast = timed()
+    peer = replace(fast.inspected, benchmark=Benchmark("peer", "peer", None, "time", 60.0))
+    slow = replace(fast, inspected=peer, seconds={"head": (1.0, 1.2, 1.1)})
     found = check_budgets(
         [fast, slow],
         Rules(
@@ -348,7 +350,7 @@ def test_budgets_are_kept_missed_or_not_measured():
             )
         ),
     )
-    assert [(figure and round(figure, 3), word) for _, _, figure, word in found] == [
+    assert [(each.figure and round(each.figure, 3), each.word) for each in found] == [
         (0.2, "kept"),
         (500.0, "missed"),
         (5.5, "kept"),

@@ -6,11 +6,11 @@ import math
 import pytest
 
 from perfgate.measure.confirmation import settled
-from perfgate.verdict import Change
+from perfgate.stages import Change
 
 
 def rounds(*values, limit=1.25):
-    """Return a round for each pair of base and head, worse where head is beyond `limit` times base."""
+    """Return a round for each pair of base and head, worse where head is above `limit` x base."""
     words = ["worse" if head > limit * base else "same" for base, head in values]
     return [
         Change("track", base, head, word, "s")

@@ -1,4 +1,4 @@
-"""Why a row takes longer: functions that are called more often, packages that are imported, instructions executed."""
+"""Why a row takes longer: functions that are called, packages imported, instructions executed."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ from perfgate import machine
 from perfgate.config import Verdicts
 from perfgate.hlo import Program, count_operations
 from perfgate.measure.explanation import explain
+from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
-from perfgate.verdict import Benchmark, Change, Row
 from perfgate.worker import counters
 from perfgate.worker.calls import counted, imported
 from perfgate.worker.counters import Counter, can_count
@@ -112,12 +112,15 @@ def test_known_trips_of_loops_are_added_up():
     )
 
 
-def _slower_row(*programs, changes=()):
-    row = Row(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
-    row.evidence = Evidence(Plan.make(Verdicts().limits, 1), verdict=SLOWER, done=True)
-    row.programs = dict(zip(("base", "head"), programs, strict=False))
-    row.changes = list(changes)
-    return row
+def _slower_row(base, head, changes=()):
+    row = Inspected(
+        Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0),
+        base=SideRun(program=base),
+        head=SideRun(program=head),
+        changes=tuple(changes),
+    )
+    evidence = Evidence(Plan.make(Verdicts().limits, 1), verdict=SLOWER, done=True)
+    return Timed(row, evidence=evidence)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +139,8 @@ def _slower_row(*programs, changes=()):
 )
 def test_a_changed_program_says_what_grew(changes, reason):
     row = _slower_row(Program("a", {}), Program("b", {}), changes=changes)
-    explain([row], None, None, pytest.fail)
-    (said,) = row.reasons
+    (row,) = explain([row], None, None, pytest.fail)
+    (said,) = row.causes
     assert said.endswith(reason)
 
 
@@ -152,5 +155,5 @@ def test_the_other_core_is_another_one_where_there_is_one(monkeypatch):
 def test_rows_that_are_not_slower_get_no_reason():
     row = _slower_row(Program("a", {}), Program("b", {}))
     row.evidence.verdict = 0
-    explain([row, Row(row.benchmark)], None, None, pytest.fail)
-    assert row.reasons == []
+    rows = [row, Timed(row.inspected)]
+    assert explain(rows, None, None, pytest.fail) == rows

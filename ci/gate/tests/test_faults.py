@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gate_repository import LAST_RESORT_S, ROOT, make_repository
-from perfgate.process import channel
+from perfgate.process import supervisor
 
 TROUBLE = """
 import os
@@ -138,7 +138,7 @@ def repository(tmp_path_factory):
 def run(request, repository):
     repository.counted = request.param
     ended = repository.gate(
-        "--base", "main", "--bench", "^trouble", "--seed", "1", "--no-exoneration"
+        "--base", "main", "--bench", "^trouble", "--seed", "1", "--time-identical"
     )
     repository.counted = False
     return ended
@@ -217,7 +217,7 @@ def test_an_interrupt_ends_the_workers_and_removes_the_checkouts(repository, tmp
         "main",
         "--bench",
         "time_sleeps_long",
-        "--no-exoneration",
+        "--time-identical",
     ]
     # The gate takes over which signals are ignored, and a shell lets a job in the background ignore
     # SIGINT.
@@ -251,7 +251,7 @@ def test_an_interrupt_ends_the_workers_and_removes_the_checkouts(repository, tmp
 def test_a_signal_that_is_ignored_stays_ignored_while_a_worker_starts():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with channel._interrupts_held():
+        with supervisor._interrupts_held():
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)

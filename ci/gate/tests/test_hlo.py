@@ -1,5 +1,6 @@
-"""Programs as texts: what a rename leaves alone, what counts as what, and whose lines added instructions are."""
+"""Programs as texts: what a rename leaves alone, what counts as what, whose lines are added."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from perfgate.hlo import (
     read_instructions,
     read_program,
 )
+from perfgate.process.protocol import ProgramFiles
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 
-HLO = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias), {1}: (2, {}) }
+HLO = """HloModule jit_step, is_scheduled=true, \
+input_output_alias={ {0}: (0, {}, may-alias), {1}: (2, {}) }
 
 FileNames
 1 "/repo/model.py"
@@ -31,8 +34,10 @@ StackFrames
 ENTRY %main (x.1: f32[3], y.1: s64[]) -> (f32[3], f64[]) {
   %x.1 = f32[3]{0} parameter(0), metadata={op_name="x"}
   %copy.1 = f32[3]{0} copy(%x.1), metadata={op_name="jit(step)/copy" stack_frame_id=1}
-  %wide = f64[2]{0} convert(%x.1), metadata={op_name="jit(f)/to f64[9]" source_file="/repo/old.py" source_line=7}
-  %call = () custom-call(%x.1), custom_call_target="xla_ffi_python_cpu_callback", api_version=API_VERSION_TYPED_FFI
+  %wide = f64[2]{0} convert(%x.1), metadata={op_name="jit(f)/to f64[9]" \
+source_file="/repo/old.py" source_line=7}
+  %call = () custom-call(%x.1), custom_call_target="xla_ffi_python_cpu_callback", \
+api_version=API_VERSION_TYPED_FFI
   ROOT %out = (f32[3]{0}, f64[2]{0}) tuple(%copy.1, %wide)
 }
 """
@@ -122,40 +127,51 @@ def test_the_difference_names_what_was_gained_and_whose_line_it_is():
     )
 
 
-def test_flags_and_versions_are_part_of_the_identity(tmp_path):
-    (tmp_path / "a.lowered").write_text("module @jit_f {}")
-    reply = {"lowered": str(tmp_path / "a.lowered"), "context": {"jax": "1", "XLA_FLAGS": ""}}
-    one = read_program(reply, tmp_path)
-    assert one == read_program(reply, tmp_path)
-    assert one != read_program(reply | {"context": {"jax": "2", "XLA_FLAGS": ""}}, tmp_path)
-
-
-def test_a_table_whose_values_the_text_leaves_out_may_have_changed(tmp_path):
-    (tmp_path / "a.lowered").write_text("module @jit_f {}")
-    (tmp_path / "a.optimised").write_text(HLO)
-    (tmp_path / "b.optimised").write_text(
-        HLO.replace("ROOT", "%table = f32[100]{0} constant({...})\n  ROOT", 1)
+def written(folder, executable=None, context=None, **texts):
+    """Write texts of a program as a worker does, and return what it says of them."""
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    places = {name: str(folder / name) for name in texts}
+    return ProgramFiles(
+        lowered=places.get("lowered"),
+        optimised=places.get("optimised"),
+        context=context or {},
+        executable=executable or {},
+        timed_is_program=True,
     )
-    for names, known in (
-        (["a.optimised"], True),
-        (["b.optimised"], False),
-        (["a.lowered", "b.optimised"], True),
-    ):
-        texts = {name.partition(".")[2]: str(tmp_path / name) for name in names}
-        program = read_program(texts | {"timed_is_program": True}, tmp_path)
-        assert program is not None
-        assert program.timed_is_program is known
 
 
-def test_a_benchmark_that_offers_nothing_has_no_program(tmp_path):
-    assert read_program({"seconds": 1.0}, tmp_path) is None
+def test_flags_and_versions_are_part_of_the_identity(tmp_path):
+    one = written(tmp_path, context={"jax": "1", "XLA_FLAGS": ""}, lowered="module @jit_f {}")
+    other = replace(one, context={"jax": "2", "XLA_FLAGS": ""})
+    assert read_program(one, tmp_path) == read_program(one, tmp_path)
+    assert read_program(one, tmp_path) != read_program(other, tmp_path)
+
+
+WITH_TABLE = HLO.replace("ROOT", "%table = f32[100]{0} constant({...})\n  ROOT", 1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "known"),
+    [
+        ({"optimised": HLO}, True),
+        ({"optimised": WITH_TABLE}, False),
+        ({"lowered": "module @jit_f {}", "optimised": WITH_TABLE}, True),
+    ],
+    ids=["whole", "left out", "whole when lowered"],
+)
+def test_a_table_whose_values_the_text_leaves_out_may_have_changed(tmp_path, texts, known):
+    program = read_program(written(tmp_path, **texts), tmp_path)
+    assert program is not None
+    assert program.timed_is_program is known
+
+
+def test_a_benchmark_that_offers_no_text_has_no_program(tmp_path):
+    assert read_program(written(tmp_path), tmp_path) is None
 
 
 def test_peak_bytes_count_what_is_written_over_arguments_once(tmp_path):
-    (tmp_path / "a.optimised").write_text(HLO)
-    sizes = {"argument_bytes": 100, "output_bytes": 60, "temp_bytes": 7, "alias_bytes": 50}
-    program = read_program(
-        {"optimised": str(tmp_path / "a.optimised"), "executable": sizes}, tmp_path
-    )
+    sizes = {"argument_bytes": 100.0, "output_bytes": 60.0, "temp_bytes": 7.0, "alias_bytes": 50.0}
+    program = read_program(written(tmp_path, executable=sizes, optimised=HLO), tmp_path)
     assert program is not None
     assert program.metrics["peak_bytes"] == 117

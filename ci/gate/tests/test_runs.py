@@ -1,4 +1,4 @@
-"""Whole runs of the gate on a small NumPy project: real commits, real worktrees, real worker processes, no jax."""
+"""Whole runs of the gate on a small NumPy project: real commits, worktrees and workers, no jax."""
 
 import json
 import os
@@ -217,7 +217,7 @@ def test_an_accepted_slowdown_passes_with_its_reason_until_it_expires(repository
 
 
 @pytest.mark.usefixtures("counted")
-def test_a_faster_head_and_committed_refs_are_told_apart(repository):
+def test_a_faster_head_and_committed_refs_are_not_confused(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
     slow = repository.commit("slow")
     repository.replace("smallsum/__init__.py", "REPEATS = 6", "REPEATS = 1")
@@ -311,7 +311,7 @@ def test_pages_tests_and_comments_need_no_timing(repository):
     run = repository.gate("--base", "main", "--bench", "time", "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (0, "same code"), run.out
     assert run.verdicts()["basics.timeraw_import"] == "same code"
-    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--no-exoneration")
+    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0", "--time-identical")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
@@ -332,7 +332,11 @@ def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(reposi
     assert repository.gate("--base", "main", "--bench", CACHED, "--budget", "0").code == 0
 
 
-ONE_PROGRAM = "    timed_is_program = True\n    def program(self, cache):\n        return 'module @jit_one'\n\n"
+ONE_PROGRAM = (
+    "    timed_is_program = True\n"
+    "    def program(self, cache):\n"
+    "        return 'module @jit_one'\n\n"
+)
 
 
 @pytest.mark.usefixtures("counted")
@@ -358,18 +362,23 @@ def test_one_program_whose_first_calls_differ_is_asked_again(repository, slow_ca
         "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
     )
     pauses = f"import itertools\nimport time\n\nPAUSES = iter([0.12] * {slow_calls})\n\n\n"
-    slow = "def total(values):\n    for pause in itertools.islice(PAUSES, 1):\n        time.sleep(pause)"
+    slow = (
+        "def total(values):\n"
+        "    for pause in itertools.islice(PAUSES, 1):\n"
+        "        time.sleep(pause)"
+    )
     repository.replace("smallsum/__init__.py", "def total(values):", pauses + slow)
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == expected, run.out
 
 
-def test_first_calls_that_fail_when_asked_again_cost_the_exoneration_alone(repository, counted):
+def test_first_calls_that_fail_when_asked_again_only_mean_that_it_is_timed(repository, counted):
     repository.replace(
         "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
     )
     calls = 3 if counted else 2  # of the inspection: what asks again finds no pause left
-    tired = f"import time\n\nPAUSES = iter([0.12] * {calls})\n\n\ndef total(values):\n    time.sleep(next(PAUSES))"
+    pauses = f"import time\n\nPAUSES = iter([0.12] * {calls})\n\n\n"
+    tired = f"{pauses}def total(values):\n    time.sleep(next(PAUSES))"
     repository.replace("smallsum/__init__.py", "def total(values):", tired)
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided"), run.out
@@ -377,7 +386,10 @@ def test_first_calls_that_fail_when_asked_again_cost_the_exoneration_alone(repos
 
 
 def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
-    offer = "    def program(self, cache):\n        return 'module @jit_{}' if smallsum.REPEATS == 1 else None\n\n"
+    offer = (
+        "    def program(self, cache):\n"
+        "        return 'module @jit_{}' if smallsum.REPEATS == 1 else None\n\n"
+    )
     repository.replace("benchmarks/basics.py", "    def time_cached", offer + "    def time_cached")
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
     run = repository.gate("--base", "main", "--bench", CACHED, "--no-timing")
@@ -442,7 +454,8 @@ def test_both_sides_and_what_they_have_started_are_sampled_on_one_core(repositor
         "import os\nimport pathlib\nimport subprocess\nimport sys\n\n\n"
         "class Cores:\n"
         "    def setup(self):\n"
-        "        self.child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n\n"
+        "        waiting = [sys.executable, '-c', 'input()']\n"
+        "        self.child = subprocess.Popen(waiting, stdin=subprocess.PIPE)\n\n"
         "    def teardown(self):\n"
         "        self.child.kill()\n"
         "        self.child.wait()\n\n"

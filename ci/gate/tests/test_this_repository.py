@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.config import Rules, find_rules, read_rules
-from perfgate.measure.inspection import _benchmarks
+from perfgate.measure.discovery import _benchmarks
 from perfgate.worker import listing
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ def test_our_rules_are_valid_and_leave_the_statistics_as_they_are():
 
 def test_our_budgets_name_benchmarks_that_there_are():
     pytest.importorskip("jax", reason="our suite needs jax")
-    rows = _benchmarks(listing.suite(ROOT / "benchmarks")["benchmarks"], 60.0)
+    rows = _benchmarks(listing.list_suite(ROOT / "benchmarks").benchmarks, 60.0)
     names = [each.row for each in rows]
     budgets = read_rules(*FILES).budget
     assert len(budgets) == 3

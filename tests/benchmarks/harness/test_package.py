@@ -9,7 +9,7 @@ from benchmarks.harness import package
 
 @pytest.fixture
 def young_and_old(tmp_path, monkeypatch):
-    """Put a package on the path whose names have moved once, and a module that can't be imported."""
+    """Put a package whose names have moved on the path, and a module that can't be imported."""
     folder = tmp_path / "moved_package"
     folder.mkdir()
     (folder / "__init__.py").touch()

@@ -1,11 +1,13 @@
-"""Which commit made a benchmark slower, or worse in another metric? For any repository with an asv suite.
+"""Which commit made a benchmark slower, or worse in another metric?
+
+For any repository with an asv suite.
 
     perfgate find 'throughput.Chunk.time_chunk(1000)' v1.2 main
     perfgate find memory.track_size v1.2 main --metric track
 
 The line of first parents from GOOD to BAD is halved until two neighbours remain, and these are
-compared once more. Commits that touch only pages or the suite are passed over; a program that was
-met before is not timed again.
+compared once more. Commits that only touch documentation or the suite are skipped; a program that
+was compared before is not timed again.
 
 Exit codes: 0 found, 2 wrong usage, 3 could not tell.
 """
@@ -22,15 +24,16 @@ from pathlib import Path
 from typing import Any
 
 from perfgate import machine
-from perfgate.bisect.visits import Commit, Comparer, Visits, commits_between
+from perfgate.bisect.visits import Commit, Comparer, Comparison, Visits, commits_between
 from perfgate.config import find_rules, read_rules
 from perfgate.errors import UsageError
-from perfgate.measure.inspection import discover
+from perfgate.measure.discovery import discover
+from perfgate.metrics import describe_change, numbers_of
 from perfgate.options import Parser, add_suite_config, guarded
 from perfgate.report.markdown import measured
 from perfgate.source.asv_config import read_config
 from perfgate.source.git import commit_of, git
-from perfgate.verdict import Benchmark, Row, describe_change, numbers_of
+from perfgate.stages import MODULE, Benchmark, Timed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,15 +64,13 @@ def find(options: argparse.Namespace) -> int:
 def _prepare(visits: Visits, commits: Sequence[Commit], options: argparse.Namespace) -> Comparer:
     sides = visits.pair(commits[0].hash, visits.bad)
     rules = read_rules(*find_rules(sides.head.root / sides.config.folder))
-    rows = discover(sides, rules, "")
-    found = {
-        row.name: row.benchmark
-        for row in rows
-        if row.benchmark.kind != "module" and row.state != "gone"
-    }
+    rows = discover(sides, rules, "").rows
+    there = [row for row in rows if row.benchmark.kind != MODULE and row.state != "gone"]
+    found = {row.name: row.benchmark for row in there}
     if options.benchmark not in found:
         raise UsageError(
-            f"BAD's suite has no benchmark {options.benchmark!r}; {_closest(options.benchmark, found)}"
+            f"BAD's suite has no benchmark {options.benchmark!r}; "
+            f"{_closest(options.benchmark, found)}"
         )
     benchmark: Benchmark = found[options.benchmark]
     metric = options.metric or benchmark.metric
@@ -83,7 +84,7 @@ def _closest(name: str, known: Sequence[str] | dict[str, Any]) -> str:
 
 @dataclass
 class Search:
-    """Halves a line of commits, the first known as good and the last as bad, until two neighbours remain."""
+    """Halves a line of commits, from a good one to a bad one, until two neighbours remain."""
 
     comparer: Comparer
     commits: list[Commit]
@@ -94,99 +95,87 @@ class Search:
         last = len(self.commits) - 1
         if last == 0:
             return _could_not_tell("no commit in between touches more than pages and the suite.")
-        worse, row = self._visit(last)
-        self._check_metric(row)
-        if not worse:
-            why = (
-                self.untold.get(last)
-                or f"BAD is not worse than GOOD in {self.comparer.metric} {self._figure(row)}".strip()
-            )
-            return _could_not_tell(f"{why}.")
+        whole = self._visit(last)
+        self._check_metric(whole.row)
+        if not whole.is_worse:
+            figure = self._figure(whole.row)
+            not_worse = f"BAD is not worse than GOOD in {self.comparer.metric} {figure}".strip()
+            return _could_not_tell(f"{self.untold.get(last) or not_worse}.")
         low, high = self._halve(0, last)
         if high - low > 1:
             those = ", ".join(each.hash[:12] for each in self.commits[low + 1 : high + 1])
             return _could_not_tell(
                 f"it is one of {those}; those before the last could not be compared."
             )
-        return self._conclude(low, high, row if (low, high) == (0, last) else None)
+        return self._conclude(low, high, whole if (low, high) == (0, last) else None)
 
     def _halve(self, low: int, high: int) -> tuple[int, int]:
         while between := [index for index in range(low + 1, high) if index not in self.untold]:
             middle = between[len(between) // 2]
-            worse, _ = self._visit(middle)
-            if worse is not None:
-                low, high = (low, middle) if worse else (middle, high)
+            is_worse = self._visit(middle).is_worse
+            if is_worse is not None:
+                low, high = (low, middle) if is_worse else (middle, high)
         return low, high
 
-    def _visit(self, index: int) -> tuple[bool | None, Row]:
+    def _visit(self, index: int) -> Comparison:
         """Compare a commit with GOOD and print why, and what came of it."""
         commit = self.commits[index]
-        worse, words, row = self.comparer.compare(self.commits[0].hash, commit.hash)
-        print(f"visited {commit}: {words} {self._figure(row)}".rstrip(), flush=True)
-        if worse is None:
-            self.untold[index] = words
-        return worse, row
+        found = self.comparer.compare(self.commits[0].hash, commit.hash)
+        line = f"visited {commit}: {found.words} {self._figure(found.row)}"
+        print(line.rstrip(), flush=True)
+        if found.is_worse is None:
+            self.untold[index] = found.words
+        return found
 
-    def _check_metric(self, row: Row) -> None:
-        known = [*(["time"] if row.benchmark.is_timed else []), *numbers_of(row, "head")]
-        if "head" in row.replies and self.comparer.metric not in known:
+    def _check_metric(self, row: Timed) -> None:
+        head = row.inspected.head
+        known = [*(["time"] if row.benchmark.is_timed else []), *numbers_of(row.benchmark, head)]
+        if head.ran is not None and self.comparer.metric not in known:
             name = self.comparer.metric
             raise UsageError(f"{row.name} has no metric {name!r}; {_closest(name, known)}")
 
-    def _conclude(self, low: int, high: int, row: Row | None) -> int:
+    def _conclude(self, low: int, high: int, found: Comparison | None) -> int:
         """Compare two neighbours, unless they have been, and name the later one."""
-        before, guilty = self.commits[low], self.commits[high]
-        if row is None:
-            worse, words, row = self.comparer.compare(before.hash, guilty.hash, reuse=False)
-            if not worse:
-                reason = f"{guilty} is worse than GOOD, but not surely worse than {before}: {words} {self._figure(row)}"
+        before = self.commits[low]
+        guilty = self.commits[high]
+        if found is None:
+            found = self.comparer.compare(before.hash, guilty.hash, reuse=False)
+            if not found.is_worse:
+                said = f"{found.words} {self._figure(found.row)}".rstrip()
                 return _could_not_tell(
-                    f"{reason.rstrip()}; it may have grown in several small steps."
+                    f"{guilty} is worse than GOOD, but not surely worse than {before}: {said}; "
+                    "it may have grown in several small steps."
                 )
-        print(f"\nfound {guilty}\n{self.comparer.metric}: {self._figure(row)}, against {before}")
+        figure = self._figure(found.row)
+        print(f"\nfound {guilty}\n{self.comparer.metric}: {figure}, against {before}")
         print(f"show it: {self._command(before, guilty)}")
         return 0
 
-    def _figure(self, row: Row) -> str:
+    def _figure(self, row: Timed) -> str:
         """Return the ratio with its interval, or both values."""
-        if self.comparer.metric == "time":
+        metric = self.comparer.metric
+        if metric == "time":
             return measured(row) if row.evidence else ""
-        return next(
-            (describe_change(each) for each in row.changes if each.metric == self.comparer.metric),
-            "",
-        )
+        changes = [each for each in row.changes if each.metric == metric]
+        return describe_change(changes[0]) if changes else ""
 
     def _command(self, before: Commit, guilty: Commit) -> str:
-        """Return what repeats it: the gate on the two neighbours, or, where their suite isn't BAD's, a short search."""
-        visits, name = self.comparer.visits, self.comparer.benchmark.row
-        config = (
-            []
-            if visits.config_file == Path("asv.conf.json")
-            else ["--suite-config", str(visits.config_file)]
-        )
-        base, head = before.hash[:12], guilty.hash[:12]
+        """Return what repeats it.
+
+        That is the gate on the two neighbours, or, where their suite isn't BAD's, a short search.
+        """
+        visits = self.comparer.visits
+        name = self.comparer.benchmark.row
+        base = before.hash[:12]
+        config = []
+        if visits.config_file != Path("asv.conf.json"):
+            config = ["--suite-config", str(visits.config_file)]
         if visits.has_same_suite(guilty.hash):
-            words = [
-                "perfgate",
-                "--base",
-                base,
-                "--head",
-                head,
-                *config,
-                "--bench",
-                f"^{re.escape(name)}$",
-            ]
+            words = ["perfgate", "--base", base, "--head", guilty.hash[:12], *config]
+            words += ["--bench", f"^{re.escape(name)}$"]
         else:
-            words = [
-                "perfgate",
-                "find",
-                name,
-                base,
-                visits.bad[:12],
-                *config,
-                "--metric",
-                self.comparer.metric,
-            ]
+            words = ["perfgate", "find", name, base, visits.bad[:12], *config]
+            words += ["--metric", self.comparer.metric]
         return shlex.join(words)
 
 

@@ -1,8 +1,8 @@
-"""What `perfgate find` knows of commits: which of them can matter, and how one of them compares with another.
+"""What `perfgate find` knows of commits: which can matter, and how one compares with another.
 
 Every commit runs the suite of the last one, BAD, so that one question is asked throughout and a
 benchmark that is younger than the slowdown finds it too. A comparison is the gate's own:
-inspection, exoneration, paired timing.
+inspection, skipping of identical programs, paired timing.
 """
 
 import contextlib
@@ -17,14 +17,15 @@ from pathlib import Path, PurePosixPath
 from perfgate.config import Rules
 from perfgate.errors import PreparationError, UsageError
 from perfgate.measure.confirmation import confirm
-from perfgate.measure.inspection import Say, inspect
+from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
+from perfgate.measure.workers import Say
 from perfgate.source.changes import can_matter
 from perfgate.source.environments import build_environment
 from perfgate.source.git import git
 from perfgate.source.sides import Side, Sides, checked_out
+from perfgate.stages import Benchmark, Inspected, Listed, Timed
 from perfgate.stats.evidence import NOT_SLOWER, UNDECIDED
-from perfgate.verdict import Benchmark, Row
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def commits_between(good: str, bad: str, suite: Path, root: Path) -> list[Commit
     line = git("rev-list", "--first-parent", "--reverse", bad, cwd=root).split()
     if good not in line:
         raise UsageError(
-            f"GOOD {good[:12]} is no ancestor of BAD {bad[:12]} along first parents; give an older GOOD."
+            f"GOOD {good[:12]} is no ancestor of BAD {bad[:12]} along first parents; "
+            "give an older GOOD."
         )
     if good == bad:
         raise UsageError(f"GOOD and BAD are the same commit, {good[:12]}; give two that differ.")
@@ -89,14 +91,16 @@ class Visits:
         return sides.base, sides.folder
 
     def pair(self, base: str, head: str) -> Sides:
-        """Return two commits as the sides of one comparison, with caches that no other one has touched."""
-        sides, (first, _), (second, folder) = self._of(head), self.side(base), self.side(head)
+        """Return two commits as the sides of one comparison, with caches of its own."""
+        sides = self._of(head)
+        first, _ = self.side(base)
+        second, folder = self.side(head)
         place = Path(tempfile.mkdtemp(prefix="pair-", dir=folder))
         built = [not each.import_from for each in (first, second)]
-        if any(built) and not all(
-            built
-        ):  # what is compared is the commits, not two ways of installing them
-            first, second = (self._install(each, place) for each in (first, second))
+        # what is compared is the commits, not two ways of installing them
+        if any(built) and not all(built):
+            first = self._install(first, place)
+            second = self._install(second, place)
         second = dataclasses.replace(second, name="head")
         return dataclasses.replace(sides, base=first, head=second, folder=place, same_code=False)
 
@@ -122,6 +126,21 @@ class Visits:
         return dataclasses.replace(side, python=python, import_from=())
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """How head compares with base.
+
+    Attributes:
+        is_worse: None where it can't be told.
+        words: the reason.
+        row: what was found out about the benchmark.
+    """
+
+    is_worse: bool | None
+    words: str
+    row: Timed
+
+
 @dataclass
 class Comparer:
     """Compares two commits in one metric of one benchmark.
@@ -143,66 +162,70 @@ class Comparer:
     say: Say
     _known: dict[tuple[str, int], tuple[bool, str]] = field(default_factory=dict)
 
-    def compare(self, base: str, head: str, *, reuse: bool = True) -> tuple[bool | None, str, Row]:
-        """Return whether head is worse (None: it can't be told), the reason in words, and the row.
+    def compare(self, base: str, head: str, *, reuse: bool = True) -> Comparison:
+        """Compare two commits.
 
-        With `reuse`, a program that was met before is judged as it was then: base must be the same
-        each time.
+        With `reuse`, a program that was compared before is judged as it was then: base must be the
+        same each time.
         """
-        row = Row(self.benchmark)
         try:
             sides = self.visits.pair(base, head)
-            inspect([row], sides, self.rules, self.core, self.say)
+            rows = inspect([Listed(self.benchmark)], sides, self.rules, self.core, self.say)
         except (PreparationError, UsageError) as error:
-            return None, str(error), row
+            return Comparison(None, str(error), Timed(Inspected(self.benchmark)))
+        (row,) = rows
         if not row.is_comparable:
-            return None, _why_unknown(row), row
-        return self._judged(row, sides, reuse=reuse)
+            return Comparison(None, _why_unknown(Timed(row)), Timed(row))
+        if self.metric == "time":
+            return self._compare_time(row, sides, reuse=reuse)
+        return self._compare_value(row, sides)
 
-    def _judged(self, row: Row, sides: Sides, *, reuse: bool) -> tuple[bool | None, str, Row]:
-        if self.metric != "time":
-            return *self._judge_value(row, sides), row
-        if row.is_same_program():
-            return False, "the same program, not timed", row
+    def _compare_value(self, row: Inspected, sides: Sides) -> Comparison:
+        changes = tuple(each for each in row.changes if each.metric == self.metric)
+        asked = dataclasses.replace(row, changes=changes)
+        (row,) = confirm([asked], sides, self.rules, self.core, self.say)
+        timed = Timed(row)
+        if row.problems or not row.changes:
+            words = _why_unknown(timed) or f"it has no {self.metric} here"
+            return Comparison(None, words, timed)
+        word = row.changes[0].word
+        return Comparison(word == "worse", word, timed)
+
+    def _compare_time(self, row: Inspected, sides: Sides, *, reuse: bool) -> Comparison:
+        if row.is_same_program:
+            return Comparison(is_worse=False, words="the same program, not timed", row=Timed(row))
         key = _program_key(row)
         if reuse and key in self._known:
-            worse, name = self._known[key]
-            return worse, f"the same program as {name}, not timed", row
-        worse, words = self._judge_time(row, sides)
-        if reuse and key is not None and worse is not None:
-            self._known[key] = worse, sides.head.commit[:12]
-        return worse, words, row
+            is_worse, name = self._known[key]
+            return Comparison(is_worse, f"the same program as {name}, not timed", Timed(row))
+        found = self._time(row, sides)
+        if reuse and key is not None and found.is_worse is not None:
+            self._known[key] = found.is_worse, sides.head.commit[:12]
+        return found
 
-    def _judge_value(self, row: Row, sides: Sides) -> tuple[bool | None, str]:
-        row.changes = [each for each in row.changes if each.metric == self.metric]
-        confirm([row], sides, self.rules, self.core, self.say)
-        if row.problems or not row.changes:
-            return None, _why_unknown(row) or f"it has no {self.metric} here"
-        return row.changes[0].word == "worse", row.changes[0].word
-
-    def _judge_time(self, row: Row, sides: Sides) -> tuple[bool | None, str]:
+    def _time(self, row: Inspected, sides: Sides) -> Comparison:
         deadline = time.monotonic() + self.rules.timing.budget_s
-        # orders
-        Session(sides, self.rules, self.core, deadline, random.Random(), self.say).run([row])  # noqa: S311
-        if row.problems or row.evidence is None or row.evidence.verdict == UNDECIDED:
-            return None, _why_unknown(
-                row
-            ) or "undecided: the noise needs more pairs or a longer timing.budget_s"
-        program = "its program differs" if "head" in row.programs else "its program is not known"
-        slower = row.evidence.verdict != NOT_SLOWER
-        return slower, f"{'slower' if slower else 'not slower'}; timed, for {program}"
+        rng = random.Random()  # noqa: S311 - orders, no secrets
+        (timed,) = Session(sides, self.rules, self.core, deadline, rng, self.say).run([row])
+        if timed.problems or timed.evidence is None or timed.evidence.verdict == UNDECIDED:
+            undecided = "undecided: the noise needs more pairs or a longer timing.budget_s"
+            return Comparison(None, _why_unknown(timed) or undecided, timed)
+        program = "its program differs" if row.head.program else "its program is not known"
+        is_worse = timed.evidence.verdict != NOT_SLOWER
+        verdict = "slower" if is_worse else "not slower"
+        return Comparison(is_worse, f"{verdict}; timed, for {program}", timed)
 
 
-def _program_key(row: Row) -> tuple[str, int] | None:
+def _program_key(row: Inspected) -> tuple[str, int] | None:
     """Return what decides a commit's time, where the suite says that its program does."""
-    program = row.programs.get("head")
+    program = row.head.program
     if program is None or not program.timed_is_program:
         return None
-    return program.identity, int(row.replies["head"].get("second_call_compilations", 0))
+    return program.identity, row.head.recompilations
 
 
-def _why_unknown(row: Row) -> str:
-    if row.skipped:
-        return f"it asks to be skipped on {' and '.join(sorted(row.skipped))}"
+def _why_unknown(row: Timed) -> str:
+    if row.inspected.skipped:
+        return f"it asks to be skipped on {' and '.join(row.inspected.skipped)}"
     reasons: Sequence[str] = list(dict.fromkeys(row.problems.values()))
     return "; ".join(reasons)

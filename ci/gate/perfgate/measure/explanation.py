@@ -1,41 +1,48 @@
-"""Why a row takes longer: what its program does more of, or else which functions the host calls more often."""
+"""Why a row takes longer: what its program does more of, or what the host calls more often."""
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from perfgate.hlo import Program
-from perfgate.measure.inspection import Crew, Say
+from perfgate.measure.workers import Say, WorkerPool
+from perfgate.metrics import CAUSES, describe_change
+from perfgate.process import protocol
 from perfgate.process.channel import WorkerError
 from perfgate.source.sides import Sides
+from perfgate.stages import Timed
 from perfgate.stats.evidence import SLOWER
-from perfgate.verdict import CAUSES, Row, describe_change
 
 _MOST_NAMES = 5
 # More of these is no worse, or is no part of a call.
 _GROWING = CAUSES.keys() - {"donated_buffers", "alias_bytes", "compile_s"}
 
 
-def explain(rows: Sequence[Row], sides: Sides, core: int | None, say: Say) -> None:
-    """Give each slower row its reasons; where its program doesn't tell, both sides are called once more and watched."""
-    for row in rows:
-        if row.evidence is None or row.evidence.verdict != SLOWER or row.problems:
-            continue
-        base, head = row.programs.get("base"), row.programs.get("head")
-        if base is not None and head is not None and base.identity != head.identity:
-            row.reasons.append(_changed_program(row, base, head))
-            continue
-        same = base is not None and head is not None
-        row.reasons.append(
-            "it takes longer though both sides run the same program: the host does more"
-            if same
-            else "it takes longer; its suite offers no compiled program that could say why"
-        )
-        say(f"looking what {row.name} calls")
-        row.reasons += _added_calls(_calls(row, sides, core), sides.head.root)
+def explain(rows: Sequence[Timed], sides: Sides, core: int | None, say: Say) -> list[Timed]:
+    """Give each slower row its causes.
+
+    Where its program doesn't tell, both sides are called once more and watched.
+    """
+    return [_explained(row, sides, core, say) for row in rows]
 
 
-def _changed_program(row: Row, base: Program, head: Program) -> str:
+def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
+    if row.evidence is None or row.evidence.verdict != SLOWER or row.problems:
+        return row
+    base = row.inspected.base.program
+    head = row.inspected.head.program
+    both = base is not None and head is not None
+    if base is not None and head is not None and base.identity != head.identity:
+        return dataclasses.replace(row, causes=(_changed_program(row),))
+    cause = "it takes longer; its suite offers no compiled program that could say why"
+    if both:
+        cause = "it takes longer though both sides run the same program: the host does more"
+    say(f"looking what {row.name} calls")
+    calls = _added_calls(_calls(row, sides, core), sides.head.root)
+    return dataclasses.replace(row, causes=(cause, *calls))
+
+
+def _changed_program(row: Timed) -> str:
     grown = [
         each
         for each in row.changes
@@ -49,30 +56,30 @@ def _changed_program(row: Row, base: Program, head: Program) -> str:
     return "it takes longer, and its program changed in a way that its counts don't show"
 
 
-def _calls(row: Row, sides: Sides, core: int | None) -> dict[str, dict[str, int]]:
-    """Return what one call calls on each side; empty where a side can't be watched, which costs the row nothing."""
-    each = row.benchmark
+def _calls(row: Timed, sides: Sides, core: int | None) -> dict[str, dict[str, int]]:
+    """Return what one call calls on each side.
+
+    It is empty where a side can't be watched, which costs the row nothing.
+    """
     calls: dict[str, dict[str, int]] = {}
-    with Crew(sides, core) as crew, contextlib.suppress(WorkerError):
+    with WorkerPool(sides, core) as pool, contextlib.suppress(WorkerError):
         for side in (sides.base, sides.head):
-            asked = {
-                "row": each.row,
-                "name": each.name,
-                "index": each.index,
-                "root": str(side.root),
-            }
-            calls[side.name] = crew.ask(side, "watch", each.timeout_s, **asked).get("calls", {})
+            request = protocol.Watch(*row.benchmark.target, root=str(side.root))
+            reply = pool.ask(side, request, row.benchmark.timeout_s)
+            calls[side.name] = reply.calls if isinstance(reply, protocol.Calls) else {}
     return calls if calls.keys() == {"base", "head"} else {}
 
 
 def _added_calls(calls: dict[str, dict[str, int]], root: Path) -> list[str]:
-    """Name what head calls more often: the repository's own functions first, and of these the new ones.
+    """Name what head calls more often.
 
-    They come in the order of their first calls, a caller before its callees.
+    The repository's own functions come first, and of these the new ones; then each in the order of
+    their first calls, a caller before its callees.
     """
     if not calls:
         return []
-    base, head = calls["base"], calls["head"]
+    base = calls["base"]
+    head = calls["head"]
     added = {
         name: count - base.get(name, 0) for name, count in head.items() if count > base.get(name, 0)
     }

@@ -17,24 +17,21 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from perfgate import machine
 from perfgate.config import Rules
-from perfgate.measure.inspection import Crew, Say, ask_together, note_strays
+from perfgate.measure.ways import Ways, are_crowded, choose_ways, medians
+from perfgate.measure.workers import SKIPPED_NOW, Say, WorkerPool, ask_sides
+from perfgate.process import protocol
 from perfgate.process.channel import WorkerError
 from perfgate.source.sides import Side, Sides
+from perfgate.stages import SIDES, Benchmark, Inspected, Timed
 from perfgate.stats.evidence import Evidence, Plan
-from perfgate.verdict import SKIPPED_NOW, Row
 
-# times the seconds alone: the sides push each other out of a cache, which is not what is asked
-_CROWDED = 1.25
-# of `shared_s`: the least sample where an author has fixed the calls; some slices of the kernel's
-_FIXED = 0.25
-# times the other side's seconds at most: a collapse is plain from one turn, and each takes so long
-_COMPARABLE = 10
+R = TypeVar("R")
 
 
 @dataclass
@@ -45,30 +42,35 @@ class _BrokenError(Exception):
     alive: bool
 
 
-@dataclass(frozen=True)
-class _Way:
-    """How a row is sampled in each pair.
+@dataclass
+class _Open:
+    """A row while it is timed; `closed` makes the value of it that is handed on."""
 
-    Attributes:
-        calls: calls in one sample.
-        samples: samples of each side.
-        at_once: whether both sides are sampled at once.
-        own_time: whether each is charged its own time alone, and not that of neighbours on its
-            core.
-    """
+    inspected: Inspected
+    evidence: Evidence
+    ways: Ways | None = None
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
+    shared: bool = False
+    broken: dict[str, str] = field(default_factory=dict)
 
-    calls: int
-    samples: int
-    at_once: bool
-    own_time: bool
+    @property
+    def benchmark(self) -> Benchmark:
+        return self.inspected.benchmark
 
+    @property
+    def is_open(self) -> bool:
+        return not self.evidence.done and not self.broken
 
-@dataclass(frozen=True)
-class _Ways:
-    """How to sample a row: at once where it may share its core, and in turn where it may not or that costs too much."""
-
-    in_turn: _Way
-    shared: _Way | None = None
+    def closed(self) -> Timed:
+        if not self.broken:
+            self.evidence.end()
+        return Timed(
+            self.inspected,
+            evidence=self.evidence,
+            seconds={name: tuple(taken) for name, taken in self.seconds.items()},
+            shared=self.shared,
+            broken=self.broken,
+        )
 
 
 @dataclass
@@ -81,6 +83,8 @@ class Session:
         core: the core of single-core benchmarks; None where pinning isn't possible.
         deadline: when the budget is spent, on the clock of `time.monotonic`.
         rng: draws every order.
+        say: tells a waiting person what goes on.
+        launched: how many pairs were launched.
     """
 
     sides: Sides
@@ -89,190 +93,148 @@ class Session:
     deadline: float
     rng: random.Random
     say: Say
-    ways: dict[str, _Ways] = field(default_factory=dict)
     launched: int = 0
 
-    def run(self, rows: Sequence[Row]) -> None:
-        """Relaunch pairs until every row is decided, has used its pairs up, or the budget is spent."""
-        for row in rows:
-            row.evidence = Evidence(Plan.make(self.rules.limits_of(row.name), len(rows)))
-        while not self._is_over() and (left := [row for row in rows if _is_open(row)]):
+    def run(self, rows: Sequence[Inspected]) -> list[Timed]:
+        """Relaunch pairs until every row is decided, has used its pairs up, or time is spent."""
+        timed = [_Open(row, self._evidence(row, len(rows))) for row in rows]
+        while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
             self.say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
             self._run_pair(left)
-        for row in rows:
-            if row.evidence is not None and not row.problems:
-                row.evidence.end()
+        return [row.closed() for row in timed]
 
-    def _run_pair(self, rows: list[Row]) -> None:
+    def _evidence(self, row: Inspected, num_rows: int) -> Evidence:
+        return Evidence(Plan.make(self.rules.limits_of(row.name), num_rows))
+
+    def _run_pair(self, rows: Sequence[_Open]) -> None:
         """Launch one pair, pinned and, for benchmarks of several cores, one that is free."""
         hash_seed = self.rng.randrange(1 << 32)
-        many = [row for row in rows if self.rules.cores_of(row.name) > 1]
-        for group, core in (([row for row in rows if row not in many], self.core), (many, None)):
+        many = [row for row in rows if self.rules.cores_of(row.benchmark.row) > 1]
+        single = [row for row in rows if row not in many]
+        for group, core in ((single, self.core), (many, None)):
             self.rng.shuffle(group)
             # Which side is made ready where it is sampled is drawn too: what it touches first stays
             # near that core.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
-            with Crew(self.sides, first, head_core=second, hash_seed=hash_seed) as crew:
+            with WorkerPool(self.sides, first, head_core=second, hash_seed=hash_seed) as pool:
                 for row in group:
                     if self._is_over():
                         break
-                    self._time_row(row, crew, core)
+                    self._time_row(row, pool, core)
             for row in group:
-                note_strays(row, crew)
+                row.broken = {**pool.escapes(row.benchmark.row), **row.broken}
 
-    def _time_row(self, row: Row, crew: Crew, core: int | None) -> None:
+    def _time_row(self, row: _Open, pool: WorkerPool, core: int | None) -> None:
         try:
-            samples = self._sample_alternately(row, crew, core)
-        except _BrokenError as broken:
-            row.problems |= {
-                side: f"while it was timed: {reason}" for side, reason in broken.reasons.items()
-            }
-            if not broken.alive:
-                crew.close_all()  # a pair is relaunched whole, or not at all
+            samples = self._sample(row, pool, core)
+        except _BrokenError as error:
+            reasons = {side: f"while it was timed: {why}" for side, why in error.reasons.items()}
+            row.broken |= reasons
+            if not error.alive:
+                pool.close_all()  # a pair is relaunched whole, or not at all
                 return
         else:
             log_ratios = [math.log(head / base) for base, head in samples if base > 0 and head > 0]
-            if row.evidence is not None and log_ratios:
+            if log_ratios:
                 row.evidence.add(statistics.median(log_ratios))
-        self._release(row, crew)
+        self._release(row, pool)
 
-    def _release(self, row: Row, crew: Crew) -> None:
-        live = [side for side in (self.sides.base, self.sides.head) if side.name in crew.live]
-        for name, reply in ask_together(
-            row.benchmark, dict.fromkeys(live, crew), "release"
-        ).items():
+    def _release(self, row: _Open, pool: WorkerPool) -> None:
+        request = protocol.Release(*row.benchmark.target)
+        pools = dict.fromkeys(pool.live, pool)
+        for name, reply in ask_sides(pools, request, row.benchmark.timeout_s).items():
             if isinstance(reply, WorkerError):
-                row.problems.setdefault(name, f"its teardown failed: {reply}")
+                row.broken.setdefault(name, f"its teardown failed: {reply}")
                 if not reply.alive:
-                    crew.close_all()
+                    pool.close_all()
 
-    def _sample_alternately(
-        self, row: Row, crew: Crew, core: int | None
-    ) -> list[tuple[float, float]]:
+    def _sample(self, row: _Open, pool: WorkerPool, core: int | None) -> list[tuple[float, float]]:
         """Return the seconds of a call on base and head, once per alternation."""
-        ways, alone_s = self._make_ready(row, crew, core)
-        at_once = self._samples(row, crew, core, ways.shared) if ways.shared else []
-        in_turn = []
-        if not at_once or _are_crowded(at_once, alone_s):
-            in_turn = self._samples(row, crew, core, ways.in_turn)
-            alone_s = _medians(in_turn)
+        ways, alone_s = self._make_ready(row, pool, core)
+        at_once: list[tuple[float, float]] = []
+        in_turn: list[tuple[float, float]] = []
+        if ways.shared:
+            at_once = self._alternate(row, pool, core, ways, at_once=True)
+        if not at_once or are_crowded(at_once, alone_s):
+            in_turn = self._alternate(row, pool, core, ways, at_once=False)
+            alone_s = medians(in_turn)
         # Asked again where it seemed so: the one call alone that came before may have been a lucky
         # one.
-        shared = bool(at_once) and not _are_crowded(at_once, alone_s)
+        shared = bool(at_once) and not are_crowded(at_once, alone_s)
         row.shared |= shared
         # What a call takes is told, and held against budgets, of one that had its core for itself.
         for name, taken in alone_s.items():
             row.seconds[name].append(taken)
         return at_once if shared else in_turn
 
-    def _samples(
-        self, row: Row, crew: Crew, core: int | None, way: _Way
+    def _alternate(
+        self, row: _Open, pool: WorkerPool, core: int | None, ways: Ways, *, at_once: bool
     ) -> list[tuple[float, float]]:
+        way = ways.first if at_once else ways.in_turn
+        target = row.benchmark.target
+        request = protocol.Sample(*target, calls=way.calls, own_time=ways.own_time, core=core)
         samples = []
         for _ in range(way.samples):
-            order = self._order()
-            replies: list[dict[str, Any]] = []
-            for together in [order] if way.at_once else [[side] for side in order]:
-                replies += self._ask(
-                    together, row, crew, "sample", calls=way.calls, core=core, own_time=way.own_time
-                )
-            taken = {
-                side.name: reply["seconds"] for side, reply in zip(order, replies, strict=True)
-            }
-            samples.append((taken["base"], taken["head"]))
+            replies = self._ask(row, pool, request, at_once=at_once)
+            samples.append((replies["base"].seconds, replies["head"].seconds))
         return samples
 
-    def _make_ready(self, row: Row, crew: Crew, core: int | None) -> tuple[_Ways, dict[str, float]]:
+    def _make_ready(
+        self, row: _Open, pool: WorkerPool, core: int | None
+    ) -> tuple[Ways, Mapping[str, float]]:
         """Prepare a row on both sides at once, each on a core of its own.
 
         Return how to sample it, and the seconds of a call that did not share its core.
         """
-        timing, order = self.rules.timing, self._order()
-        if row.name in self.ways:
-            way = self.ways[row.name].shared or self.ways[row.name].in_turn
-            found = self._ask(order, row, crew, "prepare", calls=way.calls, own_time=way.own_time)
-        else:
-            found = self._ask(order, row, crew, "calibrate", target_s=timing.sample_s)
-            self.ways[row.name] = self._ways(row, found, crew, core)
-        return self.ways[row.name], {
-            side.name: each["seconds"] for side, each in zip(order, found, strict=True)
-        }
-
-    def _ways(
-        self, row: Row, found: Sequence[dict[str, Any]], crew: Crew, core: int | None
-    ) -> _Ways:
-        """Choose how to sample a row from what its calls were found to be on both sides."""
+        target = row.benchmark.target
         timing = self.rules.timing
-        # The slower side decides, so that a collapse costs no more time than it must.
-        calls = min(each["calls"] for each in found)
-        least_s, most_s = (pick(each["seconds"] for each in found) for pick in (min, max))
-        comparable = most_s <= _COMPARABLE * least_s
-        turns = self._alternations(found, calls, timing.min_alternations if comparable else 1)
-        fixed = any(each["fixed"] for each in found)
-        enough = calls if fixed else math.ceil(timing.shared_s / max(least_s, 1e-9))
-        may_share = (
-            timing.shared_s > 0
-            and core is not None
-            and crew.cores["base"] != crew.cores["head"]
-            and all(each["is_work"] for each in found)
-            and least_s * enough >= _FIXED * timing.shared_s
-            and comparable
-            and _wall_s(found, enough) <= row.benchmark.timeout_s / 2
+        if row.ways is not None:
+            calls = row.ways.first.calls
+            prepare = protocol.Prepare(*target, calls=calls, own_time=row.ways.own_time)
+            ready = self._ask(row, pool, prepare)
+            return row.ways, {side: reply.seconds for side, reply in ready.items()}
+        found = self._ask(row, pool, protocol.Calibrate(*target, target_s=timing.sample_s))
+        has_two_cores = core is not None and pool.cores["base"] != pool.cores["head"]
+        row.ways = choose_ways(
+            list(found.values()), timing, row.benchmark.timeout_s, has_two_cores=has_two_cores
         )
-        in_turn = _Way(calls, turns, at_once=False, own_time=may_share)
-        shared = _Way(enough, self._alternations(found, enough, 1), at_once=True, own_time=True)
-        return _Ways(in_turn, shared if may_share else None)
-
-    def _alternations(self, found: Sequence[dict[str, Any]], calls: int, least: int) -> int:
-        """Return how many samples of so many calls a pair holds, at least `least`."""
-        timing = self.rules.timing
-        return max(
-            least,
-            min(timing.max_alternations, round(timing.pair_s / max(_wall_s(found, calls), 1e-6))),
-        )
+        return row.ways, {side: reply.seconds for side, reply in found.items()}
 
     def _ask(
-        self, together: Sequence[Side], row: Row, crew: Crew, do: str, **request: float | None
-    ) -> list[dict[str, Any]]:
-        """Ask these sides the same, and return their replies; a sample says on which core it is to be taken."""
-        replies, broken = [], _BrokenError({}, alive=True)
-        for name, reply in ask_together(
-            row.benchmark, dict.fromkeys(together, crew), do, **request
-        ).items():
+        self,
+        row: _Open,
+        pool: WorkerPool,
+        request: protocol.Request[R | protocol.Skipped],
+        *,
+        at_once: bool = True,
+    ) -> dict[str, R]:
+        """Ask both sides the same, in an order drawn anew, and return their replies.
+
+        Raises:
+            _BrokenError: a side failed, or asks to be skipped now.
+        """
+        order: list[Side] = self.rng.sample([self.sides.base, self.sides.head], 2)
+        replies = ask_sides(
+            dict.fromkeys(order, pool),
+            request,
+            row.benchmark.timeout_s,
+            at_once=at_once,
+            stop_at_failure=not at_once,
+        )
+        fit: dict[str, R] = {}
+        broken = _BrokenError({}, alive=True)
+        for name, reply in replies.items():
             if isinstance(reply, WorkerError):
                 broken.reasons[name] = str(reply)
                 broken.alive &= reply.alive
-            elif reply.get("skipped"):
+            elif isinstance(reply, protocol.Skipped):
                 broken.reasons[name] = SKIPPED_NOW
             else:
-                replies.append(reply)
+                fit[name] = reply
         if broken.reasons:
             raise broken
-        return replies
-
-    def _order(self) -> list[Side]:
-        return self.rng.sample([self.sides.base, self.sides.head], 2)
+        return fit
 
     def _is_over(self) -> bool:
         return time.monotonic() >= self.deadline
-
-
-def _is_open(row: Row) -> bool:
-    return row.evidence is not None and not row.evidence.done and not row.problems
-
-
-def _wall_s(found: Sequence[dict[str, Any]], calls: int) -> float:
-    """Return the seconds that so many calls take on both sides, with the set-up that asv repeats before each."""
-    return sum(each["wall_s"] / each["calls"] * calls for each in found)
-
-
-def _are_crowded(samples: Sequence[tuple[float, float]], alone_s: dict[str, float]) -> bool:
-    """Tell whether calls of either side take much longer at once than alone."""
-    return any(taken > _CROWDED * alone_s[name] for name, taken in _medians(samples).items())
-
-
-def _medians(samples: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """Return the median seconds of each side."""
-    bases, heads = zip(*samples, strict=True)
-    return {"base": statistics.median(bases), "head": statistics.median(heads)}

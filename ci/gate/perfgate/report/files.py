@@ -7,9 +7,16 @@ from collections import Counter
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from perfgate.budgets import UNKNOWN
+from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.report.markdown import Result, command, measured
-from perfgate.verdict import Outcome, Row
+from perfgate.stages import SIDES, Judged, Outcome
+
+_TAGS = {
+    Outcome.FAILED: "failure",
+    Outcome.UNMEASURED: "error",
+    Outcome.UNDECIDED: "error",
+    Outcome.NEUTRAL: "skipped",
+}
 
 
 def as_json(result: Result) -> str:
@@ -30,31 +37,34 @@ def as_json(result: Result) -> str:
         "limits": dataclasses.asdict(limits),
         "rows": [_row_json(row, result) for row in result.rows],
         "budgets": [
-            dataclasses.asdict(budget) | {"row": name, "figure": figure, "word": word}
-            for budget, name, figure, word in result.budgets
+            dataclasses.asdict(each.budget)
+            | {"row": each.row, "figure": each.figure, "word": each.word}
+            for each in result.budgets
         ],
     }
     return json.dumps(_finite(table), indent=1, default=str) + "\n"
 
 
-def _row_json(row: Row, result: Result) -> dict[str, Any]:
+def _row_json(row: Judged, result: Result) -> dict[str, Any]:
+    timed = row.timed
+    programs = timed.inspected.programs
     table: dict[str, Any] = {
         "name": row.name,
         "kind": row.benchmark.kind,
         "verdict": row.verdict,
         "outcome": row.outcome.name.lower(),
         "reasons": row.reasons,
-        "changes": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in row.changes],
-        "seconds": {side: row.median_s(side) for side in ("base", "head")},
-        "programs": {side: program.identity for side, program in row.programs.items()},
+        "changes": [dataclasses.asdict(each) | {"ratio": each.ratio} for each in timed.changes],
+        "seconds": {side: timed.median_s(side) for side in SIDES},
+        "programs": {side: program.identity for side, program in programs.items()},
         "reproduce": command(row, result),
     }
-    evidence = row.evidence
+    evidence = timed.evidence
     if evidence is not None:
         table |= {
             "log_ratios": evidence.first,
             "confirming_log_ratios": evidence.fresh,
-            "shared": row.shared,
+            "shared": timed.shared,
         }
     if evidence is not None and evidence.num_pairs > 1:
         table |= dict(zip(("ratio", "low", "high"), evidence.ratio(), strict=True))
@@ -75,41 +85,42 @@ def _finite(value: Any) -> Any:
 
 
 def junit(result: Result) -> str:
-    """Return the rows as test cases: a regression is a failure, what could not be told an error."""
-    suite = ET.Element(
-        "testsuite", name="performance gate", tests=str(len(result.rows) + len(result.budgets))
-    )
+    """Return the rows as test cases.
+
+    A regression is a failure, what could not be told an error.
+    """
+    num_cases = len(result.rows) + len(result.budgets)
+    suite = ET.Element("testsuite", name="performance gate", tests=str(num_cases))
     counts = Counter(row.outcome for row in result.rows)
+    unknown = counts[Outcome.UNMEASURED] + counts[Outcome.UNDECIDED]
     suite.set("failures", str(counts[Outcome.FAILED] + result.count_budgets("missed")))
-    unknown = (
-        counts[Outcome.UNMEASURED] + counts[Outcome.UNDECIDED] + result.count_budgets(*UNKNOWN)
-    )
-    suite.set("errors", str(unknown))
-    tags = {
-        Outcome.FAILED: "failure",
-        Outcome.UNMEASURED: "error",
-        Outcome.UNDECIDED: "error",
-        Outcome.NEUTRAL: "skipped",
-    }
+    suite.set("errors", str(unknown + result.count_budgets(*UNKNOWN)))
     for row in result.rows:
-        group, _, name = row.benchmark.name.rpartition(".")
-        case = ET.SubElement(
-            suite, "testcase", classname=group, name=name + row.name[len(row.benchmark.name) :]
-        )
-        if row.outcome in tags:
-            ET.SubElement(
-                case, tags[row.outcome], message=_printable(f"{row.verdict} {measured(row)}")
-            ).text = _printable("\n".join([*row.reasons, command(row, result)]))
-    for budget, name, figure, word in result.budgets:
-        case = ET.SubElement(suite, "testcase", classname="budget", name=f"{name} {budget.metric}")
-        if word == "missed" or word in UNKNOWN:
-            ET.SubElement(
-                case,
-                "failure" if word == "missed" else "error",
-                message=f"{word}: {figure} {budget.unit}",
-            )
+        _add_row(suite, row, result)
+    for found in result.budgets:
+        _add_budget(suite, found)
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _add_row(suite: ET.Element, row: Judged, result: Result) -> None:
+    group, _, name = row.benchmark.name.rpartition(".")
+    parameters = row.name[len(row.benchmark.name) :]
+    case = ET.SubElement(suite, "testcase", classname=group, name=name + parameters)
+    if row.outcome in _TAGS:
+        message = _printable(f"{row.verdict} {measured(row.timed)}")
+        element = ET.SubElement(case, _TAGS[row.outcome], message=message)
+        element.text = _printable("\n".join([*row.reasons, command(row, result)]))
+
+
+def _add_budget(suite: ET.Element, found: BudgetFinding) -> None:
+    name = f"{found.row} {found.budget.metric}"
+    case = ET.SubElement(suite, "testcase", classname="budget", name=name)
+    message = f"{found.word}: {found.figure} {found.budget.unit}"
+    if found.word == "missed":
+        ET.SubElement(case, "failure", message=message)
+    elif found.word in UNKNOWN:
+        ET.SubElement(case, "error", message=message)
 
 
 def _printable(text: str) -> str:

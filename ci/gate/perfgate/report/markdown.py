@@ -1,15 +1,20 @@
-"""What a run found, and the Markdown that tells a person: the verdict first, then what is wrong, then short tables."""
+"""What a run found, and the Markdown that tells a person.
+
+The verdict comes first, then what is wrong, then short tables.
+"""
 
 import math
 import re
 import shlex
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perfgate.budgets import UNKNOWN, BudgetResult
+from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules
 from perfgate.hlo import difference
-from perfgate.verdict import Outcome, Row, describe_change, number
+from perfgate.metrics import describe_change, number
+from perfgate.stages import Judged, Outcome, Timed
 
 EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
 
@@ -19,6 +24,9 @@ class Result:
     """Everything one run found.
 
     Attributes:
+        rows: every benchmark with its verdict.
+        budgets: what each of head's budgets came to.
+        rules: what was judged by.
         base: the merge base's commit.
         head: head's commit, or the working tree.
         reproduce: the command that repeats a row, without its --bench.
@@ -31,15 +39,15 @@ class Result:
         seed: of every order that was drawn.
     """
 
-    rows: list[Row]
-    budgets: list[BudgetResult]
+    rows: Sequence[Judged]
+    budgets: Sequence[BudgetFinding]
     rules: Rules
     base: str
     head: str
-    reproduce: list[str]
+    reproduce: Sequence[str]
     environments: str
-    machine: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    machine: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
     timing: bool = True
     pairs: int = 0
     elapsed_s: float = 0.0
@@ -47,7 +55,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """1 for a regression, 3 where something could not be measured or told, 0 only where all is known and well."""
+        """1 for a regression, 3 where something is not known, 0 where all is known and well."""
         outcomes = {row.outcome for row in self.rows}
         if Outcome.FAILED in outcomes or self.count_budgets("missed"):
             return 1
@@ -59,25 +67,23 @@ class Result:
 
     def count_budgets(self, *words: str) -> int:
         """Return how many budgets were found to be one of these."""
-        return sum(word in words for _, _, _, word in self.budgets)
+        return sum(each.word in words for each in self.budgets)
 
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
         count = Counter(row.outcome for row in self.rows)
-        missed, unknown = self.count_budgets("missed"), self.count_budgets(*UNKNOWN)
-        parts = [f"{count[Outcome.FAILED]} regressed"] if count[Outcome.FAILED] else []
-        parts += [f"{missed} budget{_plural(missed)} missed"] if missed else []
-        parts += (
-            [f"{count[Outcome.UNMEASURED]} could not be measured"]
-            if count[Outcome.UNMEASURED]
-            else []
-        )
-        parts += [f"{count[Outcome.UNDECIDED]} undecided"] if count[Outcome.UNDECIDED] else []
-        parts += [f"{unknown} budget{_plural(unknown)} could not be checked"] if unknown else []
-        found = ", ".join(parts) or (
-            "no regression found" if self.exit_code == 0 else "nothing was measured"
-        )
+        missed = self.count_budgets("missed")
+        unknown = self.count_budgets(*UNKNOWN)
+        parts = [
+            (count[Outcome.FAILED], "regressed"),
+            (missed, f"budget{_plural(missed)} missed"),
+            (count[Outcome.UNMEASURED], "could not be measured"),
+            (count[Outcome.UNDECIDED], "undecided"),
+            (unknown, f"budget{_plural(unknown)} could not be checked"),
+        ]
+        nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"
+        found = ", ".join(f"{number} {words}" for number, words in parts if number) or nothing
         num_rows = len(self.rows)
         return (
             f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
@@ -89,7 +95,7 @@ def _plural(count: int) -> str:
 
 
 def markdown(result: Result) -> str:
-    """Return the report for a person: the verdict, then what is wrong, then everything else in short tables."""
+    """Return the report for a person."""
     parts = [
         f"# {result.headline}",
         f"Base `{result.base[:12]}` (merge base), head `{result.head[:32]}`.",
@@ -112,31 +118,30 @@ def markdown(result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _section(row: Row, result: Result) -> str:
-    lines = [f"### `{row.name}`", "", f"**{row.verdict}** {measured(row)}".rstrip()]
+def _section(row: Judged, result: Result) -> str:
+    lines = [f"### `{row.name}`", "", f"**{row.verdict}** {measured(row.timed)}".rstrip()]
     lines += ["", *(f"- {reason}" for reason in row.reasons)] if row.reasons else []
     if row.outcome is Outcome.FAILED:
-        lines += _program_difference(row)
+        lines += _program_difference(row.timed)
     return "\n".join([*lines, "", "```sh", command(row, result), "```"])
 
 
-def command(row: Row, result: Result) -> str:
+def command(row: Judged, result: Result) -> str:
     """Return the command that repeats one row on a laptop."""
-    pattern = (
-        re.escape(row.name).replace("'", ".").replace("\\-", "-")
-    )  # readable inside the shell's quotes
+    # readable inside the shell's quotes
+    pattern = re.escape(row.name).replace("'", ".").replace("\\-", "-")
     return shlex.join([*result.reproduce, "--bench", f"^{pattern}$"])
 
 
-def _program_difference(row: Row) -> list[str]:
-    if row.programs.keys() != {"base", "head"}:
-        return []
+def _program_difference(row: Timed) -> list[str]:
+    base = row.inspected.base.program
+    head = row.inspected.head.program
     changed = [each for each in row.changes if each.base != each.head]
-    if not changed:
+    if base is None or head is None or not changed:
         return []
     lines = ["", "| program | base -> head |", "|---|---|"]
     lines += [f"| {each.metric} | {describe_change(each)} |" for each in changed]
-    found = difference(row.programs["base"], row.programs["head"])
+    found = difference(base, head)
     for word, kinds in (("gained", found.gained), ("lost", found.lost)):
         if kinds:
             shown = ", ".join(f"{count} {kind}" for kind, count in list(kinds.items())[:6])
@@ -144,7 +149,7 @@ def _program_difference(row: Row) -> list[str]:
     return lines
 
 
-def measured(row: Row) -> str:
+def measured(row: Timed) -> str:
     """Return ratio and interval, or the value's change."""
     if row.evidence is not None and row.evidence.num_pairs > 1:
         ratio, low, high = row.evidence.ratio()
@@ -153,7 +158,7 @@ def measured(row: Row) -> str:
     return describe_change(values[0]) if values else ""
 
 
-def _finds(row: Row) -> str:
+def _finds(row: Timed) -> str:
     """Return the smallest slowdown that this row's noise would have let the gate find."""
     if row.evidence is None or row.evidence.num_pairs < 2 or math.isnan(row.evidence.sd):
         return ""
@@ -164,10 +169,11 @@ def _table(result: Result) -> list[str]:
     lines = ["| benchmark | verdict | head / base | finds |", "|---|---|---|---|"]
     for row in sorted(result.rows, key=lambda row: (-row.outcome, row.name)):
         name = row.name.replace("|", "\\|")
-        lines.append(f"| `{name}` | {row.verdict} | {measured(row)} | {_finds(row)} |")
+        timed = row.timed
+        lines.append(f"| `{name}` | {row.verdict} | {measured(timed)} | {_finds(timed)} |")
     explained = (
-        "`finds`: the smallest ratio that the full number of pairs would have found here, 19 times in 20. "
-        "Intervals hold at whichever look the test stopped, 96 times in 100."
+        "`finds`: the smallest ratio that the full number of pairs would have found here, 19 times "
+        "in 20. Intervals hold at whichever look the test stopped, 96 times in 100."
     )
     return ["## All benchmarks", "\n".join(lines), *([explained] if result.timing else [])]
 
@@ -176,13 +182,13 @@ def _budgets(result: Result) -> list[str]:
     if not result.budgets:
         return []
     lines = ["| budget | head | |", "|---|---|---|"]
-    for budget, name, figure, word in result.budgets:
-        limits = [f"at least {number(budget.floor)}" if budget.floor is not None else ""]
-        limits.append(f"at most {number(budget.ceiling)}" if budget.ceiling is not None else "")
-        shown = "-" if figure is None else number(figure)
-        lines.append(
-            f"| `{name}` {budget.metric} {' '.join(filter(None, limits))} {budget.unit} | {shown} | {word} |"
-        )
+    for found in result.budgets:
+        budget = found.budget
+        limits = [f"at least {number(budget.floor)}"] if budget.floor is not None else []
+        limits += [f"at most {number(budget.ceiling)}"] if budget.ceiling is not None else []
+        shown = "-" if found.figure is None else number(found.figure)
+        what = f"`{found.row}` {budget.metric} {' '.join(limits)} {budget.unit}"
+        lines.append(f"| {what} | {shown} | {found.word} |")
     return ["## Budgets", "\n".join(lines)]
 
 
@@ -193,11 +199,8 @@ def _suspicious(result: Result) -> list[str]:
         for reason in row.reasons
         if reason.startswith("suspicious")
     ]
-    return (
-        ["## Suspicious", "\n".join(f"- `{name}`: {reason}" for name, reason in found)]
-        if found
-        else []
-    )
+    lines = [f"- `{name}`: {reason}" for name, reason in found]
+    return ["## Suspicious", "\n".join(lines)] if found else []
 
 
 def _expired(result: Result) -> list[str]:
@@ -216,12 +219,14 @@ def _conditions(result: Result) -> list[str]:
     if result.timing:
         limits = result.rules.verdict.limits
         lines.append(
-            f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed {result.seed}; the "
-            f"timing of a run without a slowdown fails at most {limits.false_alarms:.1%} of the time; a slowdown of "
-            f"{limits.pass_ratio:g} is taken for none at most {2 * limits.miss_beta:.0%} of the time."
+            f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed "
+            f"{result.seed}; the timing of a run without a slowdown fails at most "
+            f"{limits.false_alarms:.1%} of the time; a slowdown of {limits.pass_ratio:g} is taken "
+            f"for none at most {2 * limits.miss_beta:.0%} of the time."
         )
     else:
         lines.append(
-            f"- Timing was switched off: only what needs no clock was compared, in {result.elapsed_s:.0f} s."
+            "- Timing was switched off: only what needs no clock was compared, in "
+            f"{result.elapsed_s:.0f} s."
         )
     return ["## What this run stands on", "\n".join(lines)]

@@ -1,4 +1,4 @@
-"""What a benchmark asks of Python, for a worker: the functions that one call of it calls, or the packages it imports.
+"""What a benchmark asks of Python, for a worker: the functions it calls, the packages it imports.
 
 Counts, not times: they say which function is new, or is called more often, where no compiled
 program can say it.
@@ -53,7 +53,10 @@ def _name_of(code: CodeType, root: Path) -> str:
 
 
 def imported(statement: str, setup: str, environment: dict[str, str]) -> dict[str, int]:
-    """Return how many modules of each package a new interpreter imports for a statement, in alphabetical order."""
+    """Return how many modules of each package a new interpreter imports for a statement.
+
+    The packages come in alphabetical order.
+    """
     program = f"{textwrap.dedent(setup)}\n{textwrap.dedent(statement)}"
     command = [sys.executable, "-X", "importtime", "-c", program]
     done = subprocess.run(

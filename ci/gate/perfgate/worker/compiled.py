@@ -1,4 +1,7 @@
-"""What jax knows of compiled programs, for a worker: the only lines of the gate that look at it, where it is loaded."""
+"""What jax knows of compiled programs, for a worker.
+
+These are the only lines of the gate that look at jax, and only where it is loaded.
+"""
 
 import contextlib
 import importlib.util
@@ -14,13 +17,11 @@ _COMPILATION = "/jax/core/compile/backend_compile_duration"
 _SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 
 
-def told_apart(offered: Any) -> tuple[Any, Any]:
-    """Return a lowered and a compiled program, one of them None, from an object or a text that is one of the two."""
-    is_compiled = (
-        offered.startswith("HloModule")
-        if isinstance(offered, str)
-        else hasattr(offered, "memory_analysis")
-    )
+def split_stages(offered: Any) -> tuple[Any, Any]:
+    """Return a lowered and a compiled program, one of them None, from an object or text of one."""
+    is_compiled = hasattr(offered, "memory_analysis")
+    if isinstance(offered, str):
+        is_compiled = offered.startswith("HloModule")
     return (None, offered) if is_compiled else (offered, None)
 
 
@@ -31,12 +32,12 @@ def numbers_of(compiled: Any) -> dict[str, float]:
     for kind in ("argument", "output", "temp", "alias", "generated_code"):
         value = getattr(memory, f"{kind}_size_in_bytes", None)
         if value is not None:
-            numbers[f"{kind}_bytes"] = value
+            numbers[f"{kind}_bytes"] = float(value)
     costs = (compiled.cost_analysis() if hasattr(compiled, "cost_analysis") else None) or {}
     costs = costs[0] if isinstance(costs, list) else costs
     for key, name in (("bytes accessed", "bytes_accessed"), ("flops", "flops_estimate")):
         if key in costs:
-            numbers[name] = costs[key]
+            numbers[name] = float(costs[key])
     return numbers
 
 
@@ -55,7 +56,10 @@ def context() -> dict[str, str]:
 
 
 def import_jax_for(suite: Path) -> None:
-    """Import jax where a suite speaks of it: a first benchmark may compile right after importing it, unheard."""
+    """Import jax where a suite speaks of it.
+
+    A first benchmark may compile right after importing it, unheard.
+    """
     speaks_of_it = any("jax" in file.read_text(errors="replace") for file in suite.rglob("*.py"))
     if speaks_of_it and importlib.util.find_spec("jax") is not None:
         importlib.import_module("jax.monitoring")
@@ -65,7 +69,8 @@ class Compilations:
     """What jax compiled while a block ran; nothing where jax isn't loaded by its end."""
 
     def __init__(self) -> None:
-        self.count, self.seconds = 0, 0.0
+        self.count = 0
+        self.seconds = 0.0
 
     def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         self.count += event == _COMPILATION
@@ -75,6 +80,7 @@ class Compilations:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
+        """Count while the block runs."""
         monitoring = getattr(sys.modules.get("jax"), "monitoring", None)
         if monitoring is None:
             yield

@@ -1,4 +1,4 @@
-"""Instructions that the processor executes for this process, where Linux lets them be counted; no figure is steadier.
+"""Instructions that the processor executes for this process, where Linux lets them be counted.
 
 Uses perf_event_open(2) by its system call, since no package of Python's offers it. Virtual machines
 often hide the counter, and /proc/sys/kernel/perf_event_paranoid above 2 forbids it: then nothing is
@@ -17,14 +17,11 @@ from pathlib import Path
 
 _SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 INSTRUCTIONS = (0, 1)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
-TASK_CLOCK = (
-    1,
-    1,
-)  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK: nanoseconds, which every kernel counts
+# PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK: nanoseconds, which every kernel counts
+TASK_CLOCK = (1, 1)
 _SIZE = 128  # of struct perf_event_attr; the kernel takes a longer one whose rest is zero
-_FLAGS = (
-    1 << 1 | 1 << 5 | 1 << 6
-)  # inherit (threads and processes to come), exclude_kernel, exclude_hv
+# inherit (threads and processes to come), exclude_kernel, exclude_hv
+_FLAGS = 1 << 1 | 1 << 5 | 1 << 6
 
 
 class Counter:

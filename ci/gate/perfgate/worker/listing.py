@@ -7,23 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ..process import protocol
 
-def suite(folder: Path) -> dict[str, Any]:
+
+def list_suite(folder: Path) -> protocol.Suite:
     """List the suite's benchmarks and the modules of it that can't be imported."""
     from asv_runner import discovery
 
     found = list(discovery.disc_benchmarks(str(folder), ignore_import_errors=True))
     names = [folder.name, *_modules_below(folder, folder.name)]
     broken = {name: _import_error(name) for name in names if name not in sys.modules}
-    if importlib.util.find_spec("pympler") is None and any(
-        "def mem_" in f.read_text() for f in folder.rglob("*.py")
-    ):
+    holds_mem = any("def mem_" in file.read_text() for file in folder.rglob("*.py"))
+    if holds_mem and importlib.util.find_spec("pympler") is None:
         broken[f"{folder.name}.mem_*"] = "asv finds mem_ benchmarks only where pympler is installed"
-    return {
-        "benchmarks": [_described(each) for each in found],
-        "broken": broken,
-        "modules": loaded_from(),
-    }
+    return protocol.Suite(tuple(_described(each) for each in found), broken, loaded_from())
 
 
 def owner_of(benchmark: Any) -> Any:
@@ -31,17 +28,17 @@ def owner_of(benchmark: Any) -> Any:
     return getattr(benchmark.func, "__self__", benchmark.func)
 
 
-def _described(benchmark: Any) -> dict[str, Any]:
-    owner = owner_of(benchmark)
-    return {
-        "name": benchmark.name,
-        "type": "timeraw" if type(benchmark).__name__ == "TimerawBenchmark" else benchmark.type,
-        "unit": str(benchmark.unit),
-        "params": benchmark.params,
-        "timeout": benchmark.timeout,
-        "cache_timeout": benchmark.setup_cache_timeout,
-        "offers_program": hasattr(owner, "program"),
-    }
+def _described(benchmark: Any) -> protocol.Listing:
+    is_raw = type(benchmark).__name__ == "TimerawBenchmark"
+    cache_timeout_s = benchmark.setup_cache_timeout
+    return protocol.Listing(
+        name=benchmark.name,
+        kind="timeraw" if is_raw else benchmark.type,
+        unit=str(benchmark.unit),
+        params=tuple(tuple(map(str, values)) for values in benchmark.params),
+        timeout_s=None if benchmark.timeout is None else float(benchmark.timeout),
+        cache_timeout_s=None if cache_timeout_s is None else float(cache_timeout_s),
+    )
 
 
 def _modules_below(folder: Path, package: str) -> Iterator[str]:
@@ -61,12 +58,10 @@ def _import_error(name: str) -> str:
 
 
 def loaded_from() -> dict[str, str]:
-    """Where every top-level module came from: the driver checks that it compares what it claims to compare."""
-    return {
-        name: str(file)
-        for name, m in list(sys.modules.items())
-        if "." not in name and (file := _file_of(m))
-    }
+    """Return where every top-level module came from: the gate checks that it compares two sides."""
+    modules = {name: module for name, module in list(sys.modules.items()) if "." not in name}
+    files = {name: _file_of(module) for name, module in modules.items()}
+    return {name: str(file) for name, file in files.items() if file}
 
 
 def _file_of(module: Any) -> str | None:
@@ -76,8 +71,5 @@ def _file_of(module: Any) -> str | None:
 
 def sentence(error: BaseException) -> str:
     """Return an error in one line."""
-    return (
-        f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        if str(error)
-        else type(error).__name__
-    )
+    name = type(error).__name__
+    return f"{name}: {error}".splitlines()[0][:300] if str(error) else name

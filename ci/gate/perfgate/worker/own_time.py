@@ -1,4 +1,4 @@
-"""The seconds that a process has had for itself: at work or asleep, but not waiting for a core that others hold.
+"""The seconds that a process has had for itself: at work or asleep, but not waiting for a core.
 
 Linux tells who waits, thread by thread, in /proc/self/task/*/schedstat. Its files are kept open,
 since they are read before and after each timed call: opening a dozen anew would cost ten times as
@@ -13,7 +13,9 @@ _files: dict[int, int] = {}  # the descriptor of each thread's schedstat
 
 
 class OwnTime:
-    """A clock that stands still while all of this process waits for a core that others hold; sleep it counts.
+    """A clock that stands still while all of this process waits for a core that others hold.
+
+    Sleep it counts.
 
     Attributes:
         wall_s: seconds of the wall clock in what was timed.
@@ -21,7 +23,9 @@ class OwnTime:
     """
 
     def __init__(self) -> None:
-        self.wall_s, self.asleep_s, self._own_s = 0.0, 0.0, 0.0
+        self.wall_s = 0.0
+        self.asleep_s = 0.0
+        self._own_s = 0.0
         self._start: tuple[float, float, float] | None = None
 
     def timer(self) -> float:
@@ -33,8 +37,10 @@ class OwnTime:
         end = time.perf_counter(), time.process_time()
         wall_s, worked_s = (after - before for after, before in zip(end, self._start, strict=False))
         asleep_s = max(0.0, wall_s - worked_s - (waited_s() - self._start[2]))
-        self.wall_s, self.asleep_s = self.wall_s + wall_s, self.asleep_s + asleep_s
-        self._own_s, self._start = self._own_s + worked_s + asleep_s, None
+        self.wall_s += wall_s
+        self.asleep_s += asleep_s
+        self._own_s += worked_s + asleep_s
+        self._start = None
         return self._own_s
 
     def is_work(self) -> bool:
@@ -43,7 +49,10 @@ class OwnTime:
 
 
 def scheduled() -> tuple[int, int]:
-    """Return the nanoseconds that this process's threads have run, and waited for a core; zeros where nobody tells."""
+    """Return the nanoseconds that this process's threads have run, and waited for a core.
+
+    They are zeros where nobody tells.
+    """
     try:
         # paths would be slow to make
         threads = [int(name) for name in os.listdir("/proc/self/task")]  # noqa: PTH208
@@ -56,7 +65,7 @@ def scheduled() -> tuple[int, int]:
 
 
 def waited_s() -> float:
-    """Return the seconds for which this process's threads have waited for a core; 0 where nobody tells."""
+    """Return the seconds for which threads have waited for a core; 0 where nobody tells."""
     return 1e-9 * scheduled()[1]
 
 
@@ -66,7 +75,10 @@ def can_tell_waits() -> bool:
 
 
 def _schedstat(thread: int) -> tuple[int, int]:
-    """Return a thread's nanoseconds at work and waiting; zeros where it has ended, or the kernel keeps no figures."""
+    """Return a thread's nanoseconds at work and waiting.
+
+    They are zeros where it has ended, or the kernel keeps no figures.
+    """
     try:
         if thread not in _files:
             _files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)

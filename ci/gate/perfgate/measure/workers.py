@@ -1,0 +1,134 @@
+"""Pools of workers, and the one way in which both sides are asked the same."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from perfgate.process.channel import ESCAPED, Worker, WorkerError
+from perfgate.process.protocol import Request, Skipped
+from perfgate.source.sides import Side, Sides
+from perfgate.stages import SIDES
+
+Say = Callable[[str], None]
+R = TypeVar("R")
+SKIPPED_NOW = "it asks to be skipped now, and did not before"
+
+
+class WorkerPool:
+    """A worker for each side, started when first asked and replaced when it dies.
+
+    Use it in a `with` block. Both are pinned to `core`, or head's to `head_core`.
+    """
+
+    def __init__(
+        self, sides: Sides, core: int | None, *, head_core: int | None = None, hash_seed: int = 0
+    ):
+        self.sides = sides
+        self.hash_seed = hash_seed
+        self.cores = {"base": core, "head": core if head_core is None else head_core}
+        self._escaped: dict[str, set[str]] = {side: set() for side in SIDES}
+        self._workers: dict[str, Worker] = {}
+
+    def ask(self, side: Side, request: Request[R], timeout_s: float) -> R:
+        """Ask the worker of `side`.
+
+        One that is lost is closed, and the next request starts another.
+
+        Raises:
+            WorkerError: it could not answer.
+        """
+        self.send(side, request)
+        return self.receive(side, request, timeout_s)
+
+    def send(self, side: Side, request: Request[Any]) -> None:
+        """Send a request to the worker of `side`; `receive` waits for its reply."""
+        if side.name not in self._workers:
+            launch = self.sides.launch(side, core=self.cores[side.name], hash_seed=self.hash_seed)
+            self._workers[side.name] = Worker(launch)
+        self._workers[side.name].send(request)
+
+    def receive(self, side: Side, request: Request[R], timeout_s: float) -> R:
+        """Return the reply to the last request that was sent to `side`."""
+        try:
+            return self._workers[side.name].receive(request, timeout_s)
+        except WorkerError as error:
+            if not error.alive:
+                self.close(side.name)
+            raise
+
+    @property
+    def live(self) -> list[Side]:
+        """The sides that have a worker, base first."""
+        both = (self.sides.base, self.sides.head)
+        return [side for side in both if side.name in self._workers]
+
+    def escapes(self, row: str) -> dict[str, str]:
+        """Return, by side, that a forked child came back out of a row's benchmark."""
+        return {side: ESCAPED for side, rows in self._escaped.items() if row in rows}
+
+    def close(self, name: str) -> None:
+        """End the worker of a side."""
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            worker.close()
+            self._escaped[name] |= worker.escaped
+
+    def close_all(self) -> None:
+        """End every worker."""
+        for name in list(self._workers):
+            self.close(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close_all()
+
+
+def ask_sides(
+    pools: Mapping[Side, WorkerPool],
+    request: Request[R],
+    timeout_s: float,
+    *,
+    at_once: bool = True,
+    stop_at_failure: bool = False,
+) -> dict[str, R | WorkerError]:
+    """Ask these sides the same, and return what each replied, or how its worker failed.
+
+    Sides whose workers share a core are asked one after the other all the same: each would be in
+    the other's way.
+
+    Args:
+        pools: whom to ask, in this order.
+        request: what to ask; where it names no core, each worker stays on its own.
+        timeout_s: how long to wait for one reply.
+        at_once: send to both, then receive from both.
+        stop_at_failure: in turn, don't ask the second side where the first one fails.
+    """
+    places = [pool.cores[side.name] for side, pool in pools.items()]
+    have_cores_of_their_own = None in places or len(set(places)) == len(places)
+    groups = [tuple(pools)] if at_once and have_cores_of_their_own else [(side,) for side in pools]
+    replies: dict[str, R | WorkerError] = {}
+    for group in groups:
+        if stop_at_failure and any(map(_is_failure, replies.values())):
+            break
+        for side in group:
+            pool = pools[side]
+            core = pool.cores[side.name] if request.core is None else request.core
+            pool.send(side, dataclasses.replace(request, core=core))
+        for side in group:
+            try:
+                replies[side.name] = pools[side].receive(side, request, timeout_s)
+            except WorkerError as error:
+                replies[side.name] = error
+    return replies
+
+
+def _is_failure(reply: object) -> bool:
+    return isinstance(reply, (WorkerError, Skipped))

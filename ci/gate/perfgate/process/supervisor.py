@@ -1,0 +1,131 @@
+"""One child process and everything that it starts: its lines are read, its death is explained.
+
+A child may hang, die or fork: each of that becomes a `ChildError` with one sentence, and no process
+of its session outlives `close`.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+_FAREWELL_S = 1.0
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ChildError(Exception):
+    """The child gave no whole line; the message says why."""
+
+
+class Supervised:
+    """A process in a session of its own, with a pipe to it and one from it.
+
+    Args:
+        command: what to run; the words `{requests}` and `{replies}` in it become the descriptors
+            of the child's ends.
+        environment: its environment variables.
+        folder: where it starts, and where its standard error is kept until it is closed.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path):
+        self._unread = b""
+        request_read, self._requests = os.pipe()
+        self._replies, reply_write = os.pipe()
+        ends = {"{requests}": str(request_read), "{replies}": str(reply_write)}
+        self._log = folder / f"stderr-{time.monotonic_ns()}.txt"
+        try:
+            with self._log.open("wb") as log, _interrupts_held():
+                self._process = subprocess.Popen(
+                    [ends.get(word, word) for word in command],
+                    env=environment,
+                    pass_fds=(request_read, reply_write),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log,
+                    # so that its children can be ended with it, and Ctrl-C is ours alone
+                    start_new_session=True,
+                    cwd=folder,
+                )
+        except KeyboardInterrupt:
+            # one that was held: the process is there, and nobody else knows it
+            self.close()
+            raise
+        os.close(request_read)
+        os.close(reply_write)
+
+    def write(self, line: bytes) -> None:
+        """Send a line; where nobody reads it, the missing answer says so."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._requests, line)
+
+    def read(self, deadline: float) -> bytes:
+        """Return the next line.
+
+        Args:
+            deadline: how long to wait for it, on the clock of `time.monotonic`.
+
+        Raises:
+            ChildError: the child has ended or closed its pipe.
+            TimeoutError: the deadline has passed.
+        """
+        while b"\n" not in self._unread:
+            # A forked child may hold the pipe open after its parent's death, so the process is
+            # watched too.
+            wait_s = min(0.2, max(0.0, deadline - time.monotonic()))
+            readable, _, _ = select.select([self._replies], [], [], wait_s)
+            if readable:
+                chunk = os.read(self._replies, 1 << 16)
+                if not chunk:
+                    raise ChildError(self._cause_of_death())
+                self._unread += chunk
+            elif self._process.poll() is not None:
+                raise ChildError(self._cause_of_death())
+            elif time.monotonic() >= deadline:
+                raise TimeoutError
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _cause_of_death(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_FAREWELL_S)
+        code = self._process.returncode
+        if code is None:
+            return "it closed the pipe to the gate"
+        if code < 0:
+            hint = ", as the kernel does where memory runs out" if code == -signal.SIGKILL else ""
+            return f"its process was ended by {signal.Signals(-code).name}{hint}"
+        last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
+        return f"its process ended with exit code {code}" + (f": {last[0][:200]}" if last else "")
+
+    def close(self) -> None:
+        """End the process and every other one of its session."""
+        for descriptor in (self._requests, self._replies):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._log.unlink()
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold interrupts back: stopped halfway through a launch, the gate would leave a process."""
+    came: list[int] = []
+    # Masking would not do: another thread of this process, such as one of BLAS, would take the
+    # signal. One that is ignored, as SIGINT is in a job that a shell has put into the background,
+    # must stay ignored.
+    held = [each for each in _STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
+    handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in held}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt

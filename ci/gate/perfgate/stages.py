@@ -1,0 +1,301 @@
+"""What the pipeline hands on: frozen values, each made of the one before it.
+
+    Listed      a benchmark that either side's suite has
+    Inspected   what its first run showed on both sides, and which metrics changed
+    Timed       what its pairs showed, or why none were taken
+    Judged      its verdict, what that means for the exit code, and the reasons
+
+A benchmark that is new, gone, skipped or broken is such a value too.
+"""
+
+import dataclasses
+import enum
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+from perfgate.config import Accepted
+from perfgate.hlo import Program
+from perfgate.process.protocol import FirstRun, Value
+from perfgate.stats.evidence import Evidence
+
+SIDES = ("base", "head")
+MODULE = "module"  # the kind of a row that stands for a module which can't be imported
+_ALIKE = 1.5  # times the other side's first calls: more, and one program does not mean equal work
+
+
+class Outcome(enum.IntEnum):
+    """What a row means for the exit code, the worst last."""
+
+    NEUTRAL = 0
+    PASSED = 1
+    WARNED = 2
+    UNDECIDED = 3
+    UNMEASURED = 4
+    FAILED = 5
+
+
+@dataclass(frozen=True)
+class Change:
+    """One metric on both sides, and what the rules call the change."""
+
+    metric: str
+    base: float
+    head: float
+    word: str
+    unit: str = ""
+    accepted: Accepted | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Head over base."""
+        if self.base:
+            return self.head / self.base
+        return math.inf if self.head else 1.0
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What discovery knows of one benchmark with one set of parameters.
+
+    Attributes:
+        row: `name(parameters)`, unique in a suite.
+        name: asv's name.
+        index: the number of its parameters in asv's order; None where it has none.
+        kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
+        timeout_s: seconds it may take.
+        unit: of its value.
+    """
+
+    row: str
+    name: str
+    index: int | None
+    kind: str
+    timeout_s: float
+    unit: str = ""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its value is a time."""
+        return self.kind in ("time", "timeraw")
+
+    @property
+    def metric(self) -> str:
+        """The name of its value in gate.toml."""
+        if self.is_timed:
+            return "time"
+        return self.kind if self.kind in ("memory", "peakmemory") else "track"
+
+    @property
+    def target(self) -> tuple[str, str, int | None]:
+        """What every request about it begins with; see `process.protocol.Target`."""
+        return self.row, self.name, self.index
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A benchmark that either side's suite has.
+
+    Attributes:
+        state: whether both suites have it, or only one.
+        problem: why head's can't be measured, where that is known already.
+    """
+
+    benchmark: Benchmark
+    state: Literal["both", "new", "gone"] = "both"
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The row's unique name."""
+        return self.benchmark.row
+
+
+@dataclass(frozen=True)
+class SideRun:
+    """What one side's first run of a benchmark showed; empty where it was not run.
+
+    Attributes:
+        ran: what it returned.
+        program: the compiled program that its class offers.
+        skipped: whether it asks to be skipped.
+        problem: why it could not be measured.
+    """
+
+    ran: FirstRun | Value | None = None
+    program: Program | None = None
+    skipped: bool = False
+    problem: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of its quickest first call."""
+        return self.ran.seconds if isinstance(self.ran, FirstRun) else None
+
+    @property
+    def recompilations(self) -> int:
+        """How many programs its second call compiled."""
+        if not isinstance(self.ran, FirstRun):
+            return 0
+        return self.ran.second_call_compilations or 0
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """A benchmark after its first run on both sides.
+
+    Attributes:
+        base: what the base's run showed.
+        head: what head's run showed.
+        changes: of every metric that both sides have, causes first.
+        put_off: whether seconds that it tracks were not measured: nobody asked for them, or they
+            can't have changed.
+    """
+
+    benchmark: Benchmark
+    state: Literal["both", "new", "gone"] = "both"
+    base: SideRun = SideRun()
+    head: SideRun = SideRun()
+    changes: tuple[Change, ...] = ()
+    put_off: bool = False
+
+    @property
+    def name(self) -> str:
+        """The row's unique name."""
+        return self.benchmark.row
+
+    @property
+    def sides(self) -> dict[str, SideRun]:
+        """Both sides by name."""
+        return {"base": self.base, "head": self.head}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why a side could not be measured, by side."""
+        return {name: side.problem for name, side in self.sides.items() if side.problem}
+
+    @property
+    def skipped(self) -> list[str]:
+        """The sides on which it asks to be skipped."""
+        return [name for name, side in self.sides.items() if side.skipped]
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The compiled programs that are offered, by side."""
+        return {name: side.program for name, side in self.sides.items() if side.program}
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether both sides have it and nothing has gone wrong so far."""
+        return self.state == "both" and not self.problems and not self.skipped
+
+    @property
+    def has_one_program(self) -> bool:
+        """Whether the timed work is a program, and both sides hold the very same."""
+        base = self.base.program
+        head = self.head.program
+        if base is None or head is None or not head.timed_is_program:
+            return False
+        # One that head compiles anew at each call is the same program, and yet not all that is
+        # timed.
+        recompiles_alike = self.base.recompilations == self.head.recompilations
+        return base.identity == head.identity and recompiles_alike
+
+    @property
+    def is_same_program(self) -> bool:
+        """Whether the timed work is one program, and first calls don't tell of more work."""
+        if not self.has_one_program:
+            return False
+        quicker, slower = sorted(side.seconds or 0.0 for side in (self.base, self.head))
+        return slower <= _ALIKE * quicker
+
+    def with_side(self, name: str, side: SideRun) -> Self:
+        """Return it with another run of one side."""
+        if name == "base":
+            return dataclasses.replace(self, base=side)
+        return dataclasses.replace(self, head=side)
+
+    def with_problems(self, problems: Mapping[str, str]) -> Self:
+        """Return it with more that went wrong; what a side's problem was already, it stays."""
+        row = self
+        for name, problem in problems.items():
+            side = row.sides[name]
+            row = row.with_side(name, dataclasses.replace(side, problem=side.problem or problem))
+        return row
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A benchmark after paired timing.
+
+    Attributes:
+        inspected: what came before.
+        is_identical: whether it was not timed since both sides run the same program or code.
+        evidence: of its pairs; None where none were asked for.
+        seconds: of one call, by side, once for each pair.
+        shared: whether both sides were sampled at once, on one core.
+        broken: what went wrong meanwhile, by side.
+        causes: why it takes longer, where it does.
+    """
+
+    inspected: Inspected
+    is_identical: bool = False
+    evidence: Evidence | None = None
+    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    shared: bool = False
+    broken: Mapping[str, str] = field(default_factory=dict)
+    causes: tuple[str, ...] = ()
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """What discovery knows of it."""
+        return self.inspected.benchmark
+
+    @property
+    def name(self) -> str:
+        """The row's unique name."""
+        return self.benchmark.row
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why a side could not be measured, by side."""
+        return {**self.inspected.problems, **self.broken}
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Of every metric that both sides have, causes first."""
+        return self.inspected.changes
+
+    def median_s(self, side: str) -> float | None:
+        """Return the seconds of one call, from the pairs where there were any."""
+        taken = self.seconds.get(side)
+        return statistics.median(taken) if taken else self.inspected.sides[side].seconds
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A benchmark with its verdict.
+
+    Attributes:
+        timed: what it rests on.
+        verdict: in words.
+        outcome: what it means for the exit code.
+        reasons: a sentence each.
+    """
+
+    timed: Timed
+    verdict: str
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """What discovery knows of it."""
+        return self.timed.benchmark
+
+    @property
+    def name(self) -> str:
+        """The row's unique name."""
+        return self.timed.name

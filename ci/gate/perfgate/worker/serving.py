@@ -1,0 +1,150 @@
+"""A worker's conversation with the gate: one request after the other, over two private pipes.
+
+What a benchmark prints, closes or breaks stays its own affair, and whatever it raises becomes the
+answer.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..process import protocol
+from . import calls, counters, first_run, listing, own_time, sampling
+from .suite import Suite
+
+_LAST_RESORT_KILLED = "800"  # where memory runs out, the kernel shall end this, not the gate
+
+
+def main() -> None:
+    """Answer requests until the gate hangs up."""
+    options = _parse()
+    if options.core is not None:
+        # before anything is imported: libraries size their thread pools by it
+        os.sched_setaffinity(0, {options.core})
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_LAST_RESORT_KILLED)
+    from asv_runner.discovery import update_sys_path
+
+    update_sys_path(str(options.suite))
+    for descriptor in (options.requests, options.replies):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
+    suite = Suite(options.suite, options.caches, options.exchange)
+    me = os.getpid()
+    hello = protocol.Hello(protocol.VERSION, counters.can_count())
+    os.write(options.replies, protocol.encode(hello, 0))
+    with os.fdopen(options.requests) as requests:
+        for line in requests:
+            try:
+                number, request = protocol.decode(line, protocol.REQUESTS)
+            except protocol.ProtocolError as error:
+                sys.exit(f"the gate's request does not fit: {error}")
+            os.write(options.replies, protocol.encode(_reply(suite, request), number))
+            if os.getpid() != me:
+                os._exit(0)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, required=True)
+    parser.add_argument("--replies", type=int, required=True)
+    parser.add_argument("--suite", type=Path, required=True)
+    parser.add_argument("--caches", type=Path, required=True)
+    parser.add_argument("--exchange", type=Path, required=True)
+    parser.add_argument("--core", type=int)
+    return parser.parse_args()
+
+
+def _reply(suite: Suite, request: protocol.Request[Any]) -> protocol.Reply:
+    """Do what one request asks; whatever the benchmark's code raises becomes the reply."""
+    me = os.getpid()
+    suite.enter_scratch()
+    try:
+        if request.core is not None:
+            _pin(request.core)
+        reply = _ANSWERS[type(request)](suite, request)
+    # foreign code may raise anything; it costs that benchmark its row
+    except BaseException as error:  # noqa: BLE001
+        is_skipped = type(error).__name__ == "SkipNotImplemented"
+        reply = protocol.Skipped() if is_skipped else protocol.Failed(listing.sentence(error))
+    if os.getpid() != me:
+        return protocol.Escaped(getattr(request, "row", None))
+    if not suite.scratch.is_dir():
+        return protocol.Failed("it deleted its working directory")
+    return reply
+
+
+def _calibrate(
+    suite: Suite, request: protocol.Calibrate
+) -> protocol.Calibration | protocol.Skipped:
+    benchmark = suite.prepare(request)
+    if benchmark is None:
+        return protocol.Skipped()
+    return sampling.calibrate(benchmark, request.target_s)
+
+
+def _prepare(suite: Suite, request: protocol.Prepare) -> protocol.Seconds | protocol.Skipped:
+    benchmark = suite.prepare(request)
+    if benchmark is None:
+        return protocol.Skipped()
+    sampling.sample(benchmark, max(1, int(benchmark.number)))
+    return _sample(suite, request)
+
+
+def _sample(suite: Suite, request: protocol.Prepare | protocol.Sample) -> protocol.Seconds:
+    clock = own_time.OwnTime() if request.own_time else None
+    return protocol.Seconds(sampling.sample(suite.ready[request.row], request.calls, clock))
+
+
+def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
+    """Count the functions that a call calls, or the modules that its statement imports."""
+    benchmark = suite.prepare(request)
+    if benchmark is None:
+        return protocol.Skipped()
+    if sampling.is_raw(benchmark):
+        # the arguments that asv would pass
+        code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
+        statement, setup = code if isinstance(code, tuple) else (code, "")
+        found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
+    else:
+        sampling.sample(benchmark, 1)
+        found = calls.counted(lambda: sampling.sample(benchmark, 1), Path(request.root))
+    suite.release(request.row)
+    return protocol.Calls(found)
+
+
+def _release(suite: Suite, request: protocol.Release) -> protocol.Released:
+    suite.release(request.row)
+    return protocol.Released()
+
+
+_ANSWERS: dict[type, Callable[[Suite, Any], protocol.Reply]] = {
+    protocol.Discover: lambda suite, _: listing.list_suite(suite.folder),
+    protocol.Origins: lambda suite, _: protocol.Modules(listing.loaded_from()),
+    protocol.Inspect: first_run.inspect,
+    protocol.TimeFirstCalls: first_run.time_first_calls,
+    protocol.Watch: _watch,
+    protocol.Calibrate: _calibrate,
+    protocol.Prepare: _prepare,
+    protocol.Sample: _sample,
+    protocol.Release: _release,
+}
+
+
+def _pin(core: int) -> None:
+    """Move this worker to a core, with all threads and processes that it has started.
+
+    What these start follows them.
+    """
+    if os.sched_getaffinity(0) == {core}:
+        return
+    session = os.getsid(0)
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is nobody's of ours
+            if os.getsid(int(process.name)) == session:
+                for thread in (process / "task").iterdir():
+                    os.sched_setaffinity(int(thread.name), {core})
+    os.sched_setaffinity(0, {core})

@@ -1,0 +1,75 @@
+"""The suite of one checkout, for a worker: the benchmarks of it that are ready to run."""
+
+import gc
+import hashlib
+import os
+
+# asv's own protocol: what setup_cache returns reaches each benchmark as a pickle
+import pickle  # noqa: TID251
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ..process import protocol
+
+
+class Suite:
+    """The suite of one checkout and the benchmarks of it that are ready to run.
+
+    Attributes:
+        folder: of the benchmarks.
+        exchange: where the worker leaves files for the gate.
+        scratch: where benchmarks run.
+        ready: asv's benchmark of each row that is set up.
+    """
+
+    def __init__(self, folder: Path, caches: Path, exchange: Path):
+        self.folder = folder
+        self.exchange = exchange
+        self.scratch = Path(tempfile.mkdtemp(dir=exchange))
+        self.ready: dict[str, Any] = {}
+        self._caches = caches
+
+    def prepare(self, target: protocol.Target[Any]) -> Any:
+        """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
+        from asv_runner import discovery
+
+        name = target.name if target.index is None else f"{target.name}-{target.index}"
+        if not self.ready:
+            # modules stay: without them a collection between two benchmarks takes no time
+            gc.freeze()
+        benchmark: Any = discovery.get_benchmark_from_name(str(self.folder), name)
+        benchmark.set_cache(self._cached(benchmark))
+        if benchmark.do_setup():
+            return None
+        self.ready[target.row] = benchmark
+        return benchmark
+
+    def release(self, row: str) -> None:
+        """Tear a benchmark down and forget it."""
+        benchmark = self.ready.pop(row, None)
+        if benchmark is not None:
+            benchmark.do_teardown()
+        gc.collect()
+
+    def enter_scratch(self) -> None:
+        """Stand in a folder that a benchmark may fill, break or delete."""
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        os.chdir(self.scratch)
+
+    def _cached(self, benchmark: Any) -> Any:
+        """Return what setup_cache made, in a copy of the folder that it ran in, as under asv."""
+        if benchmark.setup_cache_key is None:
+            return None
+        folder = self._caches / hashlib.sha256(benchmark.setup_cache_key.encode()).hexdigest()[:20]
+        file = folder / "cache.pickle"
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            os.chdir(folder)
+            made = benchmark.do_setup_cache()
+            file.write_bytes(pickle.dumps(made))
+        shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
+        os.chdir(self.scratch)
+        # written above, by this run's own benchmark
+        return pickle.loads(file.read_bytes())  # noqa: S301
