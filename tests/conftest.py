@@ -1,8 +1,20 @@
 """Every test runs with two CPU devices and XLA's options set, as the command line does."""
 
+import os
+from pathlib import Path
+
+import jax
 from hypothesis import settings
 
 from myriad import configure
+
+# Tests share what they compile: between the two workers, with the processes that they start, and
+# with the next run. A test that looks at compiling turns the cache off or brings its own.
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "xla"
+os.environ["MYRIAD_COMPILATION_CACHE"] = str(CACHE)
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 configure(cpu_devices=2)
 # A first example compiles, and a shared machine is slow at times: no test judges by the clock.
