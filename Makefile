@@ -13,14 +13,14 @@ RUN := $(VENV_PYTHON) -m
 
 help:
 	@echo 'make bench        measure CartPole beside gymnax (under 3 minutes), print the table, write the CSV and the plot'
-	@echo 'make bench-full   measure every size and hold the results to the targets'
+	@echo 'make bench-full   measure every size and compare the results with their targets'
 	@echo 'make test         run the tests'
 	@echo 'make check        lint, then the fast tests: run it before each commit'
-	@echo 'make gate         hold this tree against BASE (default origin/main): slower, fatter, or slower to compile?'
+	@echo 'make gate         compare this tree with BASE (default origin/main): slower, more memory, slower to compile?'
 	@echo 'make site         build the pages of results in site/'
 	@echo 'make docs         build the documentation in build/docs (DOCS=folder: elsewhere)'
 	@echo 'make lint         check style, types and who imports whom'
-	@echo 'make format       put the code in shape'
+	@echo 'make format       format the code'
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
 	@echo 'make clean        remove what was installed and cached; results stay'
