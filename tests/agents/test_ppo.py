@@ -248,7 +248,7 @@ def test_categorical_draws_follow_their_probabilities():
 
 def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
     policy = GaussianPolicy(
-        Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), log_std=-1.0
+        Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), first_log_std=-1.0
     )
     mean = jnp.tile(jnp.array([0.5, 30.0]), (20_000, 1))
     drawn = policy.sample(make_key(0), mean, policy.initial_log_std())
