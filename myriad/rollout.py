@@ -27,7 +27,7 @@ from myriad.registry import require_integer
 # A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
 # gained.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
-# Lanes in one vector instruction: 16 float32 fill 512 bits.
+# SIMD lanes of one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
 # Below this many environments a second CPU device costs more to wake than it computes.
 _MIN_ENVS_PER_DEVICE = 64
@@ -109,7 +109,7 @@ class Rollout:
         tile_size: environments that run a chunk together; None fits a CPU's first-level cache under
             `configure`, and takes all on a GPU or without it.
         num_devices: devices that share the environments; None takes all that are worth waking.
-        params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]`
+        params: environment parameters other than `env.default_params`; a leaf `[num_envs, ...]`
             holds each environment's own, as domain randomisation draws them.
 
     Raises:
