@@ -256,11 +256,13 @@ class Rollout:
             raise InvalidArgumentError(
                 f"num_steps must be 0 to {self.scan_chunk_size}, but got {num_steps}."
             )
+        # An argument, not a constant: a shorter chunk is the same program and compiles nothing.
         return jax.device_put(np.int32(num_steps), self._replicated)
 
     def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
         num_envs = self.layout.num_envs
         layout = self.layout
+        # Numbered without the padding, so that an environment draws the same whatever the layout.
         devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(
             layout.envs_per_device
         )
@@ -268,6 +270,8 @@ class Rollout:
             -1
         )
         keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), env_index)
+        # Padding may be numbered beyond the last environment. It takes that one's parameters, and
+        # nobody reads what it does.
         own_params = jax.tree.map(
             lambda leaf: leaf[jnp.minimum(env_index, num_envs - 1)], own_params
         )
@@ -287,6 +291,7 @@ class Rollout:
         run = partial(self._run_recorded, final_obs=final_obs)
         run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
         batch_state, trajectory = run(state.batch_state, self._step_keys(state), num_steps)
+        # The last device may have less than its share of environments.
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
         return RolloutState(
