@@ -72,10 +72,6 @@ class Layout:
     def padded_envs_per_device(self) -> int:
         return self.num_tiles * self.tile_size
 
-    @property
-    def num_padded_envs(self) -> int:
-        return self.num_devices * self.padded_envs_per_device
-
     @classmethod
     def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
         """Spread environments over at most `num_devices`, in tiles of whole vectors.
@@ -93,7 +89,7 @@ class Layout:
         return cls(num_envs, num_devices, num_tiles, tile_size)
 
     def without_padding(self, leaf: jax.Array) -> jax.Array:
-        """Take the environments that count from `leaf`, `[num_padded_envs, ...]`."""
+        """Take the environments that count from `leaf`, whose first axis is padded."""
         by_device = leaf.reshape(self.num_devices, self.padded_envs_per_device, *leaf.shape[1:])
         return by_device[:, : self.envs_per_device].reshape(-1, *leaf.shape[1:])[: self.num_envs]
 
