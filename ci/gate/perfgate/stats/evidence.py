@@ -16,10 +16,10 @@ between two looks, one more is taken: the number of looks need not be known befo
 that is left.
 
 Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha`
-among all timed rows by Bonferroni, the second meets fresh pairs alone; over a whole suite false
+among all timed rows by Bonferroni, the second sees only fresh pairs; over a whole suite false
 alarms stay below the product of the two. A slowdown of `pass_ratio` is taken for none with at most
 `miss_beta` in each of the two tests, where pairs scatter about normally. One that only few launches
-show, less than a fifth of them, is left out as luck.
+show, less than a fifth of them, is left out with the outliers.
 """
 
 import functools
