@@ -4,11 +4,11 @@
     python benchmarks/run_all.py --full       every size, within 40 minutes on 2 cores
     python benchmarks/run_all.py --only memory --only compile
 
-Left out are the peers' trainings and all but three of the autotuner's configurations: comparison.py
---training and autotune.py --full have them. A workload is one command of one suite, in a process of
-its own with a limit on its memory and its time: one that fails is recorded as failed, and the rest
-goes on. What was measured already at this commit, on this machine and with these versions is
-skipped, so that a run that was stopped goes on where it was; `--force` measures it again.
+The peers' trainings and all but three of the autotuner's configurations are left out. comparison.py
+--training and autotune.py --full measure them. A workload is one command of one suite, in a process
+of its own with a limit on its memory and its time. One that fails is recorded as failed, and the
+others go on. What was measured already at this commit, on this machine and with these versions is
+skipped, so a run that was stopped continues where it was. `--force` measures it again.
 """
 
 if __name__ == "__main__" and not __package__:

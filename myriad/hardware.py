@@ -96,11 +96,6 @@ class Hardware:
             return model
         return f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
 
-    @property
-    def file_label(self) -> str:
-        """Kind, model and memory for the name of a file, such as `cpu-amd-epyc-24gb`."""
-        return re.sub(r"[^a-z0-9]+", "-", f"{self.device_kind}-{self.slug}".lower()).strip("-")
-
 
 def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Configuration:
     """Set XLA's CPU options and the number of CPU devices, unless you have set them.

@@ -49,7 +49,7 @@ def has_512_bit_vectors(root: Path = _ROOT) -> bool:
 
 
 def host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
-    """Return the total and the available bytes of RAM, None where nobody tells.
+    """Return the total and the available bytes of RAM, None where they are unknown.
 
     Both are at most what the process's control groups allow.
     """

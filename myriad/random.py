@@ -71,7 +71,7 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
-    """Return a key for `key`, `[2]`, and each of `values`, `[*S]`: uint32 `[*S, 2]`."""
+    """Return a key for `key`, `[2]`, and each of `value`, `[*S]`: uint32 `[*S, 2]`."""
     first = _mix(key[0] + jnp.asarray(value).astype(jnp.uint32) * _GOLDEN)
     return jnp.stack([first, key[1] + first * _SECOND], axis=-1)
 
@@ -97,6 +97,7 @@ def _counters(shape: tuple[int, ...]) -> jax.Array:
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
+        # The counter has 32 bits: beyond 2**32 elements it begins again, and so do the words.
         index = index + jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(
             stride & 0xFFFFFFFF
         )
@@ -152,6 +153,7 @@ def fast_key(key: jax.Array) -> jax.Array:
     """Return a `mix2x32` key that follows from a scalar `key`; do not also draw from `key`."""
     if jax.random.key_impl(key) == MIX2X32:
         return key
+    # Two words drawn from the other generator are a key of ours.
     return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
 
 
@@ -165,6 +167,7 @@ def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
     if jax.random.key_impl(key) != MIX2X32:
         return list(jax.random.split(key, num))
     data = jax.random.key_data(key)
+    # Products of Python integers, cut to 32 bits: the overflow that `_words` has on the device.
     steps = [
         np.array([i * int(_GOLDEN), i * int(_SECOND)], np.uint64).astype(np.uint32)
         for i in range(num)

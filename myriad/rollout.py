@@ -27,7 +27,7 @@ from myriad.registry import require_integer
 # A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
 # gained.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
-# Lanes in one vector instruction: 16 float32 fill 512 bits.
+# SIMD lanes of one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
 # Below this many environments a second CPU device costs more to wake than it computes.
 _MIN_ENVS_PER_DEVICE = 64
@@ -72,10 +72,6 @@ class Layout:
     def padded_envs_per_device(self) -> int:
         return self.num_tiles * self.tile_size
 
-    @property
-    def num_padded_envs(self) -> int:
-        return self.num_devices * self.padded_envs_per_device
-
     @classmethod
     def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
         """Spread environments over at most `num_devices`, in tiles of whole vectors.
@@ -93,7 +89,7 @@ class Layout:
         return cls(num_envs, num_devices, num_tiles, tile_size)
 
     def without_padding(self, leaf: jax.Array) -> jax.Array:
-        """Take the environments that count from `leaf`, `[num_padded_envs, ...]`."""
+        """Take the environments that count from `leaf`, whose first axis is padded."""
         by_device = leaf.reshape(self.num_devices, self.padded_envs_per_device, *leaf.shape[1:])
         return by_device[:, : self.envs_per_device].reshape(-1, *leaf.shape[1:])[: self.num_envs]
 
@@ -109,7 +105,7 @@ class Rollout:
         tile_size: environments that run a chunk together; None fits a CPU's first-level cache under
             `configure`, and takes all on a GPU or without it.
         num_devices: devices that share the environments; None takes all that are worth waking.
-        params: figures of the environment other than `env.default_params`; a leaf `[num_envs, ...]`
+        params: environment parameters other than `env.default_params`; a leaf `[num_envs, ...]`
             holds each environment's own, as domain randomisation draws them.
 
     Raises:
@@ -256,11 +252,13 @@ class Rollout:
             raise InvalidArgumentError(
                 f"num_steps must be 0 to {self.scan_chunk_size}, but got {num_steps}."
             )
+        # An argument, not a constant: a shorter chunk is the same program and compiles nothing.
         return jax.device_put(np.int32(num_steps), self._replicated)
 
     def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
         num_envs = self.layout.num_envs
         layout = self.layout
+        # Numbered without the padding, so that an environment draws the same whatever the layout.
         devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(
             layout.envs_per_device
         )
@@ -268,6 +266,8 @@ class Rollout:
             -1
         )
         keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), env_index)
+        # Padding may be numbered beyond the last environment. It takes that one's parameters, and
+        # nobody reads what it does.
         own_params = jax.tree.map(
             lambda leaf: leaf[jnp.minimum(env_index, num_envs - 1)], own_params
         )
@@ -287,6 +287,7 @@ class Rollout:
         run = partial(self._run_recorded, final_obs=final_obs)
         run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
         batch_state, trajectory = run(state.batch_state, self._step_keys(state), num_steps)
+        # The last device may have less than its share of environments.
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
         return RolloutState(

@@ -1,7 +1,7 @@
 """What the compiler knows of a program: bytes, operations, and how often it had to compile.
 
-Nothing here runs or allocates anything; the tests of the rollout, the autotuner's memory model and
-the explanations of the gate read it.
+Nothing here runs or allocates anything. The trainer, its memory model, `check_env` and the
+benchmarks of compilation and memory call it.
 """
 
 import contextlib

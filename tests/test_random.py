@@ -1,4 +1,4 @@
-"""The counter-based generator: its construction bit for bit, its laws and statistics."""
+"""The counter-based generator: its construction bit for bit, its properties and statistics."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The chunk's laws: the same bits for every chunk, tile and device count; one compilation."""
+"""The chunk's properties: the same bits for every chunk, tile and device count; one compilation."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Timing's laws, on a clock that only moves when told to, so that no speed matters here."""
+"""Timing's properties, on a clock that only moves when told to, so that no speed matters here."""
 
 import functools
 import gc

@@ -36,7 +36,7 @@ def run(
         target: `package.module:function`.
         request: its keyword arguments, as JSON can write them.
         timeout_s: how long it may take, its imports included, in seconds.
-        memory_limit_bytes: of resident memory; None takes nine tenths of what the machine has left.
+        memory_limit_bytes: of process memory; None takes nine tenths of what the machine has left.
         **environ: environment variables beside this process's own.
 
     Raises:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def peak_resident_bytes() -> int:
-    """Return the most bytes this process had resident since its program began.
+    """Return the most bytes of memory that this process held since its program began.
 
     Linux is asked for the program's own high-water mark: `getrusage` also remembers the process
     that started it, which may have been far larger.
@@ -21,7 +21,7 @@ def peak_resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """Return the most bytes that this process held, on the device or resident on a CPU."""
+    """Return the most bytes that this process held, in the memory of the device or of a CPU."""
     if jax := sys.modules.get("jax"):
         device = jax.devices()[0]
         if device.platform != "cpu":

@@ -90,7 +90,7 @@ class Supervised:
 
         Args:
             timeout_s: how long it may take, in seconds.
-            memory_limit_bytes: of resident memory, all its processes together; None takes nine
+            memory_limit_bytes: of process memory, all its processes together; None takes nine
                 tenths of what the machine has left.
 
         Raises:
@@ -123,7 +123,7 @@ def _available_bytes() -> int:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process and all it started, 0 where `/proc` is missing."""
+    """Return the memory of a process and all it started, 0 where `/proc` is missing."""
     processes = {int(folder.name): _stat(folder) for folder in Path("/proc").glob("[0-9]*")}
     pages = 0
     left = [pid]
@@ -135,7 +135,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _stat(folder: Path) -> tuple[int, int]:
-    """Return a process's parent and its resident pages; zeros where it has ended meanwhile."""
+    """Return a process's parent and its pages in memory; zeros where it has ended meanwhile."""
     try:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Policies with a network, which measure environments as training meets them.
+"""Policies with a network, which measure environments as training uses them.
 
 Every library gets the same weights. A workload's agent `mlp-64-64` is two layers of 64 with tanh
 between them, weights drawn once from a fixed seed, and actions drawn from its logits. This module

@@ -5,7 +5,6 @@ Nothing here is required. `asv.conf.json` and `pyproject.toml` name the project.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from ci.site.palette import Style, style
 from perfgate.errors import UsageError
+from perfgate.files import read_toml
 from perfgate.source.asv_config import read_config
 
 
@@ -73,7 +73,9 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     """
     config = root / "asv.conf.json"
     asv = read_config(config, root) if config.is_file() else None
-    pyproject = _read_toml(root / "pyproject.toml").get("project", {})
+    pyproject_file = root / "pyproject.toml"
+    tables = read_toml(pyproject_file) if pyproject_file.is_file() else {}
+    pyproject = tables.get("project", {})
     name = (asv.project if asv else "") or pyproject.get("name", "") or root.resolve().name
     suite = asv.benchmark_dir if asv else Path("benchmarks")
     suite_file = suite / "suite.toml"
@@ -87,15 +89,8 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     return Project(title, ours, libraries, suite_file.as_posix() if exists else "")
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.") from None
-
-
 def _declared(path: Path) -> dict[str, dict[str, Any]]:
-    tables = _read_toml(path)
+    tables = read_toml(path) if path.is_file() else {}
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise UsageError(f"{path}: {name} must be a table, but got {table!r}.")

@@ -1,4 +1,4 @@
-"""How often does the gate cry wolf on this machine, and how small a slowdown does it find?
+"""Measure the false-positive rate of the gate on this machine, and the smallest slowdown it finds.
 
     python -m ci.validation.selftest                               everything that is still missing
     python -m ci.validation.selftest --runs 100 --bench cartpole   these benchmarks alone

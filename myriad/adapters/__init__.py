@@ -1,8 +1,8 @@
 """Myriad's environments for gymnax and Gymnasium, and gymnax's environments for Myriad.
 
-The four functions are the whole face. What subclasses the other libraries' classes lives in
-`gymnax_adapters.py` and `gymnasium_adapters.py`, imported on first use: neither library is needed
-before.
+The four functions here are all that you call. What subclasses the other libraries' classes lives in
+`gymnax.py`, `gymnasium.py` and `gymnasium_vector.py`. They are imported on first use, so that you
+need neither library before.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Controllers: fixed laws with a memory, and how the trainer runs them as learners."""
+"""Controllers: fixed control laws with a memory, and how the trainer runs them as learners."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _ACT, _STEP = range(2)
 
 
 class Controller(Protocol):
-    """A law for ONE environment. What it remembers starts afresh with every episode."""
+    """A control law for ONE environment. What it remembers starts afresh with every episode."""
 
     def first_memory(self) -> Any:
         """Return what is remembered before an episode's first step: a pytree of arrays."""

@@ -181,6 +181,7 @@ class DQN(Learner[DQNState]):
         window = Step.zeros((self.n_step, num_envs), obs_size)
         return DQNState(
             params,
+            # A copy: the trainer donates the state, and a buffer can be donated only once.
             target_params=jnp.copy(params),
             opt_state=self._optimizer.init(params),
             num_updates=jnp.zeros((), jnp.int32),
@@ -318,6 +319,7 @@ class DQN(Learner[DQNState]):
         )
 
     def _renewed(self, state: DQNState, params: jax.Array) -> jax.Array:
+        # Before learning starts both networks are equal, so renewing changes nothing.
         renewed = params + self.polyak * (state.target_params - params)
         if self.target_period == 1:
             return renewed

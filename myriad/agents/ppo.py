@@ -277,6 +277,7 @@ class PPO(Learner[PPOState]):
             obs.shape[:-1]
         )
         value = values[:-1]
+        # The last observations have values alone: no action was chosen under them yet.
         rows = rows[: -obs.shape[1]]
         next_value = self._next_values(state, trajectory, values[1:])
         reward = scale_rewards(state.return_stats, trajectory.reward)
@@ -305,6 +306,7 @@ class PPO(Learner[PPOState]):
         permutations = draw_permutations(key, self.num_epochs, packed.shape[0]).reshape(
             self.num_epochs * self.num_minibatches, -1
         )
+        # Here, and not in the loss: every device and block standardises by the whole minibatch.
         advantages = batch.advantage[permutations]
         if self.normalize_advantages:
             advantages = _standardize(advantages)

@@ -303,6 +303,7 @@ class PQN(Learner[PQNState]):
 
 def _columns(rows: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Take observation, action and target from rows of `PQN._batch`."""
+    # float32 holds the numbers of actions exactly, up to 2**24.
     return rows[:, :-2], rows[:, -2].astype(jnp.int32), rows[:, -1]
 
 
@@ -332,6 +333,7 @@ def lambda_returns(
         target = reward + gamma * jnp.where(terminated, 0, ahead)
         return target, target
 
+    # Nothing is later than the last step: begun with its own value, its target is one step.
     return jax.lax.scan(back, next_value[-1], (reward, next_value, terminated, done), reverse=True)[
         1
     ]

@@ -104,6 +104,7 @@ class QNetwork:
     @cached_property
     def _unravel(self) -> Any:
         shapes = jax.eval_shape(self.mlp.init, jax.random.key(0), self._no_obs)
+        # This is kept beyond the trace that asks for it first, so it may hold no tracer.
         with jax.ensure_compile_time_eval():
             return ravel_pytree(
                 jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

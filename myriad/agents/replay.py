@@ -105,6 +105,7 @@ class ReplayRing:
         )
         num_writes = state.num_writes + (1 if counts is None else counts)
         wraps = num_writes == self._period
+        # With more environments than slots, the first write fills the ring.
         is_full = state.is_full | (num_writes > 0 if self.num_envs > self.capacity else wraps)
         return ReplayState(columns, jnp.where(wraps, 0, num_writes), is_full)
 

@@ -1,7 +1,6 @@
 """What the autotuner found, in one readable JSON file that identical machines may share."""
 
 import contextlib
-import hashlib
 import json
 import time
 import warnings
@@ -9,14 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from myriad import __version__, settings
+from myriad import settings
 from myriad.errors import InvalidArgumentError
 from myriad.files import replacing, write_errors_explained
-from myriad.hardware import Hardware, package_versions
-from myriad.training.config import TrainingConfig
-from myriad.xla import compute_dtype, matmul_precision
 
 SCHEMA_VERSION = 1
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
@@ -24,12 +18,6 @@ SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
 _ANSWER = {
     "optimal_chunk_size", "throughput_steps_per_s", "throughput_low", "throughput_high",
     "memory_bytes", "validated_at", "candidates",
-}  # fmt: skip
-# What neither speed nor memory depends on. The length of a schedule is a constant in the program,
-# but costs nothing.
-_IRRELEVANT = {
-    "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
-    "eval_max_steps",
 }  # fmt: skip
 
 Entry = dict[str, Any]
@@ -142,40 +130,3 @@ class ProfileCache:
 def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
     with replacing(path) as new, new.open("w", encoding="utf-8") as file:
         json.dump({"schema_version": SCHEMA_VERSION} | content, file, indent=1, sort_keys=True)
-
-
-def details(config: TrainingConfig, hardware: Hardware) -> Entry:
-    """Return all that an answer depends on. Its hash is part of the key.
-
-    Args:
-        config: a configuration with every default filled in.
-        hardware: the machine.
-    """
-    fields = {
-        name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT
-    }
-    versions = {"myriad": __version__} | package_versions()  # a checkout is not installed
-    return {
-        "config": fields,
-        "device": {
-            "kind": hardware.device_kind,
-            "name": hardware.device_name,
-            "count": jax.local_device_count(),
-            "cores": hardware.cores,
-            "memory_total_bytes": hardware.memory_total_bytes,
-        },
-        "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
-        "dtype": compute_dtype(),
-        "matmul_precision": matmul_precision(),
-        "xla_flags": settings.xla_flags(),
-    }
-
-
-def key(config: TrainingConfig, hardware: Hardware, spelled_out: Entry) -> str:
-    """Return the key of an answer, such as `cartpole-control:dqn:100000:AMD-EPYC_24GB:5a3c90ff`."""
-    return f"{config.env}:{config.agent}:{config.num_envs}:{hardware.slug}:{digest(spelled_out)}"
-
-
-def digest(value: Any) -> str:
-    """Return eight hexadecimal digits that stand for a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from myriad.autotune.cache import Entry, ProfileCache, digest
+from myriad.autotune.cache import Entry, ProfileCache
+from myriad.autotune.keys import digest
 from myriad.hardware import Hardware
 from myriad.training.config import ResolvedConfig, make_config
 from myriad.training.memory import state_size

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 
-from myriad.autotune import cache as keys
+from myriad.autotune import keys
 from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.fits import readable_bytes, require_fit
 from myriad.autotune.profiles import Say, record_profiles

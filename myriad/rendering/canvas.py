@@ -26,7 +26,7 @@ _SCALE = 4
 # Pillow counts in 32-bit integers; what lies this many pixels away is outside every picture.
 _FAR = 1e6
 
-# Okabe and Ito's colours, told apart under every colour blindness.
+# Okabe and Ito's colours, which every form of colour blindness leaves distinguishable.
 ORANGE, SKY, GREEN, YELLOW = (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66)
 BLUE, VERMILLION, PURPLE = (0, 114, 178), (213, 94, 0), (204, 121, 167)
 # From light to dark.

@@ -93,6 +93,7 @@ class Subject:
         The call shows what is donated, and whether there is anything to wait for.
         """
         if self._may_donate():
+            # Copy all of them once: the call shows which of the copies it deletes.
             self._donated = {index for index, arg in enumerate(self._args) if _arrays(arg)}
         args = self._renewed_args()
         result, self.first_s = timed(self._fn, *args, clock=self._clock)
@@ -101,6 +102,7 @@ class Subject:
         if self._carry:
             self._next_first = _find_carry(self._args[0], result)
             self._args[0] = self._next_first(result)
+            # A result is nobody else's, so it may be given away without a copy.
             self._donated.discard(0)
         return result
 

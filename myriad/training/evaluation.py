@@ -60,6 +60,7 @@ class Evaluation:
             action, memory = self._policy(agent, memory, act_key, obs)
             step_keys = keys_of(step_key, env_index)
             before = batch_state.num_episodes
+            # One set of keys for both: after its first reset an environment no longer counts.
             batch_state, _ = self._envs.step(batch_state, action, step_keys, step_keys)
             first_ended = (before == 0) & (batch_state.num_episodes == 1)
             return (
@@ -69,6 +70,7 @@ class Evaluation:
                 jnp.where(first_ended, batch_state.return_sum, returns),
             )
 
+        # No step has this number, so the reset shares its keys with none.
         batch_state = self._envs.reset(
             keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), env_index)
         )

@@ -149,6 +149,8 @@ class LearningLoop:
         state = _begin_window(state, begin)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
+            # By the number of the update alone: a run draws the same however it is cut into chunks,
+            # or resumed.
             key = jax.random.fold_in(jax.random.fold_in(state.key, _UPDATE), state.num_updates)
             agent, batch_state, metrics = self._update(key, state.agent, state.batch_state)
             sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
@@ -184,6 +186,7 @@ def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
+    # A selection, since `begin` is an argument: one program both begins a window and continues it.
     sums, num_episodes, return_sum = jax.tree.map(
         lambda leaf: jnp.where(begin, jnp.zeros_like(leaf), leaf),
         (state.metric_sums, state.batch_state.num_episodes, state.batch_state.return_sum),

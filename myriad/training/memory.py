@@ -105,7 +105,7 @@ def available_bytes(limit: int | None = None, hardware: Hardware | None = None) 
 
 
 def resident_bytes() -> int:
-    """Return the resident bytes of this process, or the most it ever had if nobody tells."""
+    """Return the bytes of memory that this process holds, or the most it ever held if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:

@@ -1,4 +1,4 @@
-"""DQN: its update against an independent one in NumPy, a learner's laws, and learning."""
+"""DQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""PPO against independent NumPy references, the laws of every learner, and learning itself."""
+"""PPO against independent NumPy references, what holds for every learner, and learning itself."""
 
 import dataclasses
 import math

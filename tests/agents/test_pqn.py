@@ -1,4 +1,4 @@
-"""PQN: its update against an independent one in NumPy, a learner's laws, and learning."""
+"""PQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
 import dataclasses
 

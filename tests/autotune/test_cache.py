@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from myriad import create_config
-from myriad.autotune import cache as keys
+from myriad.autotune import keys
 from myriad.autotune.cache import SCHEMA_VERSION, SECTIONS, ProfileCache
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import Hardware

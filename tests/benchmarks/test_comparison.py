@@ -10,16 +10,14 @@ import pytest
 
 from benchmarks import comparison
 from benchmarks.comparison import chosen, main, report, sides_of
-from benchmarks.harness import interleave as alternation
-from benchmarks.harness import peers
+from benchmarks.harness import interleave, peers
 from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
 from benchmarks.harness.libraries import TRAINERS
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.workloads import Workload, load
-from benchmarks.sides import array_libraries as vector_peers
-from benchmarks.sides import training as training_peers
+from benchmarks.sides import array_libraries, training
 from benchmarks.sides.network_policy import NetworkPolicy
 from benchmarks.sides.ours import MyriadTraining
 from benchmarks.sides.server import Totals
@@ -79,7 +77,7 @@ def test_the_step_that_only_resets_is_in_no_episodes_length():
     batch = types.SimpleNamespace(
         idles=True, sample=lambda: None, step=lambda actions: steps["ends"].pop(0)
     )
-    side = vector_peers.VectorStepper(batch, TINY)  # its first three steps are timed
+    side = array_libraries.VectorStepper(batch, TINY)  # its first three steps are timed
     side.run(2)
     assert side.totals() == Totals(3, None, 3)
 
@@ -96,7 +94,7 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
             seen.extend(children_of(started[0].pid))
 
     with monkeypatch.context() as patched:
-        patched.setattr(alternation.subprocess, "Popen", popen)
+        patched.setattr(interleave.subprocess, "Popen", popen)
         case = as_declared(Case("gymnasium-async", replace(TINY, num_envs=2)), load())
         (outcome,) = alternate([case], BUDGET, on_event=watch)
     assert (outcome.status, outcome.reason) == ("ok", "")
@@ -128,7 +126,7 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
 def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, reason):
     workload = replace(TINY, **changes)
     with pytest.raises(NotImplementedError) as error:
-        vector_peers.make_stepper(
+        array_libraries.make_stepper(
             side,
             workload,
             record=False,
@@ -141,11 +139,11 @@ def test_what_a_side_does_not_measure_it_refuses_in_a_sentence(side, changes, re
 
 def test_a_side_that_would_hold_up_the_others_is_refused_before_it_is_built(monkeypatch):
     pytest.importorskip("gymnasium")
-    monkeypatch.setattr(vector_peers, "_MAX_WARM_UP_S", 0.0)
+    monkeypatch.setattr(array_libraries, "_MAX_WARM_UP_S", 0.0)
     with pytest.raises(
         NotImplementedError, match=r"its first 100 steps of 1,000 environments would take some"
     ):
-        vector_peers.GymnasiumSync("CartPole-v1", 1_000, 0)
+        array_libraries.GymnasiumSync("CartPole-v1", 1_000, 0)
 
 
 def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
@@ -170,7 +168,7 @@ def test_pufferlibs_environments_are_counted_by_both_flags(monkeypatch):
     ocean = types.SimpleNamespace(env_creator=lambda name: {"puffer_cartpole": Cartpole}[name])
     monkeypatch.setitem(sys.modules, "pufferlib", types.SimpleNamespace(ocean=ocean))
     monkeypatch.setitem(sys.modules, "pufferlib.ocean", ocean)
-    envs = vector_peers.PufferLib("puffer_cartpole", 4, 0)
+    envs = array_libraries.PufferLib("puffer_cartpole", 4, 0)
     assert envs.step(envs.sample()) == 2
 
 
@@ -182,9 +180,7 @@ def test_a_peer_that_is_not_installed_is_a_row_with_its_command(name, tmp_path, 
         "from benchmarks.sides import __main__ as sides\n"
         f"peers.FOLDER = Path({str(tmp_path)!r}); sides.main()"
     )
-    monkeypatch.setattr(
-        alternation, "side_command", lambda side: [sys.executable, "-c", code, side]
-    )
+    monkeypatch.setattr(interleave, "side_command", lambda side: [sys.executable, "-c", code, side])
     (outcome,) = alternate([Case(name, TINY)], BUDGET)
     assert outcome.status == "not installed"
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
@@ -246,7 +242,7 @@ def test_the_trainings_have_the_same_hyperparameters():
 
     env = myriad.make_env("cartpole-control")
     side = MyriadTraining(TRAINING, seed=0)
-    learner = myriad.make_agent("ppo", env, **training_peers.HYPERPARAMETERS)
+    learner = myriad.make_agent("ppo", env, **training.HYPERPARAMETERS)
     assert side.num_updates == 256 // learner.steps_per_update == 2
     with pytest.raises(
         NotImplementedError, match="only trainings by ppo are measured, not the agent 'random'"
@@ -285,9 +281,9 @@ def test_the_sizes_are_those_of_the_tier_or_the_one_asked_for():
 
 
 def test_a_training_is_one_chunk_beside_the_libraries_that_train():
-    (training,) = workloads_for("--training")
-    assert (training.agent, training.num_envs, training.scan_chunk_size) == ("ppo", 4, 100 * 128)
-    assert sides_of(TRAINERS, training, load()) == ["myriad", "rejax"]
+    (workload,) = workloads_for("--training")
+    assert (workload.agent, workload.num_envs, workload.scan_chunk_size) == ("ppo", 4, 100 * 128)
+    assert sides_of(TRAINERS, workload, load()) == ["myriad", "rejax"]
 
 
 def test_a_large_network_has_short_chunks_and_leaves_out_what_takes_minutes():

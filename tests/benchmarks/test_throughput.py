@@ -11,7 +11,7 @@ import pytest
 
 import benchmarks
 from benchmarks import throughput, utils
-from benchmarks.harness import interleave as alternation
+from benchmarks.harness import interleave
 from benchmarks.harness.command_line import command_of
 from benchmarks.harness.interleave import Budget
 from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
@@ -268,7 +268,7 @@ def test_the_command_repeats_itself_with_the_settings_that_bear_on_it(monkeypatc
 
 def test_a_workload_that_fails_is_told_and_the_command_exits_with_1(monkeypatch, tmp_path, capsys):
     dying = [sys.executable, "-S", "-c", "raise SystemExit('no more memory')"]
-    monkeypatch.setattr(alternation, "side_command", lambda side: dying)
+    monkeypatch.setattr(interleave, "side_command", lambda side: dying)
     assert main(["--num-envs", "8", "--output", str(tmp_path / "rows.csv")]) == 1
     ours, _ = read_csv(tmp_path / "rows.csv")
     assert (ours["status"], ours["steps_per_s"]) == ("failed", "")
@@ -371,7 +371,7 @@ def cells_of(target, **changes):
 
     def pretended(cases):
         outcomes = [
-            alternation.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
+            interleave.Outcome(each, prepared={"num_steps": 1}, seconds=[SECONDS[each.side]] * 6)
             for each in cases
         ]
         return [replace(outcome, **changes.get(outcome.case.side, {})) for outcome in outcomes]
@@ -423,7 +423,7 @@ def test_a_missed_target_is_exit_code_1(flag, monkeypatch, tmp_path, capsys):
         throughput, "check_targets", lambda *_: [Verdict(Target("tiny", "gymnax", 2), failed)]
     )
     failed = [
-        alternation.Outcome(alternation.Case(side, TINY), status="failed")
+        interleave.Outcome(interleave.Case(side, TINY), status="failed")
         for side in ("myriad", "gymnax")
     ]
     assert main([flag, "--output", str(tmp_path)]) == 1
@@ -434,7 +434,7 @@ def test_env_selects_the_targets_of_that_environment(monkeypatch, tmp_path, caps
     def check(declaration, _):
         return [Verdict(target, absent) for target in declaration.targets]
 
-    absent = [alternation.Outcome(alternation.Case(side, TINY)) for side in ("myriad", "jumanji")]
+    absent = [interleave.Outcome(interleave.Case(side, TINY)) for side in ("myriad", "jumanji")]
     absent[1].status = "not installed"
     monkeypatch.setattr(throughput, "check_targets", check)
     assert main(["--targets", "--env", "snake", "--output", str(tmp_path)]) == 0
@@ -444,11 +444,7 @@ def test_env_selects_the_targets_of_that_environment(monkeypatch, tmp_path, caps
 def test_what_a_reader_must_know_of_a_library_is_printed_once_with_a_star(tmp_path, capsys):
     file = ResultsFile("throughput", tmp_path, "a test")
     file.add(
-        [
-            alternation.Outcome(
-                alternation.Case("jumanji", TINY), status="failed", reason="no memory"
-            )
-        ]
+        [interleave.Outcome(interleave.Case("jumanji", TINY), status="failed", reason="no memory")]
     )
     noted = file.rows[0] | {"status": "ok", "reason": "another environment"}
     file.rows += [noted, noted | {"num_envs": 128}, noted | {"library": "jumanji-configured"}]

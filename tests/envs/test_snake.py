@@ -1,4 +1,4 @@
-"""The snake against a plain Python one, cell by cell; the food's law by itself."""
+"""The snake against a plain Python one, cell by cell; the food's distribution by itself."""
 
 import dataclasses
 import functools

@@ -14,8 +14,7 @@ from PIL import Image
 from myriad import cli, list_envs, make_agent, make_env, make_key
 from myriad.envs.bucket_brigade import BURNING, RUINED, SAFE
 from myriad.errors import InvalidArgumentError, NotInstalledError
-from myriad.rendering import bucket_brigade as village
-from myriad.rendering import snake as board
+from myriad.rendering import bucket_brigade, snake
 from myriad.rendering.canvas import BLUE, GREEN, ORANGE, PAPER, VERMILLION, Canvas, mix
 from myriad.rendering.video import play, record, write
 
@@ -114,19 +113,19 @@ def test_the_snake_s_head_and_food_are_where_the_state_says():
         env = make_env("snake", height=shape[0], width=shape[1])
         for moment in play(env, make_agent("random", env), num_steps=30, seed=1):
             image, state = env.render(moment.state), jax.device_get(moment.state)
-            x, y = board.cell_centre(env, int(state.row) * env.width + int(state.column))
-            assert tuple(image[int(y), int(x)]) == board.HEAD
-            x, y = board.cell_centre(env, int(state.food))
-            assert tuple(image[int(y), int(x)]) == board.FOOD
+            x, y = snake.cell_centre(env, int(state.row) * env.width + int(state.column))
+            assert tuple(image[int(y), int(x)]) == snake.HEAD
+            x, y = snake.cell_centre(env, int(state.food))
+            assert tuple(image[int(y), int(x)]) == snake.FOOD
 
 
 def test_a_full_board_has_no_food():
     env, state = first_state("snake", height=1, width=4)
-    assert holds(env.render(state), board.FOOD)
+    assert holds(env.render(state), snake.FOOD)
     _, won, *_ = env.step(make_key(0), state, np.int32(1), env.default_params)
     assert int(won.food) == -1
-    x, y = board.cell_centre(env, 3)
-    assert tuple(env.render(won)[int(y), int(x)]) == board.HEAD
+    x, y = snake.cell_centre(env, 3)
+    assert tuple(env.render(won)[int(y), int(x)]) == snake.HEAD
 
 
 @pytest.mark.parametrize("house", [SAFE, BURNING, RUINED])
@@ -134,8 +133,8 @@ def test_a_house_has_the_colour_of_its_state(house):
     env, state = first_state("bucket-brigade")
     houses = tuple(np.int32(house if i == 3 else SAFE) for i in range(env.num_houses))
     image = env.render(dataclasses.replace(state, houses=houses))
-    x, y = village.house_centre(3, env.num_houses)
-    assert tuple(image[int(y + 15), int(x - 12)]) == village.WALLS[house]
+    x, y = bucket_brigade.house_centre(3, env.num_houses)
+    assert tuple(image[int(y + 15), int(x - 12)]) == bucket_brigade.WALLS[house]
 
 
 def test_an_agent_is_full_at_work_and_hollow_at_rest():

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def rival():
+def competitor():
     """Another process that never leaves the core to which this one is pinned."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -34,7 +34,7 @@ def rival():
             os.sched_setaffinity(0, cores)
 
 
-def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(rival):
+def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(competitor):
     clock, started, worked, waited = (
         OwnTime(),
         time.perf_counter(),
@@ -42,7 +42,7 @@ def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(riv
         scheduled()[1],
     )
     before = clock.timer()
-    # The rival has its share of the core sooner or later: how soon depends on what else runs.
+    # The competitor has its share of the core sooner or later: how soon depends on what else runs.
     while time.process_time() < worked + 0.2 or scheduled()[1] < waited + 1e8:
         pass
     time.sleep(0.1)
@@ -51,7 +51,7 @@ def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(riv
     assert time.perf_counter() - started > own_s + 0.1
 
 
-def test_what_lies_between_two_spans_is_not_counted(rival):
+def test_what_lies_between_two_spans_is_not_counted(competitor):
     clock = OwnTime()
     clock.timer()
     first = clock.timer()

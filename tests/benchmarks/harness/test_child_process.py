@@ -53,7 +53,7 @@ def sleep(beside):
 
 
 def ends(pid):
-    """Wait for a process that was killed: the system takes a moment to reap an orphan."""
+    """Wait for a process that was killed: the system takes a moment to reap an escaped child."""
     return comes_true(lambda: not Path(f"/proc/{pid}").exists())
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.harness import interleave as alternation
+from benchmarks.harness import interleave
 from benchmarks.harness.failures import ChildError
 from benchmarks.harness.interleave import (
     Budget,
@@ -44,7 +44,7 @@ def fake_sides(monkeypatch):
             hello = json.dumps((hellos or {}).get(side, {}))
             return [sys.executable, "-S", "-c", FAKE.format(extra=extras[side], hello=hello)]
 
-        monkeypatch.setattr(alternation, "side_command", command)
+        monkeypatch.setattr(interleave, "side_command", command)
         return [Case(side, TINY) for side in extras]
 
     return replace_by
@@ -147,7 +147,7 @@ def test_a_library_that_prints_does_not_disturb_the_replies(monkeypatch):
         "sides._start = lambda name: (greet(), start(name))[-1]\n"
         "sides.main()"
     )
-    monkeypatch.setattr(alternation, "side_command", lambda side: [sys.executable, "-c", noisy])
+    monkeypatch.setattr(interleave, "side_command", lambda side: [sys.executable, "-c", noisy])
     with LibraryProcess("myriad-plain") as side:
         assert side.reply(timeout_s=600)["library"] == "myriad"
 

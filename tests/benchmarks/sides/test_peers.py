@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import interleave as alternation
-from benchmarks.harness import peers
+from benchmarks.harness import interleave, peers
 from benchmarks.harness.interleave import Budget, Case, alternate
 from benchmarks.harness.sanity import as_declared
 from benchmarks.harness.supervisor import ROOT
@@ -65,9 +64,7 @@ def folder(tmp_path, monkeypatch):
         "from benchmarks.sides import __main__ as sides\n"
         f"peers.FOLDER = Path({str(tmp_path / 'peers')!r}); sides.main()"
     )
-    monkeypatch.setattr(
-        alternation, "side_command", lambda side: [sys.executable, "-c", code, side]
-    )
+    monkeypatch.setattr(interleave, "side_command", lambda side: [sys.executable, "-c", code, side])
     return tmp_path / "peers"
 
 

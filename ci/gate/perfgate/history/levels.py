@@ -9,6 +9,7 @@ import argparse
 import itertools
 import json
 import math
+import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class BenchmarkHistory:
             segment for stretch in self.stretches for segment in stretch.segments if segment.middle
         ]
         away = [abs(point.value / level.middle - 1) for level in levels for point in level.points]
-        return 1.4826 * _median(away) if away else 0.0
+        return 1.4826 * statistics.median(away) if away else 0.0
 
 
 def history_of(benchmark: Benchmark, points: Sequence[Point]) -> BenchmarkHistory:
@@ -132,7 +133,9 @@ def _segments(points: Sequence[Point]) -> list[Segment]:
         if effects[least] >= math.log(MIN_EFFECT):
             break
         del bounds[least + 1]
-    return [Segment(points[a:b], _median(values[a:b])) for a, b in itertools.pairwise(bounds)]
+    return [
+        Segment(points[a:b], statistics.median(values[a:b])) for a, b in itertools.pairwise(bounds)
+    ]
 
 
 def _effect(before: Sequence[float], after: Sequence[float]) -> float:
@@ -160,11 +163,6 @@ def _open(benchmark: Benchmark, stretch: Stretch) -> list[Change]:
         return []
     first_worse = stretch.segments[best + 1].points[0]
     return [Change(benchmark, earlier[best].points[-1], first_worse, whole.ratio)]
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def worst_first(changes: Sequence[Change]) -> list[Change]:

@@ -6,10 +6,10 @@ and forgotten before the next. Making ready takes longer than sampling, so both 
 each on a core of its own.
 
 Neighbours of a virtual machine come and go within milliseconds to seconds, so that calls in turn
-meet different ones: measured side by side, a program of JAX scatters by 0.6 to 1.3% from pair to
-pair in turn, a second of work by 4%, an import by 12%. So calls that do nothing but work run on
-both sides at once: the kernel gives them the core in turn, in slices of milliseconds, and each is
-charged its own time; 0.2 to 0.8% is left, most of it a launch's own luck. What waits, runs
+run beside different ones. Measured in turn, a program of JAX scatters by 0.6 to 1.3% from pair to
+pair, a second of work by 4%, an import by 12%. So calls that do nothing but work run on both sides
+at once: the kernel gives them the core in turn, in slices of milliseconds, and each is charged its
+own time. That leaves 0.2 to 0.8%, most of it the difference between launches. What waits, runs
 elsewhere or is too short to share a core is called in turn, in an order drawn anew each time.
 """
 
@@ -108,7 +108,9 @@ class Session:
         return Evidence(Plan.make(self.rules.limits_of(row.name), num_rows))
 
     def _run_pair(self, rows: Sequence[_Open]) -> None:
-        """Launch one pair, pinned and, for benchmarks of several cores, one that is free."""
+        """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
+        # Both sides of a pair iterate over their sets alike. Pairs differ, so that no verdict rests
+        # on one order.
         hash_seed = self.rng.randrange(1 << 32)
         many = [row for row in rows if self.rules.cores_of(row.benchmark.row) > 1]
         single = [row for row in rows if row not in many]
@@ -123,6 +125,7 @@ class Session:
                         break
                     self._time_row(row, pool, core)
             for row in group:
+                # What failed while the row was timed says more than an escaped child: it wins.
                 row.broken = {**pool.escapes(row.benchmark.row), **row.broken}
 
     def _time_row(self, row: _Open, pool: WorkerPool, core: int | None) -> None:
@@ -135,6 +138,7 @@ class Session:
                 pool.close_all()  # a pair is relaunched whole, or not at all
                 return
         else:
+            # A call that is shorter than a tick of its clock takes 0 s, and 0 has no ratio.
             log_ratios = [math.log(head / base) for base, head in samples if base > 0 and head > 0]
             if log_ratios:
                 row.evidence.add(statistics.median(log_ratios))

@@ -1,10 +1,10 @@
 """When the evidence of paired timings suffices, and what it then says.
 
-One relaunched pair of workers gives one number, the median log ratio of its alternated calls: calls
-inside a pair share its luck, so they are never pooled. Now and then that luck is bad: a worker
-whose addresses collide takes half as long again, in every call. So of the pairs some fifth that
-lies lowest and as many that lie highest are left out of the mean, and of what it may err by (Tukey
-& McLaughlin 1963, Sankhya A 25; Yuen 1974, Biometrika 61).
+One relaunched pair of workers gives one number, the median log ratio of its alternated calls. Calls
+within a pair are correlated, so they are never pooled. A pair can be an outlier as a whole: a
+worker whose addresses collide takes 1.5 times as long in every call. So the lowest fifth of the
+pairs and the highest fifth are left out of the mean and of its standard error (Tukey & McLaughlin
+1963, Sankhya A 25; Yuen 1974, Biometrika 61).
 
 The pairs' numbers are looked at a few times; each look spends a part of the error allowed, after
 the power family of Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so
@@ -16,10 +16,10 @@ between two looks, one more is taken: the number of looks need not be known befo
 that is left.
 
 Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha`
-among all timed rows by Bonferroni, the second meets fresh pairs alone; over a whole suite false
+among all timed rows by Bonferroni, the second sees only fresh pairs; over a whole suite false
 alarms stay below the product of the two. A slowdown of `pass_ratio` is taken for none with at most
 `miss_beta` in each of the two tests, where pairs scatter about normally. One that only few launches
-show, less than a fifth of them, is left out as luck.
+show, less than a fifth of them, is left out with the outliers.
 """
 
 import functools
@@ -31,10 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNDECIDED, NOT_SLOWER, SLOWER = 0, 1, 2
-WORDS = ("undecided", "not slower", "slower")
-_LEAST_SD = (
-    1e-3  # a clock's ticks can make four pairs agree to the last digit, which is no evidence
-)
+# A clock's ticks can make four pairs agree to the last digit, which is no evidence.
+_LEAST_SD = 1e-3
 
 
 @dataclass(frozen=True)
@@ -145,9 +143,8 @@ class Evidence:
     suspected: bool = False
     verdict: int = UNDECIDED
     done: bool = False
-    ended: Test | None = (
-        None  # the test of the last stage, where the time was spent before its next look
-    )
+    # The test of the last stage, where the time was spent before its next look.
+    ended: Test | None = None
 
     def add(self, log_ratio: float) -> None:
         """Take one more pair's median log ratio and weigh the evidence where a look is due."""
@@ -171,6 +168,7 @@ class Evidence:
         verdict = int(test.weigh(np.asarray(pairs), test.looks.index(len(pairs))))
         if verdict == SLOWER and not self.suspected:
             self.suspected = True
+        # A row that is not slower stays open while a few more pairs could show that it is faster.
         elif verdict == UNDECIDED or self.suspected or self.ended or not self._may_be_faster_yet():
             self.verdict = verdict
             self.done = verdict != UNDECIDED or len(pairs) == planned.looks[-1]
@@ -215,6 +213,7 @@ class Evidence:
         t = t_quantile(0.001, _degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
         return (
             math.exp(mean),
+            # The exponential of more than 709 overflows a float.
             math.exp(min(mean - t * error, 700.0)),
             math.exp(min(mean + t * error, 700.0)),
         )
@@ -253,6 +252,7 @@ def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
     kept = num_pairs - 2 * out
     ordered = np.sort(log_ratios, axis=-1)[..., out : num_pairs - out]
     moved = np.clip(log_ratios, ordered[..., :1], ordered[..., -1:])
+    # Yuen's standard error. `var` divides by n instead of n - 1, hence the factor of n.
     error = np.sqrt(moved.var(axis=-1) * num_pairs / (kept * (kept - 1)))
     return ordered.mean(axis=-1), np.maximum(error, _LEAST_SD / math.sqrt(num_pairs))
 
@@ -308,6 +308,7 @@ def _make_test(
     # Failing waits for much evidence (power 2); passing may come early where the noise is low
     # (power 0.7).
     above = tuple(_fewest_alike(count, alpha, most) for count in looks)
+    # A look with fewer pairs than its sign test asks for can fail no row, so it spends nothing.
     first_to_fail = next(
         (count for count, fewest in zip(looks, above, strict=True) if fewest <= count), most
     )

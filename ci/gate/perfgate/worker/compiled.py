@@ -34,6 +34,7 @@ def numbers_of(compiled: Any) -> dict[str, float]:
         if value is not None:
             numbers[f"{kind}_bytes"] = float(value)
     costs = (compiled.cost_analysis() if hasattr(compiled, "cost_analysis") else None) or {}
+    # Older versions of jax return a list of them.
     costs = costs[0] if isinstance(costs, list) else costs
     for key, name in (("bytes accessed", "bytes_accessed"), ("flops", "flops_estimate")):
         if key in costs:

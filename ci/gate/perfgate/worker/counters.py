@@ -38,6 +38,8 @@ class Counter:
     def counted(self) -> Iterator[None]:
         """Count while the block runs."""
         with contextlib.ExitStack() as stack:
+            # The kernel adds threads that are started from now on, but not those that already run.
+            # Each of these needs a counter of its own.
             counters = [_opened(thread, self.event) for thread in _threads()]
             for counter in counters:
                 if counter is not None:

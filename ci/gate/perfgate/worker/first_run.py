@@ -85,7 +85,7 @@ def _value(benchmark: Any) -> protocol.Value | protocol.Skipped:
 
 
 def _peak_bytes() -> int | None:
-    """Return peak resident bytes of this program: getrusage also remembers who started it."""
+    """Return the peak memory of this program: getrusage also remembers who started it."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

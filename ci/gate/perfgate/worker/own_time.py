@@ -51,7 +51,7 @@ class OwnTime:
 def scheduled() -> tuple[int, int]:
     """Return the nanoseconds that this process's threads have run, and waited for a core.
 
-    They are zeros where nobody tells.
+    They are zeros where the kernel does not tell.
     """
     try:
         # paths would be slow to make
@@ -65,12 +65,12 @@ def scheduled() -> tuple[int, int]:
 
 
 def waited_s() -> float:
-    """Return the seconds for which threads have waited for a core; 0 where nobody tells."""
+    """Return the seconds for which threads have waited for a core; 0 where it is unknown."""
     return 1e-9 * scheduled()[1]
 
 
 def can_tell_waits() -> bool:
-    """Tell whether the kernel keeps figures of who waits for a core."""
+    """Tell whether the kernel counts who waits for a core."""
     return scheduled() != (0, 0)
 
 

@@ -34,6 +34,7 @@ def sample(benchmark: Any, calls: int, clock: own_time.OwnTime | None = None) ->
     Teardown and setup between the calls are included. A `clock` of `own_time` takes the place of
     the benchmark's own for this sample.
     """
+    # asv then takes one sample of so many calls, and warms nothing up. The gate decides both.
     benchmark.repeat = 1
     benchmark.number = max(1, calls)
     benchmark.warmup_time = 0
@@ -117,6 +118,7 @@ def _raw_timer(benchmark: Any) -> Callable[..., Any]:
 
     def timer(*params: Any) -> Any:
         made = make(*params)
+        # asv calls `format` on the template, so braces in the path are doubled.
         made.subprocess_tmpl = _RAW.replace(
             "OWN_TIME", source.replace("{", "{{").replace("}", "}}")
         )

@@ -43,6 +43,8 @@ def main() -> None:
             except protocol.ProtocolError as error:
                 sys.exit(f"the gate's request does not fit: {error}")
             os.write(options.replies, protocol.encode(_reply(suite, request), number))
+            # A child that a benchmark forked, and that came back out of it, has said so. The next
+            # request is not its own.
             if os.getpid() != me:
                 os._exit(0)
 

@@ -51,6 +51,7 @@ class Suite:
         benchmark = self.ready.pop(row, None)
         if benchmark is not None:
             benchmark.do_teardown()
+        # Its garbage shall not be collected within the next benchmark's samples.
         gc.collect()
 
     def enter_scratch(self) -> None:

@@ -1,0 +1,56 @@
+"""The key of an answer in the autotuner's cache, and all that the answer depends on."""
+
+import hashlib
+import json
+from typing import Any
+
+import jax
+
+from myriad import __version__, settings
+from myriad.hardware import Hardware, package_versions
+from myriad.training.config import TrainingConfig
+from myriad.xla import compute_dtype, matmul_precision
+
+# What neither speed nor memory depends on. The length of a schedule is a constant in the program,
+# but costs nothing.
+_IRRELEVANT = {
+    "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
+    "eval_max_steps",
+}  # fmt: skip
+
+
+def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
+    """Return all that an answer depends on. Its hash is part of the key.
+
+    Args:
+        config: a configuration with every default filled in.
+        hardware: the machine.
+    """
+    fields = {
+        name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT
+    }
+    versions = {"myriad": __version__} | package_versions()  # a checkout is not installed
+    return {
+        "config": fields,
+        "device": {
+            "kind": hardware.device_kind,
+            "name": hardware.device_name,
+            "count": jax.local_device_count(),
+            "cores": hardware.cores,
+            "memory_total_bytes": hardware.memory_total_bytes,
+        },
+        "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
+        "dtype": compute_dtype(),
+        "matmul_precision": matmul_precision(),
+        "xla_flags": settings.xla_flags(),
+    }
+
+
+def key(config: TrainingConfig, hardware: Hardware, spelled_out: dict[str, Any]) -> str:
+    """Return the key of an answer, such as `cartpole-control:dqn:100000:AMD-EPYC_24GB:5a3c90ff`."""
+    return f"{config.env}:{config.agent}:{config.num_envs}:{hardware.slug}:{digest(spelled_out)}"
+
+
+def digest(value: Any) -> str:
+    """Return eight hexadecimal digits that stand for a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
