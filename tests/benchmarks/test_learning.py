@@ -1,4 +1,4 @@
-"""The promises about learning: how they are counted, and one of them kept at a reduced size."""
+"""The learning targets: how they are counted, and one of them kept at a reduced size."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ def run(first, final):
     return learning.Run("cartpole-control", "ppo", 16, 0, first, 150_000, final)
 
 
-def test_a_promise_counts_what_was_in_time_and_what_held():
-    promise = learning.PROMISES[0]
+def test_a_target_counts_what_was_in_time_and_what_held():
+    target = learning.TARGETS[0]
     runs = [run(20_000, 500.0), run(60_000, 480.0), run(None, 100.0)]
-    assert learning.kept(promise, runs) == (1, 2)
-    assert "1 of 3 by 50,000" in learning.row(promise, runs)
-    assert "2 of 3 at 475 after 150,000" in learning.row(promise, runs)
+    assert learning.kept(target, runs) == (1, 2)
+    assert "1 of 3 by 50,000" in learning.row(target, runs)
+    assert "2 of 3 at 475 after 150,000" in learning.row(target, runs)
 
 
 def test_rows_are_written(tmp_path: Path):
@@ -28,18 +28,18 @@ def test_rows_are_written(tmp_path: Path):
 
 
 class Trained:
-    """Stands in for the training; the second promise's is interrupted."""
+    """Stands in for the training; the second target's is interrupted."""
 
-    def __init__(self, promise):
-        self.promise = promise
+    def __init__(self, target):
+        self.target = target
 
     def train(self, seed):
-        if self.promise is not learning.PROMISES[0]:
+        if self.target is not learning.TARGETS[0]:
             raise KeyboardInterrupt
         return run(20_000, 500.0)
 
 
-def test_what_was_trained_is_written_promise_by_promise(tmp_path, monkeypatch):
+def test_what_was_trained_is_written_target_by_target(tmp_path, monkeypatch):
     monkeypatch.setattr(myriad, "configure", lambda: None)
     monkeypatch.setattr(learning, "Learning", Trained)
     assert learning.main(["--seeds", "2", "--output", str(tmp_path / "runs.csv")]) == 130
@@ -62,7 +62,7 @@ def test_a_wrong_flag_is_one_sentence_before_anything_trains(
     argv, sentence, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(learning, "Learning", lambda promise: pytest.fail("it trained"))
+    monkeypatch.setattr(learning, "Learning", lambda target: pytest.fail("it trained"))
     assert learning.main(argv) == 2
     said = capsys.readouterr().err
     assert sentence in said
@@ -70,7 +70,9 @@ def test_a_wrong_flag_is_one_sentence_before_anything_trains(
 
 
 @pytest.mark.slow
-def test_ppo_keeps_its_promise_on_a_fresh_seed():
-    promise = learning.Promise("cartpole-control", "ppo", 475.0, 50_000, 1, 475.0, 60_000, 1, 1)
-    result = learning.Learning(promise).train(seed=0)
-    assert learning.kept(promise, [result]) == (1, 1)
+def test_ppo_reaches_its_target_on_a_fresh_seed():
+    target = learning.LearningTarget(
+        "cartpole-control", "ppo", 475.0, 50_000, 1, 475.0, 60_000, 1, 1
+    )
+    result = learning.Learning(target).train(seed=0)
+    assert learning.kept(target, [result]) == (1, 1)
