@@ -45,7 +45,13 @@ def test_an_alias_makes_the_same_environment(alias):
     assert make_env(alias) == make_env("cartpole-control")
 
 
-@pytest.mark.parametrize("name", list_envs())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.endswith("sysid") else ())
+        for name in list_envs()
+    ],
+)
 def test_every_environment_rolls_out_under_the_random_agent(name):
     env = make_env(name)
     rollout = myriad.Rollout(env, make_agent("random", env), num_envs=8, scan_chunk_size=4)

@@ -1,7 +1,9 @@
 """Adapters change shapes and names, never results: compared step for step."""
 
 import dataclasses
+import functools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,26 +61,37 @@ def aborts_xla(name: str) -> bool:
 
 
 def refused_here_and_passes_without_options(name: str, test: str):
-    """Expect `name` to be refused under conftest's options, and run `test` without them."""
+    """Expect `name` to be refused under conftest's options, and `test` to pass without them."""
     with pytest.raises(
         InvalidArgumentError, match=r"end the process.*configure\(xla_options=False\)"
     ):
         from_gymnax(name)
+    report = report_without_options(name)
+    assert re.search(rf"^PASSED .*::{re.escape(test)}$", report, re.MULTILINE), report
+
+
+@functools.cache
+def report_without_options(name: str) -> str:
+    """Run both tests of a gymnax environment in one process without XLA's options."""
+    tests = (
+        test_every_gymnax_environment_rolls_out_and_compiles_once,
+        test_a_step_of_a_gymnax_environment_is_gymnaxs_own,
+    )
     command = [
         sys.executable,
         "-m",
         "pytest",
         "--noconftest",
         "-q",
+        "-rA",
         "-p",
         "no:cacheprovider",
-        f"{__file__}::{test}",
+        *(f"{__file__}::{test.__name__}[{name}]" for test in tests),
     ]
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    run = subprocess.run(
+    return subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
-    )
-    assert "1 passed" in run.stdout, run.stdout
+    ).stdout
 
 
 # --- Gymnasium, one environment -------------------------------------------------------------------
@@ -576,6 +589,7 @@ def test_importing_the_adapters_imports_neither_library():
 # --- the example ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["myriad", "gymnasium"])
 def test_the_example_trains_on_either_librarys_vector_environment(library):
     script = ROOT / "examples" / "ppo_gymnasium_vector.py"

@@ -1,5 +1,6 @@
 """Bang-bang and PID: their laws on numbers, and how they hold what they are meant to hold."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -96,11 +97,11 @@ def test_controllers_hold_the_gene_circuit_better_than_chance(tmp_path):
 def test_a_memory_starts_afresh_with_the_episode():
     env = make_env("cartpole", max_steps=3)
     learner = make_learner("pid", env)
-    state = learner.init(make_key(0), 4)
     from myriad.training.loop import LearningLoop
 
     loop = LearningLoop(env, learner, 4)
-    state = loop.init(make_key(0))
+    run = jax.jit(loop.run)
+    state = jax.jit(loop.init)(make_key(0))
     for expected in (1.0, 1.0, 0.0, 1.0):
-        state, _ = loop.run(state, jnp.int32(1), jnp.bool_(False))  # noqa: FBT003
+        state, _ = run(state, np.int32(1), np.bool_(0))
         np.testing.assert_array_equal(state.agent.started, expected)

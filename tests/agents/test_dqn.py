@@ -1,6 +1,7 @@
 """DQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +22,17 @@ BEGIN = np.bool_(0)
 SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
 
 
+@functools.lru_cache
+def programs(learner, num_envs):
+    """Return `init` and `run`, jitted: tests of one learner compile them once."""
+    loop = LearningLoop(learner.env, learner, num_envs)
+    return jax.jit(loop.init), jax.jit(loop.run)
+
+
 def train(learner, num_envs, calls, seed=0):
     """Run as many updates as `calls` add up to, in those calls of one compiled program."""
-    loop = LearningLoop(learner.env, learner, num_envs)
-    run = jax.jit(loop.run)
-    state = jax.jit(loop.init)(make_key(seed))
+    init, run = programs(learner, num_envs)
+    state = init(make_key(seed))
     for num_updates in calls:
         state, _ = run(state, np.int32(num_updates), BEGIN)
     assert run._cache_size() == 1
@@ -114,7 +121,7 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     state = train(learner, 4, [10]).agent
     key, num_updates = make_key(3), int(state.num_updates)
     after, mean_loss = jax.jit(learner._learn)(key, state)
-    batch = learner._sample(key, state, 4)
+    batch = jax.jit(learner._sample, static_argnums=2)(key, state, 4)
     np.testing.assert_allclose(
         batch.reward.max(),
         sum(0.995**i for i in range(3)) / np.sqrt(state.return_stats.variance),
@@ -124,14 +131,18 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     optimizer = rule.init(state.params)
     optimizer = (optimizer[0], (state.opt_state[1], *optimizer[1][1:]))
     params, losses = state.params, []
-    for i in range(3):
-        part = jax.tree.map(lambda leaf, i=i: leaf[16 * i : 16 * (i + 1)], batch)
-        target = learner.target(
-            params, part, learner._network.values(state.target_params, part.next_obs)
-        )
+
+    @jax.jit
+    def reference_step(params, optimizer, part):
+        next_values = learner._network.values(state.target_params, part.next_obs)
+        target = learner.target(params, part, next_values)
         loss, gradient = jax.value_and_grad(learner.loss)(params, part, target)
         step, optimizer = rule.update(gradient, optimizer)
-        params = params + step
+        return params + step, optimizer, loss
+
+    for i in range(3):
+        part = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[16 * i : 16 * (i + 1)], batch)
+        params, optimizer, loss = reference_step(params, optimizer, part)
         losses.append(loss)
     np.testing.assert_allclose(after.params, params, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(mean_loss, np.mean(losses), rtol=1e-4)
@@ -150,19 +161,26 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
         make_env("cartpole-control"), **{**SMALL, "n_step": steps, "learning_starts": 1000}
     )
     loop = LearningLoop(learner.env, learner, 3)
-    state, lived = loop.init(make_key(1)), []
+    state = jax.jit(loop.init)(make_key(1))
+    lived = []
 
     def recording(key, batch_state, action):
         after, transition = loop._step(key, batch_state, action)
-        lived.append((batch_state.obs, action, transition))
+        jax.debug.callback(
+            lambda *step: lived.append(step), batch_state.obs, action, transition, ordered=True
+        )
         return after, transition
 
+    @jax.jit
+    def update(key, agent, batch_state):
+        return learner.update(key, agent, batch_state, recording)
+
     agent, batch_state = state.agent, state.batch_state
-    with jax.disable_jit():
-        for i in range(20):
-            agent, batch_state, _ = learner.update(
-                jax.random.fold_in(make_key(2), i), agent, batch_state, recording
-            )
+    for i in range(20):
+        key = jax.random.fold_in(make_key(2), i)
+        agent, batch_state, _ = update(key, agent, batch_state)
+    jax.effects_barrier()
+    assert len(lived) == 20
     columns, rows = agent.replay.columns, 21 - steps
     assert int(agent.replay.num_writes) == rows
     ends = 0
@@ -254,9 +272,8 @@ def test_more_environments_than_slots_train():
 def test_cartpole_is_balanced_within_30_000_steps():
     learner = DQN.create(make_env("cartpole-control"), anneal_updates=3750)
     state = train(learner, 8, [3750], seed=1000)
-    returns, ended = Evaluation(learner.env, learner, 64, max_steps=500).returns(
-        state.agent, make_key(1)
-    )
+    evaluation = Evaluation(learner.env, learner, 64, max_steps=500)
+    returns, ended = jax.jit(evaluation.returns)(state.agent, make_key(1))
     assert ended.all()
     assert returns.mean() > 300
 

@@ -48,6 +48,11 @@ def after(learning, num_updates, seed=0):
     )[0]
 
 
+def first_state(learner, num_envs):
+    """Return a learner's first state in NumPy, whose operations compile nothing."""
+    return jax.device_get(jax.jit(learner.init, static_argnums=1)(make_key(0), num_envs))
+
+
 def assert_same(a, b):
     is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
     bits = lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf  # noqa: E731
@@ -57,11 +62,7 @@ def assert_same(a, b):
 def random_batch(rng, size, num_obs, choice):
     columns = rng.normal(size=(4, size)).astype(np.float32)
     obs = rng.normal(size=(size, num_obs)).astype(np.float32)
-    return Batch(
-        jnp.asarray(obs),
-        jnp.asarray(choice),
-        *(jnp.asarray(0.3 * column - 0.5) for column in columns),
-    )
+    return Batch(obs, choice, *(0.3 * columns - 0.5))
 
 
 def test_advantages_are_the_sum_over_the_rest_of_each_episode():
@@ -91,7 +92,7 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
     learner = PPO.create(
         make_env("cartpole-control"), **SMALL, gamma=0.5, gae_lambda=0.0, normalize_rewards=False
     )
-    state = learner.init(make_key(0), 3)
+    state = first_state(learner, 3)
     T, N = 8, 3
     obs, final_obs = jax.random.normal(jax.random.key(1), (2, T, N, 4))
     truncated = np.zeros((T, N), bool)
@@ -104,12 +105,13 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
         jnp.asarray(terminated), jnp.asarray(truncated),
     )  # fmt: skip
     last_obs = jnp.full((N, 4), 0.3)
-    value = np.asarray(learner._values(state.params, obs))
-    next_value = np.concatenate([value[1:], learner._values(state.params, last_obs)[None]])
+    values = jax.jit(learner._values)
+    value = np.asarray(values(state.params, obs))
+    next_value = np.concatenate([value[1:], values(state.params, last_obs)[None]])
     next_value = np.where(
-        truncated, learner._values(state.params, final_obs), np.where(terminated, 0, next_value)
+        truncated, values(state.params, final_obs), np.where(terminated, 0, next_value)
     )
-    batch = learner._batch(state, trajectory, last_obs)
+    batch = jax.jit(learner._batch)(state, trajectory, last_obs)
     np.testing.assert_allclose(batch.target.reshape(T, N), 1 + 0.5 * next_value, atol=1e-5)
     np.testing.assert_allclose(
         batch.advantage.reshape(T, N), 1 + 0.5 * next_value - value, atol=1e-5
@@ -120,11 +122,11 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
 def test_the_loss_for_categorical_actions_is_equation_9(value_clip):
     env, rng = make_env("bucket-brigade"), np.random.default_rng(0)
     learner = PPO.create(env, **SMALL, value_clip=value_clip, entropy_coef=0.02, value_coef=0.7)
-    params = jax.tree.map(lambda leaf: leaf + 0.1, learner.init(make_key(0), 4).params)
+    params = jax.tree.map(lambda leaf: leaf + 0.1, first_state(learner, 4).params)
     nvec = learner.policy.nvec
     choice = rng.integers(0, nvec, (6, 3)).astype(np.float32)
     batch = random_batch(rng, 6, learner._obs_size, choice)
-    outputs = np.asarray(learner._outputs(params, batch.obs), np.float64)
+    outputs = np.asarray(jax.jit(learner._outputs)(params, batch.obs), np.float64)
     log_prob = entropy = 0
     for i, logits in enumerate(np.split(outputs, np.cumsum(nvec)[:-1], axis=-1)):
         probs = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
@@ -138,9 +140,9 @@ def test_the_loss_for_continuous_actions_is_equation_9():
         PPO.create(make_env("pendulum-control"), **SMALL, entropy_coef=0.02),
         np.random.default_rng(0),
     )
-    params = jax.tree.map(lambda leaf: leaf + 0.1, learner.init(make_key(0), 4).params)
+    params = jax.tree.map(lambda leaf: leaf + 0.1, first_state(learner, 4).params)
     batch = random_batch(rng, 6, 3, rng.normal(size=(6, 1)).astype(np.float32))
-    mean = np.tanh(np.asarray(learner._outputs(params, batch.obs), np.float64))
+    mean = np.tanh(np.asarray(jax.jit(learner._outputs)(params, batch.obs), np.float64))
     std = np.exp(float(params["log_std"][0]))
     deviation = (np.asarray(batch.choice) - mean) / std
     log_prob = (-0.5 * deviation**2 - np.log(std) - 0.5 * np.log(2 * np.pi))[:, 0]
@@ -152,7 +154,7 @@ def assert_loss(learner, params, batch, log_prob, entropy):
     ratio = np.exp(log_prob - np.asarray(batch.log_prob))
     clipped = np.clip(ratio, 0.8, 1.2)
     surrogate = np.minimum(ratio * batch.advantage, clipped * batch.advantage).mean()
-    value = np.asarray(learner._values(params, batch.obs))
+    value = np.asarray(jax.jit(learner._values)(params, batch.obs))
     error = (value - batch.target) ** 2
     if learner.value_clip is not None:
         near = batch.value + np.clip(value - batch.value, -learner.value_clip, learner.value_clip)
@@ -160,7 +162,7 @@ def assert_loss(learner, params, batch, log_prob, entropy):
     expected = (
         -surrogate + learner.value_coef * error.mean() - learner.entropy_coef * np.mean(entropy)
     )
-    loss, metrics = learner.loss(params, batch)
+    loss, metrics = jax.jit(learner.loss)(params, batch)
     assert float(loss) == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
     assert float(metrics[learner.metric_names.index("clip_fraction")]) == pytest.approx(
         np.mean(ratio != clipped)
@@ -177,15 +179,16 @@ def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradie
         "max_grad_norm": max_grad_norm,
     }
     learner = PPO.create(env, **{**SMALL, **options})
-    state = dataclasses.replace(learner.init(make_key(0), 4), num_updates=jnp.int32(1))
+    state = dataclasses.replace(first_state(learner, 4), num_updates=jnp.int32(1))
     rng = np.random.default_rng(0)
     batch = random_batch(rng, 32, 4, rng.integers(0, 2, (32, 1)).astype(np.float32))
-    params, _, _ = learner._learn(make_key(1), state, batch)
+    params, _, _ = jax.jit(learner._learn)(make_key(1), state, batch)
     advantage = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
-    gradient = jax.grad(
-        lambda p: learner.loss(p, dataclasses.replace(batch, advantage=advantage))[0]
-    )(state.params)
-    norm = math.sqrt(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
+    standardised = dataclasses.replace(batch, advantage=advantage)
+    gradient = jax.device_get(
+        jax.jit(jax.grad(lambda p: learner.loss(p, standardised)[0]))(state.params)
+    )
+    norm = math.sqrt(sum(float(np.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
     factor = min(1, max_grad_norm / norm)
     # Adam's first step with both moments corrected for their start is g / (|g| + eps).
     rate = 0.75 * learner.learning_rate
@@ -281,10 +284,9 @@ def test_it_updates_and_acts_in_every_environment(name):
     ]
     assert all(np.isfinite(leaf).all() for leaf in floats)
     space = learning.envs.env.action_space(learning.envs.env.default_params)
+    act = jax.jit(learning.learner.act, static_argnames="greedy")
     for greedy in (True, False):
-        action = learning.learner.act(
-            state.agent, make_key(3), state.batch_state.obs, greedy=greedy
-        )
+        action = act(state.agent, make_key(3), state.batch_state.obs, greedy=greedy)
         assert action.dtype == space.dtype
         assert jax.vmap(space.contains)(action).all()
 

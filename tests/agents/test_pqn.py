@@ -1,6 +1,7 @@
 """PQN: its update against an independent one in NumPy, a learner's properties, and learning."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +24,17 @@ BEGIN = np.bool_(0)
 SMALL = {"rollout_steps": 8, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (8, 8)}
 
 
+@functools.lru_cache
+def programs(learner, num_envs):
+    """Return `init` and `run`, jitted: tests of one learner compile them once."""
+    loop = LearningLoop(learner.env, learner, num_envs)
+    return jax.jit(loop.init), jax.jit(loop.run)
+
+
 def train(learner, num_envs, calls, seed=0):
     """Run as many updates as `calls` add up to, in those calls of one compiled program."""
-    loop = LearningLoop(learner.env, learner, num_envs)
-    run = jax.jit(loop.run)
-    state = jax.jit(loop.init)(make_key(seed))
+    init, run = programs(learner, num_envs)
+    state = init(make_key(seed))
     for num_updates in calls:
         state, _ = run(state, np.int32(num_updates), BEGIN)
     assert run._cache_size() == 1
@@ -99,7 +106,7 @@ def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
         values = apply(to_numpy(network.unravel(vector)["params"]), obs.astype(np.float64))
         return 0.5 * np.mean((values[np.arange(32), action] - target) ** 2)
 
-    gradient, metrics = jax.grad(learner.loss, has_aux=True)(
+    gradient, metrics = jax.jit(jax.grad(learner.loss, has_aux=True))(
         params, obs, jnp.asarray(action), target
     )
     np.testing.assert_allclose(metrics["loss"], loss(params), rtol=1e-5)
@@ -108,7 +115,7 @@ def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
         values = network.mlp.apply(network.unravel(vector), obs)
         return 0.5 * jnp.mean(jnp.square(values[jnp.arange(32), action] - target))
 
-    np.testing.assert_allclose(gradient, jax.grad(plain)(params), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(gradient, jax.jit(jax.grad(plain))(params), rtol=1e-4, atol=1e-6)
     direction = np.sign(rng.normal(size=params.shape)).astype(np.float32)
     slope = (loss(params + 2**-9 * direction) - loss(params - 2**-9 * direction)) / 2**-8
     np.testing.assert_allclose(np.dot(gradient, direction), slope, rtol=1e-2)
@@ -131,14 +138,15 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
         make_env("cartpole-control"), **SMALL, learning_rate=1e-2, anneal_updates=10
     )
     loop = LearningLoop(learner.env, learner, 4)
-    start = loop.init(make_key(5))
+    start = jax.jit(loop.init)(make_key(5))
     key = make_key(6)
     after, _, metrics = jax.jit(
         lambda: learner.update(key, start.agent, start.batch_state, loop._step)
     )()
-    _, _, trajectory = learner._collect(
-        jax.random.fold_in(key, 0), start.agent, start.batch_state, loop._step
-    )
+    collect_key = jax.random.fold_in(key, 0)
+    _, _, trajectory = jax.jit(
+        lambda: learner._collect(collect_key, start.agent, start.batch_state, loop._step)
+    )()
 
     network, old = learner._network, start.agent.params
     values = apply(to_numpy(network.unravel(old)["params"]), to_numpy(trajectory.final_obs))
@@ -157,18 +165,24 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     permutations = np.asarray(draw_permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
     obs, action = trajectory.obs.reshape(32, 4), trajectory.choice.reshape(32)
     rule = optax.chain(optax.clip_by_global_norm(0.1), optax.radam(1e-2, eps=1.5e-4))
-    params, state, losses = old, rule.init(old), []
-    for order in permutations:
+    target = jnp.asarray(target.reshape(32), jnp.float32)
 
-        def loss(params, order=order):
-            chosen = network.mlp.apply(network.unravel(params), obs[order])[
-                jnp.arange(16), action[order]
-            ]
-            return 0.5 * jnp.mean((chosen - target.reshape(32)[order]) ** 2)
+    def loss(params, order):
+        values = network.mlp.apply(network.unravel(params), obs[order])
+        chosen = values[jnp.arange(16), action[order]]
+        return 0.5 * jnp.mean((chosen - target[order]) ** 2)
 
-        value, gradient = jax.value_and_grad(loss)(params)
+    @jax.jit
+    def reference_step(params, state, order):
+        value, gradient = jax.value_and_grad(loss)(params, order)
         step, state = rule.update(gradient, state)
-        params = params + step
+        return params + step, state, value
+
+    params = old
+    state = rule.init(old)
+    losses = []
+    for order in permutations:
+        params, state, value = reference_step(params, state, order)
         losses.append(value)
     np.testing.assert_allclose(after.params, params, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-4)
@@ -238,20 +252,20 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
 
 def test_greedy_actions_leave_exploration_out():
     learner = PQN.create(make_env("cartpole-control"))
-    state = learner.init(make_key(0), 16)
+    state = jax.jit(learner.init, static_argnums=1)(make_key(0), 16)
     obs = jax.random.normal(jax.random.key(1), (500, 4))
-    first, second = (learner.act(state, make_key(seed), obs, greedy=True) for seed in (1, 2))
+    act = jax.jit(learner.act, static_argnames="greedy")
+    first, second = (act(state, make_key(seed), obs, greedy=True) for seed in (1, 2))
     np.testing.assert_array_equal(first, second)
-    assert (learner.act(state, make_key(1), obs, greedy=False) != first).any()
+    assert (act(state, make_key(1), obs, greedy=False) != first).any()
 
 
 @pytest.mark.slow
 def test_cartpole_is_balanced_within_60_000_steps():
     learner = PQN.create(make_env("cartpole-control"), anneal_updates=60)
     state = train(learner, 16, [60], seed=1000)
-    returns, ended = Evaluation(learner.env, learner, 64, max_steps=500).returns(
-        state.agent, make_key(1)
-    )
+    evaluation = Evaluation(learner.env, learner, 64, max_steps=500)
+    returns, ended = jax.jit(evaluation.returns)(state.agent, make_key(1))
     assert ended.all()
     assert returns.mean() > 300
 

@@ -256,7 +256,7 @@ def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(mode
 def test_the_random_opponents_draw_uniformly_and_apart_from_each_other(mode):
     env = BucketBrigade(num_houses=5, mode=mode, opponents="random")
     num = 20_000
-    _, state = env.reset(make_key(0), env.default_params)
+    _, state = jax.jit(env.reset)(make_key(0), env.default_params)
     many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num,)), state)
     keys = jax.random.split(make_key(2), num)
     _, after, *_ = batched(env)(keys, many, jnp.zeros((num, 3), jnp.int32), env.default_params)
@@ -437,7 +437,7 @@ def test_the_hero_works_every_night_at_the_fire_with_least_progress():
 
 def test_an_observation_names_the_observer():
     env = BucketBrigade(num_houses=4)
-    _, state = env.reset(make_key(0), env.default_params)
+    _, state = jax.jit(env.reset)(make_key(0), env.default_params)
     for agent in range(3):
         village = PlainVillage(
             [int(house) for house in state.houses], 3, env.default_params, "bernoulli"

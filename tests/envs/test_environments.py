@@ -33,7 +33,13 @@ def _own_registrations_end_with_the_test(monkeypatch):
     monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
 
 
-@pytest.mark.parametrize("name", list_envs())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.endswith("sysid") else ())
+        for name in list_envs()
+    ],
+)
 def test_myriads_own_environments_have_no_fault(name):
     check_env(make_env(name))
 
@@ -240,7 +246,8 @@ ACTIONS = {
 )
 def test_a_wrong_action_is_refused_in_one_sentence(name, action, sentence):
     env = make_env(name)
-    _, state = env.reset(make_key(0), env.default_params)
+    _, shapes = jax.eval_shape(env.reset, make_key(0), env.default_params)
+    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     with pytest.raises(InvalidArgumentError, match=f"action must be .*{sentence}"):
         env.step(make_key(1), state, action, env.default_params)
 
@@ -248,13 +255,13 @@ def test_a_wrong_action_is_refused_in_one_sentence(name, action, sentence):
 @pytest.mark.parametrize("name", list_envs())
 def test_a_wrong_shape_is_refused_while_tracing(name):
     env = make_env(name)
-    _, state = env.reset(make_key(0), env.default_params)
+    _, state = jax.eval_shape(env.reset, make_key(0), env.default_params)
     with pytest.raises(InvalidArgumentError, match="action must be"):
         jax.jit(env.step).lower(make_key(1), state, jnp.zeros((7,)), env.default_params)
 
 
 def test_parameters_may_be_traced():
     env = make_env("pendulum")
-    _, state = env.reset(make_key(0), env.default_params)
+    _, state = jax.jit(env.reset)(make_key(0), env.default_params)
     step = jax.jit(env.step)(make_key(1), state, jnp.ones(1), env.default_params)
     assert bool(jnp.isfinite(step[2]))

@@ -193,7 +193,7 @@ def test_observation_and_reward_follow_the_target(target, n_horizon):
     targets = (
         np.full(300, 25.0) if target == "constant" else 30 + 20 * np.sin(2 * np.pi * minutes / 600)
     )
-    obs, state = env.reset(make_key(0), PARAMS)
+    obs, state = jax.jit(env.reset)(make_key(0), PARAMS)
     np.testing.assert_allclose(obs, np.array([0, *targets[: n_horizon + 1]]) / 80, rtol=1e-5)
     step = jax.jit(env.step)
     for t in range(288):

@@ -75,6 +75,11 @@ def batched(env: Snake):
 
 
 @functools.cache
+def reset_of(env: Snake):
+    return jax.jit(env.reset)
+
+
+@functools.cache
 def single(env: Snake):
     return jax.jit(env.step)
 
@@ -184,7 +189,7 @@ def test_a_full_board_is_a_win_that_terminates_with_reward_one(height, width):
 def test_food_is_uniform_over_the_free_cells():
     env = Snake()
     step, _ = batched(env)
-    _, state = env.reset(make_key(0), env.default_params)
+    _, state = reset_of(env)(make_key(0), env.default_params)
     below_head = (state.row + 1) * 12 + state.column
     for action in (DOWN, RIGHT, UP):  # grow a little, so that the body bends over two words
         place = state.row * 12 + state.column + {DOWN: 12, RIGHT: 1, UP: -12}[action]
@@ -222,7 +227,7 @@ def play(
     params: SnakeParams = SnakeParams(),  # noqa: B008  frozen
 ):
     """Play `actions` with the first food at a place; return the last step's results."""
-    _, state = env.reset(make_key(0), params)
+    _, state = reset_of(env)(make_key(0), params)
     state = dataclasses.replace(
         state, food=jnp.int32(food[0] * env.width + food[1]), hunger=jnp.full((), hunger, jnp.int32)
     )
@@ -245,7 +250,7 @@ def test_the_head_may_follow_the_leaving_tail_but_not_hit_the_body():
         (2, True),
     ):  # a square of four cells is closed by a snake of four, not of five
         env = Snake(5, 9)
-        _, state = env.reset(make_key(0), env.default_params)
+        _, state = reset_of(env)(make_key(0), env.default_params)
         for action in grow * num_grown + turn:
             food = state.row * 9 + state.column + 1 if action == RIGHT else jnp.int32(0)
             state = dataclasses.replace(state, food=food)

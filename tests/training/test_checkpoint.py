@@ -175,12 +175,12 @@ def test_a_damaged_checkpoint_says_which_older_one_is_whole(damage, tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-import jax, jax.numpy as jnp
+import jax.numpy as jnp, numpy as np
 from myriad.training.checkpoint import Checkpoints
 checkpoints = Checkpoints(Path(sys.argv[1]))
 checkpoints.save(1, {"array": jnp.arange(8.0)})
 # It takes a while to write.
-noise = jax.block_until_ready(jax.random.normal(jax.random.key(0), (20_000_000,)))
+noise = jnp.asarray(np.random.default_rng(0).random(20_000_000, np.float32))
 print("saving", flush=True)
 checkpoints.save(2, {"array": noise})
 """
@@ -211,26 +211,39 @@ import jax, jax.numpy as jnp
 from myriad.training.checkpoint import Checkpoints
 from myriad.errors import InvalidArgumentError
 noise = jax.random.normal(jax.random.key(0), (100_000,))
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
-try:
-    Checkpoints(Path(sys.argv[1])).save(2, {"array": noise, "another": noise + 1})
-except InvalidArgumentError as error:
-    print(error)
+for folder, limit in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
+    try:
+        Checkpoints(Path(folder)).save(2, {"array": noise, "another": noise + 1})
+    except InvalidArgumentError as error:
+        print(error)
 """
+FULL_AT = (0, 300, 10_000)
 
 
-@pytest.mark.parametrize("limit", [0, 300, 10_000])
-def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(limit, tmp_path):
-    checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(1, state_of(1))
-    with start(FULL, tmp_path, limit) as process:
+@pytest.fixture(scope="module")
+def said_of_full_disks(tmp_path_factory):
+    """Save where no file may pass a size; return the folder and what was said for each size."""
+    folders = {limit: tmp_path_factory.mktemp(f"full_at_{limit}") for limit in FULL_AT}
+    for folder in folders.values():
+        Checkpoints(folder).save(1, state_of(1))
+    arguments = [argument for limit, folder in folders.items() for argument in (folder, limit)]
+    with start(FULL, *arguments) as process:
         said, _ = process.communicate(timeout=120)
+    lines = said.splitlines(keepends=True)
+    assert len(lines) == len(FULL_AT), said
+    return {limit: (folders[limit], line) for limit, line in zip(FULL_AT, lines, strict=True)}
+
+
+@pytest.mark.parametrize("limit", FULL_AT)
+def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(limit, said_of_full_disks):
+    folder, said = said_of_full_disks[limit]
     assert (
-        said == f"checkpoint {tmp_path / '2'} can't be written: File too large; "
+        said == f"checkpoint {folder / '2'} can't be written: File too large; "
         "the ones before it are kept.\n"
     )
-    assert names(tmp_path) == ["1"]
-    assert_same(checkpoints.restore(1, state_of(0)), state_of(1))
+    assert names(folder) == ["1"]
+    assert_same(Checkpoints(folder).restore(1, state_of(0)), state_of(1))
 
 
 def test_a_folder_that_cannot_be_made_is_said_in_a_sentence(tmp_path):

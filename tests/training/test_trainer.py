@@ -1,6 +1,7 @@
 """A training from end to end: the same for every chunk, resumed after a kill, all on disk."""
 
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -34,11 +35,14 @@ from myriad.training.trackers import TRACKERS
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
+SLOW = pytest.mark.slow
+# One small layer: what a training does around a network does not depend on its size.
+NETWORK = {"agent.hidden_sizes": (8,)}
 SMALL = {
-    "ppo": {"num_envs": 4, "rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2},
-    "pqn": {"num_envs": 4, "rollout_steps": 8},
-    "dqn": {"num_envs": 4, "buffer_size": 512},
-    "pid": {"num_envs": 4},
+    "ppo": {"rollout_steps": 8, "agent.num_minibatches": 2, "agent.num_epochs": 2} | NETWORK,
+    "pqn": {"rollout_steps": 8} | NETWORK,
+    "dqn": {"buffer_size": 512} | NETWORK,
+    "pid": {},
 }
 
 
@@ -49,14 +53,16 @@ def _away_from_the_users_cache(monkeypatch):
 
 def small_config(agent, **fields):
     shape = {"steps_per_env": 256, "eval_frequency": 64, "eval_rollouts": 4, "env.max_steps": 50}
-    return create_config("cartpole", agent, **(shape | SMALL[agent] | fields))
+    return create_config("cartpole", agent, **({"num_envs": 4} | shape | SMALL[agent] | fields))
 
 
 def assert_same_bits(left, right):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
-@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize(
+    "agent", [pytest.param(name, marks=() if name == "pid" else SLOW) for name in SMALL]
+)
 def test_a_training_is_the_same_bits_for_every_chunk(agent, tmp_path):
     runs = [
         train_and_evaluate(small_config(agent, scan_chunk_size=n), tmp_path / str(n))
@@ -150,6 +156,7 @@ def test_a_target_stops_the_training(tmp_path):
     assert len(results.evaluations) == 1
 
 
+@SLOW
 def test_a_nan_stops_the_run_and_says_where(tmp_path):
     config = small_config("ppo", **{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
     with pytest.raises(
@@ -158,6 +165,7 @@ def test_a_nan_stops_the_run_and_says_where(tmp_path):
         train_and_evaluate(config, tmp_path / "run")
 
 
+@SLOW
 def test_many_seeds_train_in_one_program(tmp_path):
     config = small_config("ppo")
     keys = jax.vmap(jax.random.key)(jnp.arange(3))
@@ -167,12 +175,19 @@ def test_many_seeds_train_in_one_program(tmp_path):
     assert len(np.unique(results["metric_sums"]["loss"][:, -1])) == 3
 
 
-@pytest.mark.parametrize("env", list_envs())
-@pytest.mark.parametrize("agent", list_agents())
+def grid():
+    """Every agent in every environment; where a network or an estimator compiles, it is slow."""
+    for agent, env in itertools.product(list_agents(), list_envs()):
+        is_slow = agent in {"dqn", "ppo", "pqn"} or (agent == "random" and env.endswith("sysid"))
+        yield pytest.param(agent, env, marks=SLOW if is_slow else ())
+
+
+@pytest.mark.parametrize(("agent", "env"), grid())
 def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp_path):
     refusal = None
+    network = NETWORK if agent in {"ppo", "pqn", "dqn"} else {}
     try:
-        config = create_config(env, agent, num_envs=2, eval_rollouts=2, eval_max_steps=8)
+        config = create_config(env, agent, num_envs=2, eval_rollouts=2, eval_max_steps=8, **network)
     except MyriadError as error:
         refusal = str(error)
     if refusal is not None:
@@ -217,7 +232,7 @@ def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bo
         return process.wait() == 0
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
 def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
     env = os.environ | {
@@ -241,7 +256,7 @@ def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
     assert histories[0] == histories[1]
 
 
-@pytest.mark.slow
+@SLOW
 def test_an_interrupt_saves_first(tmp_path):
     env = os.environ | {"MYRIAD_COMPILATION_CACHE": "off", "PYTHONPATH": str(ROOT)}
     script = KILLED.replace("20_000", "200_000_000").replace(
@@ -263,6 +278,7 @@ def test_an_interrupt_saves_first(tmp_path):
     assert agent.state is not None
 
 
+@SLOW
 def test_gradient_steps_shared_among_devices_are_those_of_one():
     resolved = small_config("ppo", num_envs=8, rollout_steps=16).resolve()
     states = []
