@@ -1,6 +1,7 @@
 """The chunk's properties: the same bits for every chunk, tile and device count; one compilation."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -16,7 +17,9 @@ from myriad.xla import count_compilations, describe
 NUM_STEPS = 96
 
 
+@functools.cache
 def make_rollout(num_envs: int, scan_chunk_size: int, **options) -> Rollout:
+    """Make a rollout once for all tests of its sizes: its programs are then compiled once, too."""
     env = make_env("cartpole-control")
     return Rollout(env, make_agent("random", env), num_envs, scan_chunk_size, **options)
 

@@ -113,6 +113,7 @@ def test_target_and_loss_are_those_of_the_papers(double, dueling, huber_delta):
     np.testing.assert_allclose(learner.loss(online, batch, target), squared.mean(), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"polyak": 0.9}, {"polyak": 0.0, "target_period": 2}])
 def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     learner = DQN.create(
@@ -155,6 +156,7 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
     learner = DQN.create(
@@ -203,6 +205,7 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
     assert ends > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"n_step": 3}, {"n_step": 1, "train_every": 4, "dueling": True}]
 )
@@ -213,6 +216,7 @@ def test_results_are_the_same_bits_however_updates_are_cut_into_calls(options):
         assert_same_bits(states[0], other)
 
 
+@pytest.mark.slow
 def test_nothing_is_learned_before_there_is_something_to_learn_from():
     learner = DQN.create(make_env("cartpole-control"), **SMALL)
     first = learner.init(jax.random.fold_in(make_key(0), 0), 4)
@@ -237,6 +241,7 @@ def test_a_state_holds_no_weak_types_and_keeps_its_own():
     assert not any(leaf.weak_type for leaf in jax.tree.leaves(after))
 
 
+@pytest.mark.slow
 def test_a_batch_of_seeds_learns_what_each_seed_does_alone():
     learner = DQN.create(make_env("cartpole-control"), **SMALL)
     loop = LearningLoop(learner.env, learner, 4)
@@ -250,6 +255,7 @@ def test_a_batch_of_seeds_learns_what_each_seed_does_alone():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_envs", [100, 1000])
 def test_training_copies_no_column_of_a_large_buffer(num_envs):
     learner = DQN.create(
@@ -261,6 +267,7 @@ def test_training_copies_no_column_of_a_large_buffer(num_envs):
     assert compiled.memory_analysis().temp_size_in_bytes < 4_000_000
 
 
+@pytest.mark.slow
 def test_more_environments_than_slots_train():
     learner = DQN.create(make_env("cartpole-control"), **SMALL, gradient_steps=1)
     state = train(learner, 250, [5]).agent
@@ -278,6 +285,7 @@ def test_cartpole_is_balanced_within_30_000_steps():
     assert returns.mean() > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [("pendulum-control", {"discrete_torques": 5}), ("gene-circuit-control", {}), ("snake", {})],
@@ -323,6 +331,7 @@ def test_the_name_of_an_older_version_is_answered_with_the_one_of_today():
         make_learner("dqn", make_env("cartpole-control"), target_decay=0.9)
 
 
+@pytest.mark.slow
 def test_hyperparameters_may_be_traced():
     learner = DQN.create(make_env("cartpole-control"), **SMALL)
     loop = LearningLoop(learner.env, learner, 4)

@@ -274,6 +274,7 @@ def test_a_policy_is_named_by_the_space():
         make_policy("a space of another kind")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_it_updates_and_acts_in_every_environment(name):
     learning = loop(name)
@@ -291,6 +292,7 @@ def test_it_updates_and_acts_in_every_environment(name):
         assert jax.vmap(space.contains)(action).all()
 
 
+@pytest.mark.slow
 def test_chunks_are_the_same_run_bit_for_bit_from_one_compilation():
     learning = loop(num_minibatches=2)
     init, run = jax.jit(learning.init), jax.jit(learning.run)
@@ -305,6 +307,7 @@ def test_chunks_are_the_same_run_bit_for_bit_from_one_compilation():
     assert not any(leaf.weak_type for leaf in jax.tree.leaves(whole.agent))
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_learn_as_alone():
     learning = loop(num_epochs=1, num_minibatches=1)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(make_key(7), jnp.arange(2))
@@ -314,6 +317,7 @@ def test_seeds_side_by_side_learn_as_alone():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-4), both, alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalize", [True, False])
 def test_moments_follow_the_rollouts_where_normalisation_is_on(normalize):
     state = after(loop(normalize_observations=normalize, normalize_rewards=normalize), 3)

@@ -91,8 +91,9 @@ def to_numpy(tree):
 
 def randomised(network, key):
     """Return parameters in which no layer is special: biases and scales differ from 0 and 1."""
-    params = network.init(key)
-    return params + 0.3 * jax.random.normal(jax.random.fold_in(key, 1), params.shape)
+    params = np.asarray(jax.jit(network.init)(key))
+    noise = jax.random.normal(jax.random.fold_in(key, 1), params.shape)
+    return params + np.float32(0.3) * np.asarray(noise)
 
 
 def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
@@ -102,8 +103,10 @@ def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
     obs = rng.normal(size=(32, 4)).astype(np.float32)
     action, target = rng.integers(0, 2, 32), rng.normal(size=32).astype(np.float32)
 
+    unravel = jax.jit(network.unravel)
+
     def loss(vector):
-        values = apply(to_numpy(network.unravel(vector)["params"]), obs.astype(np.float64))
+        values = apply(to_numpy(unravel(vector)["params"]), obs.astype(np.float64))
         return 0.5 * np.mean((values[np.arange(32), action] - target) ** 2)
 
     gradient, metrics = jax.jit(jax.grad(learner.loss, has_aux=True))(
@@ -133,6 +136,7 @@ def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_nor
     np.testing.assert_allclose(network.values(params, obs), outputs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     learner = PQN.create(
         make_env("cartpole-control"), **SMALL, learning_rate=1e-2, anneal_updates=10
@@ -189,6 +193,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     np.testing.assert_allclose(after.obs_stats.mean, to_numpy(obs).mean(0), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_results_are_the_same_bits_however_updates_are_cut_into_calls():
     learner = PQN.create(make_env("cartpole-control"), **SMALL)
     states = [train(learner, 4, calls) for calls in ([6], [1, 5], [2, 2, 2], [3, 0, 3])]
@@ -213,6 +218,7 @@ def test_a_state_holds_no_weak_types_and_keeps_its_own():
     assert not any(leaf.weak_type for leaf in jax.tree.leaves(after))
 
 
+@pytest.mark.slow
 def test_a_batch_of_seeds_learns_what_each_seed_does_alone():
     learner = PQN.create(make_env("cartpole-control"), **SMALL)
     loop = LearningLoop(learner.env, learner, 4)
@@ -251,7 +257,7 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
 
 
 def test_greedy_actions_leave_exploration_out():
-    learner = PQN.create(make_env("cartpole-control"))
+    learner = PQN.create(make_env("cartpole-control"), **SMALL)
     state = jax.jit(learner.init, static_argnums=1)(make_key(0), 16)
     obs = jax.random.normal(jax.random.key(1), (500, 4))
     act = jax.jit(learner.act, static_argnames="greedy")
@@ -270,6 +276,7 @@ def test_cartpole_is_balanced_within_60_000_steps():
     assert returns.mean() > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [("pendulum-control", {"discrete_torques": 5}), ("gene-circuit-control", {}), ("snake", {})],

@@ -43,8 +43,8 @@ config = create_config("cartpole-control", agent, num_envs, 10_000, buffer_size=
 training = CompiledTraining(config.resolve())
 training.compile()
 predicted = resident_bytes() + most_bytes(program_bytes(training))
-# Two updates that learn touch every buffer: from then on each update takes the same memory.
-learning = training.loop.learner.first_learning_update(num_envs) + 1
+# The first update that learns touches every buffer: each later one reuses them.
+learning = training.loop.learner.first_learning_update(num_envs)
 state, _ = training.run_window(training.first_state(), 0, learning, lambda report, done: None)
 on_one = training.loop.on_one_device(state)
 jax.block_until_ready((state, training.evaluate(on_one.agent, on_one.key, on_one.num_updates)))

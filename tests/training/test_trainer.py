@@ -182,7 +182,7 @@ def grid():
         yield pytest.param(agent, env, marks=SLOW if is_slow else ())
 
 
-@pytest.mark.parametrize(("agent", "env"), grid())
+@pytest.mark.parametrize(("agent", "env"), list(grid()))
 def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp_path):
     refusal = None
     network = NETWORK if agent in {"ppo", "pqn", "dqn"} else {}
