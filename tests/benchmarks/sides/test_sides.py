@@ -13,6 +13,7 @@ from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides.plain_bucket_brigade import Village
 from benchmarks.sides.server import Totals
 
+pytestmark = pytest.mark.usefixtures("sides_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 
 
