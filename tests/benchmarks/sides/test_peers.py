@@ -112,6 +112,7 @@ def test_a_peer_without_its_environment_is_not_installed_and_the_command_is_name
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
 
 
+@pytest.mark.slow
 def test_the_peers_own_package_is_what_runs_though_ours_has_the_same_name(fake_peer, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (outcome,) = measured()
@@ -125,6 +126,7 @@ def test_the_peers_own_package_is_what_runs_though_ours_has_the_same_name(fake_p
     )
 
 
+@pytest.mark.slow
 def test_a_peer_may_run_with_our_xla_options(fake_peer):
     plain, configured = measured("myriad-jax", "myriad-jax-configured")
     assert (configured.status, configured.reason) == ("ok", "")
