@@ -124,6 +124,7 @@ def test_who_needs_the_history_has_it():
                 assert job["steps"][0]["with"]["fetch-depth"] == 0, f"{path.name}: {name}"
 
 
+@pytest.mark.slow
 def test_the_gates_step_fills_the_summary_and_ends_as_the_gate_does(tmp_path):
     """As GitHub runs it, in a clone whose environment is this one."""
     clone = tmp_path / "clone"

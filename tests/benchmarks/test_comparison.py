@@ -196,6 +196,8 @@ def test_envpool_steps_the_environment_that_the_sanity_check_knows():
 # --- policies with a network
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("sides_in_this_process")
 def test_a_network_is_the_same_policy_in_every_library():
     pytest.importorskip("gymnax")
     workload = replace(TINY, agent="mlp-64-64", num_envs=256, num_steps=100)
@@ -217,6 +219,7 @@ def test_a_networks_weights_are_its_own_and_its_actions_are_drawn():
     ) == {0, 1}
 
 
+@pytest.mark.usefixtures("sides_in_this_process")
 def test_an_environment_that_no_network_fits_refuses():
     (outcome,) = measured(
         "myriad-plain", workload=replace(TINY, env="pendulum-control", agent="mlp-64-64")
@@ -232,6 +235,8 @@ def test_an_environment_that_no_network_fits_refuses():
 TRAINING = replace(TINY, agent="ppo", num_envs=4, scan_chunk_size=256, num_steps=256)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("sides_in_this_process")
 def test_ours_trains_for_the_steps_of_its_chunk():
     (outcome,) = measured("myriad-plain", workload=TRAINING)
     assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)

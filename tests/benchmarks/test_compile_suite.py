@@ -31,6 +31,7 @@ def small_run(tmp_path_factory):
         ), folder
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_row_for_cold_launches_and_one_for_those_from_the_cache(small_run):
     code, folder = small_run
     assert code == 0
@@ -48,6 +49,7 @@ def test_a_run_writes_a_row_for_cold_launches_and_one_for_those_from_the_cache(s
         assert float(row["compile_s"]) == float(row["run_s"]) > 0
 
 
+@pytest.mark.slow
 def test_the_samples_hold_the_size_of_the_program_and_prove_the_cache(small_run):
     _, folder = small_run
     (file,) = folder.glob("*_samples.json")

@@ -20,6 +20,7 @@ def only_file(folder):
     return file
 
 
+@pytest.mark.slow
 def test_a_run_writes_what_is_stated_and_what_was_held(small_run):
     code, folder = small_run
     assert code == 0
@@ -40,6 +41,7 @@ def test_a_run_writes_what_is_stated_and_what_was_held(small_run):
         assert int(row["peak_bytes"]) > 100e6
 
 
+@pytest.mark.slow
 def test_the_most_environments_that_fit_are_found_and_really_run(small_run):
     _, folder = small_run
     row = read_csv(only_file(folder))[-1]
@@ -232,6 +234,7 @@ def test_the_benchmark_states_bytes_and_runs_a_chunk():
     assert Memory.track_temp_bytes.unit == "bytes"
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_rows_and_its_samples_alone(small_run):
     _, folder = small_run
     assert {path.suffix for path in folder.iterdir()} == {".csv", ".json"}

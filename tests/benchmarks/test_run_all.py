@@ -6,14 +6,21 @@ from benchmarks import run_all
 from benchmarks.harness.workloads import load
 from benchmarks.run_all import Job, jobs, main
 
-RUN_ONE = ("--num-envs", "16", "--scan-chunk-size", "4", "--num-steps", "32", "--env", "pendulum")
+RUN_ONE = ("--num-envs", "16", "--scan-chunk-size", "4", "--num-steps", "32", "--env", "snake")
 GOOD = Job("throughput", "throughput_good", RUN_ONE)
 BAD = Job("throughput", "throughput_bad", ("--env", "nowhere"))
 SLOW = Job("throughput", "throughput_slow", RUN_ONE, timeout_s=0.1)
 
 
+@pytest.fixture(scope="module")
+def described():
+    """What the child that describes the machine says; one child is enough for all tests."""
+    return run_all.machine()
+
+
 @pytest.fixture(autouse=True)
-def _three_jobs(monkeypatch):
+def _three_jobs(monkeypatch, described):
+    monkeypatch.setattr(run_all, "machine", lambda: described)
     monkeypatch.setattr(run_all, "jobs", lambda *, full: iter([BAD, SLOW, GOOD]))
     monkeypatch.setattr(run_all, "_tree", lambda: "a-commit")
 
@@ -23,6 +30,7 @@ def state(folder):
     return {key.split()[0]: value for key, value in found.items()}
 
 
+@pytest.mark.slow
 def test_what_fails_is_recorded_and_the_rest_goes_on_and_a_second_run_goes_on_with_what_is_missing(
     tmp_path, capsys
 ):

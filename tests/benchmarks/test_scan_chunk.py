@@ -22,6 +22,7 @@ def small_run(tmp_path_factory):
     ), folder
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_row_for_each_chunk_size(small_run):
     code, folder = small_run
     rows = read_csv(only_file(folder))
@@ -46,6 +47,7 @@ def test_a_run_writes_a_row_for_each_chunk_size(small_run):
         assert int(row["argument_bytes"]) > 0
 
 
+@pytest.mark.slow
 def test_every_size_takes_the_same_steps_in_a_timed_call_and_the_samples_are_kept(small_run):
     _, folder = small_run
     (num_steps,) = {int(row["num_steps"]) for row in read_csv(only_file(folder))}

@@ -20,7 +20,7 @@ from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workloads import Declaration, Target, Workload, load
 from benchmarks.sides.ours import MyriadStepper
-from benchmarks.throughput import Throughput, chosen, main
+from benchmarks.throughput import Gymnax, Throughput, chosen, main
 
 TINY = Workload(
     "throughput", "tiny", "cartpole-control", "random", 64, 16, ("quick",), ("cpu",), num_steps=32
@@ -94,34 +94,33 @@ def test_a_commit_without_the_environment_is_skipped():
 
 
 def test_the_benchmark_times_a_compiled_chunk_and_asv_may_set_up_again():
-    code = (
-        "from benchmarks.throughput import Throughput\n"
-        "suite = Throughput(); name = suite.params[0]\n"
-        "suite.setup(name); suite.time_chunk(name); rollout = suite.rollout\n"
-        "suite.setup(name); suite.time_chunk(name)\n"
-        "print(suite.rollout is rollout, rollout.summary(suite.state).num_steps)"
-    )
-    done = run_python("-c", code)
-    workload = load().workloads["throughput"][Throughput.params[0]]
-    assert done.stdout.split() == ["True", str(4 * workload.num_envs * workload.scan_chunk_size)], (
-        done.stderr
-    )
+    suite = Throughput()
+    name = suite.params[0]
+    suite.setup(name)
+    suite.time_chunk(name)
+    rollout = suite.rollout
+    suite.setup(name)
+    suite.time_chunk(name)
+    assert suite.rollout is rollout
+    workload = load().workloads["throughput"][name]
+    num_steps = 4 * workload.num_envs * workload.scan_chunk_size
+    assert rollout.summary(suite.state).num_steps == num_steps
 
 
+@pytest.mark.slow
 def test_gymnax_takes_the_same_number_of_steps_as_the_rollout_it_is_held_to():
     pytest.importorskip("gymnax")
-    code = (
-        "from benchmarks.throughput import Gymnax\n"
-        "(name,), suite = Gymnax.params, Gymnax()\n"
-        "suite.setup(name); side = suite.stepper; suite.setup(name); suite.time_chunk(name)\n"
-        "print(suite.stepper is side, suite.num_steps, side.num_envs, side.totals().num_episodes)"
-    )
-    done = run_python("-c", code)
+    (name,) = Gymnax.params
+    suite = Gymnax()
+    suite.setup(name)
+    side = suite.stepper
+    suite.setup(name)
+    suite.time_chunk(name)
+    assert suite.stepper is side
     workload = load().workloads["throughput"]["cartpole-10k"]
-    *same, num_episodes = done.stdout.split()
-    assert same == ["True", str(workload.scan_chunk_size), str(workload.num_envs)], done.stderr
+    assert (suite.num_steps, side.num_envs) == (workload.scan_chunk_size, workload.num_envs)
     # Under random actions an episode lasts some 22 steps; two chunks were run.
-    assert int(num_episodes) == pytest.approx(
+    assert side.totals().num_episodes == pytest.approx(
         2 * workload.scan_chunk_size * workload.num_envs / 22, rel=0.1
     )
 
@@ -243,15 +242,17 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
     assert printed.out == ""
 
 
-@pytest.mark.parametrize("variable", ["JAX_PLATFORM_NAME", "JAX_PLATFORMS"])
-def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(variable, tmp_path):
+# Beside gymnax, and alone, since gymnax has no snake.
+@pytest.mark.parametrize(
+    ("variable", "env"), [("JAX_PLATFORM_NAME", "cartpole"), ("JAX_PLATFORMS", "snake")]
+)
+def test_a_gpu_where_there_is_none_is_one_sentence_and_exit_code_2(variable, env, tmp_path):
     import jax
 
     if any(device.platform == "gpu" for device in jax.devices()):
         pytest.skip("this machine has a GPU")
-    done = run_python(
-        ROOT / "benchmarks" / "throughput.py", "--output", tmp_path, **{variable: "gpu"}
-    )
+    script = ROOT / "benchmarks" / "throughput.py"
+    done = run_python(script, "--env", env, "--output", tmp_path, **{variable: "gpu"})
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1, done.stderr
     assert "gpu" in done.stderr.lower()
@@ -297,6 +298,7 @@ def small_run(tmp_path_factory):
         os.chdir(here)
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_tidy_row_for_each_library(small_run):
     done, folder = small_run
     assert done.returncode == 0, done.stderr
@@ -318,6 +320,7 @@ def test_a_run_writes_a_tidy_row_for_each_library(small_run):
         assert all(row[column] for column in COLUMNS if column not in {"reason", "commit"})
 
 
+@pytest.mark.slow
 def test_a_run_says_how_many_times_faster_where_the_files_are_and_what_repeats_it(small_run):
     done, folder = small_run
     assert "times as fast (95% interval)" in done.stdout
@@ -331,6 +334,8 @@ def test_a_run_says_how_many_times_faster_where_the_files_are_and_what_repeats_i
     assert done.stderr == ""
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("sides_in_this_process")
 def test_the_targets_are_checked_against_what_is_measured(tmp_path):
     pytest.importorskip("gymnax")
     targets = (

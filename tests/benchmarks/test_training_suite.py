@@ -28,6 +28,7 @@ def declare(monkeypatch, *trainings):
     monkeypatch.setattr(training, "load", lambda: declared)
 
 
+@pytest.mark.slow
 def test_a_seed_is_a_row_with_its_seconds_from_the_start_of_its_process(
     monkeypatch, tmp_path, capsys
 ):
@@ -44,6 +45,7 @@ def test_a_seed_is_a_row_with_its_seconds_from_the_start_of_its_process(
     assert "2 of 2" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_training_that_misses_its_target_fails_and_says_by_how_much(
     monkeypatch, tmp_path, capsys
 ):
@@ -71,6 +73,7 @@ def test_bad_input_is_one_sentence(arguments, reason, capsys):
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_asv_suite_times_the_trainers_own_loop():
     suite = TrainingLoop()
     suite.setup(suite.params[0])

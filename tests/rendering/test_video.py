@@ -351,6 +351,7 @@ def myriad(*arguments, cwd):
     )
 
 
+@pytest.mark.slow
 def test_render_writes_the_episode(tmp_path):
     arguments = [
         "render",

@@ -18,6 +18,7 @@ from benchmarks.harness.sanity import as_declared
 from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.workloads import Peer, SuiteError, Workload, load
 
+pytestmark = pytest.mark.usefixtures("ours_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 TINY = Workload(
     "throughput", "tiny", "gene-circuit-control", "random", 8, 6, (), ("cpu",), num_steps=12
@@ -91,13 +92,14 @@ def fake_peer(folder, monkeypatch):
     return packages
 
 
-def measured(side="myriad-jax", workload=TINY):
-    """Run the peer beside ours, which describes the machine; return its outcome."""
-    cases = [Case(name, replace(workload, num_envs=64)) for name in ("myriad-plain", side)]
+def measured(*sides, workload=TINY):
+    """Run the peer beside ours, which describes the machine; return the peer's outcomes."""
+    names = ("myriad-plain", *(sides or ("myriad-jax",)))
+    cases = [Case(name, replace(workload, num_envs=64)) for name in names]
     declaration = load()
     return alternate(
         [replace(as_declared(each, declaration), returns=True) for each in cases], BUDGET
-    )[1]
+    )[1:]
 
 
 @pytest.mark.parametrize("name", ["myriad-jax", "jumanji"])
@@ -110,9 +112,10 @@ def test_a_peer_without_its_environment_is_not_installed_and_the_command_is_name
     assert f"`python -m benchmarks.harness.peers install {name}`" in outcome.reason
 
 
+@pytest.mark.slow
 def test_the_peers_own_package_is_what_runs_though_ours_has_the_same_name(fake_peer, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    outcome = measured()
+    (outcome,) = measured()
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert (outcome.hello["library"], outcome.hello["library_version"]) == ("myriad-jax", "9.9")
     assert outcome.hello["hardware"]["device_name"]
@@ -123,8 +126,9 @@ def test_the_peers_own_package_is_what_runs_though_ours_has_the_same_name(fake_p
     )
 
 
+@pytest.mark.slow
 def test_a_peer_may_run_with_our_xla_options(fake_peer):
-    plain, configured = measured(), measured("myriad-jax-configured")
+    plain, configured = measured("myriad-jax", "myriad-jax-configured")
     assert (configured.status, configured.reason) == ("ok", "")
     assert (plain.stats["mean_episode_return"], configured.stats["mean_episode_return"]) == (
         6.0,
@@ -135,13 +139,13 @@ def test_a_peer_may_run_with_our_xla_options(fake_peer):
 def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path):
     (fake_peer / "myriad").rename(tmp_path / "myriad")
     (fake_peer / "elsewhere.pth").write_text(str(tmp_path))
-    outcome = measured()
+    (outcome,) = measured()
     assert outcome.status == "failed"
     assert outcome.reason.startswith(f"myriad was imported from {tmp_path / 'myriad'}")
 
 
 def test_a_peer_without_a_name_of_the_environment_refuses(fake_peer):
-    outcome = measured(workload=replace(TINY, env="snake"))
+    (outcome,) = measured(workload=replace(TINY, env="snake"))
     assert (outcome.status, outcome.reason) == (
         "refused",
         "suite.toml gives no name of snake in [env_ids.myriad-jax]",

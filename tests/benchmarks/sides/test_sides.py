@@ -13,6 +13,7 @@ from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides.plain_bucket_brigade import Village
 from benchmarks.sides.server import Totals
 
+pytestmark = pytest.mark.usefixtures("sides_in_this_process")
 BUDGET = Budget(num_rounds=2, min_rounds=2)
 
 
@@ -33,13 +34,13 @@ def measured(side, env, num_envs, num_steps, **options):
     ("side", "env", "num_envs", "num_steps"),
     [
         ("myriad-plain", "pendulum-control", 256, 200),
-        ("gymnax", "pendulum-control", 256, 200),
+        pytest.param("gymnax", "pendulum-control", 256, 200, marks=pytest.mark.slow),
         ("myriad-plain", "gene-circuit-control", 64, 288),
         ("myriad-plain", "snake", 64, 100),
         ("myriad-plain", "bucket-brigade", 256, 48),
         ("numpy", "bucket-brigade", 5, 1_200),
         ("myriad-plain", "examples.my_environment:HillCar", 64, 200),
-        ("gymnax", "examples.my_environment:HillCar", 64, 200),
+        pytest.param("gymnax", "examples.my_environment:HillCar", 64, 200, marks=pytest.mark.slow),
     ],
 )
 def test_a_side_steps_the_environment_that_the_sanity_check_knows(side, env, num_envs, num_steps):
@@ -52,6 +53,7 @@ def test_a_side_steps_the_environment_that_the_sanity_check_knows(side, env, num
     assert len(outcome.steps_per_s()) == 2
 
 
+@pytest.mark.slow
 def test_gymnax_keeps_returns_only_where_a_sanity_check_needs_them():
     pytest.importorskip("gymnax")
     outcome = measured("gymnax", "pendulum-control", 32, 200, returns=False)

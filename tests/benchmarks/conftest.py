@@ -1,0 +1,75 @@
+"""What keeps the benchmarks' tests short: cheap compiling in children, and sides without one."""
+
+import json
+import os
+import queue
+from functools import partial
+
+import jax
+import pytest
+
+from benchmarks.harness import interleave
+from benchmarks.harness.failures import ChildError, failure_of
+from benchmarks.harness.interleave import LibraryProcess
+from benchmarks.harness.libraries import OURS, library_of
+from benchmarks.sides import __main__ as sides
+from benchmarks.sides import server
+from myriad.errors import MyriadError
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _children_compile_in_half_the_time():
+    """Let LLVM optimise nothing in child processes: these tests ask what they say, not how fast."""
+    jax.devices()  # this process's own XLA has read its options now
+    with pytest.MonkeyPatch.context() as patch:
+        flags = os.environ.get("XLA_FLAGS", "")
+        patch.setenv("XLA_FLAGS", f"{flags} --xla_backend_optimization_level=0")
+        yield
+
+
+class InThisProcess:
+    """A side that answers as its process would, without importing JAX and its library anew."""
+
+    def __init__(self, side):
+        self._requests = queue.SimpleQueue()
+        self._replies = server._replies_to(
+            iter(self._requests.get, None),
+            partial(sides._start, side),
+            partial(sides._make_stepper, side),
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        self._replies.close()
+
+    def ask(self, request, timeout_s):
+        self._requests.put(json.dumps(request))
+        return self.reply(timeout_s)
+
+    def reply(self, timeout_s):
+        try:
+            return next(self._replies)
+        except (MyriadError, NotImplementedError, ImportError, RuntimeError) as error:
+            raise ChildError(**failure_of(error, (MyriadError,))) from error
+
+
+@pytest.fixture
+def sides_in_this_process(monkeypatch):
+    """Run sides in the test's process; test_interleave.py and others start real ones."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # a side may set it, too late for this process
+    monkeypatch.setattr(interleave, "LibraryProcess", InThisProcess)
+
+
+@pytest.fixture
+def ours_in_this_process(monkeypatch):
+    """Run our own sides in the test's process, and all others in their own."""
+
+    def either(side):
+        return (InThisProcess if library_of(side) == OURS else LibraryProcess)(side)
+
+    monkeypatch.setattr(interleave, "LibraryProcess", either)
