@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | tuple[Non
     Both are None if there are too few samples. The k-th smallest lies above the median only if
     fewer than k of n fair coins show heads (Conover, Practical Nonparametric Statistics, 3.2).
     """
-    allowed = (1 - _CONFIDENCE) / 2 * 2.0 ** len(samples)
+    # Exact, since a float overflows at 2**1024.
+    allowed = (1 - Fraction(_CONFIDENCE)) * 2 ** len(samples) / 2
     rank = 0
     below = 1
     while below <= allowed:
