@@ -27,6 +27,9 @@ COLUMNS: tuple[str, ...] = (
     *("package_version", "commit", "jax_version", "python_version", "timestamp"),
 )
 
+# What every table of results has had. A file of an older version may lack the other columns.
+_NEEDED = {"suite", "library", "env", "agent", "num_envs", "steps_per_s", "status", "timestamp"}
+
 CSV_FOLDER = ROOT / "results" / "csv"
 LEAST_SAMPLES = Budget.min_rounds  # the fewest that have a 95% interval of their median
 PLOTS_FOLDER = ROOT / "results" / "plots"
@@ -218,8 +221,10 @@ class ResultsFile:
 def read_csv(path: Path) -> list[TextRow]:
     """Return the rows of a CSV file, every value as the text that it holds.
 
+    A column that a file of an older version lacks is empty.
+
     Raises:
-        InvalidArgumentError: the file has another schema.
+        InvalidArgumentError: the file is not a table of results.
     """
     from myriad.errors import InvalidArgumentError
 
@@ -228,13 +233,14 @@ def read_csv(path: Path) -> list[TextRow]:
             f"{path} is not a table of results: it lacks the column {min(missing)!r}."
         )
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        empty = dict.fromkeys(COLUMNS, "")
+        return [empty | row for row in csv.DictReader(file)]
 
 
 def missing_columns(path: Path) -> set[str]:
-    """Return the columns that a CSV file lacks to be a table of results."""
+    """Return the columns that a CSV file would need to be a table of results, of any version."""
     with path.open(newline="", encoding="utf-8") as file:
-        return set[str](COLUMNS) - set(csv.DictReader(file).fieldnames or ())
+        return _NEEDED - set(csv.DictReader(file).fieldnames or ())
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
