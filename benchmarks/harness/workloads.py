@@ -5,7 +5,6 @@ suites import on every commit.
 """
 
 import dataclasses
-import difflib
 import os
 import re
 import tomllib
@@ -14,7 +13,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, library_of
+from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, SuiteError, known, library_of
 
 SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
 SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile")
@@ -26,10 +25,6 @@ _NOT_SUITES: Mapping[str, Any] = {"sanity_checks": {}, "targets": [], "env_ids":
 
 T = TypeVar("T")
 D = TypeVar("D", "Workload", "Training")
-
-
-class SuiteError(ValueError):
-    """suite.toml, or a request for what it declares, has a mistake."""
 
 
 # A kind of value: what it is called in an error, and the test that says whether a value from the
@@ -272,16 +267,6 @@ def _check(declaration: Declaration) -> None:
 def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
     """Return the tier that MYRIAD_TIER names, `quick` where it names none."""
     return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
-
-
-def known(name: str, allowed: Iterable[str], kind: str) -> str:
-    """Return `name` if it is allowed, else raise a SuiteError with the closest name that is."""
-    allowed = tuple(allowed)
-    if name in allowed:
-        return name
-    close = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise SuiteError(f"{kind} {name!r} is unknown; {hint}allowed: {', '.join(allowed) or 'none'}.")
 
 
 def _tables(value: Any, where: str) -> Iterable[tuple[str, Any]]:
