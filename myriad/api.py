@@ -13,6 +13,7 @@ from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.autotune import autotune
 from myriad.errors import InvalidArgumentError
 from myriad.random import fast_key, make_key
+from myriad.registry import require_integer
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation
@@ -114,10 +115,10 @@ def evaluate(
     """Return the returns of whole greedy episodes of a trained agent, float32 `[num_episodes]`.
 
     Raises:
-        InvalidArgumentError: `num_episodes` is less than 1, or `seed` does not fit in 64 bits.
+        InvalidArgumentError: `num_episodes` is not an integer of at least 1, or `seed` does not fit
+            in 64 bits.
     """
-    if num_episodes < 1:
-        raise InvalidArgumentError(f"num_episodes must be at least 1, but got {num_episodes}.")
+    require_integer("num_episodes", num_episodes, 1)
     resolved = config.resolve()
     evaluation = Evaluation(
         resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps

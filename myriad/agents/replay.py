@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.errors import InvalidArgumentError
+from myriad.registry import require_integer
 
 
 @jax.tree_util.register_dataclass
@@ -62,11 +62,7 @@ class ReplayRing:
 
     def __post_init__(self) -> None:
         for name in ("capacity", "num_envs"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise InvalidArgumentError(
-                    f"{name} must be an integer of at least 1, but got {value!r}."
-                )
+            require_integer(name, getattr(self, name), 1)
 
     @property
     def envs_per_write(self) -> int:
