@@ -14,7 +14,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.hyperparameters import validate_hyperparameters
+from myriad.agents.hyperparameters import annealed_over, validate_hyperparameters
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -170,9 +170,7 @@ class DQN(Learner[DQNState]):
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
-        if self.anneal_updates is not None:
-            return self
-        return dataclasses.replace(self, anneal_updates=num_updates)
+        return annealed_over(self, num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
         """Draw the network's parameters and allocate the buffer."""

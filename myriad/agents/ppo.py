@@ -16,7 +16,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.hyperparameters import validate_hyperparameters
+from myriad.agents.hyperparameters import annealed_over, validate_hyperparameters
 from myriad.agents.minibatches import (
     draw_permutations,
     map_over_blocks,
@@ -195,9 +195,7 @@ class PPO(Learner[PPOState]):
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
-        if self.anneal_updates is not None:
-            return self
-        return dataclasses.replace(self, anneal_updates=num_updates)
+        return annealed_over(self, num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PPOState:
         """Draw the networks' parameters; raises what `require_num_envs` does."""
