@@ -235,13 +235,7 @@ def _run(argv: list[str]) -> bool:
         try:
             trial, columns = measure(env, agent, size)
         except ChildError as error:
-            lost = {
-                "env": env,
-                "agent": agent,
-                "num_envs": size,
-                "status": error.status,
-                "reason": str(error),
-            }
+            lost = {"env": env, "agent": agent, "num_envs": size} | error.columns
             file.add_rows([new_row("autotune", file.timestamp, library="myriad", **lost)], lost)
             continue
         trials.append(trial)

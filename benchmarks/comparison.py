@@ -84,12 +84,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     sizes.add_argument(
         "--full", action="store_true", help="every size of suite.toml, up to 100,000 environments"
     )
-    sizes.add_argument(
-        "--num-envs",
-        type=count,
-        metavar="N",
-        help="environments side by side (default: suite.toml's)",
-    )
+    parser.add_num_envs(group=sizes)
     parser.add_argument(
         "--library",
         action="append",

@@ -155,12 +155,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     sizes.add_argument(
         "--full", action="store_true", help="every size of suite.toml, up to 1,000,000 environments"
     )
-    sizes.add_argument(
-        "--num-envs",
-        type=count,
-        metavar="N",
-        help="environments side by side (default: suite.toml's)",
-    )
+    parser.add_num_envs(group=sizes)
     parser.add_argument(
         "--scan-chunk-size",
         type=count,

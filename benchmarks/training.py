@@ -142,7 +142,7 @@ def _train(training: Training, seed: int, file: ResultsFile) -> None:
                 MYRIAD_COMPILATION_CACHE=folder,
             )
         except ChildError as error:
-            columns |= {"status": error.status, "reason": str(error)}
+            columns |= error.columns
     row = new_row("training", file.timestamp, **columns)
     file.add_rows([row], {"training": training.name, "seed": seed, "columns": columns})
 
