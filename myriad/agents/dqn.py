@@ -284,7 +284,9 @@ class DQN(Learner[DQNState]):
         batches = jax.tree.map(
             lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values)
         )
-        learning_rate = self._learning_rate(state)
+        learning_rate = q_learning.annealed(
+            self.learning_rate, state.num_updates, self.anneal_updates
+        )
 
         def train_step(i: jax.Array, carry: tuple[jax.Array, optax.OptState, jax.Array]) -> Any:
             params, opt_state, total_loss = carry
@@ -329,9 +331,6 @@ class DQN(Learner[DQNState]):
         """Return which update learns first, counted from 1: an n-step return must be complete."""
         num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
         return math.ceil(num_steps / self.train_every)
-
-    def _learning_rate(self, state: DQNState) -> jax.Array | float:
-        return q_learning.annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
     def _epsilon(self, state: DQNState) -> jax.Array:
         steps = state.num_updates.astype(jnp.float32) * (

@@ -248,7 +248,9 @@ class PQN(Learner[PQNState]):
         self, key: jax.Array, state: PQNState, batch: jax.Array
     ) -> tuple[jax.Array, optax.OptState, dict[str, jax.Array]]:
         permutations = draw_permutations(key, self.num_epochs, batch.shape[0])
-        learning_rate = self._learning_rate(state)
+        learning_rate = q_learning.annealed(
+            self.learning_rate, state.num_updates, self.anneal_updates
+        )
 
         def train_step(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
             params, opt_state = carry
@@ -265,9 +267,6 @@ class PQN(Learner[PQNState]):
             train_step, (state.params, state.opt_state), minibatches
         )
         return params, opt_state, jax.tree.map(jnp.mean, metrics)
-
-    def _learning_rate(self, state: PQNState) -> jax.Array | float:
-        return q_learning.annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""

@@ -68,7 +68,12 @@ class Trainer:
         steps = (int(state.num_updates) - done) * self.programs.steps_per_update
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),
-            History([_training_row(row) for row in rows]),
+            History(
+                [
+                    {name: value for name, value in row.items() if not name.startswith("eval_")}
+                    for row in rows
+                ]
+            ),
             History([_evaluation_row(row) for row in rows]),
             self.config,
             self._timings(steps, time.perf_counter() - start),
@@ -210,10 +215,6 @@ def environment_record() -> dict[str, Any]:
         "matmul_precision": matmul_precision(),
         "compute_dtype": compute_dtype(),
     }
-
-
-def _training_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not name.startswith("eval_")}
 
 
 def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:
