@@ -199,6 +199,7 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
 
 def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
     """Pick the sweep's winner on half of the rounds; return its regret on the other half."""
+    # The winner of all rounds would owe some of its lead to their noise.
     order = list(range(len(times[chosen])))
     random.Random(0).shuffle(order)  # noqa: S311 (an order, no secret)
     picking = order[::2]

@@ -87,6 +87,8 @@ class Compile:
 
 def _compiled_in_child(**request: Any) -> Reply:
     """Compile in this process, through the cache that its environment names."""
+    # Inside the function, as everywhere in the suites: asv imports each of them to list its
+    # benchmarks, and importing JAX takes a second.
     import jax
 
     import myriad

@@ -130,6 +130,8 @@ def _most_of(limit: int, overhead: int, **request: Any) -> Reply:
     return {"num_envs": most, "stated_bytes": stated.get(most, 0)}
 
 
+# Few guesses, since each compiles a program: the line through the last two points is followed
+# until it is overshot, and only then halved.
 def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -> int:
     """Return the largest multiple of `step` that fits into `limit`, to within 2%; 0 for none."""
     low = 0

@@ -51,6 +51,8 @@ FULL = Budget(num_rounds=15, max_s=20.0)
 class Throughput:
     """Seconds of one compiled chunk; steps/s are num_envs x scan_chunk_size over them."""
 
+    # One parameter, since asv crosses parameters and 1,000,000 environments go with a chunk of
+    # their own. Seconds and no rate, since asv takes every figure for one that should fall.
     params: ClassVar = list(load().select("throughput", tier_from_environment()))
     param_names: ClassVar = ["workload"]
     version = "1"  # raised whenever what is timed, or myriad.timing, changes its meaning

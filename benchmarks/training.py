@@ -80,6 +80,7 @@ def _run(argv: list[str]) -> bool:
     trainings = chosen(options)
     file = ResultsFile("training", options.output, command_of(_SCRIPT, argv))
     for training in trainings:
+        # A published time to a return is the median of at least five seeds.
         for seed in range(options.seeds or (5 if options.full else 2)):
             _train(training, seed, file)
     print(table(file.rows))

@@ -176,6 +176,8 @@ class Rollout:
     def init(self, seed: int | np.integer | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
         key = make_key(seed) if isinstance(seed, int | np.integer) else seed
+        # Passed as an argument: as constants, the parameters of every environment would be part
+        # of the program.
         own_params = jax.device_put(self._envs.params.own, self._replicated)
         return self._init(jax.device_put(key, self._replicated), own_params)
 

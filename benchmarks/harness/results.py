@@ -40,6 +40,7 @@ TextRow = dict[str, str]  # a row as a CSV gives it back
 
 def machine_columns() -> Row:
     """Return the columns of this process's machine and versions; starts JAX's backend."""
+    # Inside the function: asv imports the suites on every commit, also on one that lacks these.
     import myriad
     from myriad import hardware
 

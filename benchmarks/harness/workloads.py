@@ -291,6 +291,7 @@ def _declared(cls: type[T], suite: str, tables: Any) -> dict[str, T]:
     }
 
 
+# By hand and not by pydantic: a peer's Python has only the standard library.
 def _read(cls: type[T], table: Any, where: str, **given: str) -> T:
     """Build `cls` from a TOML table whose keys are the fields that were declared with `_key`."""
     if not isinstance(table, dict):

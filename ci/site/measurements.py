@@ -190,6 +190,7 @@ def _samples(outcome: dict[str, Any]) -> LibrarySamples:
 def speedups(runs: Sequence[SuiteRun], project: Project) -> list[Speedup]:
     """Return the newest speedup over each peer, for each environment, agent, size and machine."""
     newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
+    # The oldest first: a later run then replaces what an earlier one said.
     for run in sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC)):
         for alternation in run.alternations:
             for found in _speedups(run, alternation, project):
@@ -204,6 +205,7 @@ def speedups(runs: Sequence[SuiteRun], project: Project) -> list[Speedup]:
 def _speedups(
     run: SuiteRun, alternation: Sequence[LibrarySamples], project: Project
 ) -> Iterator[Speedup]:
+    # Reversed, so that of a library measured twice the first counts.
     by_library = {samples.library: samples for samples in reversed(alternation)}
     ours = by_library.get(project.ours)
     for name, peer in by_library.items():

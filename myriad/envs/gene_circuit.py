@@ -118,6 +118,7 @@ def react(
     Returns:
         H and F at the interval's end, float32 scalars.
     """
+    # log2(K) is taken once per interval. A Hill term is then one logarithm and one exponential.
     kinetics = _Kinetics(
         make_h=params.eta * light,
         nu=params.nu,

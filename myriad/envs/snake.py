@@ -191,6 +191,7 @@ class Snake:
         first_rank = jnp.zeros_like(rank)
         # The last word whose first free cell has no greater rank holds the one that is wanted.
         below = jnp.zeros_like(rank)
+        # `valid` leaves out the bits of the last word that are beyond the board.
         for i, (word, valid) in enumerate(zip(state.occupied, board, strict=True)):
             free = ~word & valid
             here = rank >= below

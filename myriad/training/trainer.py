@@ -224,6 +224,7 @@ def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:
     return {"update": row["update"], "steps": row["steps"]} | measured
 
 
+# A quarter of a second of a warm start, if it came after compiling.
 def _import_orbax() -> None:
     import orbax.checkpoint  # noqa: F401  (loaded here, while the compiler works)
 
