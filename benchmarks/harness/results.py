@@ -99,13 +99,12 @@ def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
     Rates are environment steps per second: the median over the calls, and the ends of its 95%
     interval.
     """
-    hello = outcome.hello
     workload = outcome.case.workload
-    hardware = hello.get("hardware", {})
-    versions = hello.get("versions", {})
+    hardware = outcome.hello.get("hardware", {})
+    versions = outcome.hello.get("versions", {})
     row = new_row(suite, timestamp) | {
         "library": outcome.case.side,
-        "library_version": hello.get("library_version", ""),
+        "library_version": outcome.hello.get("library_version", ""),
         "env": workload.env,
         "agent": workload.agent,
         "num_envs": workload.num_envs,
