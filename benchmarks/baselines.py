@@ -25,6 +25,7 @@ from benchmarks.harness.command_line import Parser, count, guarded, resolved_env
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/baselines.py"
+# A controller is chosen on other episodes than those that score it.
 _CHOOSING_EPISODES = 64
 _EPISODES = 1_024
 _EVALUATION_SEED = 1_000_003

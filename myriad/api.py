@@ -153,6 +153,7 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
             returns, _ = evaluation.returns(state.agent, jax.random.fold_in(key, end))
             return state, (end * steps_per_update, returns, report.metric_sums)
 
+        # Users bring JAX's own keys, and drawing by those would take most of a step.
         key = fast_key(key)
         state, (steps, returns, metrics) = jax.lax.scan(
             window, loop.init(key), (jnp.asarray(ends), trips)
@@ -207,6 +208,8 @@ def _new_path(config: TrainingConfig) -> Path:
     stem = f"{config.env}-{config.agent}-seed{config.seed}-{now}".replace(":", "-")
     path = Path("runs") / stem
     number = 1
+    # Another process may still take the name first. `RunFolder.create` then refuses it to this
+    # one.
     while path.exists():
         number += 1
         path = Path("runs") / f"{stem}-{number}"

@@ -206,6 +206,7 @@ class Rollout:
         """
         if num_steps < 0:
             raise InvalidArgumentError(f"num_steps must be at least 0, but got {num_steps}.")
+        # JAX queues these calls. Nothing waits for the device before `summary`.
         for _ in range(num_steps // self.scan_chunk_size):
             state = self.run_chunk(state)
         remainder = num_steps % self.scan_chunk_size

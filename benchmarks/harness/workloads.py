@@ -32,6 +32,7 @@ D = TypeVar("D", "Workload", "Training")
 _Kind = tuple[str, Callable[[Any], bool]]
 _TEXT: _Kind = ("a text", lambda value: isinstance(value, str))
 _FLAG: _Kind = ("true or false", lambda value: isinstance(value, bool))
+# `type`, because True is an instance of int.
 _COUNT: _Kind = ("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
 _NUMBER: _Kind = ("a number above 0", lambda value: type(value) in (int, float) and value > 0)
 _REAL: _Kind = ("a number", lambda value: type(value) in (int, float))
