@@ -9,9 +9,9 @@ have their shipped defaults.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import dataclasses
@@ -25,6 +25,7 @@ from benchmarks.harness.command_line import Parser, count, guarded, resolved_env
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/baselines.py"
+# A controller is chosen on other episodes than those that score it.
 _CHOOSING_EPISODES = 64
 _EPISODES = 1_024
 _EVALUATION_SEED = 1_000_003

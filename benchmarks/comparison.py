@@ -10,9 +10,9 @@ docs/comparison.md says what each row measures, what it does not, and what is un
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import sys
@@ -84,12 +84,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     sizes.add_argument(
         "--full", action="store_true", help="every size of suite.toml, up to 100,000 environments"
     )
-    sizes.add_argument(
-        "--num-envs",
-        type=count,
-        metavar="N",
-        help="environments side by side (default: suite.toml's)",
-    )
+    parser.add_num_envs(group=sizes)
     parser.add_argument(
         "--library",
         action="append",

@@ -9,9 +9,9 @@ speed up the next.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import functools
@@ -29,7 +29,6 @@ from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
-    count,
     guarded,
     readable,
     report,
@@ -88,6 +87,8 @@ class Compile:
 
 def _compiled_in_child(**request: Any) -> Reply:
     """Compile in this process, through the cache that its environment names."""
+    # Inside the function, as everywhere in the suites: asv imports each of them to list its
+    # benchmarks, and importing JAX takes a second.
     import jax
 
     import myriad
@@ -167,16 +168,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--full", action="store_true", help="all of suite.toml, and more launches of each"
     )
-    parser.add_argument(
-        "--env", help="environment, or package.module:Class (default: suite.toml's)"
-    )
-    parser.add_argument("--agent", help="agent (default: suite.toml's)")
-    parser.add_argument(
-        "--num-envs",
-        type=count,
-        metavar="N",
-        help="environments side by side (default: suite.toml's)",
-    )
+    parser.add_env(None)
+    parser.add_agent(None)
+    parser.add_num_envs()
     parser.add_output()
     return parser.parse_args(argv)
 
@@ -238,9 +232,7 @@ def rows_of(
     rows = []
     for suite, name in (("compile", "compile_s"), ("compile_cached", "cached_s")):
         if error is not None:
-            rows.append(
-                new_row(suite, timestamp, **described, status=error.status, reason=str(error))
-            )
+            rows.append(new_row(suite, timestamp, **described, **error.columns))
             continue
         median_s = statistics.median(launch[name] for launch in launches)
         measured = {"compile_s": median_s, "run_s": median_s, "samples": len(launches)}

@@ -23,6 +23,7 @@ class Imports:
 
     version = "1"
     timeout = 120
+    # An interpreter imports a package once, so more calls per sample would time nothing.
     number = 1
 
     def timeraw_import_myriad(self) -> str:

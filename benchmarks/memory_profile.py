@@ -9,9 +9,9 @@ libraries and the compiler too. A size that does not fit costs its own row alone
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import re
@@ -35,6 +35,7 @@ from benchmarks.harness.failures import ChildError
 from benchmarks.harness.memory import peak_bytes
 from benchmarks.harness.programs import (
     TIMEOUT_S,
+    chunk_bytes,
     machine,
     program,
     request_of,
@@ -97,12 +98,8 @@ class Memory:
 
 
 def _stated(compiled: Any) -> Reply:
-    chunk = compiled.reports[0]
-    devices = compiled.num_devices
-    return {
-        "argument_bytes": devices * chunk.argument_bytes,
-        "temp_bytes": devices * chunk.temp_bytes,
-        "output_bytes": devices * chunk.output_bytes,
+    return chunk_bytes(compiled) | {
+        "output_bytes": compiled.num_devices * compiled.reports[0].output_bytes,
         "code_bytes": sum(each.generated_code_bytes for each in compiled.reports),
         "stated_bytes": compiled.stated_bytes,
     }
@@ -133,6 +130,8 @@ def _most_of(limit: int, overhead: int, **request: Any) -> Reply:
     return {"num_envs": most, "stated_bytes": stated.get(most, 0)}
 
 
+# Few guesses, since each compiles a program: the line through the last two points is followed
+# until it is overshot, and only then halved.
 def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -> int:
     """Return the largest multiple of `step` that fits into `limit`, to within 2%; 0 for none."""
     low = 0
@@ -202,8 +201,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--profile", choices=kinds, default="envs", help="over environments, scan chunks, or both"
     )
-    parser.add_env()
-    parser.add_argument("--agent", default="random", help="agent (default: random)")
+    parser.add_env("cartpole")
+    parser.add_agent("random")
     parser.add_argument(
         "--num-envs", type=count, metavar="N", help="this number of environments alone"
     )
@@ -262,8 +261,8 @@ def _measure(
         if limit and reply["peak_bytes"] > limit:  # the child is only looked at now and then
             raise _refusal(f"it held {reply['peak_bytes']:,} bytes", limit)
     except ChildError as error:
-        refused = {"status": error.status, "reason": str(error)}
-        file.add_rows([new_row(suite, file.timestamp, **columns, **request, **refused)], request)
+        refused = columns | request | error.columns
+        file.add_rows([new_row(suite, file.timestamp, **refused)], request)
         return None
     described = columns | reply["columns"] | request
     described |= {
@@ -314,10 +313,8 @@ def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: 
                 limit,
             )
     except ChildError as error:
-        refused = {"num_envs": 0, "status": error.status, "reason": str(error)}
-        file.add_rows(
-            [new_row(_LIMIT_SUITE, file.timestamp, **columns, **request, **refused)], search
-        )
+        refused = columns | request | {"num_envs": 0} | error.columns
+        file.add_rows([new_row(_LIMIT_SUITE, file.timestamp, **refused)], search)
         return f"within {readable(limit)}: {error.status}"
     request["num_envs"] = found["num_envs"]
     says = f"{found['num_envs']:,} environments are the most that fit into {readable(limit)}"

@@ -4,9 +4,9 @@ python benchmarks/plot_results.py [--input FILE] [--plot-type throughput] [--out
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import sys

@@ -10,9 +10,9 @@ memory_profile.py measures what a process holds.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import math
@@ -38,6 +38,7 @@ from benchmarks.harness.command_line import (
 from benchmarks.harness.failures import ChildError, failure_of
 from benchmarks.harness.programs import (
     TIMEOUT_S,
+    chunk_bytes,
     machine,
     program,
     request_of,
@@ -107,23 +108,16 @@ def _timed(
                 built.start()
                 built.run(built.scan_chunk_size)
                 programs[built.scan_chunk_size] = built
-                found[built.scan_chunk_size] = _described(built)
+                found[built.scan_chunk_size] = {
+                    "scan_chunk_size": built.scan_chunk_size,
+                    "compile_s": built.compile_s,
+                } | chunk_bytes(built)
         except (RuntimeError, MemoryError, ValueError) as error:
             found[chunk] = {"scan_chunk_size": chunk, "failure": failure_of(error)["reason"]}
     if programs:
         for chunk, timed in _rounds(programs, num_rounds, max_s).items():
             found[chunk] |= timed
     return {"columns": machine_columns(), "chunks": [found[chunk] for chunk in sorted(found)]}
-
-
-def _described(built: Any) -> Reply:
-    chunk = built.reports[0]
-    devices = built.num_devices
-    described = {"scan_chunk_size": built.scan_chunk_size, "compile_s": built.compile_s}
-    return described | {
-        "argument_bytes": devices * chunk.argument_bytes,
-        "temp_bytes": devices * chunk.temp_bytes,
-    }
 
 
 def _rounds(programs: dict[int, Any], num_rounds: int, max_s: float) -> dict[int, Reply]:
@@ -175,8 +169,8 @@ def _run(argv: list[str]) -> bool:
             MYRIAD_COMPILATION_CACHE="off",
         )
     except ChildError as error:
-        lost = {"status": error.status, "reason": str(error)}
-        rows = [columns | described | {"scan_chunk_size": chunk} | lost for chunk in chunks]
+        lost = columns | described | error.columns
+        rows = [lost | {"scan_chunk_size": chunk} for chunk in chunks]
         file.add_rows([new_row("scan_chunk", file.timestamp, **row) for row in rows], request)
         return report(file)
     rows = [
@@ -200,15 +194,9 @@ def _run(argv: list[str]) -> bool:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_env()
-    parser.add_argument("--agent", default="random", help="agent (default: random)")
-    parser.add_argument(
-        "--num-envs",
-        type=count,
-        default=1_000,
-        metavar="N",
-        help="environments side by side (default: 1,000)",
-    )
+    parser.add_env("cartpole")
+    parser.add_agent("random")
+    parser.add_num_envs(1_000)
     parser.add_argument(
         "--scan-chunk-sizes",
         type=count,

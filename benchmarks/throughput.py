@@ -10,9 +10,9 @@ their steps cost more.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import sys
@@ -51,6 +51,8 @@ FULL = Budget(num_rounds=15, max_s=20.0)
 class Throughput:
     """Seconds of one compiled chunk; steps/s are num_envs x scan_chunk_size over them."""
 
+    # One parameter, since asv crosses parameters and 1,000,000 environments go with a chunk of
+    # their own. Seconds and no rate, since asv takes every figure for one that should fall.
     params: ClassVar = list(load().select("throughput", tier_from_environment()))
     param_names: ClassVar = ["workload"]
     version = "1"  # raised whenever what is timed, or myriad.timing, changes its meaning
@@ -155,12 +157,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     sizes.add_argument(
         "--full", action="store_true", help="every size of suite.toml, up to 1,000,000 environments"
     )
-    sizes.add_argument(
-        "--num-envs",
-        type=count,
-        metavar="N",
-        help="environments side by side (default: suite.toml's)",
-    )
+    parser.add_num_envs(group=sizes)
     parser.add_argument(
         "--scan-chunk-size",
         type=count,

@@ -10,9 +10,9 @@ comparison.py measures the trainings of peers.
 """
 
 if __name__ == "__main__" and not __package__:
-    from harness.installed import require_myriad  # Python may not find `benchmarks` yet
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
 
-    require_myriad()
+    require_setup()
 
 import argparse
 import math
@@ -80,6 +80,7 @@ def _run(argv: list[str]) -> bool:
     trainings = chosen(options)
     file = ResultsFile("training", options.output, command_of(_SCRIPT, argv))
     for training in trainings:
+        # A published time to a return is the median of at least five seeds.
         for seed in range(options.seeds or (5 if options.full else 2)):
             _train(training, seed, file)
     print(table(file.rows))
@@ -142,7 +143,7 @@ def _train(training: Training, seed: int, file: ResultsFile) -> None:
                 MYRIAD_COMPILATION_CACHE=folder,
             )
         except ChildError as error:
-            columns |= {"status": error.status, "reason": str(error)}
+            columns |= error.columns
     row = new_row("training", file.timestamp, **columns)
     file.add_rows([row], {"training": training.name, "seed": seed, "columns": columns})
 

@@ -13,6 +13,7 @@ from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.autotune import autotune
 from myriad.errors import InvalidArgumentError
 from myriad.random import fast_key, make_key
+from myriad.registry import require_integer
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation
@@ -114,10 +115,10 @@ def evaluate(
     """Return the returns of whole greedy episodes of a trained agent, float32 `[num_episodes]`.
 
     Raises:
-        InvalidArgumentError: `num_episodes` is less than 1, or `seed` does not fit in 64 bits.
+        InvalidArgumentError: `num_episodes` is not an integer of at least 1, or `seed` does not fit
+            in 64 bits.
     """
-    if num_episodes < 1:
-        raise InvalidArgumentError(f"num_episodes must be at least 1, but got {num_episodes}.")
+    require_integer("num_episodes", num_episodes, 1)
     resolved = config.resolve()
     evaluation = Evaluation(
         resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
@@ -152,6 +153,7 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
             returns, _ = evaluation.returns(state.agent, jax.random.fold_in(key, end))
             return state, (end * steps_per_update, returns, report.metric_sums)
 
+        # Users bring JAX's own keys, and drawing by those would take most of a step.
         key = fast_key(key)
         state, (steps, returns, metrics) = jax.lax.scan(
             window, loop.init(key), (jnp.asarray(ends), trips)
@@ -206,6 +208,8 @@ def _new_path(config: TrainingConfig) -> Path:
     stem = f"{config.env}-{config.agent}-seed{config.seed}-{now}".replace(":", "-")
     path = Path("runs") / stem
     number = 1
+    # Another process may still take the name first. `RunFolder.create` then refuses it to this
+    # one.
     while path.exists():
         number += 1
         path = Path("runs") / f"{stem}-{number}"

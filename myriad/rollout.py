@@ -176,6 +176,8 @@ class Rollout:
     def init(self, seed: int | np.integer | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
         key = make_key(seed) if isinstance(seed, int | np.integer) else seed
+        # Passed as an argument: as constants, the parameters of every environment would be part
+        # of the program.
         own_params = jax.device_put(self._envs.params.own, self._replicated)
         return self._init(jax.device_put(key, self._replicated), own_params)
 
@@ -204,6 +206,7 @@ class Rollout:
         """
         if num_steps < 0:
             raise InvalidArgumentError(f"num_steps must be at least 0, but got {num_steps}.")
+        # JAX queues these calls. Nothing waits for the device before `summary`.
         for _ in range(num_steps // self.scan_chunk_size):
             state = self.run_chunk(state)
         remainder = num_steps % self.scan_chunk_size

@@ -43,6 +43,7 @@ def run(
         ChildError: it refused, died, hung, or took more memory than it may.
     """
     with tempfile.TemporaryDirectory() as folder:
+        # The reply is a file, since libraries print to stdout whatever they like.
         answer = Path(folder) / "reply.json"
         module = "benchmarks.harness.child_process"
         command = [sys.executable, "-m", module, target, json.dumps(request), str(answer)]

@@ -23,6 +23,7 @@ SETTINGS = (
     "XLA_FLAGS",
     "MYRIAD_TIER",
 )
+_DECLARED = "suite.toml's"  # how --help calls the defaults of the declared workloads
 _SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
 
 
@@ -53,12 +54,29 @@ class Parser(argparse.ArgumentParser):
             "--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)"
         )
 
-    def add_env(self) -> None:
-        """Add `--env`, the environment."""
+    def add_env(self, default: str | None) -> None:
+        """Add `--env`, the environment; a default of None stands for suite.toml's."""
         self.add_argument(
             "--env",
-            default="cartpole",
-            help="environment, or package.module:Class (default: cartpole)",
+            default=default,
+            help=f"environment, or package.module:Class (default: {default or _DECLARED})",
+        )
+
+    def add_agent(self, default: str | None) -> None:
+        """Add `--agent`; a default of None stands for suite.toml's."""
+        self.add_argument(
+            "--agent", default=default, help=f"agent (default: {default or _DECLARED})"
+        )
+
+    def add_num_envs(self, default: int | None = None, group: Any = None) -> None:
+        """Add `--num-envs`, to a group of flags that exclude each other where one is given."""
+        shown = _DECLARED if default is None else f"{default:,}"
+        (group or self).add_argument(
+            "--num-envs",
+            type=count,
+            default=default,
+            metavar="N",
+            help=f"environments side by side (default: {shown})",
         )
 
 

@@ -25,6 +25,11 @@ class ChildError(Exception):
         self.reason = reason
         self.error = error
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """What a row of results says of the failure."""
+        return {"status": self.status, "reason": self.reason}
+
 
 def failure_of(error: BaseException, refusals: tuple[type[Exception], ...] = ()) -> dict[str, str]:
     """Return the arguments of the `ChildError` that stands for an exception in a child.

@@ -1,4 +1,4 @@
-"""Say in one sentence that Myriad is not installed, instead of a traceback.
+"""Say in one sentence why no suite can run, instead of a traceback.
 
 Scripts call this before their first import from `benchmarks`, which a Python without Myriad does
 not find either. Standard library only.
@@ -8,12 +8,24 @@ import sys
 from importlib.util import find_spec
 
 
-def require_myriad() -> None:
-    """Exit with code 2 and a sentence where this Python lacks Myriad."""
+def require_setup() -> None:
+    """Exit with code 2 and a sentence where this Python lacks Myriad or a declaration is wrong."""
     if any(find_spec(name) is None for name in ("benchmarks", "myriad", "jax")):
-        print(
+        _refuse(
             "Myriad is not installed in this Python; run `make bench` once, "
-            "then use .venv/bin/python or activate .venv.",
-            file=sys.stderr,
+            "then use .venv/bin/python or activate .venv."
         )
-        sys.exit(2)
+    try:
+        # Suites read the declarations while they are imported, where asv looks for `params`.
+        from benchmarks.harness.workloads import load, tier_from_environment
+
+        load()
+        tier_from_environment()
+    except ValueError as error:
+        # A SuiteError, whose own module can't be imported where libraries.toml is wrong.
+        _refuse(str(error))
+
+
+def _refuse(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+    sys.exit(2)

@@ -258,7 +258,10 @@ def _run_rounds(pairs: _Pairs, budget: Budget, rng: random.Random, on_event: OnE
         if (over and index >= budget.min_rounds) or not _alive(pairs):
             return
         for outcome in outcomes:
+            # Filled in by each side that answers, so that a round's ratios are between calls of
+            # that round.
             outcome.seconds.append(None)
+        # One side at a time: two at once, each on its core, made ratios scatter by 6 to 9%.
         for side, outcome in _alive(rng.sample(pairs, len(pairs))):
             with _failure_noted(side, outcome):
                 outcome.seconds[-1] = side.ask({"do": "call"}, budget.call_timeout_s)["seconds"]

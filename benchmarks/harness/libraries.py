@@ -3,12 +3,19 @@
 Standard library only: a peer's process imports this in a Python that lacks Myriad.
 """
 
+import difflib
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 LIBRARIES_FILE = Path(__file__).parents[1] / "libraries.toml"
+_KINDS = {str: "a text", bool: "true or false"}
+
+
+class SuiteError(ValueError):
+    """suite.toml or libraries.toml, or a request for what they declare, has a mistake."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,51 @@ class Library:
     in_title: bool = False
 
 
-def _read(path: Path) -> Mapping[str, Library]:
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {name: Library(**table) for name, table in tables.items()}
+def read_libraries(path: Path) -> Mapping[str, Library]:
+    """Read and check the declaration.
+
+    Raises:
+        SuiteError: in one sentence, with the file, the table and the key.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SuiteError(f"{path.name} is not valid TOML: {error}.") from error
+    declared = {name: _library(f"{path.name}: {name}", table) for name, table in tables.items()}
+    for name, library in declared.items():
+        if library.runs:
+            known(library.runs, declared, f"{path.name}: {name}.runs")
+    if sum(library.ours for library in declared.values()) != 1:
+        raise SuiteError(f"{path.name} must mark exactly one library with ours = true.")
+    return declared
+
+
+def _library(where: str, table: Any) -> Library:
+    if not isinstance(table, dict):
+        raise SuiteError(f"{where} must be a table, but got {table!r}.")
+    keys = {key.name: key for key in fields(Library)}
+    for name, value in table.items():
+        kind: Any = keys[known(name, keys, f"{where}: key")].type
+        if not isinstance(value, kind):
+            raise SuiteError(f"{where}.{name} must be {_KINDS[kind]}, but got {value!r}.")
+    for name, key in keys.items():
+        if name not in table and key.default is MISSING:
+            raise SuiteError(f"{where} lacks the key {name!r}.")
+    return Library(**table)
+
+
+def known(name: str, allowed: Iterable[str], kind: str) -> str:
+    """Return `name` if it is allowed, else raise a SuiteError with the closest name that is."""
+    allowed = tuple(allowed)
+    if name in allowed:
+        return name
+    close = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise SuiteError(f"{kind} {name!r} is unknown; {hint}allowed: {', '.join(allowed) or 'none'}.")
 
 
 # By the name that a row of results has in its column `library`.
-DECLARED = _read(LIBRARIES_FILE)
+DECLARED = read_libraries(LIBRARIES_FILE)
 SIDES = tuple(DECLARED)
 LIBRARIES = tuple(name for name, library in DECLARED.items() if not library.runs)
 TRAINERS = tuple(name for name, library in DECLARED.items() if library.trains)

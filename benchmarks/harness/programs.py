@@ -131,6 +131,15 @@ def skip_unless_compilable(workload: Workload) -> None:
         package.find("myriad.training.memory:program_bytes")
 
 
+def chunk_bytes(compiled: RolloutProgram | TrainingProgram) -> dict[str, int]:
+    """Return the bytes of the chunk's arguments and temporaries, on all devices together."""
+    chunk = compiled.reports[0]
+    return {
+        "argument_bytes": compiled.num_devices * chunk.argument_bytes,
+        "temp_bytes": compiled.num_devices * chunk.temp_bytes,
+    }
+
+
 def request_of(workload: Workload) -> dict[str, Any]:
     """Return the arguments of `program`, as a child takes them."""
     return {

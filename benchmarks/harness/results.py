@@ -27,6 +27,9 @@ COLUMNS: tuple[str, ...] = (
     *("package_version", "commit", "jax_version", "python_version", "timestamp"),
 )
 
+# What every table of results has had. A file of an older version may lack the other columns.
+_NEEDED = {"suite", "library", "env", "agent", "num_envs", "steps_per_s", "status", "timestamp"}
+
 CSV_FOLDER = ROOT / "results" / "csv"
 LEAST_SAMPLES = Budget.min_rounds  # the fewest that have a 95% interval of their median
 PLOTS_FOLDER = ROOT / "results" / "plots"
@@ -37,6 +40,7 @@ TextRow = dict[str, str]  # a row as a CSV gives it back
 
 def machine_columns() -> Row:
     """Return the columns of this process's machine and versions; starts JAX's backend."""
+    # Inside the function: asv imports the suites on every commit, also on one that lacks these.
     import myriad
     from myriad import hardware
 
@@ -95,13 +99,12 @@ def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
     Rates are environment steps per second: the median over the calls, and the ends of its 95%
     interval.
     """
-    hello = outcome.hello
     workload = outcome.case.workload
-    hardware = hello.get("hardware", {})
-    versions = hello.get("versions", {})
+    hardware = outcome.hello.get("hardware", {})
+    versions = outcome.hello.get("versions", {})
     row = new_row(suite, timestamp) | {
         "library": outcome.case.side,
-        "library_version": hello.get("library_version", ""),
+        "library_version": outcome.hello.get("library_version", ""),
         "env": workload.env,
         "agent": workload.agent,
         "num_envs": workload.num_envs,
@@ -218,8 +221,10 @@ class ResultsFile:
 def read_csv(path: Path) -> list[TextRow]:
     """Return the rows of a CSV file, every value as the text that it holds.
 
+    A column that a file of an older version lacks is empty.
+
     Raises:
-        InvalidArgumentError: the file has another schema.
+        InvalidArgumentError: the file is not a table of results.
     """
     from myriad.errors import InvalidArgumentError
 
@@ -228,13 +233,14 @@ def read_csv(path: Path) -> list[TextRow]:
             f"{path} is not a table of results: it lacks the column {min(missing)!r}."
         )
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        empty = dict.fromkeys(COLUMNS, "")
+        return [empty | row for row in csv.DictReader(file)]
 
 
 def missing_columns(path: Path) -> set[str]:
-    """Return the columns that a CSV file lacks to be a table of results."""
+    """Return the columns that a CSV file would need to be a table of results, of any version."""
     with path.open(newline="", encoding="utf-8") as file:
-        return set[str](COLUMNS) - set(csv.DictReader(file).fieldnames or ())
+        return _NEEDED - set(csv.DictReader(file).fieldnames or ())
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -68,6 +68,7 @@ def check_sanity(outcome: Outcome, check: SanityCheck | None) -> None:
     if waiver:
         measured = "" if mean is None else f" ({what} {mean:.2f} here, {expected} expected)"
         outcome.reason = f"another environment: {waiver}{measured}"
+    # `not ... <=`, because a mean of NaN must fail, too.
     elif num_episodes >= check.num_episodes and not abs(mean - check.expected) <= check.tolerance:
         outcome.status = "failed"
         outcome.reason = (

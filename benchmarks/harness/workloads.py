@@ -5,7 +5,6 @@ suites import on every commit.
 """
 
 import dataclasses
-import difflib
 import os
 import re
 import tomllib
@@ -14,7 +13,7 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, library_of
+from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, SuiteError, known, library_of
 
 SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
 SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile")
@@ -28,15 +27,12 @@ T = TypeVar("T")
 D = TypeVar("D", "Workload", "Training")
 
 
-class SuiteError(ValueError):
-    """suite.toml, or a request for what it declares, has a mistake."""
-
-
 # A kind of value: what it is called in an error, and the test that says whether a value from the
 # file is one.
 _Kind = tuple[str, Callable[[Any], bool]]
 _TEXT: _Kind = ("a text", lambda value: isinstance(value, str))
 _FLAG: _Kind = ("true or false", lambda value: isinstance(value, bool))
+# `type`, because True is an instance of int.
 _COUNT: _Kind = ("a whole number of at least 1", lambda value: type(value) is int and value >= 1)
 _NUMBER: _Kind = ("a number above 0", lambda value: type(value) in (int, float) and value > 0)
 _REAL: _Kind = ("a number", lambda value: type(value) in (int, float))
@@ -274,16 +270,6 @@ def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
     return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
 
 
-def known(name: str, allowed: Iterable[str], kind: str) -> str:
-    """Return `name` if it is allowed, else raise a SuiteError with the closest name that is."""
-    allowed = tuple(allowed)
-    if name in allowed:
-        return name
-    close = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise SuiteError(f"{kind} {name!r} is unknown; {hint}allowed: {', '.join(allowed) or 'none'}.")
-
-
 def _tables(value: Any, where: str) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise SuiteError(f"{where} must be a table of tables, [{where}.<name>], but got {value!r}.")
@@ -306,6 +292,7 @@ def _declared(cls: type[T], suite: str, tables: Any) -> dict[str, T]:
     }
 
 
+# By hand and not by pydantic: a peer's Python has only the standard library.
 def _read(cls: type[T], table: Any, where: str, **given: str) -> T:
     """Build `cls` from a TOML table whose keys are the fields that were declared with `_key`."""
     if not isinstance(table, dict):

@@ -129,6 +129,7 @@ def _dot(axes: Any, place: int, row: TextRow, ratio: float | None) -> None:
 
 def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
     """Return our steps/s of the same run and size over the row's; None where there are none."""
+    # Of the same run, since a ratio is of two libraries that were called in turn.
     same = ("timestamp", "num_envs", "agent")
     ours = [
         each

@@ -251,6 +251,7 @@ def _save(figure: Any, stem: Path) -> list[Path]:
     for kind in FORMATS:
         path = stem.with_name(f"{stem.name}.{kind}")
         metadata = {"Date": None} if kind == "svg" else None
+        # matplotlib otherwise names the parts of an SVG by random numbers, and dates it.
         with replacing(path) as part, rc_context({"svg.hashsalt": stem.name}):
             figure.savefig(part, format=kind, metadata=metadata)
         paths.append(path)

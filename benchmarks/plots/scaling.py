@@ -69,6 +69,7 @@ def throughput_scaling(rows: Sequence[TextRow]) -> Any:
 def finding(rows: Sequence[TextRow]) -> str:
     """Say how many times a peer's steps/s ours are, or our best where there is no peer."""
     rates = {
+        # By run, since a ratio is of two libraries that were called in turn.
         (row["library"], row["num_envs"], row["timestamp"]): number(row, "steps_per_s")
         for row in rows
     }

@@ -83,6 +83,7 @@ def legend_below_title(figure: Any, axes: Any, columns: int) -> None:
     title_inches = 0.1 + 0.2 * (
         title.count("\n") + 1
     )  # the layout's margin, and lines of 12 points
+    # The layout keeps no room for a figure's legend, so empty lines of the title hold it.
     figure.suptitle(title + "\n" * -(-len(labels[1]) // columns), **_TITLE)
     top = 1 - title_inches / figure.get_figheight()
     figure.legend(

@@ -27,6 +27,7 @@ class GymnaxEnvs:
     """
 
     def __init__(self, env_id: str):
+        # Not at the top: importing it takes 3 s and loads seaborn.
         import gymnax
 
         if ":" in env_id:
@@ -50,6 +51,7 @@ class GymnaxEnvs:
         import jax
 
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, None))
+        # The sixth is `info`, which nobody here reads.
         return step(keys, state, action, self.params)[:5]
 
 

@@ -173,4 +173,5 @@ def _state(history: BenchmarkHistory | None) -> str:
     worst = max(slowdowns, key=lambda change: change.ratio.middle)
     size = formatting.percent(worst.ratio.middle)
     since = f"{size} {worst.word} since {formatting.day(worst.point.date_s)}"
+    # Nobody can tell whether a slowdown is still there once the machine or the versions changed.
     return since if history.open else f"{since}, until machine or versions changed"

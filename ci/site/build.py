@@ -89,6 +89,7 @@ def publish(
     _check(results, output)
     site = read_site(results, built, accepted, repository)
     output.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the output, since a rename can't leave its file system.
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as temporary:
         new = Path(temporary) / "new"
         num_pages = _build(site, results, new)
@@ -178,6 +179,7 @@ def _copy_raw(path: Path, folder: Path) -> tuple[str, int]:
         shutil.copyfile(path, target)
     else:
         target = folder / f"{path.name}.gz"
+        # Without a time, so that the same results make the same file.
         target.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     return target.name, target.stat().st_size
 

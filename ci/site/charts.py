@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _WIDTH = 720
 _DPI = 72  # the SVG's unit, so that a pixel of the figure is one of the viewBox
 _SETTINGS: dict[Any, Any] = {
+    # Text stays text, which the page's style sheet can reach.
     "svg.fonttype": "none",
     "svg.hashsalt": "ci.site",
     "path.simplify": False,

@@ -51,6 +51,7 @@ def median_rate(rates: Sequence[float | None]) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    # 0.9995 of a unit is written as 1 of it, and not as 1,000 of the next.
     fitting = [unit for unit in units if abs(value) >= unit[0] * 0.9995]
     size, name = fitting[0] if fitting else units[-1]
     scaled = value / size

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,7 @@ def _samples(outcome: dict[str, Any]) -> LibrarySamples:
 def speedups(runs: Sequence[SuiteRun], project: Project) -> list[Speedup]:
     """Return the newest speedup over each peer, for each environment, agent, size and machine."""
     newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
+    # The oldest first: a later run then replaces what an earlier one said.
     for run in sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC)):
         for alternation in run.alternations:
             for found in _speedups(run, alternation, project):
@@ -203,6 +205,7 @@ def speedups(runs: Sequence[SuiteRun], project: Project) -> list[Speedup]:
 def _speedups(
     run: SuiteRun, alternation: Sequence[LibrarySamples], project: Project
 ) -> Iterator[Speedup]:
+    # Reversed, so that of a library measured twice the first counts.
     by_library = {samples.library: samples for samples in reversed(alternation)}
     ours = by_library.get(project.ours)
     for name, peer in by_library.items():
@@ -234,7 +237,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | tuple[Non
     Both are None if there are too few samples. The k-th smallest lies above the median only if
     fewer than k of n fair coins show heads (Conover, Practical Nonparametric Statistics, 3.2).
     """
-    allowed = (1 - _CONFIDENCE) / 2 * 2.0 ** len(samples)
+    # Exact, since a float overflows at 2**1024.
+    allowed = (1 - Fraction(_CONFIDENCE)) * 2 ** len(samples) / 2
     rank = 0
     below = 1
     while below <= allowed:

@@ -136,6 +136,7 @@ def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
         workloads = [(suite, parameter) for parameter in benchmark.parameters]
         samples = [pair for workload in workloads for pair in measured.pop(workload, [])]
         found[benchmark.name] = (benchmark, history, samples)
+    # What is left has no history on main.
     for (suite, workload), samples in measured.items():
         benchmark = Benchmark(f"{suite}.{workload}", suite, (workload,), "seconds", "")
         found[benchmark.name] = (benchmark, None, samples)

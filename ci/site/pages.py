@@ -80,6 +80,7 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
+        # A misspelt name in a template is an error, and not an empty cell.
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )

@@ -103,6 +103,7 @@ def _declared(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _same(library: str, project: str) -> bool:
+    # As package indexes compare names.
     return library.lower().replace("_", "-") == project.lower().replace("_", "-")
 
 

@@ -1,11 +1,13 @@
-"""The ranges that every learner demands of its hyperparameters."""
+"""What learners do alike with their hyperparameters: hold them to ranges, let rates fall."""
 
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 
 from myriad.errors import InvalidArgumentError
+from myriad.registry import require_integer
 
 
 def validate_hyperparameters(
@@ -21,8 +23,10 @@ def validate_hyperparameters(
     Raises:
         InvalidArgumentError: naming the field, its value and the range.
     """
+    for name in integers:
+        if getattr(learner, name) is not None:
+            require_integer(name, getattr(learner, name), 1)
     checks = (
-        (integers, "an integer of at least 1", lambda value: type(value) is int and value >= 1),
         (positive, "a number above 0", lambda value: _is_number(value) and value > 0),
         (
             fractions,
@@ -36,6 +40,13 @@ def validate_hyperparameters(
             value = getattr(learner, name)
             if value is not None and not holds(value):
                 raise InvalidArgumentError(f"{name} must be {rule}, but got {value!r}.")
+
+
+def annealed_over(learner: Any, num_updates: int) -> Any:
+    """Return the learner with `anneal_updates` set, or as it is if you chose the field."""
+    if learner.anneal_updates is not None:
+        return learner
+    return dataclasses.replace(learner, anneal_updates=num_updates)
 
 
 def _is_number(value: Any) -> bool:

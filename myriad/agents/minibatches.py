@@ -23,6 +23,8 @@ def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
     The low bits of a word are its index, the others random; of two words that draw alike the lower
     index comes first, so that for sizes near 2**31 the order would not be random.
     """
+    # `jax.random.permutation` sorts pairs of a word and an element, and does so twice from some
+    # thousand elements on.
     mask = jnp.uint32((1 << (size - 1).bit_length()) - 1)
     words = jax.random.bits(key, (num, size)) & ~mask | jnp.arange(size, dtype=jnp.uint32)
     return (jax.lax.sort(words, dimension=1) & mask).astype(jnp.int32)

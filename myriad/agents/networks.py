@@ -21,6 +21,8 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
+# Linen and not nnx: a jitted call takes 1.06 times as long as with plain functions, and 9.5 to 15
+# times with `nnx.jit`.
 class MLP(nn.Module):
     """Dense layers with activations between them, orthogonal initial weights and zero biases.
 

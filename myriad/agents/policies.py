@@ -53,6 +53,8 @@ class Policy(Protocol):
         ...
 
 
+# Written out here, because distrax needs TensorFlow Probability, whose stable release fails to
+# import beside today's JAX.
 @dataclasses.dataclass(frozen=True)
 class CategoricalPolicy:
     """Independent categorical components; the `P` outputs are all their logits in order."""

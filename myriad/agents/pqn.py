@@ -14,7 +14,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.hyperparameters import validate_hyperparameters
+from myriad.agents.hyperparameters import annealed_over, validate_hyperparameters
 from myriad.agents.minibatches import draw_permutations, mean_over_blocks, require_whole_minibatches
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
@@ -149,9 +149,7 @@ class PQN(Learner[PQNState]):
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
-        if self.anneal_updates is not None:
-            return self
-        return dataclasses.replace(self, anneal_updates=num_updates)
+        return annealed_over(self, num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PQNState:
         """Draw the network's parameters; raises what `require_num_envs` does."""
@@ -250,7 +248,9 @@ class PQN(Learner[PQNState]):
         self, key: jax.Array, state: PQNState, batch: jax.Array
     ) -> tuple[jax.Array, optax.OptState, dict[str, jax.Array]]:
         permutations = draw_permutations(key, self.num_epochs, batch.shape[0])
-        learning_rate = self._learning_rate(state)
+        learning_rate = q_learning.annealed(
+            self.learning_rate, state.num_updates, self.anneal_updates
+        )
 
         def train_step(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
             params, opt_state = carry
@@ -267,9 +267,6 @@ class PQN(Learner[PQNState]):
             train_step, (state.params, state.opt_state), minibatches
         )
         return params, opt_state, jax.tree.map(jnp.mean, metrics)
-
-    def _learning_rate(self, state: PQNState) -> jax.Array | float:
-        return q_learning.annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""

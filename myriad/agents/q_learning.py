@@ -128,6 +128,8 @@ def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax
     centred, inverse, scale = saved
     weighted = gradient * centred
     along = jnp.square(inverse) * (weighted @ (scale / scale.size)[:, None])
+    # The whole layer norm's gradient has its mean over features taken off, too. `_centre` does
+    # that, since its gradient is itself.
     return (
         inverse * (gradient * scale - centred * along),
         inverse[:, 0] @ weighted,
@@ -162,6 +164,7 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax
     """
     batch, num_actions = values.shape
     explore, which = jax.random.bits(key, (2, batch))
+    # The bias of the remainder is below num_actions / 2**32.
     anything = (which % np.uint32(num_actions)).astype(jnp.int32)
     # 24 bits, which float32 holds exactly: at epsilon 0 nothing explores and at 1 everything does.
     explores = (explore >> 8).astype(jnp.float32) < epsilon * np.float32(1 << 24)

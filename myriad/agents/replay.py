@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.errors import InvalidArgumentError
+from myriad.registry import require_integer
 
 
 @jax.tree_util.register_dataclass
@@ -29,6 +29,7 @@ class ReplayState:
     is_full: jax.Array
 
 
+# Not flashbax's buffer: that refuses more environments than slots, such as 100,000 and 10,000.
 @dataclasses.dataclass(frozen=True)
 class ReplayRing:
     """A ring of `capacity` transitions; each write takes one from every environment.
@@ -62,11 +63,7 @@ class ReplayRing:
 
     def __post_init__(self) -> None:
         for name in ("capacity", "num_envs"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise InvalidArgumentError(
-                    f"{name} must be an integer of at least 1, but got {value!r}."
-                )
+            require_integer(name, getattr(self, name), 1)
 
     @property
     def envs_per_write(self) -> int:
@@ -98,6 +95,8 @@ class ReplayRing:
             )
         else:
             start = state.num_writes * self.num_envs
+        # Nothing selects over a whole column, not even for a row that doesn't count: at 1,000,000
+        # slots that made a step 39 times as long.
         columns = jax.tree.map(
             lambda column, leaf: jax.lax.dynamic_update_slice_in_dim(column, leaf, start, 0),
             state.columns,
@@ -118,6 +117,7 @@ class ReplayRing:
         size = jnp.maximum(self.size(state), 1).astype(jnp.uint32)
         # The bias of the remainder is below size / 2**32.
         index = (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)
+        # Every index is below the size, so none needs the check that JAX's default mode makes.
         return jax.tree.map(
             lambda column: column.at[index].get(mode="promise_in_bounds"), state.columns
         )

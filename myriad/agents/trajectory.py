@@ -101,6 +101,7 @@ def collect(
         )
         return (batch_state, running_return), kept
 
+    # Steps are counted from each update on: the update's number is in `key` already.
     steps = jnp.arange(num_steps, dtype=jnp.uint32)
     carry, trajectory = jax.lax.scan(advance, (batch_state, running_return), steps)
     return *carry, trajectory

@@ -10,6 +10,7 @@ from myriad.autotune.stretch import LEAST_ROUNDS, Stretch
 from myriad.timing import median_interval
 from myriad.training.programs import CompiledTraining
 
+# Powers of two are fine enough: in real trainings all chunks from 64 on came within 4%.
 CANDIDATES = tuple(2**k for k in range(11))
 # A chunk is as good as the best if it is slower by no more than this. The model must say half of
 # it, so that noise does not decide.

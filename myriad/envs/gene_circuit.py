@@ -118,6 +118,7 @@ def react(
     Returns:
         H and F at the interval's end, float32 scalars.
     """
+    # log2(K) is taken once per interval. A Hill term is then one logarithm and one exponential.
     kinetics = _Kinetics(
         make_h=params.eta * light,
         nu=params.nu,
@@ -281,6 +282,8 @@ def _exponential(bits: jax.Array) -> jax.Array:
 def log2(x: jax.Array) -> jax.Array:
     """Return log2 of normal positive float32; of 0, -127."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int32)
+    # Mantissas from sqrt(1/2) to sqrt(2), and not from 1 to 2: near 1 the result is then as
+    # exact, relative to itself, as elsewhere.
     exponent = (bits - _SQRT_HALF) >> 23
     t = jax.lax.bitcast_convert_type(bits - (exponent << 23), jnp.float32) - 1.0
     return exponent.astype(jnp.float32) + t * _horner(_LOG2, t)

@@ -191,6 +191,7 @@ class Snake:
         first_rank = jnp.zeros_like(rank)
         # The last word whose first free cell has no greater rank holds the one that is wanted.
         below = jnp.zeros_like(rank)
+        # `valid` leaves out the bits of the last word that are beyond the board.
         for i, (word, valid) in enumerate(zip(state.occupied, board, strict=True)):
             free = ~word & valid
             here = rank >= below
@@ -212,6 +213,7 @@ class Snake:
         """Return how many moves each cell stays occupied without food, int32 `[height * width]`."""
         position = jnp.arange(_WORD, dtype=jnp.uint32)
         before_tail = state.time - state.length
+        # Times are kept modulo a power of two, and so is their difference.
         mask = (1 << len(state.entered)) - 1
         moves = []
         for word, *planes in zip(state.occupied, *state.entered, strict=True):
@@ -270,11 +272,13 @@ def _intersects(left: Any, right: Cells) -> jax.Array:
 
 def _spread_bits(number: jax.Array, num_bits: int) -> list[jax.Array]:
     """Return for each bit of `number`, lowest first, a word of that bit alone."""
+    # The negative of an unsigned 1 is a word of ones, so no comparison is needed.
     return [-(number.astype(jnp.uint32) >> b & 1) for b in range(num_bits)]
 
 
 def _below(bits: jax.Array, n: jax.Array) -> jax.Array:
     """Map a uniform uint32 word to 0 to `n - 1`, int32: `bits * n // 2**32`, n below 2**16."""
+    # In two halves, since JAX has no 64-bit integers unless it is told to.
     high = bits >> 16
     low = bits & 0xFFFF
     return ((high * n + (low * n >> 16)) >> 16).astype(jnp.int32)

@@ -82,6 +82,8 @@ class Parameters:
             _batch_axis(path, leaf, default, num_envs)
             for (path, leaf), default in zip(paths, defaults, strict=True)
         ]
+        # What all environments share stays out of their state. It is a constant of the program,
+        # and XLA computes its reciprocals and products once, at compile time.
         self.own = tuple(
             jnp.asarray(leaf)
             for leaf, axis in zip(self._leaves, self._axes, strict=True)
@@ -115,6 +117,7 @@ class VectorEnv:
         reset = jax.vmap(self.env.reset, in_axes=(0, self.params.in_axes))
         obs, env_state = reset(keys, self.params.of(own_params))
         num_envs = keys.shape[0]
+        # Each leaf has its dtype: after a weakly typed one, the chunk would compile twice.
         return BatchState(
             env_state,
             obs if self.keep_obs else None,

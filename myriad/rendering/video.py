@@ -17,6 +17,7 @@ from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing
 from myriad.random import make_key
+from myriad.registry import require_integer
 
 # Viewers slow a GIF down that asks for more: its unit of time is 10 ms, and one unit counts as
 # none.
@@ -225,8 +226,7 @@ def _check(path: Path, num_steps: int, fps: int) -> None:
         raise InvalidArgumentError(
             f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}."
         )
-    if num_steps < 1:
-        raise InvalidArgumentError(f"num_steps must be at least 1, but got {num_steps!r}.")
+    require_integer("num_steps", num_steps, 1)
 
 
 def _check_picture(picture: Any) -> np.ndarray:

@@ -33,6 +33,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int = 2):
         self.folder = folder.absolute()
+        # Two by default, so that one is whole if the newest is damaged.
         self._keep = keep
 
     def latest(self) -> int | None:
@@ -53,6 +54,7 @@ class Checkpoints:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._tidy()  # This comes first, since what a kill left may be what fills the disk.
             _write(aside, _arrays(state))
+            # A rename can't replace a folder that holds files.
             if path.exists():
                 path.rename(replaced)
             aside.rename(path)

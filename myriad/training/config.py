@@ -128,7 +128,10 @@ class TrainingConfig(BaseModel):
         unit = learner.steps_per_update
         steps = _whole(self.steps_per_env or math.ceil(_DEFAULT_TOTAL_STEPS / num_envs), unit)
         eval_frequency = min(steps, _whole(self.eval_frequency or steps, unit))
-        untuned = min(steps, _whole(_default_chunk(num_envs), unit))
+        # About a million steps of all environments: enough to hide the cost of a call, and still
+        # some calls a second for the progress.
+        default_chunk = max(1, min(1_000, 1_000_000 // num_envs))
+        untuned = min(steps, _whole(default_chunk, unit))
         chunk = min(steps, _whole(self.scan_chunk_size or untuned, unit))
         filled = {
             "num_envs": num_envs,
@@ -278,9 +281,3 @@ def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
 
 def _whole(steps: int, unit: int) -> int:
     return math.ceil(steps / unit) * unit
-
-
-def _default_chunk(num_envs: int) -> int:
-    # About a million steps of all environments: enough to hide the cost of a call, and still some
-    # calls a second for the progress.
-    return max(1, min(1_000, 1_000_000 // num_envs))

@@ -152,17 +152,14 @@ class LearningLoop:
             # By the number of the update alone: a run draws the same however it is cut into chunks,
             # or resumed.
             key = jax.random.fold_in(jax.random.fold_in(state.key, _UPDATE), state.num_updates)
-            agent, batch_state, metrics = self._update(key, state.agent, state.batch_state)
+            agent, batch_state, metrics = self.learner.update(
+                key, state.agent, state.batch_state, self._step
+            )
             sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
             return TrainState(state.key, state.num_updates + 1, agent, batch_state, sums)
 
         state = jax.lax.fori_loop(0, num_updates, body, state)
         return state, _report(state)
-
-    def _update(
-        self, key: jax.Array, agent: Any, batch_state: BatchState
-    ) -> tuple[Any, BatchState, dict[str, jax.Array]]:
-        return self.learner.update(key, agent, batch_state, self._step)
 
     def _step(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array

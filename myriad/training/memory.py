@@ -45,6 +45,7 @@ def state_size(resolved: ResolvedConfig) -> StateSize:
 
     Nothing is allocated.
     """
+    # An agent may refuse fewer: its batch must divide into minibatches.
     few = resolved.learner.num_envs_multiple
     small = _bytes(resolved, few)
     large = _bytes(resolved, 2 * few)
@@ -67,6 +68,7 @@ def program_bytes(training: CompiledTraining) -> int:
     run = describe(training.run)
     evaluate = describe(training.evaluate)
     state = init.output_bytes
+    # The state is donated, so most of what a call returns lies where its arguments were.
     while_running = state + run.temp_bytes + run.output_bytes - run.alias_bytes
     while_evaluating = state + evaluate.temp_bytes + evaluate.output_bytes
     num_devices = training.loop.num_devices  # Each of them holds the whole state.

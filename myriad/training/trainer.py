@@ -68,7 +68,12 @@ class Trainer:
         steps = (int(state.num_updates) - done) * self.programs.steps_per_update
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),
-            History([_training_row(row) for row in rows]),
+            History(
+                [
+                    {name: value for name, value in row.items() if not name.startswith("eval_")}
+                    for row in rows
+                ]
+            ),
             History([_evaluation_row(row) for row in rows]),
             self.config,
             self._timings(steps, time.perf_counter() - start),
@@ -212,10 +217,6 @@ def environment_record() -> dict[str, Any]:
     }
 
 
-def _training_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if not name.startswith("eval_")}
-
-
 def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:
     measured = {
         name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")
@@ -223,6 +224,7 @@ def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:
     return {"update": row["update"], "steps": row["steps"]} | measured
 
 
+# A quarter of a second of a warm start, if it came after compiling.
 def _import_orbax() -> None:
     import orbax.checkpoint  # noqa: F401  (loaded here, while the compiler works)
 

@@ -650,3 +650,19 @@ def test_without_cartpole_the_newest_environment_has_the_plain_name(tmp_path):
         "throughput_scaling.png",
         "throughput_scaling_pendulum_control.png",
     }
+
+
+def test_a_column_that_a_file_of_an_older_version_lacks_is_read_as_empty(tmp_path):
+    newer = ("package_version", "steps_per_s_low", "steps_per_s_high", "memory_total_bytes")
+    rows = [
+        {name: value for name, value in row(num_envs=size).items() if name not in newer}
+        for size in SIZES
+    ]
+    with (tmp_path / "older.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    read = read_csv(tmp_path / "older.csv")
+    assert list(read[0]) == list(COLUMNS)
+    assert read == [each | dict.fromkeys(newer, "") for each in rows]
+    assert len(draw(tmp_path / "older.csv", tmp_path, ["throughput"])) == 2

@@ -1,13 +1,22 @@
 """Where things may lie in benchmarks: what asv finds, what a script says, what a peer imports."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from benchmarks.harness.libraries import DECLARED, LIBRARIES, OURS, library_of
+from benchmarks.harness.libraries import (
+    DECLARED,
+    LIBRARIES,
+    OURS,
+    SuiteError,
+    library_of,
+    read_libraries,
+)
 from benchmarks.harness.supervisor import ROOT
 
 SCRIPTS = sorted(
@@ -100,3 +109,54 @@ def test_the_readme_explains_every_library():
     text = (ROOT / "benchmarks" / "README.md").read_text()
     missing = [name for name in DECLARED if f"`{name}`" not in text]
     assert not missing
+
+
+DECLARATION = """
+[mine]
+note = "a note"
+color = "#000000"
+dark_color = "#FFFFFF"
+marker = "o"
+line = "-"
+ours = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            ("color", "colour"),
+            "libraries.toml: mine: key 'colour' is unknown; did you mean 'color'",
+        ),
+        (('line = "-"', ""), "libraries.toml: mine lacks the key 'line'."),
+        (("true", '"yes"'), "libraries.toml: mine.ours must be true or false, but got 'yes'."),
+        (('"o"', "1"), "libraries.toml: mine.marker must be a text, but got 1."),
+        (("ours = true", 'runs = "min"'), "libraries.toml: mine.runs 'min' is unknown; did you"),
+        (("ours = true", ""), "libraries.toml must mark exactly one library with ours = true."),
+        (("[mine]", "[mine"), "libraries.toml is not valid TOML: "),
+    ],
+)
+def test_a_mistake_in_the_libraries_is_answered_in_one_sentence(change, sentence, tmp_path):
+    file = tmp_path / "libraries.toml"
+    file.write_text(DECLARATION)
+    assert read_libraries(file)["mine"].ours
+    file.write_text(DECLARATION.replace(*change, 1))
+    with pytest.raises(SuiteError, match=re.escape(sentence)):
+        read_libraries(file)
+
+
+def test_a_script_answers_a_mistake_in_a_declaration_without_a_traceback(tmp_path):
+    copy = tmp_path / "benchmarks"
+    shutil.copytree(ROOT / "benchmarks", copy)
+    declared = copy / "libraries.toml"
+    declared.write_text(declared.read_text().replace("\ncolor =", "\ncolour =", 1))
+    done = subprocess.run(
+        [sys.executable, copy / "throughput.py"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("libraries.toml: myriad: key 'colour' is unknown; did you mean")

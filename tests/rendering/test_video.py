@@ -419,7 +419,10 @@ RENDER = ["render", "--env", "pendulum", "--output"]
             [*RENDER, "x.gif", "--steps", "many"],
             "--steps must be an integer, but got 'many' (",
         ),
-        ([*RENDER, "x.gif", "--steps", "0"], "num_steps must be at least 1, but got 0."),
+        (
+            [*RENDER, "x.gif", "--steps", "0"],
+            "num_steps must be an integer of at least 1, but got 0.",
+        ),
         ([*RENDER, "x.gif", "--fps", "60"], "fps must be 1 to 50 for a .gif file, but got 60."),
         ([*RENDER, "x.gif", "--fps", "0"], "fps must be 1 to 50 for a .gif file, but got 0."),
         ([*RENDER, "x.gif", "--seed", "1" * 30], "seed must fit in 64 bits, but got 1111"),

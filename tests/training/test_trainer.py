@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,10 +29,14 @@ from myriad import (
 from myriad.agents import list_agents, make_learner
 from myriad.envs import list_envs
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, UnknownNameError
+from myriad.random import make_key
+from myriad.training.checkpoint import Checkpoints
 from myriad.training.loop import LearningLoop, parallel_learner
 from myriad.training.programs import CompiledTraining
 from myriad.training.progress import Progress
+from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import TRACKERS
+from myriad.training.trainer import environment_record
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
@@ -302,3 +307,42 @@ def test_only_large_minibatches_are_shared():
 def test_how_many_devices_share_a_step_is_the_trainers_choice():
     with pytest.raises(UnknownNameError, match="unknown field of ppo 'num_devices'"):
         create_config("cartpole", "ppo", **{"agent.num_devices": 2})
+
+
+@pytest.mark.parametrize("num_episodes", [0, True, 2.0, "8"])
+def test_a_number_of_episodes_that_cannot_be_is_refused_in_a_sentence(num_episodes):
+    sentence = f"num_episodes must be an integer of at least 1, but got {num_episodes!r}."
+    with pytest.raises(InvalidArgumentError, match=re.escape(sentence)):
+        evaluate(small_config("pid"), None, num_episodes)
+
+
+def write_run(folder, config_toml, agent, state):
+    """Leave what an interrupted run leaves: its configuration and a checkpoint."""
+    run = RunFolder.create(folder, config_toml, environment_record())
+    checkpoint = dataclasses.replace(state, agent=agent)
+    Checkpoints(run.checkpoints).save(1, checkpoint)
+
+
+def test_a_run_of_an_older_version_is_refused_in_a_sentence(tmp_path):
+    resolved = small_config("dqn").resolve()
+    loop = LearningLoop(resolved.env, resolved.learner, resolved.num_envs)
+    state = loop.init(make_key(0))
+    agent = state.agent
+    fields = {field.name: getattr(agent, field.name) for field in dataclasses.fields(agent)}
+    # The names of version 0.1.
+    older = fields | {"optimizer": fields["opt_state"], "observations": fields["obs_stats"]}
+    del older["opt_state"], older["obs_stats"]
+    write_run(tmp_path / "state", resolved.config.to_toml(), older, state)
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"checkpoint .* holds agent\.obs_stats\.\w+ as nothing, but this configuration needs",
+    ):
+        load_agent(tmp_path / "state")
+
+    config_toml = resolved.config.to_toml().replace("polyak", "target_decay")
+    write_run(tmp_path / "options", config_toml, agent, state)
+    for read in (load_agent, resume):
+        with pytest.raises(
+            InvalidArgumentError, match=r"target_decay of dqn is now called polyak: rename it"
+        ):
+            read(tmp_path / "options")
