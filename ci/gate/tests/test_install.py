@@ -71,7 +71,7 @@ def perfgate(tools, repository, *arguments):
 
 
 def plant(repository):
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
 
 
 def test_a_repository_without_rules_is_gated_by_the_default_ones(tools, repository):

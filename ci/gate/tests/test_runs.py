@@ -35,7 +35,7 @@ def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
         "basics.Cached.time_cached": "not slower",
         "basics.Cached.track_note": "same",
         "basics.Total.time_total(1000)": "not slower",
-        "basics.Total.time_total(300000)": "not slower",
+        "basics.Total.time_total(20000)": "not slower",
         "basics.mem_table": "same",
         "basics.peakmem_table": "same",
         "basics.timeraw_import": "not slower",
@@ -236,7 +236,7 @@ def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
     repository.write("note.txt", "topic")
     repository.commit()
     repository.git("switch", "--quiet", "main")
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
     repository.commit("others' work")
     run = repository.gate(
         "--base", "main", "--head", "topic", "--bench", "track_mean", "--no-timing"
@@ -246,7 +246,7 @@ def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
 
 
 def test_a_worse_value_is_confirmed_in_fresh_processes_and_fails(repository):
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
     run = repository.gate("--base", "main", "--bench", "track_mean|mem_table", "--no-timing")
     assert run.code == 1
     assert run.verdicts()["basics.track_mean"] == "worse"
@@ -401,7 +401,7 @@ def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
 
 def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repository):
     (repository.root / "gate.toml").unlink()
-    repository.replace("smallsum/__init__.py", "** 2", "** 2.5")
+    repository.replace("smallsum/__init__.py", "**2", "**2.5")
     run = repository.gate("--base", "main", "--no-timing", "--bench", "Cached|track_mean")
     assert (run.code, run.verdicts()["basics.track_mean"]) == (1, "worse"), run.out
     assert "Budgets" not in run.out
