@@ -51,6 +51,14 @@ sample_s = 0.005
 max_alternations = 6
 shared_s = 0.02
 """
+# More rules, for tests in which a value's confirmation by eight new processes is not the question.
+UNCONFIRMED = """
+[[metric]]
+name = "track"
+benchmark = "track_(mean|sum)$"
+worse = "more"
+tolerance = 0.01
+"""
 
 
 @dataclass

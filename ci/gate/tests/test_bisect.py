@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from gate_repository import LAST_RESORT_S, make_repository, write_fake_uv
+from gate_repository import LAST_RESORT_S, RULES, UNCONFIRMED, make_repository, write_fake_uv
 
 CACHED, TRACKED = "basics.Cached.time_cached", "basics.track_mean"
 
 
 @pytest.fixture
 def repository(tmp_path):
-    return make_repository(tmp_path)
+    return make_repository(tmp_path, RULES + UNCONFIRMED)
 
 
 def find(repository, *arguments):

@@ -76,12 +76,12 @@ from smallsum import REPEATS
 
 
 def work(times=REPEATS):
-    sum(number * number for number in range(1_000_000 * times))
+    sum(number * number for number in range(300_000 * times))
 
 
 class Prepared:
     def setup(self):
-        time.sleep(0.2)
+        time.sleep(0.05)
 
     def time_work(self):
         work()
@@ -90,7 +90,7 @@ class Prepared:
 
 
 def timeraw_work():
-    return "sum(number * number for number in range(1_000_000))"
+    return "sum(number * number for number in range(300_000))"
 
 
 def time_wait():
@@ -98,13 +98,13 @@ def time_wait():
 
 
 def time_thread():
-    thread = threading.Thread(target=time.sleep, args=(0.05,))
+    thread = threading.Thread(target=time.sleep, args=(0.02,))
     thread.start()
     thread.join()
 
 
 def time_child():
-    subprocess.run([sys.executable, "-S", "-c", "sum(n * n for n in range(1_000_000))"], check=True)
+    subprocess.run([sys.executable, "-S", "-c", "sum(n * n for n in range(300_000))"], check=True)
 
 
 def time_collapse():
@@ -116,7 +116,7 @@ def time_neighbours():
     core, here = str(os.sched_getaffinity(0)), pathlib.Path(os.environ["CORES"])
     mine = here / str(os.getpid())
     mine.write_text(core)
-    for _ in range(40):
+    for _ in range(20):
         with contextlib.suppress(FileNotFoundError):
             for _ in [each for each in here.iterdir() if each.read_text() == core]:
                 sum(range(100_000))
@@ -165,8 +165,9 @@ def test_a_collapse_takes_one_turn_a_pair(repository, tmp_path, monkeypatch):
         "            file.write(f'{os.getpid()}\\n')\n"
         "    sum(range(10_000 * REPEATS**4))\n",
     )
+    repository.replace("gate.toml", "pair_s = 0.1", "pair_s = 0.03")
     repository.commit()
-    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 5")
     monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
     run = repository.gate("--base", "main", "--bench", "time_collapse")
     row = run.rows["collapse.time_collapse"]
