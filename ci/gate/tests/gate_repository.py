@@ -1,16 +1,23 @@
 """A repository for the gate's tests: the fixture project under git, and the gate run on it."""
 
+import contextlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from perfgate import machine
+from perfgate.cli import main
+
 PROJECT = Path(__file__).parent / "fixtures" / "asv_project"
-COUNTING = Path(__file__).parent / "fixtures" / "counting"
-ROOT = Path(__file__).resolve().parents[3]
+WORKERS = Path(__file__).parent / "fixtures" / "workers"
 LAST_RESORT_S = 1_200  # a limit for what hangs: no test may depend on how busy the machine is
 FAKE_UV = """#!/bin/sh
 ''''exec "{python}" "$0" "$@"  # a shell's line, and for Python a text: a path may hold a space '''
@@ -23,7 +30,8 @@ if sys.argv[1] == "venv":
     (place / "bin").mkdir(parents=True)
 else:
     package = sys.argv[sys.argv.index("asv_runner") - 1]
-    place.write_text(f"#!/bin/sh\\nexport PYTHONPATH={{package}}\\nexec \\"{python}\\" \\"$@\\"\\n")
+    paths = f"export PYTHONPATH={{package}}:{workers}"
+    place.write_text(f"#!/bin/sh\\n{{paths}}\\nexec \\"{python}\\" \\"$@\\"\\n")
     place.chmod(0o755)
 """
 # Tests run on loaded machines: wide margins, few pairs, short samples. What is planted is far
@@ -42,6 +50,14 @@ pair_s = 0.1
 sample_s = 0.005
 max_alternations = 6
 shared_s = 0.02
+"""
+# More rules, for tests in which a value's confirmation by eight new processes is not the question.
+UNCONFIRMED = """
+[[metric]]
+name = "track"
+benchmark = "track_(mean|sum)$"
+worse = "more"
+tolerance = 0.01
 """
 
 
@@ -90,27 +106,48 @@ class Repository:
         self.git("commit", "--quiet", "--message", message)
         return self.git("rev-parse", "HEAD")
 
-    def gate(self, *arguments):
-        """Run the gate as a user does, from the repository's root."""
-        temporary = self.root.parent / "temporary"
-        temporary.mkdir(exist_ok=True)
-        paths = [COUNTING, ROOT] if self.counted else [ROOT]
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
-            "TMPDIR": str(temporary),
+    @property
+    def temporary(self):
+        """Where the gate's temporary files lie; there is nothing else there."""
+        folder = self.root.parent / "temporary"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    @property
+    def environment(self):
+        """The variables that the gate runs with there."""
+        return {
+            "PYTHONPATH": str(WORKERS),
+            "TMPDIR": str(self.temporary),
+            "COUNT_CALLS": "1" if self.counted else "",
         }
-        command = [sys.executable, "-m", "perfgate", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=self.root,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=LAST_RESORT_S,
-            check=False,
-        )
+
+    def perfgate(self, *arguments):
+        """Run perfgate from the repository's root, as a user does but in this process.
+
+        A process of its own would load NumPy and SciPy each time, which takes longer than the rest
+        of most runs.
+        """
+        output = io.StringIO()
+        errors = io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+        ):
+            patch.chdir(self.root)
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            patch.setattr(tempfile, "tempdir", str(self.temporary))
+            patch.setattr(machine, "_WATCHING_S", 0.1)
+            code = main(arguments)
+        return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+
+    def gate(self, *arguments):
+        """Run the gate, and return what it left behind."""
+        done = self.perfgate(*arguments)
         report = self.root / ".asv" / "gate" / "gate.json"
-        return Run(done.returncode, done.stdout, done.stderr, report, temporary)
+        return Run(done.returncode, done.stdout, done.stderr, report, self.temporary)
 
 
 @dataclass
@@ -142,3 +179,15 @@ def make_repository(folder, rules=RULES):
     repository.git("init", "--quiet", "--initial-branch", "main")
     repository.commit("start")
     return repository
+
+
+def write_fake_uv(folder):
+    """Write a `uv` that needs no network: its environments are this interpreter and a path.
+
+    Return the file that it notes its calls in.
+    """
+    folder.mkdir()
+    tool = folder / "uv"
+    tool.write_text(FAKE_UV.format(python=sys.executable, workers=WORKERS))
+    tool.chmod(0o755)
+    return folder / "log.txt"

@@ -7,32 +7,20 @@ import sys
 
 import pytest
 
-from gate_repository import FAKE_UV, LAST_RESORT_S, ROOT, make_repository
+from gate_repository import LAST_RESORT_S, RULES, UNCONFIRMED, make_repository, write_fake_uv
 
 CACHED, TRACKED = "basics.Cached.time_cached", "basics.track_mean"
 
 
 @pytest.fixture
 def repository(tmp_path):
-    return make_repository(tmp_path)
+    return make_repository(tmp_path, RULES + UNCONFIRMED)
 
 
 def find(repository, *arguments):
-    """Run the command as a user does; nothing may be left behind."""
-    temporary = repository.root.parent / "temporary"
-    temporary.mkdir(exist_ok=True)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
-    command = [sys.executable, "-m", "perfgate", "find", *arguments]
-    done = subprocess.run(
-        command,
-        cwd=repository.root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LAST_RESORT_S,
-        check=False,
-    )
-    assert not list(temporary.iterdir())
+    """Run the command; nothing may be left behind."""
+    done = repository.perfgate("find", *arguments)
+    assert not list(repository.temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
     return done
 
@@ -81,7 +69,7 @@ def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
     start = repository.git("rev-parse", "HEAD")
 
     def plant():
-        repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+        repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
 
     made = commit_line(repository, 5, plant)
     done = find(repository, TRACKED, start, "main")
@@ -97,23 +85,13 @@ def test_a_worse_value_is_found_and_pages_are_not_visited(repository):
 def shown(repository, done):
     """Run the command that was printed."""
     line = next(line for line in done.stdout.splitlines() if line.startswith("show it: perfgate "))
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "perfgate", *shlex.split(line)[3:]]
-    return subprocess.run(
-        command,
-        cwd=repository.root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LAST_RESORT_S,
-        check=False,
-    )
+    return repository.perfgate(*shlex.split(line)[3:])
 
 
 def test_the_printed_command_shows_the_regression(repository):
 
     def plant():
-        repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+        repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
 
     made = commit_line(repository, 1, plant)
     done = find(repository, TRACKED, f"{made[0]}~1", made[2])
@@ -156,11 +134,11 @@ def test_equal_programs_are_not_timed(repository):
 
 def test_a_benchmark_younger_than_the_slowdown_is_asked_of_every_commit(repository):
     start = repository.git("rev-parse", "HEAD")
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
     guilty = repository.commit("double")
     repository.write(
         "benchmarks/young.py",
-        "import smallsum\n\n\ndef track_sum():\n    return smallsum.table(9).sum()\n",
+        "import smallsum\n\n\ndef track_sum():\n    return sum(smallsum.table(9))\n",
     )
     repository.commit("a new benchmark")
     done = find(repository, "young.track_sum", start, "main")
@@ -172,9 +150,9 @@ def test_a_benchmark_younger_than_the_slowdown_is_asked_of_every_commit(reposito
 
 def test_commits_that_cannot_be_measured_leave_several_under_suspicion(repository):
     start = repository.git("rev-parse", "HEAD")
-    repository.replace("smallsum/__init__.py", "return np.arange", "return broken(np.arange")
+    repository.replace("smallsum/__init__.py", "[1.0 * number", "[(1.0 * number")
     broken = repository.commit("break it")
-    repository.replace("smallsum/__init__.py", "return broken(np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "[(1.0 * number", "[2.0 * number")
     repaired = repository.commit("repair it")
     done = find(repository, TRACKED, start, "main")
     assert done.returncode == 3
@@ -197,7 +175,7 @@ def test_commits_that_do_not_differ_leave_nothing_to_find(repository):
 def test_a_merge_is_named_as_a_whole(repository):
     start = repository.git("rev-parse", "HEAD")
     repository.git("switch", "--quiet", "--create", "topic")
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
     repository.commit("double, on a branch")
     repository.git("switch", "--quiet", "main")
     repository.write("smallsum/notes.py", "")
@@ -212,26 +190,19 @@ def test_a_merge_is_named_as_a_whole(repository):
 
 
 def test_commits_whose_dependencies_differ_are_both_built(repository, tmp_path, monkeypatch):
-    tool = tmp_path / "tools" / "uv"
-    tool.parent.mkdir()
-    tool.write_text(FAKE_UV.format(python=sys.executable))
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
+    log = write_fake_uv(tmp_path / "tools")
+    monkeypatch.setenv("PATH", str(log.parent), prepend=":")
     start = repository.git("rev-parse", "HEAD")
     repository.replace("pyproject.toml", '"numpy"', '"numpy>=1"')
     repository.commit("raise the bound")
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
     guilty = repository.commit("double")
     repository.write("smallsum/notes.py", "")
     repository.commit("harmless")
     done = find(repository, TRACKED, start, "main")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"found {guilty[:12]} double" in done.stdout
-    made = [
-        line
-        for line in tool.with_name("log.txt").read_text().splitlines()
-        if line.startswith("venv")
-    ]
+    made = [line for line in log.read_text().splitlines() if line.startswith("venv")]
     assert any(line.endswith("env-base") for line in made)
     assert any(line.endswith("/env") for line in made)
 
@@ -243,14 +214,11 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
         4,
         lambda: repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 12"),
     )
-    temporary = repository.root.parent / "temporary"
-    temporary.mkdir()
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "perfgate", "find", CACHED, start, "main"]
     with subprocess.Popen(
         command,
         cwd=repository.root,
-        env=environment,
+        env=os.environ | repository.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -263,7 +231,7 @@ def test_a_search_that_is_stopped_leaves_nothing_behind(repository):
             process.kill()
     assert process.returncode == 130
     assert said.splitlines()[-1] == "stopped; nothing was found"
-    assert not list(temporary.iterdir())
+    assert not list(repository.temporary.iterdir())
     assert len(repository.git("worktree", "list").splitlines()) == 1
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gate_repository import make_repository
+from gate_repository import RULES, UNCONFIRMED, make_repository
 
 PACKAGE = Path(__file__).resolve().parents[1]
 CONSTRAINTS = PACKAGE.parents[1] / "constraints.txt"
@@ -57,7 +57,7 @@ def tools(tmp_path_factory):
 @pytest.fixture
 def repository(tmp_path):
     """A project with modules that would break perfgate if perfgate imported them."""
-    made = make_repository(tmp_path)
+    made = make_repository(tmp_path, RULES + UNCONFIRMED)
     made.write("ci/__init__.py", "OURS = False\n")
     for name in ("compare", "config", "counters", "errors", "listing", "options"):
         made.write(f"{name}.py", f"raise SystemExit('the wrong {name}')\n")
@@ -71,7 +71,7 @@ def perfgate(tools, repository, *arguments):
 
 
 def plant(repository):
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
 
 
 def test_a_repository_without_rules_is_gated_by_the_default_ones(tools, repository):

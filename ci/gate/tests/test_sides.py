@@ -1,19 +1,15 @@
 """The two checkouts: the suite's configuration, the working tree, and the environments."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from gate_repository import FAKE_UV, make_repository
+from gate_repository import make_repository, write_fake_uv
 from perfgate.errors import PreparationError, UsageError
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import checked_out
-
-# What uv does, without a network: an "environment" is this interpreter with the package's folder on
-# its path.
 
 
 @pytest.fixture
@@ -23,12 +19,9 @@ def repository(tmp_path):
 
 @pytest.fixture
 def fake_uv(tmp_path, monkeypatch):
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    (folder / "uv").write_text(FAKE_UV.format(python=sys.executable))
-    (folder / "uv").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    return folder / "log.txt"
+    log = write_fake_uv(tmp_path / "tools")
+    monkeypatch.setenv("PATH", str(log.parent), prepend=":")
+    return log
 
 
 def test_a_configuration_may_hold_comments_and_trailing_commas(tmp_path):
