@@ -65,8 +65,8 @@ def _share(worked: int, waited: int) -> float:
 def _instructions(benchmark: Any) -> int | None:
     if not counters.can_count():
         return None
-    with (instructions := counters.Counter()).counted():
-        sampling.sample(benchmark, 1)
+    instructions = counters.Counter()
+    sampling.call_within(benchmark, instructions.counted())
     return instructions.count
 
 

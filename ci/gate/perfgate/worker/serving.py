@@ -113,7 +113,9 @@ def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.S
         found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
     else:
         sampling.sample(benchmark, 1)
-        found = calls.counted(lambda: sampling.sample(benchmark, 1), Path(request.root))
+        watched = calls.CalledFunctions(Path(request.root))
+        sampling.call_within(benchmark, watched.counted())
+        found = watched.first_counts()
     suite.release(request.row)
     return protocol.Calls(found)
 
