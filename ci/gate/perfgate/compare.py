@@ -18,6 +18,7 @@ from pathlib import Path
 from perfgate import machine
 from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
 from perfgate.config import Rules, find_rules, read_rules
+from perfgate.coverage import cover
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import Confirmation, suspect_changes
@@ -26,7 +27,8 @@ from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.report.files import as_json, junit
-from perfgate.report.markdown import Result, markdown
+from perfgate.report.markdown import markdown
+from perfgate.report.result import Result
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
 from perfgate.stages import Inspected, Timed
@@ -45,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
         if not discovered.rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
         inspected = inspect(discovered.rows, sides, rules, core, _say, clocks=options.timing)
+        coverage = cover(inspected, sides)
         timed, pairs = _measure(inspected, sides, rules, options, core)
         explained = explain(timed, sides, core, _say)
     counts_instructions = discovered.counts_instructions
@@ -59,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         base=sides.base.commit,
         head=sides.head.commit,
         reproduce=_reproduce(sides, options),
+        coverage=coverage,
         environments=sides.environments,
         machine=machine.describe(),
         notes=[*_same_commit(sides), *notes],

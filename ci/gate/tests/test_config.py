@@ -24,7 +24,8 @@ from perfgate.hlo import Program
 from perfgate.metrics import compare_metrics
 from perfgate.process.protocol import FirstRun, Value
 from perfgate.report.files import junit
-from perfgate.report.markdown import Result, markdown
+from perfgate.report.markdown import markdown
+from perfgate.report.result import Result
 from perfgate.stages import Benchmark, Inspected, Outcome, SideRun, Timed
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import judge

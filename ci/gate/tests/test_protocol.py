@@ -107,7 +107,7 @@ def test_a_worker_that_speaks_otherwise_is_not_asked(tmp_path, monkeypatch, firs
         "os.read(int(sys.argv[sys.argv.index('--requests') + 1]), 1 << 16)\n"
     )
     monkeypatch.setattr("perfgate.process.channel.WORKER_FILE", speaker)
-    launch = Launch(sys.executable, tmp_path, tmp_path, tmp_path)
+    launch = Launch(sys.executable, tmp_path, tmp_path, tmp_path, tmp_path)
     with Worker(launch) as worker, pytest.raises(WorkerError, match=reason) as error:
         worker.ask(protocol.Discover(), 60)
     assert not error.value.alive
@@ -116,7 +116,7 @@ def test_a_worker_that_speaks_otherwise_is_not_asked(tmp_path, monkeypatch, firs
 def test_a_worker_refuses_a_request_that_does_not_fit(tmp_path, monkeypatch):
     monkeypatch.setitem(REQUESTS, "Escaped", protocol.Escaped)
     (tmp_path / "suite").mkdir()
-    launch = Launch(sys.executable, tmp_path / "suite", tmp_path, tmp_path)
+    launch = Launch(sys.executable, tmp_path / "suite", tmp_path, tmp_path, tmp_path)
     with Worker(launch) as worker, pytest.raises(WorkerError) as error:
         worker.ask(protocol.Escaped(None), 60)
     assert "exit code 1: the gate's request does not fit: " in str(error.value)

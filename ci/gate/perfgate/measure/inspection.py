@@ -19,12 +19,13 @@ from perfgate.measure.discovery import check_origin
 from perfgate.measure.workers import Say, WorkerPool, ask_sides
 from perfgate.metrics import compare_metrics
 from perfgate.process import protocol
-from perfgate.process.channel import WorkerError
+from perfgate.process.channel import Worker, WorkerError
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, SIDES, Benchmark, Change, Inspected, Listed, SideRun
 
 _FIRST_CALLS = 3  # times that first calls which differ are timed again
 NO_PROGRAM_NOW = "it offers a program on the base, and none here"
+SKIPPED_BY_THIS_CHANGE = "the base's suite runs it, and this change's suite skips it"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,23 @@ def _inspect(
     seen = _side_by_side(row, runs, put_off=put_off)
     if row.problem:
         seen = seen.with_problems({"head": row.problem})
+    if len(seen.skipped) == len(SIDES) and not sides.same_suite:
+        seen = _unless_it_ran_before(seen, sides)
     return _with_first_calls_again(seen, sides, pool, say)
+
+
+def _unless_it_ran_before(seen: Inspected, sides: Sides) -> Inspected:
+    """Return a row that both sides skip as a problem if the base's own suite ran it."""
+    benchmark = seen.benchmark
+    request = protocol.Inspect(*benchmark.target)
+    try:
+        with Worker(sides.launch(sides.base, suite=sides.base_suite)) as worker:
+            ran = worker.ask(request, benchmark.timeout_s)
+    except WorkerError:
+        return seen  # it was broken, or is new: nothing was lost
+    if isinstance(ran, protocol.Skipped):
+        return seen
+    return seen.with_problems({"head": SKIPPED_BY_THIS_CHANGE})
 
 
 def _sides_of(row: Listed, sides: Sides) -> list[Side]:

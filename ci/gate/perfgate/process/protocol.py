@@ -14,7 +14,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-VERSION = 1
+VERSION = 2
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -197,6 +197,7 @@ class FirstRun:
         second_call_compilations: how many the second call compiled; None where jax is not loaded.
         cpu_instructions: that one call executes; None where nothing counts them.
         program: None where its class offers none.
+        imported: the checkout's own files that its process has imported so far.
     """
 
     seconds: float
@@ -205,13 +206,15 @@ class FirstRun:
     second_call_compilations: int | None = None
     cpu_instructions: int | None = None
     program: ProgramFiles | None = None
+    imported: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Value:
-    """What a benchmark that isn't timed returned."""
+    """What a benchmark that isn't timed returned, and what `FirstRun` says is imported."""
 
     value: float
+    imported: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

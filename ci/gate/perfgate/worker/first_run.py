@@ -24,7 +24,7 @@ def inspect(
         if benchmark is None:
             return protocol.Skipped()
         if benchmark.type != "time":
-            return _value(benchmark)
+            return _value(suite, benchmark)
         sampling.sample(benchmark, 1)
     # The sides are inspected on cores of their own: what a neighbour took away of one of them is no
     # compile time.
@@ -39,6 +39,7 @@ def inspect(
         second_call_compilations=again.count if "jax" in sys.modules else None,
         cpu_instructions=_instructions(benchmark),
         program=_program(benchmark, suite.exchange, target.row),
+        imported=listing.imported_below(suite.root),
     )
     suite.release(target.row)
     return found
@@ -70,7 +71,7 @@ def _instructions(benchmark: Any) -> int | None:
     return instructions.count
 
 
-def _value(benchmark: Any) -> protocol.Value | protocol.Skipped:
+def _value(suite: Suite, benchmark: Any) -> protocol.Value | protocol.Skipped:
     value = benchmark.do_run()
     if benchmark.type == "peakmemory":
         value = _peak_bytes() or value
@@ -81,7 +82,7 @@ def _value(benchmark: Any) -> protocol.Value | protocol.Skipped:
         raise TypeError(f"the benchmark returned {type(value).__name__}, which has no order")
     if math.isinf(value):
         raise ValueError(f"the benchmark returned {value}, of which nothing is more or less")
-    return protocol.Value(float(value))
+    return protocol.Value(float(value), listing.imported_below(suite.root))
 
 
 def _peak_bytes() -> int | None:

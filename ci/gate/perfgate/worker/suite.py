@@ -19,13 +19,15 @@ class Suite:
 
     Attributes:
         folder: of the benchmarks.
+        root: of the checkout that they belong to.
         exchange: where the worker leaves files for the gate.
         scratch: where benchmarks run.
         ready: asv's benchmark of each row that is set up.
     """
 
-    def __init__(self, folder: Path, caches: Path, exchange: Path):
+    def __init__(self, folder: Path, caches: Path, exchange: Path, root: Path):
         self.folder = folder
+        self.root = root
         self.exchange = exchange
         self.scratch = Path(tempfile.mkdtemp(dir=exchange))
         self.ready: dict[str, Any] = {}
