@@ -39,7 +39,8 @@ def cover(rows: Sequence[Inspected], sides: Sides) -> Coverage:
 
 def _imported(row: Inspected) -> Sequence[str]:
     ran = row.head.ran
-    return ran.imported if isinstance(ran, (FirstRun, Value)) else ()
+    footprint = ran.footprint if isinstance(ran, (FirstRun, Value)) else None
+    return footprint.imported if footprint else ()
 
 
 def _changed_measures(sides: Sides, suite: Path) -> dict[str, list[str]]:
