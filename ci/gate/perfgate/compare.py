@@ -26,7 +26,6 @@ from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
-from perfgate.measure.reach import with_reach
 from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
@@ -48,7 +47,6 @@ def run(options: argparse.Namespace) -> int:
         if not discovered.rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
         inspected = inspect(discovered.rows, sides, rules, core, _say, clocks=options.timing)
-        inspected = with_reach(inspected, sides, rules)
         coverage = cover(inspected, sides)
         timed, pairs = _measure(inspected, sides, rules, options, core)
         explained = explain(timed, sides, core, _say)

@@ -109,11 +109,13 @@ def test_a_process_that_was_started_is_noticed():
 ROWS = """
 import smallsum
 
+VALUES = smallsum.table(100_000)
+
 def time_table():
-    smallsum.table(1_000)
+    smallsum.table(300_000)
 
 def time_total():
-    smallsum.total(smallsum.table(1_000))
+    smallsum.total(VALUES)
 """
 
 

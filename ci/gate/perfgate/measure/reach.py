@@ -1,10 +1,8 @@
 """Which benchmarks a change can't have reached: they ran none of the functions that it alters."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
-from perfgate.config import SAME, Rules
 from perfgate.process.protocol import FirstRun
 from perfgate.source.changes import changed_code
 from perfgate.source.functions import Altered, altered
@@ -12,35 +10,26 @@ from perfgate.source.sides import Sides
 from perfgate.stages import Inspected
 
 
-def with_reach(rows: Sequence[Inspected], sides: Sides, rules: Rules) -> list[Inspected]:
-    """Return rows that know what of the change they used.
+def alteration(sides: Sides) -> Altered | None:
+    """Return what head alters; None where it can't be told who uses it.
 
-    Nothing is known where each side has an environment of its own: other code differs then too.
+    That is so where each side has an environment of its own: other code differs then too.
     """
-    has_one_environment = bool(sides.head.import_from)
-    if sides.same_code or not has_one_environment:
-        return list(rows)
+    if sides.same_code or not sides.head.import_from:
+        return None
     suite: Path = sides.head.suite.relative_to(sides.head.root)
     changed = changed_code(sides.base.root, sides.head.root, suite)
-    change = altered(sides.base.root, sides.head.root, changed)
-    return [_with_reach(row, change, rules) for row in rows]
+    return altered(sides.base.root, sides.head.root, changed)
 
 
-def _with_reach(row: Inspected, change: Altered, rules: Rules) -> Inspected:
+def with_reach(row: Inspected, change: Altered | None) -> Inspected:
+    """Return a row that knows what of the change it used on either side."""
     footprints = [
         side.ran.footprint
         for side in (row.base, row.head)
         if isinstance(side.ran, FirstRun) and side.ran.footprint and side.ran.footprint.is_whole
     ]
-    if len(footprints) < len(row.sides) or not row.is_comparable:
+    if change is None or len(footprints) < len(row.sides):
         return row
     reached = {name for each in footprints for name in change.reach(each.executed, each.imported)}
-    row = dataclasses.replace(row, reached_by=tuple(sorted(reached)))
-    if not row.is_unreached:
-        return row
-    # What a clock says of the same functions twice is noise.
-    changes = [
-        dataclasses.replace(each, word=SAME) if rules.rule_of(each.metric, row.name).clock else each
-        for each in row.changes
-    ]
-    return dataclasses.replace(row, changes=tuple(changes))
+    return dataclasses.replace(row, reached_by=tuple(sorted(reached)))
