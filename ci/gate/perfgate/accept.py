@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from perfgate.config import Accepted, find_rules
+from perfgate.config import WORSE, Accepted, Rules, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
@@ -22,29 +22,70 @@ def main(argv: Sequence[str]) -> int:
 
 
 def accept(options: argparse.Namespace) -> int:
-    """Write the entry, print what it allows, and return the exit code."""
-    ratio = options.ratio
-    if ratio is None:
-        # A benchmark that is gone has no ratio.
-        is_missing = options.metric == "missing"
-        ratio = 1.0 if is_missing else _reported_ratio(options)
-    entry = Accepted(options.benchmark, options.metric, ratio, options.reason, options.expires)
-    if entry.is_expired:
-        raise UsageError(f"--expires must not be in the past, but got {options.expires}.")
-    _, file = find_rules(options.suite_config.resolve().parent)
-    write_accepted(file, entry)
-    print(
-        f"{file.name} now accepts {entry.metric} of {entry.benchmark} "
-        f"up to {ratio:g} times until {entry.expires}"
-    )
+    """Write the entries, print what they allow, and return the exit code."""
+    rules_file, file = find_rules(options.suite_config.resolve().parent)
+    metrics = [options.metric or "time"]
+    if options.metric is None and options.ratio is None:
+        metrics = _failed_metrics(options, read_rules(rules_file, file))
+    entries = [_entry(options, metric) for metric in metrics]
+    for entry in entries:
+        write_accepted(file, entry)
+        print(
+            f"{file.name} now accepts {entry.metric} of {entry.benchmark} "
+            f"up to {entry.ratio:g} times until {entry.expires}"
+        )
     return 0
 
 
-def _reported_ratio(options: argparse.Namespace) -> float:
+def _entry(options: argparse.Namespace, metric: str) -> Accepted:
+    ratio = options.ratio
+    if ratio is None:
+        # A benchmark that is gone has no ratio.
+        ratio = 1.0 if metric == "missing" else _reported_ratio(options, metric)
+    entry = Accepted(options.benchmark, metric, ratio, options.reason, options.expires)
+    if entry.is_expired:
+        raise UsageError(f"--expires must not be in the past, but got {options.expires}.")
+    return entry
+
+
+def _failed_metrics(options: argparse.Namespace, rules: Rules) -> list[str]:
+    """Return what failed the benchmark in the last report, costs before what stands for them."""
+    row = _reported_row(options)
+    changes = [each["metric"] for each in row["changes"] if each["word"] == WORSE]
+    failed = ["time"] if row["verdict"].startswith("slower") else []
+    failed += [
+        metric
+        for metric in changes
+        if rules.rule_of(metric, options.benchmark).stands_for not in {*failed, *changes}
+    ]
+    if row["outcome"] != "failed" or not failed:
+        raise UsageError(
+            f"nothing of {options.benchmark} failed in the last report; "
+            "name what to accept with --metric."
+        )
+    return failed
+
+
+def _reported_ratio(options: argparse.Namespace, metric: str) -> float:
     """Return the last report's ratio, rounded away from 1 so that it covers what was seen.
 
     Where the base has none of the metric, this is head's value.
     """
+    row = _reported_row(options)
+    changes = {
+        each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
+    }
+    found = row.get("ratio") if metric == "time" else changes.get(metric)
+    if found is None:
+        raise UsageError(
+            f"the last report has no ratio of {metric} for {options.benchmark}; "
+            "give one with --ratio."
+        )
+    return round(found + math.copysign(0.0005, found - 1), 3)
+
+
+def _reported_row(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the benchmark's row of the last report."""
     if not options.report.is_file():
         raise UsageError(
             f"there is no {options.report}; "
@@ -57,16 +98,7 @@ def _reported_ratio(options: argparse.Namespace) -> float:
             f"the last report has no benchmark {options.benchmark!r}; "
             "write its name as the report does."
         )
-    changes = {
-        each["metric"]: each["ratio"] if each["base"] else each["head"] for each in row["changes"]
-    }
-    found = row.get("ratio") if options.metric == "time" else changes.get(options.metric)
-    if found is None:
-        raise UsageError(
-            f"the last report has no ratio of {options.metric} for {options.benchmark}; "
-            "give one with --ratio."
-        )
-    return round(found + math.copysign(0.0005, found - 1), 3)
+    return row
 
 
 def write_accepted(file: Path, entry: Accepted) -> None:
@@ -88,7 +120,7 @@ def write_accepted(file: Path, entry: Accepted) -> None:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "perfgate accept",
-        "Accept a regression: writes an entry into accepted.toml, which is reviewed like code.",
+        "Accept a regression: writes entries into accepted.toml, which is reviewed like code.",
     )
     parser.add_argument("benchmark", help="its name as the report writes it, with its parameters")
     parser.add_argument("--reason", required=True, help="why, for somebody who reads it in a year")
@@ -97,9 +129,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--metric",
-        default="time",
         help="time, a metric of the report, or `missing` where the benchmark is gone "
-        "(default: %(default)s)",
+        "(default: all that failed in the last report)",
     )
     parser.add_argument(
         "--ratio", type=float, help="the largest ratio accepted (default: the last report's)"

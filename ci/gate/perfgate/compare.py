@@ -18,15 +18,17 @@ from pathlib import Path
 from perfgate import machine
 from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
 from perfgate.config import Rules, find_rules, read_rules
+from perfgate.coverage import cover
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
-from perfgate.measure.confirmation import confirm
+from perfgate.measure.confirmation import Confirmation, suspect_changes
 from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.report.files import as_json, junit
-from perfgate.report.markdown import Result, markdown
+from perfgate.report.markdown import markdown
+from perfgate.report.result import Result
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
 from perfgate.stages import Inspected, Timed
@@ -45,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
         if not discovered.rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
         inspected = inspect(discovered.rows, sides, rules, core, _say, clocks=options.timing)
-        confirmed = confirm(inspected, sides, rules, core, _say)
-        timed, pairs = _time(confirmed, sides, rules, options, core)
+        coverage = cover(inspected, sides)
+        timed, pairs = _measure(inspected, sides, rules, options, core)
         explained = explain(timed, sides, core, _say)
     counts_instructions = discovered.counts_instructions
     after = machine.observe()
@@ -60,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         base=sides.base.commit,
         head=sides.head.commit,
         reproduce=_reproduce(sides, options),
+        coverage=coverage,
         environments=sides.environments,
         machine=machine.describe(),
         notes=[*_same_commit(sides), *notes],
@@ -72,34 +75,47 @@ def run(options: argparse.Namespace) -> int:
     return result.exit_code
 
 
-def _time(
+def _measure(
     rows: Sequence[Inspected],
     sides: Sides,
     rules: Rules,
     options: argparse.Namespace,
     core: int | None,
 ) -> tuple[list[Timed], int]:
-    """Time what can't be known to be identical on both sides.
+    """Confirm what looks worse, and time what can't be known to be identical on both sides.
 
+    Both spend one budget, and share the error that a run may make among all that can fail it.
     Return every row in its order, and how many pairs were launched.
     """
-    done: dict[str, Timed] = {}
-    to_time = []
-    for row in rows:
-        is_comparable = row.is_comparable and row.benchmark.is_timed
-        is_identical = not options.time_identical and (sides.same_code or row.is_same_program)
-        done[row.name] = Timed(row, is_identical=is_comparable and is_identical)
-        if is_comparable and not is_identical:
-            to_time.append(row)
-    if not options.timing:
-        return list(done.values()), 0
     budget_s = rules.timing.budget_s if options.budget is None else options.budget
     deadline = time.monotonic() + budget_s
+    identical = {
+        row.name for row in rows if not options.time_identical and _is_identical(row, sides)
+    }
+    num_tests = sum(len(suspect_changes(row, rules)) for row in rows)
+    if options.timing:
+        num_tests += sum(_is_comparable(row) and row.name not in identical for row in rows)
+    confirmed = Confirmation(sides, rules, core, deadline, _say).run(rows, num_tests)
+    done = {
+        row.name: Timed(row, is_identical=_is_comparable(row) and row.name in identical)
+        for row in confirmed
+    }
+    if not options.timing:
+        return list(done.values()), 0
+    to_time = [row for row in confirmed if _is_comparable(row) and row.name not in identical]
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
     session = Session(sides, rules, core, deadline, rng, _say)
-    for row in session.run(to_time):
+    for row in session.run(to_time, num_tests):
         done[row.name] = row
     return list(done.values()), session.launched
+
+
+def _is_comparable(row: Inspected) -> bool:
+    return row.is_comparable and row.benchmark.is_timed
+
+
+def _is_identical(row: Inspected, sides: Sides) -> bool:
+    return sides.same_code or row.is_same_program or row.is_unreached
 
 
 def _same_commit(sides: Sides) -> list[str]:

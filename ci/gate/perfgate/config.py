@@ -61,6 +61,13 @@ Regex = Annotated[str, AfterValidator(_pattern)]
 Stop = Literal["stop", "warn"]
 
 Fitting = TypeVar("Fitting", "Slowdown", "Cores", "MetricRule")
+Direction = Literal["more", "less"]
+# What a change of a metric is called. Whoever reads a report sees these words.
+SAME = "same"
+WORSE = "worse"
+BETTER = "better"
+CHANGED = "changed"  # in a direction of which nobody has said whether it is worse
+UNSURE = "unsure"  # it looked worse, and there was no time to look again
 
 
 def _check_ratios(fail_ratio: float, pass_ratio: float) -> None:
@@ -84,7 +91,7 @@ class Verdicts:
     confirm_looks: Looks = (4, 8, 12, 18, 24, 36)
     """The same for the fresh pairs that confirm a suspicion."""
     suspect_alpha: Chance = 0.05
-    """False suspicions, shared among all timed rows. A false alarm must also be confirmed."""
+    """False suspicions, shared by all that can fail a run. Each must also be confirmed."""
     confirm_alpha: Chance = 0.1
     """False confirmations. With `suspect_alpha`: at most 0.5% of all runs raise a false alarm."""
     miss_beta: Chance = 0.02
@@ -156,31 +163,42 @@ class MetricRule:
 
     Attributes:
         name: the metric.
-        worse: which direction is a regression; `never` shows it only.
+        worse: which direction is a regression; `never` shows it only, `undeclared` asks for it.
         benchmark: regular expression of the benchmarks meant.
         tolerance: relative change that is let pass.
         at_least: absolute change that is let pass.
         clock: whether it is measured, not counted; a suspect one is confirmed in fresh processes.
-        forgiven_if_faster: whether a row whose timing is surely faster may have more of it.
+        stands_for: the cost that it stands for: `time`, or another metric. Where that cost is known
+            and has not grown, more of this one is no regression.
         unit: what the report writes behind it.
     """
 
     name: str
-    worse: Literal["more", "less", "either", "never"]
+    worse: Literal["more", "less", "either", "never", "undeclared"]
     benchmark: Regex = ""
     tolerance: Amount = 0.0
     at_least: Amount = 0.0
     clock: StrictBool = False
-    forgiven_if_faster: StrictBool = False
+    stands_for: str = ""
     unit: str = ""
 
-    def compare(self, base: float, head: float) -> Literal["same", "worse", "better"]:
+    def compare(self, base: float, head: float) -> str:
         """Say what a change from `base` to `head` is."""
-        change = head - base
-        if self.worse == "never" or abs(change) <= max(self.tolerance * abs(base), self.at_least):
-            return "same"
-        direction = "more" if change > 0 else "less"
-        return "worse" if self.worse in ("either", direction) else "better"
+        direction: Direction = "more" if head > base else "less"
+        if self.worse == "never" or self.excess(base, head, direction) <= 0:
+            return SAME
+        if self.worse == "undeclared":
+            return CHANGED
+        return WORSE if self.worse in ("either", direction) else BETTER
+
+    def excess(self, base: float, head: float, direction: Direction) -> float:
+        """Return how far a change goes beyond what is let pass, as a share of the larger value.
+
+        It is negative for a change that is let pass, or that goes the other way.
+        """
+        change = head - base if direction == "more" else base - head
+        allowed = max(self.tolerance * abs(base), self.at_least)
+        return (change - allowed) / (max(abs(base), abs(head)) or 1.0)
 
 
 @dataclass(frozen=True, config=_MODEL)
@@ -245,9 +263,16 @@ class Rules:
         return rules
 
     def rule_of(self, metric: str, row: str) -> MetricRule:
-        """Return the first rule that fits; a metric without one is shown only."""
+        """Return the first rule that fits; a metric without one is shown only.
+
+        What stands for the time of a benchmark may grow as far as a [[slowdown]] lets its time.
+        """
         named = (rule for rule in self.metric if rule.name == metric)
-        return _first_fitting(named, row) or MetricRule(metric, "never")
+        rule = _first_fitting(named, row) or MetricRule(metric, "never")
+        slowdown = _first_fitting(self.slowdown, row)
+        if slowdown is None or rule.stands_for != "time":
+            return rule
+        return dataclasses.replace(rule, tolerance=max(rule.tolerance, slowdown.fail_ratio - 1.0))
 
     def limits_of(self, row: str) -> Limits:
         """Return where slower and not slower begin for a benchmark, and how often to err."""

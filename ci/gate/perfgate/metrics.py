@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from perfgate.config import Accepted, Rules
+from perfgate.config import WORSE, Accepted, Rules
 from perfgate.process.protocol import FirstRun, Value
 from perfgate.stages import Benchmark, Change, Inspected, SideRun
 
@@ -12,8 +12,7 @@ CAUSES = {
     "second_call_compilations": "it compiles again on its second call",
     "compilations": "its first call compiles more programs",
     "wide_instructions": "64-bit types crept into the program",
-    "donated_buffers": "a buffer is no longer donated",
-    "alias_bytes": "results are no longer written over arguments",
+    "undonated_bytes": "arguments are no longer donated",
     "while_loops": "a loop was added",
     "loop_trips": "its loops run more often",
     "copies": "buffers are copied that were not",
@@ -56,8 +55,13 @@ def _compare(
 ) -> Change:
     rule = rules.rule_of(metric, benchmark.row)
     word = rule.compare(base[metric], head[metric])
-    entry = rules.acceptance(benchmark.row, metric) if word == "worse" else None
+    entry = rules.acceptance(benchmark.row, metric)
     if entry and _is_beyond(entry, base[metric], head[metric]):
+        entry = None
+    # Who accepts a cost accepts what stands for it.
+    if entry is None and rule.stands_for:
+        entry = rules.acceptance(benchmark.row, rule.stands_for)
+    if word != WORSE:
         entry = None
     unit = benchmark.unit if metric == "track" else rule.unit
     return Change(metric, base[metric], head[metric], word, unit, entry)

@@ -152,6 +152,7 @@ class Inspected:
         changes: of every metric that both sides have, causes first.
         put_off: whether seconds that it tracks were not measured: nobody asked for them, or they
             can't have changed.
+        reached_by: what of the change it used on either side; None where nobody can tell.
     """
 
     benchmark: Benchmark
@@ -160,6 +161,7 @@ class Inspected:
     head: SideRun = SideRun()
     changes: tuple[Change, ...] = ()
     put_off: bool = False
+    reached_by: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -208,6 +210,15 @@ class Inspected:
         """Whether the timed work is one program, and first calls don't tell of more work."""
         if not self.has_one_program:
             return False
+        return self._first_calls_are_alike
+
+    @property
+    def is_unreached(self) -> bool:
+        """Whether it used nothing of what changed, and first calls don't tell of more work."""
+        return self.reached_by == () and self._first_calls_are_alike
+
+    @property
+    def _first_calls_are_alike(self) -> bool:
         quicker, slower = sorted(side.seconds or 0.0 for side in (self.base, self.head))
         return slower <= _ALIKE * quicker
 

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
-from perfgate.config import Rules
+from perfgate.config import BETTER, CHANGED, UNSURE, WORSE, Rules
 from perfgate.hlo import difference
 from perfgate.metrics import CAUSES, describe_change
 from perfgate.stages import Change, Judged, Outcome, Timed
-from perfgate.stats.evidence import SLOWER, UNDECIDED, Evidence
+from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
+
+_COSTS = {"time": "its time", "peak_bytes": "the memory it needs", "compile_s": "compile time"}
+_ALIKE = 1.03  # times the other side's instructions: more are not the same work
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,14 @@ def _problems(problems: dict[str, str]) -> tuple[str, ...]:
 
 def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _Opinion:
     if row.is_identical or (row.inspected.put_off and same_code):
-        verb = "hold" if same_code else "run"
-        noun = "code" if same_code else "program"
-        reason = f"both sides {verb} the same {noun}, so its time can't have changed"
-        return _Opinion(f"same {noun}", Outcome.PASSED, (reason,))
+        verdict = "same functions"
+        reason = "it runs no function that this change alters, so its time can't have changed"
+        if same_code or row.inspected.is_same_program:
+            verb = "hold" if same_code else "run"
+            noun = "code" if same_code else "program"
+            verdict = f"same {noun}"
+            reason = f"both sides {verb} the same {noun}, so its time can't have changed"
+        return _Opinion(verdict, Outcome.PASSED, (reason,))
     if row.benchmark.is_timed and not timing:
         return _Opinion("not timed", Outcome.NEUTRAL)
     if not row.benchmark.is_timed:
@@ -107,26 +114,85 @@ def _judge_evidence(row: Timed, evidence: Evidence, rules: Rules) -> _Opinion:
 
 
 def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules) -> _Opinion:
-    """Let metrics that got worse fail the row, but those that a faster program is allowed."""
-    worse = [each for each in row.changes if each.word == "worse"]
-    if opinion.verdict == "faster":
-        worse = [
-            each for each in worse if not rules.rule_of(each.metric, row.name).forgiven_if_faster
-        ]
+    """Let metrics that got worse fail the row, except those whose cost has not grown."""
+    looks_worse = [each for each in row.changes if each.word == WORSE]
+    outweighed = [each for each in looks_worse if _is_outweighed(each, row, rules)]
+    worse = [each for each in looks_worse if each not in outweighed]
+    untold = [each for each in row.changes if each.word in (CHANGED, UNSURE)]
     verdict = opinion.verdict
     outcome = opinion.outcome
     if any(not change.accepted for change in worse):
         verdict = "slower" if verdict == "slower" else "worse"
         outcome = Outcome.FAILED
+    elif untold and outcome is not Outcome.FAILED:
+        verdict = "undecided"
+        undecided = Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
+        outcome = max(outcome, undecided)
     elif worse and outcome is not Outcome.FAILED:
         verdict = f"{verdict}, change accepted"
         outcome = max(outcome, Outcome.WARNED)
-    elif verdict == "same" and any(change.word == "better" for change in row.changes):
+    elif verdict == "same" and any(change.word == BETTER for change in row.changes):
         verdict = "better"
-    reasons = (*opinion.reasons, *map(_describe_worse, worse))
+    reasons = [*opinion.reasons, *map(_describe_worse, worse), *map(_describe_untold, untold)]
     if outcome is Outcome.FAILED:
-        reasons = (*reasons, *_added_lines(row))
-    return _Opinion(verdict, outcome, reasons)
+        reasons += _added_lines(row)
+    else:
+        reasons += [_describe_outweighed(each, rules, row.name) for each in outweighed]
+    reasons += _disagreement(row, opinion.verdict)
+    return _Opinion(verdict, outcome, tuple(reasons))
+
+
+def _is_outweighed(change: Change, row: Timed, rules: Rules) -> bool:
+    """Tell whether the cost that a metric stands for is known and has not grown.
+
+    Time has not grown if its interval reaches down to where slower begins. What a clock measures
+    has not grown if its change is let pass, what is counted if it is no more at all.
+    """
+    cost = rules.rule_of(change.metric, row.name).stands_for
+    if cost == "time":
+        evidence = row.evidence
+        if evidence is None or evidence.verdict != NOT_SLOWER:
+            return False
+        _, low, _ = evidence.ratio()
+        return low <= rules.limits_of(row.name).fail_ratio
+    known = next((each for each in row.changes if each.metric == cost), None)
+    if known is None:
+        return False
+    if rules.rule_of(cost, row.name).clock:
+        return known.word not in (WORSE, UNSURE)
+    return known.head <= known.base
+
+
+def _describe_outweighed(change: Change, rules: Rules, row: str) -> str:
+    cost = rules.rule_of(change.metric, row).stands_for
+    return (
+        f"{CAUSES.get(change.metric, change.metric)}: {describe_change(change)}, "
+        f"but {_COSTS.get(cost, cost)} has not grown"
+    )
+
+
+def _describe_untold(change: Change) -> str:
+    text = f"{change.metric}: {describe_change(change)}"
+    if change.word == UNSURE:
+        return f"{text} looks worse, but could not be confirmed; give more time with --budget"
+    return (
+        f"{text}; nothing says whether that is worse: add a [[metric]] to gate.toml with "
+        f'name = "{change.metric}", this benchmark, and worse = "more" or "less"'
+    )
+
+
+def _disagreement(row: Timed, verdict: str) -> list[str]:
+    """Say what it means where the processor's instructions and the clock disagree."""
+    found = [each for each in row.changes if each.metric == "cpu_instructions"]
+    if not found or not found[0].base:
+        return []
+    ratio = found[0].ratio
+    times = f"the processor executes {ratio:.3g} times the instructions"
+    if verdict == "slower" and ratio < _ALIKE:
+        return [f"{times}: the time is lost in waiting for memory, a lock, or input and output"]
+    if verdict in ("not slower", "faster") and ratio > _ALIKE:
+        return [f"{times}, and takes no longer here; it may on another machine"]
+    return []
 
 
 def _describe_worse(change: Change) -> str:
@@ -136,14 +202,12 @@ def _describe_worse(change: Change) -> str:
     return f"{text} (accepted until {change.accepted.expires}: {change.accepted.reason})"
 
 
-def _added_lines(row: Timed) -> tuple[str, ...]:
+def _added_lines(row: Timed) -> list[str]:
     """Name the source lines of head's program that ask for more instructions."""
     base = row.inspected.base.program
     head = row.inspected.head.program
     if base is None or head is None:
-        return ()
+        return []
     lines = difference(base, head).lines
-    if not lines:
-        return ()
     shown = ", ".join(f"{line} ({count})" for line, count in lines)
-    return (f"added instructions come from {shown}",)
+    return [f"added instructions come from {shown}"] if lines else []

@@ -50,6 +50,12 @@ pair_s = 0.1
 sample_s = 0.005
 max_alternations = 6
 shared_s = 0.02
+[[metric]]
+name = "track"
+benchmark = "track_(mean|average|note|found|ours|sum|cores|infinity)"
+worse = "more"
+tolerance = 0.01
+clock = true
 """
 # More rules, for tests in which a value's confirmation by eight new processes is not the question.
 UNCONFIRMED = """

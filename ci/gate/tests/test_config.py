@@ -14,6 +14,7 @@ from perfgate.config import (
     Budget,
     MetricRule,
     Rules,
+    Slowdown,
     Verdicts,
     find_rules,
     read_rules,
@@ -21,9 +22,10 @@ from perfgate.config import (
 from perfgate.errors import UsageError
 from perfgate.hlo import Program
 from perfgate.metrics import compare_metrics
-from perfgate.process.protocol import FirstRun
+from perfgate.process.protocol import FirstRun, Value
 from perfgate.report.files import junit
-from perfgate.report.markdown import Result, markdown
+from perfgate.report.markdown import markdown
+from perfgate.report.result import Result
 from perfgate.stages import Benchmark, Inspected, Outcome, SideRun, Timed
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import judge
@@ -168,6 +170,9 @@ def test_the_rules_of_the_repository_come_before_ours(tmp_path):
         ("less", 89, "worse"),
         ("either", 89, "worse"),
         ("never", 1000, "same"),
+        ("undeclared", 110, "same"),
+        ("undeclared", 111, "changed"),
+        ("undeclared", 89, "changed"),
     ],
 )
 def test_a_metric_is_compared_in_its_direction_and_within_its_tolerance(worse, head, expected):
@@ -193,10 +198,42 @@ def test_benchmarks_may_have_limits_of_their_own(tmp_path):
 
 
 def test_metrics_of_which_a_file_says_nothing_keep_their_default_rules(tmp_path):
-    assert read(tmp_path, "[timing]\nbudget_s = 600").rule_of("track", ROW).worse == "more"
+    assert read(tmp_path, "[timing]\nbudget_s = 600").rule_of("peakmemory", ROW).worse == "more"
     rules = read(tmp_path, "[[metric]]\nname = 'copies'\nworse = 'never'")
     assert rules.rule_of("copies", ROW).worse == "never"
-    assert rules.rule_of("track", ROW).worse == "more"
+    assert rules.rule_of("peakmemory", ROW).worse == "more"
+
+
+@pytest.mark.parametrize(
+    ("row", "worse"),
+    [
+        ("suite.track_compile_s(8)", "more"),
+        ("suite.track_temp_bytes", "more"),
+        ("suite.track_rate_per_s('small')", "less"),
+        ("suite.track_accuracy", "undeclared"),
+        ("suite.track_classes", "undeclared"),
+    ],
+)
+def test_the_name_of_a_tracked_value_says_which_way_is_worse(row, worse):
+    rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
+    assert rules.rule_of("track", row).worse == worse
+
+
+def test_a_tracked_value_of_undeclared_direction_is_asked_for_and_never_guessed(tmp_path):
+    def verdict(text, head):
+        runs = [SideRun(Value(value)) for value in (1.0, head)]
+        row = Inspected(
+            Benchmark("s.track_score", "s.track_score", None, "track", 1.0), "both", *runs
+        )
+        return judged(Timed(row), read(tmp_path, text))
+
+    asked = verdict("", 2.0)
+    assert (asked.verdict, asked.outcome) == ("undecided", Outcome.UNDECIDED)
+    assert 'worse = "more" or "less"' in asked.reasons[0]
+    assert verdict("", 1.0).outcome is Outcome.PASSED
+    declared = "[[metric]]\nname = 'track'\nworse = '{}'"
+    assert verdict(declared.format("more"), 2.0).outcome is Outcome.FAILED
+    assert verdict(declared.format("less"), 2.0).outcome is Outcome.PASSED
 
 
 def test_an_empty_list_of_metrics_judges_none(tmp_path):
@@ -236,21 +273,101 @@ def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
     assert list(row.reasons) == ["buffers are copied that were not: 1 -> 2 (2 times)"]
 
 
-@pytest.mark.parametrize(("head", "verdict"), [(1, "not slower"), (3, "not slower"), (4, "worse")])
-def test_a_first_call_that_compiles_more_programs_is_worse(head, verdict):
+@pytest.mark.parametrize(
+    ("head", "compile_s", "verdict"),
+    [(3, 1.0, "not slower"), (4, 1.1, "not slower"), (4, 1.3, "worse")],
+)
+def test_a_first_call_that_compiles_more_programs_is_worse_if_it_takes_longer(
+    head, compile_s, verdict
+):
     row = timed(*SAME, second_call_compilations=0)
-    compiled = replace(row.inspected.head.ran, compilations=head)
+    compiled = replace(row.inspected.head.ran, compilations=head, compile_s=compile_s)
     seen = row.inspected.with_side("head", replace(row.inspected.head, ran=compiled))
     rules = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
     assert judged(replace(row, inspected=seen), rules).verdict == verdict
 
 
-def test_a_faster_program_may_have_more_instructions_where_the_rules_say_so():
-    rules = Rules(metric=(MetricRule("instructions", "more", forgiven_if_faster=True),))
-    more = {"base": {"instructions": 1.0}, "head": {"instructions": 2.0}}
-    assert judged(timed(*FASTER, **more), rules).verdict == "faster"
-    assert judged(timed(*SAME, **more), rules).verdict == "worse"
-    assert judged(timed(**more), rules, timing=False).verdict == "worse"
+DEFAULTS = read_rules(DEFAULT_FILE, DEFAULT_FILE.with_name("accepted.toml"))
+JUST_SLOWER = (0.012, 0.013, 0.011, 0.012, 0.0125, 0.0115)  # surely slower, and yet let pass
+
+
+@pytest.mark.parametrize(
+    ("metric", "pairs", "verdict"),
+    [
+        ("copies", SAME, "not slower"),
+        ("host_callbacks", FASTER, "faster"),
+        ("instructions", SAME, "not slower"),
+        ("copies", JUST_SLOWER, "worse"),
+        ("copies", SAME[:2], "worse"),  # nothing is known of its time yet
+        ("peak_bytes", FASTER, "worse"),  # memory is a cost of its own
+    ],
+)
+def test_a_count_fails_only_where_the_time_it_stands_for_is_unknown_or_grew(metric, pairs, verdict):
+    more = {"base": {metric: 10_000.0}, "head": {metric: 20_000.0}}
+    row = judged(timed(*pairs, **more), DEFAULTS)
+    assert row.verdict == verdict
+    assert "10,000 -> 20,000" in " ".join(row.reasons)
+
+
+def test_without_timing_counts_decide():
+    more = {"base": {"copies": 1.0}, "head": {"copies": 2.0}}
+    assert judged(timed(**more), DEFAULTS, timing=False).verdict == "worse"
+
+
+def memory(argument, alias, output=1e6, temp=1e6):
+    sizes = {"argument_bytes": argument, "alias_bytes": alias, "output_bytes": output}
+    peak = argument + output + temp - alias
+    undonated = argument - alias
+    return {**sizes, "temp_bytes": temp, "peak_bytes": peak, "undonated_bytes": undonated}
+
+
+@pytest.mark.parametrize(
+    ("head", "verdict"),
+    [
+        (memory(1e6, 1e6), "not slower"),
+        (memory(5e5, 5e5, output=5e5), "not slower"),  # a smaller state donates less
+        (memory(1e6, 9e5), "worse"),  # a tenth is no longer donated
+        (memory(1e6, 0.0), "worse"),
+        (memory(1.1e6, 1.1e6, output=1.1e6, temp=8e5), "not slower"),  # more here, less in all
+        (memory(1e6, 1e6, temp=1.1e6), "worse"),
+    ],
+)
+def test_memory_is_judged_by_what_a_program_needs_in_all(head, verdict):
+    row = timed(*SAME, base=memory(1e6, 1e6), head=head)
+    assert judged(row, DEFAULTS).verdict == verdict
+
+
+def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
+    row = timed(*SAME, cpu_instructions=1000)
+    more = replace(row.inspected.head.ran, cpu_instructions=2000)
+    row = replace(row, inspected=row.inspected.with_side("head", SideRun(more)))
+    informed = judged(row, DEFAULTS)
+    assert informed.outcome is Outcome.PASSED
+    assert "executes 2 times the instructions, and takes no longer here" in informed.reasons[-1]
+    asked = MetricRule("cpu_instructions", "more", tolerance=0.03)
+    assert judged(row, Rules(metric=(asked,))).outcome is Outcome.FAILED
+
+
+def test_a_slower_row_without_more_instructions_waits():
+    row = judged(timed(*SLOWER, cpu_instructions=1000), DEFAULTS)
+    assert "executes 1 times the instructions: the time is lost in waiting" in row.reasons[-1]
+
+
+def test_limits_of_a_benchmark_hold_for_what_stands_for_its_time():
+    more = {"base": {"instructions": 100.0}, "head": {"instructions": 140.0}}
+    slowdown = Slowdown("Chunk", fail_ratio=1.5, pass_ratio=2.0)
+    lenient = replace(DEFAULTS, slowdown=(slowdown,))
+    assert judged(timed(**more), DEFAULTS, timing=False).verdict == "worse"
+    assert judged(timed(**more), lenient, timing=False).outcome is Outcome.NEUTRAL
+
+
+def test_who_accepts_a_cost_accepts_what_stands_for_it():
+    more = {"base": {"copies": 1.0}, "head": {"copies": 9.0}}
+    entry = Accepted(ROW, "time", 1.4, "why", date(2999, 1, 1))
+    accepted = replace(DEFAULTS, accepted=(entry,))
+    assert judged(timed(*SLOWER, **more), accepted).outcome is Outcome.WARNED
+    assert judged(timed(**more), accepted, timing=False).outcome is Outcome.WARNED
+    assert judged(timed(*SLOWER, **more), DEFAULTS).outcome is Outcome.FAILED
 
 
 def one_program(first=(0.1, 0.1), recompilations=(0, 0)):

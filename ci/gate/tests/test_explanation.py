@@ -15,10 +15,18 @@ from perfgate.measure.explanation import explain
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
 from perfgate.worker import counters
-from perfgate.worker.calls import counted, imported
+from perfgate.worker.calls import CalledFunctions, imported
 from perfgate.worker.counters import Counter, can_count
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def counted(run, root):
+    """Return how often each function is called while `run` runs."""
+    functions = CalledFunctions(root)
+    with functions.counted():
+        run()
+    return functions.first_counts()
 
 
 def _leaf(number):

@@ -9,6 +9,7 @@ from perfgate.hlo import (
     Program,
     count_operations,
     difference,
+    donation,
     normalise_hlo,
     normalise_stablehlo,
     read_instructions,
@@ -168,6 +169,25 @@ def test_a_table_whose_values_the_text_leaves_out_may_have_changed(tmp_path, tex
 
 def test_a_benchmark_that_offers_no_text_has_no_program(tmp_path):
     assert read_program(written(tmp_path), tmp_path) is None
+
+
+def test_a_header_says_how_many_bytes_of_the_arguments_are_not_donated(tmp_path):
+    def step(state, extra):
+        return {"a": state["a"] + extra.sum(), "b": state["b"] * 2}, extra[0]
+
+    state = {"a": jnp.zeros((3, 5)), "b": jnp.zeros(7, jnp.int8)}
+    compiled = jax.jit(step, donate_argnums=0).lower(state, jnp.ones(11)).compile()
+    text = compiled.as_text()
+    assert donation(text) == {"argument_bytes": 60 + 7 + 44, "alias_bytes": 60 + 7}
+    program = read_program(written(tmp_path, optimised=text), tmp_path)
+    assert program is not None
+    assert program.metrics["undonated_bytes"] == 44
+    assert "peak_bytes" not in program.metrics
+
+
+@pytest.mark.parametrize("header", ["HloModule f", "entry_computation_layout={(opaque[])->()}"])
+def test_a_header_that_does_not_say_gives_no_bytes(header):
+    assert donation(header) == {}
 
 
 def test_peak_bytes_count_what_is_written_over_arguments_once(tmp_path):

@@ -91,7 +91,7 @@ def test_an_answer_to_another_request_is_refused():
     [
         (
             line("Hello", version=protocol.VERSION + 1, counts_instructions=False),
-            f"it speaks version {protocol.VERSION + 1} of the protocol, and the gate 1",
+            f"version {protocol.VERSION + 1} of the protocol, and the gate {protocol.VERSION}",
         ),
         (line("Hello", counts_instructions=False), "Hello lacks the field 'version'"),
         (line("Released"), "its first word must be Hello, but is Released"),
@@ -107,7 +107,7 @@ def test_a_worker_that_speaks_otherwise_is_not_asked(tmp_path, monkeypatch, firs
         "os.read(int(sys.argv[sys.argv.index('--requests') + 1]), 1 << 16)\n"
     )
     monkeypatch.setattr("perfgate.process.channel.WORKER_FILE", speaker)
-    launch = Launch(sys.executable, tmp_path, tmp_path, tmp_path)
+    launch = Launch(sys.executable, tmp_path, tmp_path, tmp_path, tmp_path)
     with Worker(launch) as worker, pytest.raises(WorkerError, match=reason) as error:
         worker.ask(protocol.Discover(), 60)
     assert not error.value.alive
@@ -116,7 +116,7 @@ def test_a_worker_that_speaks_otherwise_is_not_asked(tmp_path, monkeypatch, firs
 def test_a_worker_refuses_a_request_that_does_not_fit(tmp_path, monkeypatch):
     monkeypatch.setitem(REQUESTS, "Escaped", protocol.Escaped)
     (tmp_path / "suite").mkdir()
-    launch = Launch(sys.executable, tmp_path / "suite", tmp_path, tmp_path)
+    launch = Launch(sys.executable, tmp_path / "suite", tmp_path, tmp_path, tmp_path)
     with Worker(launch) as worker, pytest.raises(WorkerError) as error:
         worker.ask(protocol.Escaped(None), 60)
     assert "exit code 1: the gate's request does not fit: " in str(error.value)
@@ -140,11 +140,17 @@ def test_a_suites_own_modules_and_the_workers_do_not_meet(tmp_path):
         f"    return sum(importlib.util.find_spec(each) is not None for each in {ours})\n"
     )
     launch = Launch(
-        sys.executable, suite, tmp_path, tmp_path, environment={"PYTHONPATH": str(tmp_path)}
+        sys.executable,
+        suite,
+        tmp_path,
+        tmp_path,
+        tmp_path,
+        environment={"PYTHONPATH": str(tmp_path)},
     )
     with Worker(launch) as worker:
         found = worker.ask(protocol.Discover(), 60)
         assert found.broken == {}
         (benchmark,) = found.benchmarks
         reply = worker.ask(protocol.Inspect(benchmark.name, benchmark.name, None), 60)
-    assert reply == protocol.Value(0.0)
+    assert isinstance(reply, protocol.Value)
+    assert reply.value == 0.0

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from perfgate.config import Rules
+from perfgate.config import CHANGED, UNSURE, WORSE, Rules
 from perfgate.errors import PreparationError, UsageError
-from perfgate.measure.confirmation import confirm
+from perfgate.measure.confirmation import Confirmation
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.measure.workers import Say
@@ -183,13 +183,17 @@ class Comparer:
     def _compare_value(self, row: Inspected, sides: Sides) -> Comparison:
         changes = tuple(each for each in row.changes if each.metric == self.metric)
         asked = dataclasses.replace(row, changes=changes)
-        (row,) = confirm([asked], sides, self.rules, self.core, self.say)
+        deadline = time.monotonic() + self.rules.timing.budget_s
+        confirmation = Confirmation(sides, self.rules, self.core, deadline, self.say)
+        (row,) = confirmation.run([asked], num_tests=1)
         timed = Timed(row)
         if row.problems or not row.changes:
             words = _why_unknown(timed) or f"it has no {self.metric} here"
             return Comparison(None, words, timed)
         word = row.changes[0].word
-        return Comparison(word == "worse", word, timed)
+        if word == UNSURE:
+            return Comparison(None, "it needs a longer timing.budget_s", timed)
+        return Comparison(word in (WORSE, CHANGED), word, timed)
 
     def _compare_time(self, row: Inspected, sides: Sides, *, reuse: bool) -> Comparison:
         if row.is_same_program:

@@ -1,109 +1,139 @@
-"""A second look at what a clock or the operating system made suspect.
+"""A second look at what a clock or the operating system made suspect, in fresh processes.
 
-It is measured in fresh processes until it is plain.
+All suspect metrics of a row are measured by the same launches. They share the error that a run may
+make with the rows that are timed, and the time that it may take.
 """
 
 import dataclasses
 import statistics
+import time
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass, field
 
-from perfgate.config import Rules
+from perfgate.config import CHANGED, SAME, UNSURE, WORSE, Direction, MetricRule, Rules
 from perfgate.measure.inspection import inspect_afresh
 from perfgate.measure.workers import SKIPPED_NOW, Say
 from perfgate.metrics import compare_metrics
 from perfgate.source.sides import Sides
 from perfgate.stages import Change, Inspected
-
-# Four rounds whose bases and heads stand wholly apart are enough: by chance once in 70. A
-# neighbour's burst in one round, or a slow minute that both sides share, must not hide what the
-# others show; so seven rounds are weighed as pairs by their signed ranks (Wilcoxon 1945), of which
-# 2 at most may speak against it: by chance once in 42.
-_APART = 4
-_WEIGHED = 7
-_FORGIVEN = 1
-_MOST_AGAINST = 2
+from perfgate.stats.rounds import weigh
 
 
-def confirm(
-    rows: Sequence[Inspected], sides: Sides, rules: Rules, core: int | None, say: Say
-) -> list[Inspected]:
-    """Measure suspect values of a clock or of the operating system again."""
-    return [_confirm_row(row, sides, rules, core, say) for row in rows]
+@dataclass
+class _Suspect:
+    """A metric that looked worse, and what fresh processes have shown of it so far.
 
-
-def _confirm_row(
-    row: Inspected, sides: Sides, rules: Rules, core: int | None, say: Say
-) -> Inspected:
-    place = None if rules.cores_of(row.name) > 1 else core
-    for number, change in enumerate(row.changes):
-        if change.word == "worse" and rules.rule_of(change.metric, row.name).clock:
-            say(f"measuring {change.metric} of {row.name} again")
-            row = _confirm_change(row, number, sides, rules, place)
-    return row
-
-
-def _confirm_change(
-    row: Inspected, number: int, sides: Sides, rules: Rules, core: int | None
-) -> Inspected:
-    """Return the row with one of its changes as fresh processes show it."""
-    change = row.changes[number]
-    rounds: list[Change] = []
-    while (word := settled(rounds)) is None:
-        # One after the other, since what is measured may be a time; each as often the first as the
-        # other.
-        order = (sides.base, sides.head)
-        if len(rounds) % 2:
-            order = (sides.head, sides.base)
-        again = inspect_afresh(row.benchmark, order, sides, core)
-        if not again.is_comparable:
-            skipped = dict.fromkeys(again.skipped, SKIPPED_NOW)
-            return row.with_problems({**skipped, **again.problems})
-        found = [each for each in compare_metrics(again, rules) if each.metric == change.metric]
-        if not found:  # it may be countable no longer
-            return _with_change(row, number, dataclasses.replace(change, word="same"))
-        rounds += found
-    base = statistics.median(each.base for each in rounds)
-    head = statistics.median(each.head for each in rounds)
-    settled_change = dataclasses.replace(change, base=base, head=head, word=word)
-    return _with_change(row, number, settled_change)
-
-
-def _with_change(row: Inspected, number: int, change: Change) -> Inspected:
-    changes = (*row.changes[:number], change, *row.changes[number + 1 :])
-    return dataclasses.replace(row, changes=changes)
-
-
-def settled(rounds: Sequence[Change]) -> Literal["worse", "same"] | None:
-    """Say what rounds of fresh processes make of a suspect change.
-
-    It is None where another round must tell.
+    Attributes:
+        change: as it looked at first.
+        rule: what it is judged by.
+        alpha: how often to confirm what is nothing.
+        rounds: the same metric in fresh processes.
     """
-    not_worse = sum(each.word != "worse" for each in rounds)
-    if not_worse > _FORGIVEN:
-        return "same"
-    if len(rounds) == _APART and not not_worse and _are_apart(rounds):
-        return "worse"
-    if len(rounds) < _WEIGHED:
-        return None
-    return "worse" if _ranks_against(rounds) <= _MOST_AGAINST else "same"
+
+    change: Change
+    rule: MetricRule
+    alpha: float
+    rounds: list[Change] = field(default_factory=list)
+    is_lost: bool = False
+
+    @property
+    def direction(self) -> Direction:
+        return "more" if self.change.head > self.change.base else "less"
+
+    @property
+    def suspicion(self) -> float:
+        return self.rule.excess(self.change.base, self.change.head, self.direction)
+
+    def verdict(self, *, is_last: bool = False) -> bool | None:
+        """Say whether it is worse; None where another round must tell."""
+        if self.is_lost:
+            return False
+        excess = [self.rule.excess(each.base, each.head, self.direction) for each in self.rounds]
+        return weigh(excess, self.alpha, is_last=is_last)
+
+    def settled(self) -> Change:
+        """Return the change as its rounds show it."""
+        word = {True: self.change.word, False: SAME, None: UNSURE}[self.verdict(is_last=True)]
+        if not self.rounds:
+            return dataclasses.replace(self.change, word=word)
+        base = statistics.median(each.base for each in self.rounds)
+        head = statistics.median(each.head for each in self.rounds)
+        return dataclasses.replace(self.change, base=base, head=head, word=word)
 
 
-def _are_apart(rounds: Sequence[Change]) -> bool:
-    bases = [each.base for each in rounds]
-    heads = [each.head for each in rounds]
-    return min(heads) > max(bases) or max(heads) < min(bases)
+@dataclass(frozen=True)
+class Confirmation:
+    """The second look of one run.
 
-
-def _ranks_against(rounds: Sequence[Change]) -> int:
-    """Sum the ranks of the rounds that go the rarer way or none.
-
-    They are ranked by the size of their change; ties rank highest.
+    Attributes:
+        sides: what is compared.
+        rules: how sure.
+        core: the core of single-core benchmarks; None where pinning isn't possible.
+        deadline: when the budget is spent, on the clock of `time.monotonic`.
+        say: tells a waiting person what goes on.
     """
-    # Of the larger value: ranks as a ratio does, and is there for a zero too.
-    changes = [
-        (each.head - each.base) / (max(abs(each.base), abs(each.head)) or 1.0) for each in rounds
-    ]
-    ranks = [sum(abs(other) <= abs(change) for other in changes) for change in changes]
-    ranked = list(zip(changes, ranks, strict=True))
-    return min(sum(rank for change, rank in ranked if sign * change <= 0) for sign in (1, -1))
+
+    sides: Sides
+    rules: Rules
+    core: int | None
+    deadline: float
+    say: Say
+
+    def run(self, rows: Sequence[Inspected], num_tests: int) -> list[Inspected]:
+        """Measure suspect values again, the most suspicious rows first.
+
+        Args:
+            rows: every row of the run.
+            num_tests: among how many tests the error is shared.
+        """
+        limits = self.rules.verdict.limits
+        alpha = limits.false_alarms / max(1, num_tests)
+        suspects = {row.name: self._suspects(row, alpha) for row in rows}
+        by_suspicion = sorted(
+            (row for row in rows if suspects[row.name]),
+            key=lambda row: -max(each.suspicion for each in suspects[row.name].values()),
+        )
+        seen = {row.name: row for row in rows}
+        for row in by_suspicion:
+            seen[row.name] = self._confirm(row, suspects[row.name])
+        return [seen[row.name] for row in rows]
+
+    def _suspects(self, row: Inspected, alpha: float) -> dict[str, _Suspect]:
+        found = suspect_changes(row, self.rules)
+        rules = {each.metric: self.rules.rule_of(each.metric, row.name) for each in found}
+        return {each.metric: _Suspect(each, rules[each.metric], alpha) for each in found}
+
+    def _confirm(self, row: Inspected, suspects: dict[str, _Suspect]) -> Inspected:
+        core = None if self.rules.cores_of(row.name) > 1 else self.core
+        self.say(f"measuring {', '.join(suspects)} of {row.name} again")
+        launched = 0
+        while time.monotonic() < self.deadline:
+            still_open = [each for each in suspects.values() if each.verdict() is None]
+            if not still_open:
+                break
+            # One after the other, since what is measured may be a time. Each goes first as often
+            # as the other.
+            order = (self.sides.base, self.sides.head)
+            if launched % 2:
+                order = (self.sides.head, self.sides.base)
+            launched += 1
+            again = inspect_afresh(row.benchmark, order, self.sides, core)
+            if not again.is_comparable:
+                skipped = dict.fromkeys(again.skipped, SKIPPED_NOW)
+                return row.with_problems({**skipped, **again.problems})
+            found = {each.metric: each for each in compare_metrics(again, self.rules)}
+            for suspect in still_open:
+                if suspect.change.metric in found:
+                    suspect.rounds.append(found[suspect.change.metric])
+                else:  # it may be countable no longer
+                    suspect.is_lost = True
+        settled = {name: each.settled() for name, each in suspects.items()}
+        changes = tuple(settled.get(each.metric, each) for each in row.changes)
+        return dataclasses.replace(row, changes=changes)
+
+
+def suspect_changes(row: Inspected, rules: Rules) -> list[Change]:
+    """Return the metrics of a clock or of the system that look worse, and are not accepted."""
+    looks_bad = [each for each in row.changes if each.word in (WORSE, CHANGED)]
+    clocks = [each for each in looks_bad if rules.rule_of(each.metric, row.name).clock]
+    return [each for each in clocks if not each.accepted]

@@ -15,7 +15,7 @@ from perfgate.stats.evidence import SLOWER
 
 _MOST_NAMES = 5
 # More of these is no worse, or is no part of a call.
-_GROWING = CAUSES.keys() - {"donated_buffers", "alias_bytes", "compile_s"}
+_GROWING = CAUSES.keys() - {"compile_s"}
 
 
 def explain(rows: Sequence[Timed], sides: Sides, core: int | None, say: Say) -> list[Timed]:

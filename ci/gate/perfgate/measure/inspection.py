@@ -16,15 +16,18 @@ from perfgate import machine
 from perfgate.config import Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
+from perfgate.measure.reach import alteration, with_reach
 from perfgate.measure.workers import Say, WorkerPool, ask_sides
 from perfgate.metrics import compare_metrics
 from perfgate.process import protocol
-from perfgate.process.channel import WorkerError
+from perfgate.process.channel import Worker, WorkerError
+from perfgate.source.functions import Altered
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, SIDES, Benchmark, Change, Inspected, Listed, SideRun
 
 _FIRST_CALLS = 3  # times that first calls which differ are timed again
 NO_PROGRAM_NOW = "it offers a program on the base, and none here"
+SKIPPED_BY_THIS_CHANGE = "the base's suite runs it, and this change's suite skips it"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ def inspect(
         pools = _Pools(apart, WorkerPool(sides, core), WorkerPool(sides, None))
         for pool in pools.every:
             stack.enter_context(pool)
-        seen = [_inspect(row, sides, rules, pools, say, clocks=clocks) for row in rows]
+        change = alteration(sides)
+        seen = [_inspect(row, sides, rules, pools, say, change, clocks=clocks) for row in rows]
         for pool in pools.every:
             _check_origins(pool, rules)
     for pool in pools.every:
@@ -76,7 +80,14 @@ def inspect(
 
 
 def _inspect(
-    row: Listed, sides: Sides, rules: Rules, pools: _Pools, say: Say, *, clocks: bool
+    row: Listed,
+    sides: Sides,
+    rules: Rules,
+    pools: _Pools,
+    say: Say,
+    change: Altered | None,
+    *,
+    clocks: bool,
 ) -> Inspected:
     tracks_seconds = _tracks_seconds(row.benchmark, rules)
     put_off = tracks_seconds and (not clocks or sides.same_code)
@@ -95,7 +106,23 @@ def _inspect(
     seen = _side_by_side(row, runs, put_off=put_off)
     if row.problem:
         seen = seen.with_problems({"head": row.problem})
-    return _with_first_calls_again(seen, sides, pool, say)
+    if len(seen.skipped) == len(SIDES) and not sides.same_suite:
+        seen = _unless_it_ran_before(seen, sides)
+    return _with_first_calls_again(with_reach(seen, change), sides, pool, say)
+
+
+def _unless_it_ran_before(seen: Inspected, sides: Sides) -> Inspected:
+    """Return a row that both sides skip as a problem if the base's own suite ran it."""
+    benchmark = seen.benchmark
+    request = protocol.Inspect(*benchmark.target)
+    try:
+        with Worker(sides.launch(sides.base, suite=sides.base_suite)) as worker:
+            ran = worker.ask(request, benchmark.timeout_s)
+    except WorkerError:
+        return seen  # it was broken, or is new: nothing was lost
+    if isinstance(ran, protocol.Skipped):
+        return seen
+    return seen.with_problems({"head": SKIPPED_BY_THIS_CHANGE})
 
 
 def _sides_of(row: Listed, sides: Sides) -> list[Side]:
@@ -174,12 +201,17 @@ def _side_by_side(row: Listed, runs: Mapping[str, SideRun], *, put_off: bool = F
 
 
 def _with_first_calls_again(seen: Inspected, sides: Sides, pool: WorkerPool, say: Say) -> Inspected:
-    """Time the first calls of one program again where they differ: in turn and on one core.
+    """Time first calls that differ again, in turn and on one core.
+
+    That is for rows that would not be timed if they were alike.
 
     What goes wrong here only means that the row is timed: its pairs tell whether anything is the
     matter.
     """
-    if sides.same_code or seen.problems or seen.is_same_program or not seen.has_one_program:
+    could_be_skipped = seen.has_one_program or seen.reached_by == ()
+    if sides.same_code or not seen.is_comparable or not could_be_skipped:
+        return seen
+    if seen.is_same_program or seen.is_unreached:
         return seen
     say(f"timing the first calls of {seen.name} again")
     request = protocol.TimeFirstCalls(*seen.benchmark.target, core=pool.cores["head"])
@@ -202,10 +234,10 @@ def _with_first_calls_again(seen: Inspected, sides: Sides, pool: WorkerPool, say
 def _changes(row: Inspected, sides: Sides, rules: Rules) -> tuple[Change, ...]:
     """Compare both sides of a row.
 
-    What a clock or the system says of the same code twice is noise.
+    What a clock or the system says of the same code twice is noise, as of the same functions.
     """
     changes = compare_metrics(row, rules) if row.is_comparable else ()
-    if not sides.same_code:
+    if not (sides.same_code or row.is_unreached):
         return changes
     is_clock = {each.metric: rules.rule_of(each.metric, row.name).clock for each in changes}
     return tuple(

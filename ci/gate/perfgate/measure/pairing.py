@@ -95,17 +95,22 @@ class Session:
     say: Say
     launched: int = 0
 
-    def run(self, rows: Sequence[Inspected]) -> list[Timed]:
-        """Relaunch pairs until every row is decided, has used its pairs up, or time is spent."""
-        timed = [_Open(row, self._evidence(row, len(rows))) for row in rows]
+    def run(self, rows: Sequence[Inspected], num_tests: int = 0) -> list[Timed]:
+        """Relaunch pairs until every row is decided, has used its pairs up, or time is spent.
+
+        Args:
+            rows: what to time.
+            num_tests: among how many tests the error is shared; by default, as many as rows.
+        """
+        timed = [_Open(row, self._evidence(row, num_tests or len(rows))) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
             self.say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
             self._run_pair(left)
         return [row.closed() for row in timed]
 
-    def _evidence(self, row: Inspected, num_rows: int) -> Evidence:
-        return Evidence(Plan.make(self.rules.limits_of(row.name), num_rows))
+    def _evidence(self, row: Inspected, num_tests: int) -> Evidence:
+        return Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
 
     def _run_pair(self, rows: Sequence[_Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""

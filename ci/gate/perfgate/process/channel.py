@@ -36,6 +36,7 @@ class Launch:
         suite: the folder of benchmarks in the side's checkout.
         caches: where this side's setup_cache results lie.
         exchange: where it may write.
+        root: of the checkout: files below it are named relative to it.
         environment: its environment variables.
         core: the core it is pinned to; None leaves it free.
     """
@@ -44,12 +45,14 @@ class Launch:
     suite: Path
     caches: Path
     exchange: Path
+    root: Path
     environment: dict[str, str] = field(default_factory=dict)
     core: int | None = None
 
     def command(self) -> list[str]:
         """Return the command line of a worker, as `Supervised` takes it."""
         folders = {"--suite": self.suite, "--caches": self.caches, "--exchange": self.exchange}
+        folders["--root"] = self.root
         # -P: the worker's folder must not become a place that the suite imports from.
         words = [self.python, "-P", str(WORKER_FILE)]
         words += ["--requests", "{requests}", "--replies", "{replies}"]

@@ -14,7 +14,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-VERSION = 1
+VERSION = 2
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -187,6 +187,21 @@ class ProgramFiles:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """What of its checkout a benchmark has used in its first run.
+
+    Attributes:
+        imported: files that its process has imported so far, relative to the checkout.
+        executed: functions that ran, as `file:qualified name`.
+        is_whole: whether nothing else ran unseen: another process, or functions compiled before.
+    """
+
+    imported: tuple[str, ...]
+    executed: tuple[str, ...]
+    is_whole: bool
+
+
+@dataclass(frozen=True)
 class FirstRun:
     """A timed benchmark's first run.
 
@@ -197,6 +212,7 @@ class FirstRun:
         second_call_compilations: how many the second call compiled; None where jax is not loaded.
         cpu_instructions: that one call executes; None where nothing counts them.
         program: None where its class offers none.
+        footprint: what of the checkout it used.
     """
 
     seconds: float
@@ -205,13 +221,15 @@ class FirstRun:
     second_call_compilations: int | None = None
     cpu_instructions: int | None = None
     program: ProgramFiles | None = None
+    footprint: Footprint | None = None
 
 
 @dataclass(frozen=True)
 class Value:
-    """What a benchmark that isn't timed returned."""
+    """What a benchmark that isn't timed returned, and what of the checkout it used."""
 
     value: float
+    footprint: Footprint | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from perfgate.budgets import UNKNOWN, BudgetFinding
-from perfgate.report.markdown import Result, command, measured
+from perfgate.report.markdown import command, measured
+from perfgate.report.result import Result
 from perfgate.stages import SIDES, Judged, Outcome
 
 _TAGS = {
@@ -34,6 +35,7 @@ def as_json(result: Result) -> str:
         "environments": result.environments,
         "machine": result.machine,
         "notes": result.notes,
+        "coverage": dataclasses.asdict(result.coverage),
         "limits": dataclasses.asdict(limits),
         "rows": [_row_json(row, result) for row in result.rows],
         "budgets": [

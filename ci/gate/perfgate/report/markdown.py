@@ -1,4 +1,4 @@
-"""What a run found, and the Markdown that tells a person.
+"""The report for a person, in Markdown.
 
 The verdict comes first, then what is wrong, then short tables.
 """
@@ -6,99 +6,23 @@ The verdict comes first, then what is wrong, then short tables.
 import math
 import re
 import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from perfgate.budgets import UNKNOWN, BudgetFinding
-from perfgate.config import Rules
 from perfgate.hlo import difference
 from perfgate.metrics import describe_change, number
+from perfgate.report.result import Result
 from perfgate.stages import Judged, Outcome, Timed
 
-EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
-
-
-@dataclass(frozen=True)
-class Result:
-    """Everything one run found.
-
-    Attributes:
-        rows: every benchmark with its verdict.
-        budgets: what each of head's budgets came to.
-        rules: what was judged by.
-        base: the merge base's commit.
-        head: head's commit, or the working tree.
-        reproduce: the command that repeats a row, without its --bench.
-        environments: one or two, and why.
-        machine: facts about it.
-        notes: what it could not control.
-        timing: whether anything was timed.
-        pairs: how many pairs were launched.
-        elapsed_s: seconds of the whole run.
-        seed: of every order that was drawn.
-    """
-
-    rows: Sequence[Judged]
-    budgets: Sequence[BudgetFinding]
-    rules: Rules
-    base: str
-    head: str
-    reproduce: Sequence[str]
-    environments: str
-    machine: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    timing: bool = True
-    pairs: int = 0
-    elapsed_s: float = 0.0
-    seed: int = 0
-
-    @property
-    def exit_code(self) -> int:
-        """1 for a regression, 3 where something is not known, 0 where all is known and well."""
-        outcomes = {row.outcome for row in self.rows}
-        if Outcome.FAILED in outcomes or self.count_budgets("missed"):
-            return 1
-        unknown = {Outcome.UNMEASURED, Outcome.UNDECIDED} & outcomes or self.count_budgets(*UNKNOWN)
-        measured = outcomes - {Outcome.NEUTRAL} or any(
-            row.verdict == "not timed" for row in self.rows
-        )
-        return 3 if unknown or not measured else 0
-
-    def count_budgets(self, *words: str) -> int:
-        """Return how many budgets were found to be one of these."""
-        return sum(each.word in words for each in self.budgets)
-
-    @property
-    def headline(self) -> str:
-        """The verdict in one sentence."""
-        count = Counter(row.outcome for row in self.rows)
-        missed = self.count_budgets("missed")
-        unknown = self.count_budgets(*UNKNOWN)
-        parts = [
-            (count[Outcome.FAILED], "regressed"),
-            (missed, f"budget{_plural(missed)} missed"),
-            (count[Outcome.UNMEASURED], "could not be measured"),
-            (count[Outcome.UNDECIDED], "undecided"),
-            (unknown, f"budget{_plural(unknown)} could not be checked"),
-        ]
-        nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"
-        found = ", ".join(f"{number} {words}" for number, words in parts if number) or nothing
-        num_rows = len(self.rows)
-        return (
-            f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
-        )
-
-
-def _plural(count: int) -> str:
-    return "" if count == 1 else "s"
+_MOST_NAMES = 10  # of a kind that a report enumerates
+_MOST_LINES = 20  # of a changed file that it shows
+_LONGEST_LINE = 160
 
 
 def markdown(result: Result) -> str:
     """Return the report for a person."""
     parts = [
         f"# {result.headline}",
-        f"Base `{result.base[:12]}` (merge base), head `{result.head[:32]}`.",
+        f"Base `{result.base[:12]}` (merge base), head `{_short(result.head)}`.",
     ]
     for title, outcomes in (
         ("What got worse", {Outcome.FAILED}),
@@ -112,10 +36,16 @@ def markdown(result: Result) -> str:
         *_budgets(result),
         *_suspicious(result),
         *_expired(result),
+        *_unseen(result),
         *_table(result),
         *_conditions(result),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _short(head: str) -> str:
+    """Shorten a commit's hash; a working tree is named by words that follow its own."""
+    return head[:12] if " " not in head else head
 
 
 def _section(row: Judged, result: Result) -> str:
@@ -210,6 +140,36 @@ def _expired(result: Result) -> list[str]:
         for each in expired
     ]
     return ["## Accepted once, no longer counted", "\n".join(lines)] if expired else []
+
+
+def _unseen(result: Result) -> list[str]:
+    """Say what the run did not measure, and how the change alters what it is measured by."""
+    parts = []
+    identical = [row.name for row in result.rows if row.timed.is_identical]
+    lines = [
+        *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
+        *_enumerated("not timed, since both sides run the same program or code", identical),
+    ]
+    if lines:
+        parts += ["## What was not measured", "\n".join(lines)]
+    for file, changed in result.coverage.measures.items():
+        shown = [line[:_LONGEST_LINE] for line in changed[:_MOST_LINES]]
+        if len(changed) > len(shown):
+            shown.append(f"... and {len(changed) - len(shown)} more lines")
+        fence = "~~~~"
+        parts.append(
+            f"This change alters `{file}`, which it is measured by:\n\n"
+            + "\n".join([f"{fence}diff", *shown, fence])
+        )
+    return parts
+
+
+def _enumerated(what: str, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    shown = ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return [f"- {what} ({len(names)}): {shown}{more}."]
 
 
 def _conditions(result: Result) -> list[str]:

@@ -1,6 +1,7 @@
 """Which changed files can matter to a benchmark: documentation, comments and layout can't."""
 
 import ast
+import difflib
 import os
 import re
 from collections.abc import Iterator
@@ -33,13 +34,46 @@ def is_same_code(base: Path, head: Path, suite: Path) -> bool:
         head: the other's.
         suite: the folder of benchmarks, relative to the roots.
     """
+    return not changed_code(base, head, suite)
+
+
+def changed_code(base: Path, head: Path, suite: Path) -> list[PurePosixPath]:
+    """Return the files outside of the suite that can matter and differ, in alphabetical order.
+
+    The arguments are those of `is_same_code`.
+    """
     paths = {*_files(base), *_files(head)}
     aside = () if any(_needs_tests(head, path, suite) for path in paths) else _TESTS
-    return all(
-        _is_same(base / path, head / path)
+    return sorted(
+        path
         for path in paths
-        if path.parts[0] not in aside and can_matter(path, suite)
+        if path.parts[0] not in aside
+        and can_matter(path, suite)
+        and not _is_same(base / path, head / path)
     )
+
+
+def changed_lines(base: Path, head: Path) -> dict[PurePosixPath, list[str]]:
+    """Return the lines by which the files of two folders differ, each with its + or -.
+
+    Comments and layout of Python files don't count as a difference, and neither does what Python
+    leaves behind. The folders may also be two files, or not be there.
+    """
+    changes = {}
+    for path in sorted({*_files_or_self(base), *_files_or_self(head)}):
+        if "__pycache__" not in path.parts and not _is_same(base / path, head / path):
+            both = [_lines(root / path) for root in (base, head)]
+            lines = difflib.unified_diff(*both, n=0, lineterm="")
+            changes[path] = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+    return changes
+
+
+def _files_or_self(root: Path) -> Iterator[PurePosixPath]:
+    return iter([PurePosixPath()]) if root.is_file() else _files(root)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text(errors="replace").splitlines() if file.is_file() else []
 
 
 def _needs_tests(root: Path, path: PurePosixPath, suite: Path) -> bool:
@@ -68,7 +102,7 @@ def _is_same(before: Path, after: Path) -> bool:
         old = before.read_bytes()
         new = after.read_bytes()
     except OSError:
-        return False  # it is new, or gone
+        return not before.exists() and not after.exists()  # else it is new, or gone
     if old == new or before.suffix != ".py":
         return old == new
     try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from perfgate.errors import UsageError
 from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import is_same_code
+from perfgate.source.changes import changed_lines, is_same_code
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
 
@@ -62,6 +62,7 @@ class Sides:
     environments: str
     base_suite: Path
     same_code: bool = False  # whether nothing that can matter differs between the two
+    same_suite: bool = False  # whether head's suite is the base's, up to comments and layout
     programs: str = "programs"  # the folder of compiled programs that workers load from
 
     def launch(
@@ -74,7 +75,12 @@ class Sides:
             folder.mkdir(exist_ok=True)
         environment = side.environment(programs, hash_seed)
         return Launch(
-            side.python, suite or side.suite, **folders, environment=environment, core=core
+            side.python,
+            suite or side.suite,
+            **folders,
+            root=side.root,
+            environment=environment,
+            core=core,
         )
 
 
@@ -147,6 +153,7 @@ def _made_ready(
         base_suite.mkdir(parents=True)
     shutil.copytree(head_root / suite, base_root / suite, symlinks=True)
     same_code = is_same_code(base_root, head_root, suite)  # before a build leaves anything there
+    same_suite = not changed_lines(base_suite, head_root / suite)
     reason = why_built(base_root, head_root, config, location)
     sides = []
     for name, root, commit in zip(("base", "head"), (base_root, head_root), commits, strict=True):
@@ -161,4 +168,4 @@ def _made_ready(
     if reason:
         environments = f"one for each side: {reason}"
     base, head = sides
-    return Sides(base, head, config, folder, environments, base_suite, same_code)
+    return Sides(base, head, config, folder, environments, base_suite, same_code, same_suite)

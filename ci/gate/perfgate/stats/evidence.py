@@ -16,10 +16,10 @@ between two looks, one more is taken: the number of looks need not be known befo
 that is left.
 
 Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha`
-among all timed rows by Bonferroni, the second sees only fresh pairs; over a whole suite false
-alarms stay below the product of the two. A slowdown of `pass_ratio` is taken for none with at most
-`miss_beta` in each of the two tests, where pairs scatter about normally. One that only few launches
-show, less than a fifth of them, is left out with the outliers.
+among all that can fail a run by Bonferroni, the second sees only fresh pairs; over a whole suite
+false alarms stay below the product of the two. A slowdown of `pass_ratio` is taken for none with at
+most `miss_beta` in each of the two tests, where pairs scatter about normally. One that only few
+launches show, less than a fifth of them, is left out with the outliers.
 """
 
 import functools
@@ -115,9 +115,9 @@ class Plan:
     confirm: Test
 
     @classmethod
-    def make(cls, limits: Limits, num_rows: int) -> Self:
-        """Share the error among `num_rows` timed rows (Bonferroni)."""
-        alpha = limits.suspect_alpha / max(1, num_rows)
+    def make(cls, limits: Limits, num_tests: int) -> Self:
+        """Share the error among `num_tests` (Bonferroni)."""
+        alpha = limits.suspect_alpha / max(1, num_tests)
         suspect = _make_test(limits, limits.looks, alpha)
         return cls(suspect, _make_test(limits, limits.confirm_looks, limits.confirm_alpha))
 
@@ -129,7 +129,7 @@ class Plan:
         """
         num_pairs = self.suspect.looks[-1]
         error = max(sd, _LEAST_SD) / math.sqrt(num_pairs)
-        missed = t_quantile(0.05, _degrees_of_freedom(num_pairs))
+        missed = t_quantile(0.05, degrees_of_freedom(num_pairs))
         return math.exp(self.suspect.fail_log + (self.suspect.fail_t[-1] + missed) * error)
 
 
@@ -210,7 +210,7 @@ class Evidence:
         mean, error = map(float, trimmed_mean(np.asarray(pairs)))
         # Before the first look its own quantile, of more pairs, would promise too much.
         early = len(pairs) < test.looks[0]
-        t = t_quantile(0.001, _degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
+        t = t_quantile(0.001, degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
         return (
             math.exp(mean),
             # The exponential of more than 709 overflows a float.
@@ -233,7 +233,7 @@ class Evidence:
     def _seems_faster(self) -> bool:
         test = self.plan.suspect
         mean, error = trimmed_mean(-np.asarray(self.first))
-        t = t_quantile(test.alpha / len(test.looks), _degrees_of_freedom(len(self.first)))
+        t = t_quantile(test.alpha / len(test.looks), degrees_of_freedom(len(self.first)))
         return bool(mean - t * error > test.fail_log)
 
     def _fewest_below(self) -> int:
@@ -245,7 +245,7 @@ def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
     """Return the trimmed mean over the last axis and its standard error.
 
     Up to a fifth is left out at either end; fewer than eight pairs are taken whole. The error has
-    `_degrees_of_freedom` and is Winsorized: pairs left out count as the outermost pair kept.
+    `degrees_of_freedom` and is Winsorized: pairs left out count as the outermost pair kept.
     """
     num_pairs = log_ratios.shape[-1]
     out = _left_out(num_pairs)
@@ -268,7 +268,8 @@ def _left_out(num_pairs: int) -> int:
     return max(0, num_pairs - 3) // 5
 
 
-def _degrees_of_freedom(num_pairs: int) -> int:
+def degrees_of_freedom(num_pairs: int) -> int:
+    """Return those of the standard error of `trimmed_mean`."""
     return num_pairs - 2 * _left_out(num_pairs) - 1
 
 
@@ -316,7 +317,7 @@ def _make_test(
         _spent(alpha, looks, most, 2, first_to_fail),
         _spent(limits.miss_beta, looks, most, 0.7),
     )
-    degrees = [_degrees_of_freedom(count) for count in looks]
+    degrees = [degrees_of_freedom(count) for count in looks]
     return Test(
         limits,
         alpha,

@@ -4,12 +4,14 @@ Counts, not times: they say which function is new, or is called more often, wher
 program can say it.
 """
 
+import contextlib
+import itertools
 import os
 import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -19,32 +21,46 @@ _LIBRARY = re.compile(r"^.*/(?:(?:site|dist)-packages|python3\.\d+)/")
 _MOST = 2_000  # names in one answer
 
 
-def counted(run: Callable[[], Any], root: Path) -> dict[str, int]:
-    """Return how often `run` calls each function of this thread, in the order of their first calls.
+class CalledFunctions:
+    """The functions that this thread calls while a block runs.
 
     Functions below `root` are named `package/file.py:function`, all others by their module.
-    """
-    counts: dict[str, int] = {}
-    names: dict[CodeType, str] = {}
 
-    def note(frame: FrameType, event: str, argument: Any) -> None:
+    Attributes:
+        counts: how often each was called, in the order of their first calls.
+    """
+
+    def __init__(self, root: Path):
+        self.counts: dict[str, int] = {}
+        self._root = root
+        self._names: dict[CodeType, str] = {}
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count while the block runs."""
+        before = sys.getprofile()
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+    def first_counts(self) -> dict[str, int]:
+        """Return the counts of as many functions as one answer may hold."""
+        return dict(itertools.islice(self.counts.items(), _MOST))
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             code = frame.f_code
-            name = names.get(code) or names.setdefault(code, _name_of(code, root))
+            name = self._names.get(code)
+            if name is None:
+                name = self._names[code] = _name_of(code, self._root)
         elif event == "c_call":
             module = getattr(argument, "__module__", None)
             name = f"{module}.{argument.__qualname__}" if module else argument.__qualname__
         else:
             return
-        counts[name] = counts.get(name, 0) + 1
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-    return dict(list(counts.items())[:_MOST])
+        self.counts[name] = self.counts.get(name, 0) + 1
 
 
 def _name_of(code: CodeType, root: Path) -> str:

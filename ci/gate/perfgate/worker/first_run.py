@@ -9,7 +9,11 @@ from typing import Any
 
 from ..process import protocol
 from . import compiled, counters, listing, own_time, sampling
+from .executed import Executed
 from .suite import Suite
+
+# A function that one of these has compiled runs on without Python, so nobody sees that it runs.
+_COMPILERS = ("jax", "numba", "torch._dynamo")
 
 
 def inspect(
@@ -20,12 +24,15 @@ def inspect(
     compiled.import_jax_for(suite.folder)
     worked, waited = own_time.scheduled()
     with first.counted():
-        benchmark = suite.prepare(target)
+        with suite.recorded() as executed:
+            benchmark = suite.prepare(target)
+            if benchmark is not None and benchmark.type == "time":
+                sampling.sample(benchmark, 1)
         if benchmark is None:
             return protocol.Skipped()
+        # Outside of the recording, which takes time: the value may be seconds.
         if benchmark.type != "time":
-            return _value(benchmark)
-        sampling.sample(benchmark, 1)
+            return _value(suite, benchmark)
     # The sides are inspected on cores of their own: what a neighbour took away of one of them is no
     # compile time.
     worked_now, waited_now = own_time.scheduled()
@@ -39,6 +46,7 @@ def inspect(
         second_call_compilations=again.count if "jax" in sys.modules else None,
         cpu_instructions=_instructions(benchmark),
         program=_program(benchmark, suite.exchange, target.row),
+        footprint=_footprint(suite, executed),
     )
     suite.release(target.row)
     return found
@@ -65,12 +73,12 @@ def _share(worked: int, waited: int) -> float:
 def _instructions(benchmark: Any) -> int | None:
     if not counters.can_count():
         return None
-    with (instructions := counters.Counter()).counted():
-        sampling.sample(benchmark, 1)
+    instructions = counters.Counter()
+    sampling.call_within(benchmark, instructions.counted())
     return instructions.count
 
 
-def _value(benchmark: Any) -> protocol.Value | protocol.Skipped:
+def _value(suite: Suite, benchmark: Any) -> protocol.Value | protocol.Skipped:
     value = benchmark.do_run()
     if benchmark.type == "peakmemory":
         value = _peak_bytes() or value
@@ -81,7 +89,18 @@ def _value(benchmark: Any) -> protocol.Value | protocol.Skipped:
         raise TypeError(f"the benchmark returned {type(value).__name__}, which has no order")
     if math.isinf(value):
         raise ValueError(f"the benchmark returned {value}, of which nothing is more or less")
-    return protocol.Value(float(value))
+    # It ran unrecorded, but for its setup.
+    footprint = protocol.Footprint(listing.imported_below(suite.root), (), is_whole=False)
+    return protocol.Value(float(value), footprint)
+
+
+def _footprint(suite: Suite, executed: Executed) -> protocol.Footprint:
+    is_compiled = any(name in sys.modules for name in _COMPILERS)
+    return protocol.Footprint(
+        listing.imported_below(suite.root),
+        tuple(sorted(executed.names)),
+        is_whole=not (is_compiled or executed.started_processes),
+    )
 
 
 def _peak_bytes() -> int | None:

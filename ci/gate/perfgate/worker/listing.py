@@ -1,6 +1,7 @@
 """What a suite holds and where its modules came from, for a worker."""
 
 import importlib.util
+import os
 import pkgutil
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,16 @@ def loaded_from() -> dict[str, str]:
     modules = {name: module for name, module in list(sys.modules.items()) if "." not in name}
     files = {name: _file_of(module) for name, module in modules.items()}
     return {name: str(file) for name, file in files.items() if file}
+
+
+def imported_below(root: Path) -> tuple[str, ...]:
+    """Return the files below a folder that modules were imported from, relative to it."""
+    folders = {f"{root}{os.sep}", f"{root.resolve()}{os.sep}"}
+    files = {_file_of(module) or "" for module in list(sys.modules.values())}
+    found = {
+        file.removeprefix(folder) for folder in folders for file in files if file.startswith(folder)
+    }
+    return tuple(sorted(found))
 
 
 def _file_of(module: Any) -> str | None:

@@ -8,8 +8,9 @@ import math
 import time
 import timeit
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..process import protocol
 from . import own_time
@@ -28,11 +29,45 @@ print(repr(taken))
 """
 
 
-def sample(benchmark: Any, calls: int, clock: own_time.OwnTime | None = None) -> float:
+class Clock(Protocol):
+    """What asv's timers ask for the time, right before and right after what they time."""
+
+    def timer(self) -> float:
+        """Return the seconds so far."""
+        ...
+
+
+class _Around:
+    """A clock that enters a context where timing starts and leaves it where timing ends.
+
+    What setup and teardown do stays outside of the context.
+    """
+
+    def __init__(self, context: AbstractContextManager[Any]):
+        self._context = context
+        self._is_inside = False
+
+    def timer(self) -> float:
+        if self._is_inside:
+            self._context.__exit__(None, None, None)
+        else:
+            self._context.__enter__()
+        self._is_inside = not self._is_inside
+        return 0.0
+
+
+def call_within(benchmark: Any, context: AbstractContextManager[Any]) -> None:
+    """Call a benchmark once, its timed statement alone inside of the context.
+
+    A statement that runs in an interpreter of its own never enters it.
+    """
+    sample(benchmark, 1, _Around(context))
+
+
+def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
     """Return the seconds of a call as asv itself would time them.
 
-    Teardown and setup between the calls are included. A `clock` of `own_time` takes the place of
-    the benchmark's own for this sample.
+    A `clock` takes the place of the benchmark's own for this sample.
     """
     # asv then takes one sample of so many calls, and warms nothing up. The gate decides both.
     benchmark.repeat = 1
@@ -101,7 +136,7 @@ def _is_work(benchmark: Any, calls: int, clock: own_time.OwnTime) -> bool:
 
 
 @contextlib.contextmanager
-def _timed_by(benchmark: Any, clock: own_time.OwnTime) -> Iterator[None]:
+def _timed_by(benchmark: Any, clock: Clock) -> Iterator[None]:
     """Let a clock time a benchmark; a statement in an interpreter of its own has one over there."""
     name = "_get_timer" if is_raw(benchmark) else "timer"
     before = getattr(benchmark, name)

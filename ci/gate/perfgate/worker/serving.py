@@ -32,7 +32,7 @@ def main() -> None:
     update_sys_path(str(options.suite))
     for descriptor in (options.requests, options.replies):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
-    suite = Suite(options.suite, options.caches, options.exchange)
+    suite = Suite(options.suite, options.caches, options.exchange, options.root)
     me = os.getpid()
     hello = protocol.Hello(protocol.VERSION, counters.can_count())
     os.write(options.replies, protocol.encode(hello, 0))
@@ -56,6 +56,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--suite", type=Path, required=True)
     parser.add_argument("--caches", type=Path, required=True)
     parser.add_argument("--exchange", type=Path, required=True)
+    parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--core", type=int)
     return parser.parse_args()
 
@@ -113,7 +114,9 @@ def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.S
         found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
     else:
         sampling.sample(benchmark, 1)
-        found = calls.counted(lambda: sampling.sample(benchmark, 1), Path(request.root))
+        watched = calls.CalledFunctions(Path(request.root))
+        sampling.call_within(benchmark, watched.counted())
+        found = watched.first_counts()
     suite.release(request.row)
     return protocol.Calls(found)
 

@@ -1,17 +1,23 @@
 """The suite of one checkout, for a worker: the benchmarks of it that are ready to run."""
 
+import contextlib
 import gc
 import hashlib
+import json
 import os
 
 # asv's own protocol: what setup_cache returns reaches each benchmark as a pickle
 import pickle  # noqa: TID251
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..process import protocol
+from .executed import Executed
+
+_EXECUTED = "executed.json"  # beside what setup_cache made: the functions that made it
 
 
 class Suite:
@@ -19,17 +25,32 @@ class Suite:
 
     Attributes:
         folder: of the benchmarks.
+        root: of the checkout that they belong to.
         exchange: where the worker leaves files for the gate.
         scratch: where benchmarks run.
         ready: asv's benchmark of each row that is set up.
     """
 
-    def __init__(self, folder: Path, caches: Path, exchange: Path):
+    def __init__(self, folder: Path, caches: Path, exchange: Path, root: Path):
         self.folder = folder
+        self.root = root
         self.exchange = exchange
         self.scratch = Path(tempfile.mkdtemp(dir=exchange))
         self.ready: dict[str, Any] = {}
         self._caches = caches
+        self._executed = Executed(root)
+        self._at_import: set[str] = set()
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[Executed]:
+        """Record which of the checkout's functions run while the block prepares a benchmark.
+
+        What an import or `setup_cache` has run before belongs to every benchmark.
+        """
+        self._executed = Executed(self.root)
+        with self._executed.recorded():
+            yield self._executed
+        self._executed.names |= self._at_import
 
     def prepare(self, target: protocol.Target[Any]) -> Any:
         """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
@@ -40,6 +61,8 @@ class Suite:
             # modules stay: without them a collection between two benchmarks takes no time
             gc.freeze()
         benchmark: Any = discovery.get_benchmark_from_name(str(self.folder), name)
+        self._executed.collect()
+        self._at_import |= self._executed.names
         benchmark.set_cache(self._cached(benchmark))
         if benchmark.do_setup():
             return None
@@ -70,6 +93,9 @@ class Suite:
             os.chdir(folder)
             made = benchmark.do_setup_cache()
             file.write_bytes(pickle.dumps(made))
+            self._executed.collect()
+            (folder / _EXECUTED).write_text(json.dumps(sorted(self._executed.names)))
+        self._executed.names.update(json.loads((folder / _EXECUTED).read_text()))
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
         os.chdir(self.scratch)
         # written above, by this run's own benchmark

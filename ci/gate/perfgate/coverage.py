@@ -1,0 +1,54 @@
+"""What a run could not see: changed files that no benchmark imported, and a changed suite."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfgate.config import find_rules
+from perfgate.process.protocol import FirstRun, Value
+from perfgate.source.changes import changed_code, changed_lines
+from perfgate.source.sides import Sides
+from perfgate.stages import Inspected
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the report says of itself.
+
+    Attributes:
+        not_imported: changed Python files that no benchmark's own process imported.
+        measures: the lines that this change adds to and takes from the suite and its rules, by
+            file. A change that alters what it is measured by needs a second look.
+    """
+
+    not_imported: Sequence[str] = ()
+    measures: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def cover(rows: Sequence[Inspected], sides: Sides) -> Coverage:
+    """Compare what changed with what benchmarks imported on head."""
+    suite = sides.head.suite.relative_to(sides.head.root)
+    changed = changed_code(sides.base.root, sides.head.root, suite)
+    imported = {file for row in rows for file in _imported(row)}
+    modules = [path.as_posix() for path in changed if path.suffix == ".py"]
+    not_imported = [
+        file for file in modules if file not in imported and (sides.head.root / file).is_file()
+    ]
+    return Coverage(not_imported, _changed_measures(sides, suite))
+
+
+def _imported(row: Inspected) -> Sequence[str]:
+    ran = row.head.ran
+    footprint = ran.footprint if isinstance(ran, (FirstRun, Value)) else None
+    return footprint.imported if footprint else ()
+
+
+def _changed_measures(sides: Sides, suite: Path) -> dict[str, list[str]]:
+    found = changed_lines(sides.base_suite, sides.head.suite)
+    changes = {(suite / path).as_posix(): lines for path, lines in found.items()}
+    for file in find_rules(sides.head.root / sides.config.folder):
+        if file.is_relative_to(sides.head.root):
+            name = file.relative_to(sides.head.root)
+            lines = changed_lines(sides.base.root / name, file)
+            changes |= {name.as_posix(): each for each in lines.values()}
+    return changes

@@ -1,0 +1,89 @@
+"""Everything that one run found, its exit code and its headline."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfgate.budgets import UNKNOWN, BudgetFinding
+from perfgate.config import Rules
+from perfgate.coverage import Coverage
+from perfgate.stages import Judged, Outcome
+
+EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything one run found.
+
+    Attributes:
+        rows: every benchmark with its verdict.
+        budgets: what each of head's budgets came to.
+        rules: what was judged by.
+        base: the merge base's commit.
+        head: head's commit, or the working tree.
+        reproduce: the command that repeats a row, without its --bench.
+        environments: one or two, and why.
+        coverage: what could not be seen.
+        machine: facts about it.
+        notes: what it could not control.
+        timing: whether anything was timed.
+        pairs: how many pairs were launched.
+        elapsed_s: seconds of the whole run.
+        seed: of every order that was drawn.
+    """
+
+    rows: Sequence[Judged]
+    budgets: Sequence[BudgetFinding]
+    rules: Rules
+    base: str
+    head: str
+    reproduce: Sequence[str]
+    environments: str
+    coverage: Coverage = field(default_factory=Coverage)
+    machine: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    timing: bool = True
+    pairs: int = 0
+    elapsed_s: float = 0.0
+    seed: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a regression, 3 where something is not known, 0 where all is known and well."""
+        outcomes = {row.outcome for row in self.rows}
+        if Outcome.FAILED in outcomes or self.count_budgets("missed"):
+            return 1
+        unknown = {Outcome.UNMEASURED, Outcome.UNDECIDED} & outcomes or self.count_budgets(*UNKNOWN)
+        measured = outcomes - {Outcome.NEUTRAL} or any(
+            row.verdict == "not timed" for row in self.rows
+        )
+        return 3 if unknown or not measured else 0
+
+    def count_budgets(self, *words: str) -> int:
+        """Return how many budgets were found to be one of these."""
+        return sum(each.word in words for each in self.budgets)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        count = Counter(row.outcome for row in self.rows)
+        missed = self.count_budgets("missed")
+        unknown = self.count_budgets(*UNKNOWN)
+        parts = [
+            (count[Outcome.FAILED], "regressed"),
+            (missed, f"budget{_plural(missed)} missed"),
+            (count[Outcome.UNMEASURED], "could not be measured"),
+            (count[Outcome.UNDECIDED], "undecided"),
+            (unknown, f"budget{_plural(unknown)} could not be checked"),
+        ]
+        nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"
+        found = ", ".join(f"{number} {words}" for number, words in parts if number) or nothing
+        num_rows = len(self.rows)
+        return (
+            f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
+        )
+
+
+def _plural(count: int) -> str:
+    return "" if count == 1 else "s"

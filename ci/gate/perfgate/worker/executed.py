@@ -1,0 +1,108 @@
+"""Which of the checkout's own functions ran, for a worker.
+
+A benchmark that runs none of the functions that a change alters can't have changed its speed.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+# What starts another process: what runs there is not seen.
+_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
+
+
+class Executed:
+    """The functions below a folder that run while a block does, in any thread.
+
+    Attributes:
+        names: `file:qualified name` of each, the file relative to the folder.
+        started_processes: whether another process was started meanwhile, or still runs.
+    """
+
+    def __init__(self, root: Path):
+        self.names: set[str] = set()
+        self.started_processes = False
+        self._folders = (f"{root}{os.sep}", f"{root.resolve()}{os.sep}")
+        self._codes: set[CodeType] = set()
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record while the block runs."""
+        _listen_for_processes()
+        _started.clear()
+        with _monitored(self._codes) if hasattr(sys, "monitoring") else _profiled(self._codes):
+            yield
+        self.started_processes = bool(_started) or _has_children()
+        self.collect()
+
+    def collect(self) -> None:
+        """Bring `names` up to date."""
+        for code in tuple(self._codes):  # it may grow meanwhile: this is recorded too
+            folder = next((each for each in self._folders if code.co_filename.startswith(each)), "")
+            if folder:
+                file = code.co_filename.removeprefix(folder)
+                self.names.add(f"{file}:{code.co_qualname}")
+
+
+@contextlib.contextmanager
+def _profiled(codes: set[CodeType]) -> Iterator[None]:
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            codes.add(frame.f_code)
+
+    before = sys.getprofile()
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(before)
+
+
+@contextlib.contextmanager
+def _monitored(codes: set[CodeType]) -> Iterator[None]:
+    """Record by sys.monitoring, which Python 3.12 brought: it costs next to nothing."""
+    monitoring = sys.monitoring  # type: ignore[attr-defined]
+    tool = monitoring.OPTIMIZER_ID
+
+    def note(code: CodeType, offset: int) -> Any:
+        codes.add(code)
+        return monitoring.DISABLE  # each function is noted once
+
+    monitoring.use_tool_id(tool, "perfgate")
+    monitoring.register_callback(tool, monitoring.events.PY_START, note)
+    monitoring.set_events(tool, monitoring.events.PY_START)
+    monitoring.restart_events()
+    try:
+        yield
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.free_tool_id(tool)
+
+
+def _listen_for_processes() -> None:
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _STARTS:
+            _started.append(event)
+
+    if not _listening:
+        _listening.append(True)
+        sys.addaudithook(hear)  # there is no way to take one away
+
+
+def _has_children() -> bool:
+    """Tell whether a process that was started before still runs."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    with contextlib.suppress(OSError):
+        return any(task.read_text().strip() for task in tasks)
+    return False
+
+
+_listening: list[bool] = []
+_started: list[str] = []

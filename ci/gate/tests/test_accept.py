@@ -1,0 +1,64 @@
+"""`perfgate accept`: what it writes into accepted.toml from the last report."""
+
+import json
+import tomllib
+
+import pytest
+
+from perfgate.cli import main
+
+ROW = "suite.time_it"
+
+
+@pytest.fixture
+def accept(tmp_path, monkeypatch):
+    """Accept what a report says of a row, and return the entries, or None where it was refused."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(row, *flags):
+        (tmp_path / "gate.json").write_text(json.dumps({"rows": [{"name": ROW} | row]}))
+        given = ["accept", ROW, "--reason", "why", "--expires", "2999-01-31"]
+        code = main([*given, "--report", "gate.json", *flags])
+        if code:
+            return None
+        written = tomllib.loads((tmp_path / "accepted.toml").read_text())["accepted"]
+        return {each["metric"]: each["ratio"] for each in written}
+
+    return call
+
+
+def change(metric, base, head, word="worse"):
+    return {"metric": metric, "base": base, "head": head, "ratio": head / base, "word": word}
+
+
+def failed(verdict, *changes, ratio=None):
+    return {"verdict": verdict, "outcome": "failed", "changes": changes, "ratio": ratio}
+
+
+def test_by_default_all_that_failed_a_row_is_accepted(accept):
+    changes = [
+        change("peak_bytes", 100, 200),
+        change("copies", 1, 3),
+        change("temp_bytes", 50, 150),
+    ]
+    changes.append(change("fusions", 4, 4, "same"))
+    accepted = accept(failed("slower", *changes, ratio=1.2))
+    # Temporaries stand for the peak and copies for the time: who accepts those accepts these.
+    assert accepted == pytest.approx({"time": 1.2, "peak_bytes": 2.0}, abs=0.001)
+
+
+def test_a_count_whose_cost_did_not_fail_is_accepted_by_itself(accept):
+    accepted = accept(failed("worse", change("copies", 1, 3)))
+    assert accepted == pytest.approx({"copies": 3.0}, abs=0.001)
+
+
+def test_one_metric_alone_is_accepted_where_it_is_named(accept):
+    row = failed("slower", change("peak_bytes", 100, 200), ratio=1.2)
+    assert list(accept(row, "--metric", "peak_bytes")) == ["peak_bytes"]
+    assert accept(row, "--ratio", "1.5")["time"] == 1.5
+
+
+def test_a_row_that_did_not_fail_has_nothing_to_accept(accept, capsys):
+    row = {"verdict": "faster", "outcome": "passed", "changes": [], "ratio": 0.9}
+    assert accept(row) is None
+    assert f"nothing of {ROW} failed in the last report; name" in capsys.readouterr().err

@@ -1,0 +1,73 @@
+"""What a report says of itself: files nobody imported, rows nobody timed, a suite that changed."""
+
+import json
+
+import pytest
+
+from gate_repository import make_repository
+
+TOTAL = "basics.Total.time_total"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path)
+
+
+def coverage(run):
+    return json.loads(run.report.read_text())["coverage"]
+
+
+def test_changed_files_that_no_benchmark_imported_are_named(repository):
+    repository.write("smallsum/unused.py", "VALUE = 1\n")
+    repository.write("smallsum/note.txt", "not a module\n")
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1 + 0")
+    run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")
+    assert coverage(run) == {"not_imported": ["smallsum/unused.py"], "measures": {}}
+    assert "- no benchmark imported these changed files (1): `smallsum/unused.py`." in run.out
+
+
+def test_rows_of_the_same_code_are_named_as_not_timed(repository):
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1  # once")
+    run = repository.gate("--base", "main", "--bench", "time_total", "--no-timing")
+    assert run.code == 0
+    assert "- not timed, since both sides run the same program or code (2): `basics" in run.out
+
+
+def test_a_suite_and_rules_that_change_what_they_measure_are_shown(repository):
+    repository.replace("benchmarks/basics.py", "20_000", "2_000")
+    repository.replace("gate.toml", "fail_ratio = 1.3", "fail_ratio = 2.1")
+    repository.write("accepted.toml", "# Nothing yet.\n")
+    run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")
+    assert coverage(run)["measures"] == {
+        "benchmarks/basics.py": [
+            "-    params = ([1_000, 20_000],)",
+            "+    params = ([1_000, 2_000],)",
+        ],
+        "gate.toml": ["-fail_ratio = 1.3", "+fail_ratio = 2.1"],
+        "accepted.toml": ["+# Nothing yet."],
+    }
+    assert "This change alters `gate.toml`, which it is measured by:" in run.out
+    assert "\n+fail_ratio = 2.1\n" in run.out
+
+
+def test_a_benchmark_that_this_change_skips_is_not_neutral(repository):
+    repository.replace(
+        "benchmarks/basics.py",
+        "        self.values = smallsum.table(size)",
+        "        raise NotImplementedError",
+    )
+    run = repository.gate("--base", "main", "--bench", "time_total|time_absent", "--no-timing")
+    assert run.code == 3
+    assert set(run.verdicts().items()) >= {
+        (f"{TOTAL}(1000)", "could not measure"),
+        ("basics.Absent.time_absent", "skipped"),  # as it was before
+    }
+    assert "the base's suite runs it, and this change's suite skips it" in run.out
+
+
+def test_a_long_diff_is_cut(repository):
+    repository.write("benchmarks/more.py", "\n".join(f"VALUE_{n} = {n}" for n in range(50)))
+    run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")
+    assert len(coverage(run)["measures"]["benchmarks/more.py"]) == 50
+    assert "... and 30 more lines" in run.out

@@ -1,0 +1,154 @@
+"""Which functions a change alters, which of them ran, and whom the change can't have reached."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from gate_repository import make_repository
+from perfgate.source.functions import altered
+from perfgate.worker.executed import Executed
+
+HERE = Path(__file__).name
+BEFORE = """
+import functools
+LIMIT = 3
+
+def plain(x, y=1):
+    return x + y
+
+@functools.cache
+def table():
+    return 1
+
+class Shape:
+    sides = 4
+
+    def area(self):
+        def inner():
+            return 1
+        return inner()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "functions", "modules"),
+    [
+        ("return x + y", "return y + x", {"m.py:plain"}, set()),
+        ("            return 1\n        return inner", "            return 2\n        return inner",
+         {"m.py:Shape.area"}, set()),
+        ("y=1", "y=2", set(), {"m.py"}),
+        ("LIMIT = 3", "LIMIT = 4", set(), {"m.py"}),
+        ("sides = 4", "sides = 3", set(), {"m.py"}),
+        ("def plain", "def renamed", set(), {"m.py"}),
+        ("def table():\n    return 1", "def table():\n    return 2", set(), {"m.py"}),
+        ("def area(self):", "def area(self:", set(), {"m.py"}),
+    ],
+)  # fmt: skip
+def test_a_change_is_of_functions_only_where_nothing_else_differs(
+    tmp_path, old, new, functions, modules
+):
+    for name, text in (("base", BEFORE), ("head", BEFORE.replace(old, new))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.py").write_text(text)
+    found = altered(tmp_path / "base", tmp_path / "head", [PurePosixPath("m.py")])
+    assert (found.functions, found.modules, found.others) == (functions, modules, set())
+
+
+def test_new_files_and_files_that_are_not_python_are_changed_as_a_whole(tmp_path):
+    (tmp_path / "new.py").write_text("")
+    paths = [PurePosixPath("new.py"), PurePosixPath("data.csv")]
+    found = altered(tmp_path / "nothing", tmp_path, paths)
+    assert (found.modules, found.others) == ({"new.py"}, {"data.csv"})
+    assert found.reach([], []) == ["data.csv"]
+    assert found.reach([], ["new.py"]) == ["data.csv", "new.py"]
+
+
+def test_a_function_inside_of_another_counts_as_the_outer_one(tmp_path):
+    for name, value in (("base", 1), ("head", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "m.py").write_text(f"def f():\n    return lambda: {value}\n")
+    found = altered(tmp_path / "base", tmp_path / "head", [PurePosixPath("m.py")])
+    assert found.reach(["m.py:f.<locals>.<lambda>"], []) == ["m.py:f"]
+    assert found.reach(["m.py:g"], []) == []
+
+
+def _leaf():
+    return 1
+
+
+class _Thing:
+    def method(self):
+        return [_leaf() for _ in range(2)]
+
+
+def test_functions_of_every_thread_are_recorded_while_the_block_runs():
+    executed = Executed(Path(__file__).parent)
+    _Thing()
+    with executed.recorded():
+        thread = threading.Thread(target=_Thing().method)
+        thread.start()
+        thread.join()
+    assert {f"{HERE}:_leaf", f"{HERE}:_Thing.method"} <= executed.names
+    assert not any(name.endswith("parametrize") for name in executed.names)
+    assert not executed.started_processes
+
+
+def test_a_process_that_was_started_is_noticed():
+    executed = Executed(Path(__file__).parent)
+    with executed.recorded():
+        subprocess.run([sys.executable, "-c", ""], check=True)
+    assert executed.started_processes
+    with executed.recorded():
+        pass
+    assert not executed.started_processes
+
+
+ROWS = """
+import smallsum
+
+VALUES = smallsum.table(10_000)
+
+def time_table():
+    smallsum.table(10_000)
+
+def time_total():
+    smallsum.total(VALUES)
+"""
+
+
+def test_only_benchmarks_that_run_a_changed_function_are_timed(tmp_path):
+    repository = make_repository(tmp_path)
+    repository.write("benchmarks/more.py", ROWS)
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "range(REPEATS)", "range(REPEATS + 5)")
+    run = repository.gate("--base", "main", "--bench", "^more|cached|timeraw")
+    assert run.code == 1, run.out + run.err
+    assert run.verdicts() == {
+        "more.time_table": "same functions",
+        "more.time_total": "slower",
+        "basics.Cached.time_cached": "slower",
+        "basics.timeraw_import": "not slower",  # another process runs it, which nobody sees
+    }
+
+
+def test_a_changed_constant_or_file_of_data_reaches_all(tmp_path):
+    repository = make_repository(tmp_path)
+    repository.write("benchmarks/more.py", ROWS)
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
+    run = repository.gate("--base", "main", "--bench", "time_table")
+    assert run.verdicts() == {"more.time_table": "not slower"}
+    repository.git("checkout", "--quiet", ".")
+    repository.write("smallsum/table.csv", "1\n")
+    run = repository.gate("--base", "main", "--bench", "time_table")
+    assert run.verdicts() == {"more.time_table": "not slower"}
+
+
+def test_what_setup_cache_ran_belongs_to_all_who_use_it(tmp_path):
+    repository = make_repository(tmp_path)
+    repository.replace("smallsum/__init__.py", "number**2", "number**2.0")
+    run = repository.gate("--base", "main", "--bench", "cached")
+    assert run.verdicts() == {"basics.Cached.time_cached": "not slower"}
