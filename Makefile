@@ -74,7 +74,8 @@ clean:
 
 # --- the environment --------------------------------------------------------------------------------------------------
 
-INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints.txt --editable
+# Compiled once here: each process that starts without bytecode would compile jax anew, for two seconds.
+INSTALL = $(RUN) uv pip install --python $(VENV_PYTHON) --constraint constraints.txt --compile-bytecode --editable
 
 .venv/bench.stamp: pyproject.toml ci/gate/pyproject.toml constraints.txt $(VENV_PYTHON)
 	@echo 'Installing what the benchmarks need into .venv (once).'

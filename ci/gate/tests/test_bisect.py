@@ -14,7 +14,7 @@ CACHED, TRACKED = "basics.Cached.time_cached", "basics.track_mean"
 
 @pytest.fixture
 def repository(tmp_path):
-    return make_repository(tmp_path, RULES + UNCONFIRMED)
+    return make_repository(tmp_path, UNCONFIRMED + RULES)
 
 
 def find(repository, *arguments):

@@ -57,7 +57,7 @@ def tools(tmp_path_factory):
 @pytest.fixture
 def repository(tmp_path):
     """A project with modules that would break perfgate if perfgate imported them."""
-    made = make_repository(tmp_path, RULES + UNCONFIRMED)
+    made = make_repository(tmp_path, UNCONFIRMED + RULES)
     made.write("ci/__init__.py", "OURS = False\n")
     for name in ("compare", "config", "counters", "errors", "listing", "options"):
         made.write(f"{name}.py", f"raise SystemExit('the wrong {name}')\n")
