@@ -14,7 +14,7 @@ from pathlib import Path
 
 from perfgate import __version__
 from perfgate.errors import UsageError
-from perfgate.options import DEFAULT_OUTPUT, Parser, add_suite_config, guarded
+from perfgate.options import DEFAULT_OUTPUT, Parser, Shard, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
 
 COMMANDS = {
@@ -104,6 +104,13 @@ def _parser() -> Parser:
         help="for all paired timing (default: gate.toml's, or 300)",
     )
     parser.add_argument(
+        "--shard",
+        default=Shard(1, 1),
+        type=_shard,
+        metavar="K/N",
+        help="only the K-th of N parts of the benchmarks, to spread a run over N machines",
+    )
+    parser.add_argument(
         "--rules",
         type=Path,
         metavar="FILE",
@@ -134,6 +141,14 @@ def _regex(text: str) -> str:
             f"{text!r} is not a valid regular expression: {error}"
         ) from None
     return text
+
+
+def _shard(text: str) -> Shard:
+    number, slash, count = text.partition("/")
+    is_pair = slash and number.isdecimal() and count.isdecimal()
+    if not is_pair or not 1 <= int(number) <= int(count):
+        raise argparse.ArgumentTypeError(f"must be K/N such as 2/8, but got {text!r}")
+    return Shard(int(number), int(count))
 
 
 def _seconds(text: str) -> float:

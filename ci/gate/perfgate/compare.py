@@ -46,7 +46,13 @@ def run(options: argparse.Namespace) -> int:
         discovered = discover(sides, rules, options.bench)
         if not discovered.rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
-        inspected = inspect(discovered.rows, sides, rules, core, _say, clocks=options.timing)
+        names = options.shard.take(row.name for row in discovered.rows)
+        rows = [row for row in discovered.rows if row.name in names]
+        if discovered.rows and not rows:
+            shard = f"{options.shard.number}/{options.shard.count}"
+            num_rows = len(discovered.rows)
+            raise UsageError(f"--shard {shard} holds no benchmark: there are {num_rows} in all.")
+        inspected = inspect(rows, sides, rules, core, _say, clocks=options.timing)
         coverage = cover(inspected, sides)
         timed, pairs = _measure(inspected, sides, rules, options, core)
         explained = explain(timed, sides, core, _say)
@@ -95,6 +101,8 @@ def _measure(
     num_tests = sum(len(suspect_changes(row, rules)) for row in rows)
     if options.timing:
         num_tests += sum(_is_comparable(row) and row.name not in identical for row in rows)
+    # The other shards decide about the same change.
+    num_tests *= options.shard.count
     confirmed = Confirmation(sides, rules, core, deadline, _say).run(rows, num_tests)
     done = {
         row.name: Timed(row, is_identical=_is_comparable(row) and row.name in identical)
@@ -136,7 +144,7 @@ def _budgets(
 ) -> list[BudgetFinding]:
     """Check the budgets that this run can know of."""
     found = check_budgets(rows, rules)
-    if options.bench:
+    if options.bench or options.shard.count > 1:
         found = keep_selected(found, rows)
     if not options.timing:
         found = keep_untimed(found, rows)

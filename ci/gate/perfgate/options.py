@@ -4,7 +4,8 @@ import argparse
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +13,18 @@ from perfgate.errors import PreparationError, UsageError
 
 DEFAULT_OUTPUT = Path(".asv/gate")
 _STOPPING = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of a run; `number` counts from 1."""
+
+    number: int
+    count: int
+
+    def take(self, names: Iterable[str]) -> set[str]:
+        """Return every `count`-th of the names in alphabetical order."""
+        return set(sorted(names)[self.number - 1 :: self.count])
 
 
 class Parser(argparse.ArgumentParser):

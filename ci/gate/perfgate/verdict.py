@@ -91,6 +91,8 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
         pairs = evidence.num_pairs if evidence else 0
         suspected = ", under suspicion of being slower" if evidence and evidence.suspected else ""
         reason = f"{pairs} pairs were not enough{suspected}; give more time with --budget"
+        if not pairs:
+            reason = "there was no time left to time it; give more with --budget"
         outcome = Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
         return _Opinion("undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from perfgate import machine
 from perfgate.config import Rules
+from perfgate.measure.schedule import Prospect, affordable
 from perfgate.measure.ways import Ways, are_crowded, choose_ways, medians
 from perfgate.measure.workers import SKIPPED_NOW, Say, WorkerPool, ask_sides
 from perfgate.process import protocol
@@ -48,6 +49,7 @@ class _Open:
 
     inspected: Inspected
     evidence: Evidence
+    pair_s: float
     ways: Ways | None = None
     seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SIDES})
     shared: bool = False
@@ -60,6 +62,18 @@ class _Open:
     @property
     def is_open(self) -> bool:
         return not self.evidence.done and not self.broken
+
+    def prospect(self) -> Prospect:
+        """How much slower head seems: by its pairs, or by its first calls before there are any."""
+        pairs = [*self.evidence.first, *self.evidence.fresh]
+        base_s = self.inspected.base.seconds
+        head_s = self.inspected.head.seconds
+        suspicion = 0.0
+        if pairs:
+            suspicion = statistics.fmean(pairs)
+        elif base_s and head_s:
+            suspicion = math.log(head_s / base_s)
+        return Prospect(self.benchmark.row, suspicion, self.pair_s, len(pairs))
 
     def closed(self) -> Timed:
         if not self.broken:
@@ -102,15 +116,19 @@ class Session:
             rows: what to time.
             num_tests: among how many tests the error is shared; by default, as many as rows.
         """
-        timed = [_Open(row, self._evidence(row, num_tests or len(rows))) for row in rows]
+        timed = [self._opened(row, num_tests or len(rows)) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
             self.say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")
-            self._run_pair(left)
+            left_s = self.deadline - time.monotonic()
+            names = affordable([row.prospect() for row in left], left_s)
+            self._run_pair([row for row in left if row.benchmark.row in names])
         return [row.closed() for row in timed]
 
-    def _evidence(self, row: Inspected, num_tests: int) -> Evidence:
-        return Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
+    def _opened(self, row: Inspected, num_tests: int) -> _Open:
+        first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
+        evidence = Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
+        return _Open(row, evidence, self.rules.timing.pair_s + first_s)
 
     def _run_pair(self, rows: Sequence[_Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
@@ -128,7 +146,9 @@ class Session:
                 for row in group:
                     if self._is_over():
                         break
+                    start = time.monotonic()
                     self._time_row(row, pool, core)
+                    row.pair_s = time.monotonic() - start
             for row in group:
                 # What failed while the row was timed says more than an escaped child: it wins.
                 row.broken = {**pool.escapes(row.benchmark.row), **row.broken}

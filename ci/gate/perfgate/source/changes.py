@@ -62,8 +62,9 @@ def changed_lines(base: Path, head: Path) -> dict[PurePosixPath, list[str]]:
     changes = {}
     for path in sorted({*_files_or_self(base), *_files_or_self(head)}):
         if "__pycache__" not in path.parts and not _is_same(base / path, head / path):
-            both = [_lines(root / path) for root in (base, head)]
-            lines = difflib.unified_diff(*both, n=0, lineterm="")
+            before = _lines(base / path)
+            after = _lines(head / path)
+            lines = difflib.unified_diff(before, after, n=0, lineterm="")
             changes[path] = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
     return changes
 
