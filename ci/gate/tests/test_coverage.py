@@ -35,7 +35,7 @@ def test_rows_of_the_same_code_are_named_as_not_timed(repository):
 
 
 def test_a_suite_and_rules_that_change_what_they_measure_are_shown(repository):
-    repository.replace("benchmarks/basics.py", "20_000", "2_000")
+    repository.replace("benchmarks/basics.py", "[1_000, 20_000]", "[1_000, 2_000]")
     repository.replace("gate.toml", "fail_ratio = 1.3", "fail_ratio = 2.1")
     repository.write("accepted.toml", "# Nothing yet.\n")
     run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")
