@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         reproduce=_reproduce(sides, options),
         environments=sides.environments,
         machine=machine.describe(),
-        notes=[*_same_commit(sides), *notes],
+        notes=[*_same_commit(sides), *sides.notes, *notes],
         timing=options.timing,
         pairs=pairs,
         elapsed_s=time.monotonic() - start,

@@ -67,6 +67,7 @@ class Benchmark:
         kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
         timeout_s: seconds it may take.
         unit: of its value.
+        is_unchanged: whether the base's suite has the same code of it.
     """
 
     row: str
@@ -75,6 +76,7 @@ class Benchmark:
     kind: str
     timeout_s: float
     unit: str = ""
+    is_unchanged: bool = False
 
     @property
     def is_timed(self) -> bool:

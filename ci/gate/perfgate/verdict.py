@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from perfgate.config import Rules
 from perfgate.hlo import difference
 from perfgate.metrics import CAUSES, describe_change
-from perfgate.stages import Change, Judged, Outcome, Timed
+from perfgate.stages import MODULE, Change, Judged, Outcome, Timed
 from perfgate.stats.evidence import SLOWER, UNDECIDED, Evidence
+
+BROKEN_BEFORE = "broken before"  # the verdict on what can't be measured on the base either
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     if seen.state == "gone":
         outcome = Outcome.WARNED if rules.verdict.gone == "warn" else Outcome.UNMEASURED
         opinion = _Opinion("gone", outcome, ("the base's suite has it, head's has not",))
+    elif _is_broken_before(row):
+        reason = "it is broken on the base too, so it does not hold up this change"
+        return _Opinion(BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
     elif row.problems:
         opinion = _Opinion("could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif seen.base.skipped or seen.state == "new":
@@ -60,6 +65,12 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     accepted = f"accepted until {entry.expires}: {entry.reason}"
     reasons = (*opinion.reasons, accepted)
     return _Opinion(f"{opinion.verdict}, accepted", Outcome.WARNED, reasons)
+
+
+def _is_broken_before(row: Timed) -> bool:
+    """Tell whether a benchmark that the change has not touched fails on both sides."""
+    benchmark = row.benchmark
+    return benchmark.is_unchanged and (len(row.problems) == 2 or benchmark.kind == MODULE)
 
 
 def _problems(problems: dict[str, str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from perfgate.config import Rules
 from perfgate.hlo import difference
 from perfgate.metrics import describe_change, number
 from perfgate.stages import Judged, Outcome, Timed
+from perfgate.verdict import BROKEN_BEFORE
 
 EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
 
@@ -84,6 +85,9 @@ class Result:
         ]
         nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"
         found = ", ".join(f"{number} {words}" for number, words in parts if number) or nothing
+        broken = sum(row.verdict == BROKEN_BEFORE for row in self.rows)
+        if broken:
+            found += f", {broken} broken on the base too"
         num_rows = len(self.rows)
         return (
             f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"
@@ -109,6 +113,7 @@ def markdown(result: Result) -> str:
         if rows:
             parts += [f"## {title}", *(_section(row, result) for row in rows)]
     parts += [
+        *_broken_before(result),
         *_budgets(result),
         *_suspicious(result),
         *_expired(result),
@@ -116,6 +121,15 @@ def markdown(result: Result) -> str:
         *_conditions(result),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _broken_before(result: Result) -> list[str]:
+    lines = [
+        f"- `{row.name}`: {'; '.join(row.reasons)}"
+        for row in result.rows
+        if row.verdict == BROKEN_BEFORE
+    ]
+    return ["## Broken on the base too", "\n".join(lines)] if lines else []
 
 
 def _section(row: Judged, result: Result) -> str:

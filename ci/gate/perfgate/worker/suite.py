@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
+from . import listing
 
 
 class Suite:
@@ -33,13 +34,10 @@ class Suite:
 
     def prepare(self, target: protocol.Target[Any]) -> Any:
         """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
-        from asv_runner import discovery
-
-        name = target.name if target.index is None else f"{target.name}-{target.index}"
         if not self.ready:
             # modules stay: without them a collection between two benchmarks takes no time
             gc.freeze()
-        benchmark: Any = discovery.get_benchmark_from_name(str(self.folder), name)
+        benchmark = listing.find_benchmark(self.folder, target.name, target.index)
         benchmark.set_cache(self._cached(benchmark))
         if benchmark.do_setup():
             return None
