@@ -25,6 +25,7 @@ from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
+from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import Result, markdown
 from perfgate.source.git import WORKING_TREE
@@ -144,6 +145,8 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
 
 def _write(result: Result, options: argparse.Namespace) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.output == DEFAULT_OUTPUT:  # a report must not become part of the next run's head
+        replace_text(options.output / ".gitignore", "*\n")
     texts = {"gate.md": markdown(result), "gate.json": as_json(result), "junit.xml": junit(result)}
     for name, text in texts.items():
         replace_text(options.output / name, text)

@@ -14,7 +14,7 @@ from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules
 from perfgate.hlo import difference
 from perfgate.metrics import describe_change, number
-from perfgate.stages import Judged, Outcome, Timed
+from perfgate.stages import MODULE, Judged, Outcome, Timed
 from perfgate.verdict import BROKEN_BEFORE
 
 EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
@@ -142,9 +142,14 @@ def _section(row: Judged, result: Result) -> str:
 
 def command(row: Judged, result: Result) -> str:
     """Return the command that repeats one row on a laptop."""
+    name = row.name
+    end = "$"
+    if row.benchmark.kind == MODULE:
+        name = row.benchmark.name.partition(".")[2]  # as its benchmarks' names begin
+        end = ""
     # readable inside the shell's quotes
-    pattern = re.escape(row.name).replace("'", ".").replace("\\-", "-")
-    return shlex.join([*result.reproduce, "--bench", f"^{pattern}$"])
+    pattern = re.escape(name).replace("'", ".").replace("\\-", "-")
+    return shlex.join([*result.reproduce, "--bench", f"^{pattern}{end}"])
 
 
 def _program_difference(row: Timed) -> list[str]:

@@ -17,8 +17,11 @@ def can_matter(path: PurePosixPath, suite: Path) -> bool:
     """Whether a file can change what runs.
 
     Documentation can't: it lies in a folder of its own or at the root, while a page inside a
-    package may be a template. The suite can't either, because both sides run head's.
+    package may be a template. The suite can't either, because both sides run head's. What an
+    installation leaves in a working tree is not read from there.
     """
+    if any(part.endswith(".egg-info") or part == "__pycache__" for part in path.parts):
+        return False
     is_page = path.parts[0] in _PAGE_FOLDERS or (path.suffix in _PAGES and len(path.parts) == 1)
     return not is_page and not path.is_relative_to(suite.as_posix())
 
