@@ -37,11 +37,6 @@ class SuiteConfig:
     project: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def suite(self) -> Path:
-        """The folder of benchmarks, relative to the repository's root."""
-        return self.folder / self.benchmark_dir
-
     def values(self, kind: str) -> dict[str, list[str | None]]:
         """Return what the matrix lists under `req`, `env` or `env_nobuild`, by name.
 

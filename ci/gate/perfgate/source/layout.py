@@ -14,6 +14,7 @@ from perfgate.source.asv_config import SuiteConfig
 from perfgate.source.git import git
 
 _EXTENSIONS = (".so", ".pyd")
+_VERSION = re.compile(r"(^|_)version(_info)?_*\.py$")
 _SETUP_PY = re.compile(r"package_dir\s*=\s*(\{[^}]*\})")
 
 
@@ -103,23 +104,31 @@ def _in_setup(package: Path) -> Iterator[str]:
         yield str(table.get("", ""))
 
 
-def generated_modules(root: Path, package: Path) -> list[PurePosixPath]:
+def generated_modules(
+    root: Path, package: Path, suite: Path
+) -> tuple[list[PurePosixPath], list[PurePosixPath]]:
     """Return the modules inside the packages of a working tree that git ignores.
 
-    They were made by a build, as `_version.py` often is, so no checkout has them.
+    They were made by a build, so no checkout has them. Those that only tell a version come first,
+    as `_version.py` does, and then those that hold code.
 
     Args:
         root: the repository's root.
         package: the package's root, relative to `root`.
+        suite: the folder of benchmarks, relative to `root`; what lies there does not count.
     """
     ignored = ("--others", "--ignored", "--exclude-standard", "--directory")
     listed = git("ls-files", "-z", *ignored, "--", package.as_posix(), cwd=root)
     paths = map(PurePosixPath, filter(None, listed.split("\0")))
-    return [path for path in paths if _is_generated(root, path)]
+    found = [path for path in paths if _is_generated(root, path, suite)]
+    versions = [path for path in found if _VERSION.search(path.name)]
+    return versions, [path for path in found if path not in versions]
 
 
-def _is_generated(root: Path, path: PurePosixPath) -> bool:
-    if path.name == "__pycache__" or not (root / path.parent / "__init__.py").is_file():
+def _is_generated(root: Path, path: PurePosixPath, suite: Path) -> bool:
+    if path.name == "__pycache__" or path.is_relative_to(suite.as_posix()):
+        return False
+    if not (root / path.parent / "__init__.py").is_file():
         return False
     if (root / path).is_dir():
         return next((root / path).rglob("*.py"), None) is not None

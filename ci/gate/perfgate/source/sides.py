@@ -8,7 +8,6 @@ package must be compiled, each side gets an environment of its own.
 
 import contextlib
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -24,8 +23,6 @@ from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
 from perfgate.source.layout import generated_modules, import_roots, module_name, suite_of
 from perfgate.source.unfollowed import unfollowed
-
-_VERSION = re.compile(r"(^|_)version(_info)?_*\.py$")
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,7 @@ def _made_ready(
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
     same_code = is_same_code(base_root, head_root, suite)  # before a build leaves anything there
-    versions, generated = _generated(root, config)
+    versions, generated = generated_modules(root, config.package_dir, suite)
     notes += _share_versions(root, roots, versions)
     reason = why_built(base_root, head_root, config, location)
     if not reason and generated:
@@ -233,15 +230,6 @@ def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path)
         base_suite.mkdir(parents=True)
     shutil.copytree(head_root / suite, base_root / suite, symlinks=True)
     return base_suite
-
-
-def _generated(root: Path, config: SuiteConfig) -> tuple[list[PurePosixPath], list[PurePosixPath]]:
-    """Return which generated modules only tell a version, and which hold code."""
-    paths = generated_modules(root, config.package_dir)
-    versions = [path for path in paths if _VERSION.search(path.name)]
-    suite = config.folder / config.benchmark_dir
-    code = [path for path in paths if path not in versions and not path.is_relative_to(suite)]
-    return versions, code
 
 
 def _share_versions(
