@@ -226,7 +226,7 @@ def test_a_suite_may_lie_beside_its_own_configuration(repository):
         ({"uninstall_command": ["rm -r x"]}, "uninstall_command .* was not run"),
         ({"repo": "https://example.com/o/other.git"}, r"repo .*\(https:.*other.git\) was not read"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+    ids=str,
 )
 def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
     settings(repository)
@@ -253,7 +253,7 @@ def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
         {"uninstall_command": ["return-code=any python -m pip uninstall -y smallsum"]},
         {"repo": "https://example.com/o/project.git"},  # the folder's name
     ],
-    ids=lambda changed: next(iter(changed)),
+    ids=str,
 )
 def test_a_setting_that_the_gate_follows_or_replaces_is_not_named(repository, changed):
     settings(repository, **changed)
