@@ -132,7 +132,7 @@ def test_versions_are_held_to_constraints_and_asvs_extras_are_installed(tmp_path
     build_environment(tmp_path / "env", tmp_path / "package", config)
     command = fake_uv.read_text().splitlines()[1]
     assert (
-        f"--constraint {tmp_path}/package/constraints.txt {tmp_path}/package[fast,plots] asv_runner"
+        f"--constraint {tmp_path}/env/constraints-0.txt {tmp_path}/package[fast,plots] asv_runner"
         in command
     )
 
