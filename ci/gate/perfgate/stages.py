@@ -67,7 +67,7 @@ class Benchmark:
         kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
         timeout_s: seconds it may take.
         unit: of its value.
-        is_unchanged: whether the base's suite has the same code of it.
+        is_unchanged: whether head's suite holds all of the base's as it was.
     """
 
     row: str

@@ -427,13 +427,19 @@ def test_a_module_that_can_not_be_imported_stops_no_other(repository):
     assert "nothing_like_it" in run.out
 
 
-def test_a_benchmark_that_the_change_breaks_is_not_taken_for_an_old_fault(repository):
-    repository.replace(
-        "benchmarks/basics.py", "return float(np.mean(", "raise ValueError('new')\n    float(("
-    )
-    run = repository.gate("--base", "main", "--bench", "track_(mean|note)", "--no-timing")
+@pytest.mark.parametrize("statement", ["return helper(1)", "return value"])
+def test_a_benchmark_that_the_change_breaks_is_not_taken_for_an_old_fault(repository, statement):
+    helper = "def helper(value):\n    return value\n\n\n"
+    own = f"{helper}def track_own():\n    return helper(1)\n"
+    repository.write("benchmarks/own.py", own)
+    repository.commit()
+    repository.replace("benchmarks/own.py", statement, "raise ValueError('new')")
+    run = repository.gate("--base", "main", "--bench", "track_(mean|own)", "--no-timing")
     assert run.code == 3, run.out + run.err
-    assert run.verdicts()["basics.track_mean"] == "could not measure"
+    assert run.verdicts() == {
+        "basics.track_mean": "same",
+        "own.track_own": "could not measure",
+    }
 
 
 def test_where_all_are_broken_on_both_sides_nothing_passes(repository):

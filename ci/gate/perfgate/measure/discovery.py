@@ -12,6 +12,7 @@ from perfgate.config import Rules
 from perfgate.errors import PreparationError
 from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
+from perfgate.source.changes import is_same_suite, only_grew
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, Benchmark, Listed
 
@@ -36,14 +37,17 @@ def discover(sides: Sides, rules: Rules, pattern: str) -> Discovered:
         PreparationError: a side's suite can't even be listed.
     """
     head, counts_instructions = _list_suite(sides, sides.head, sides.head.suite, rules)
-    has_one_suite = _is_same_tree(sides.base_suite, sides.head.suite)
+    has_one_suite = is_same_suite(sides.base_suite, sides.head.suite)
     base_suite = sides.base.suite if has_one_suite else sides.base_suite
     base, _ = _list_suite(sides, sides.base, base_suite, rules)
     kept = {} if has_one_suite else _keep_own_modules(sides, head, base, rules)
     timeout_s = sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
-    known = _versions(base)
-    after = {each.row: each for each in _benchmarks(head.benchmarks, timeout_s, known)}
+    only_grew = has_one_suite or only_grew(sides.base_suite, sides.head.suite)
+    after = {
+        each.row: each for each in _benchmarks(head.benchmarks, timeout_s, is_unchanged=only_grew)
+    }
+    changed = _changed_code(base, head)
     # What a broken module of the base holds is unknown, and must not pass as new.
     lost = _prefixes(base.broken)
     broken_now = _prefixes(head.broken)
@@ -51,7 +55,7 @@ def discover(sides: Sides, rules: Rules, pattern: str) -> Discovered:
         Listed(
             each,
             "both" if name in before or name.startswith(lost) else "new",
-            _why_apart(each, kept) if name in before else "",
+            _why_apart(each, kept) if name in before and each.name in changed else "",
         )
         for name, each in after.items()
     ]
@@ -90,29 +94,16 @@ def _file_of(module: str, suite: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _is_same_tree(base: Path, head: Path) -> bool:
-    paths = {
-        path.relative_to(root)
-        for root in (base, head)
-        for path in root.rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
-    }
-    return all(
-        (base / path).is_file()
-        and (head / path).is_file()
-        and (base / path).read_bytes() == (head / path).read_bytes()
-        for path in paths
-    )
-
-
-def _versions(suite: protocol.Suite) -> dict[str, set[str]]:
-    return {each.name: set(each.versions) for each in suite.benchmarks}
+def _changed_code(base: protocol.Suite, head: protocol.Suite) -> set[str]:
+    """Return the names of the benchmarks whose own code differs."""
+    before = {each.name: each.code for each in base.benchmarks}
+    return {each.name for each in head.benchmarks if before.get(each.name) != each.code}
 
 
 def _why_apart(benchmark: Benchmark, kept: Mapping[str, str]) -> str:
-    """Say why a benchmark measures something else on the base, or nothing."""
+    """Say why a benchmark whose code changed has no counterpart on the base, or nothing."""
     for module, reason in kept.items():
-        if not benchmark.is_unchanged and benchmark.name.startswith(_prefixes([module])):
+        if benchmark.name.startswith(_prefixes([module])):
             return f"its code changed, and the base can't import its module: {reason}"
     return ""
 
@@ -146,20 +137,11 @@ def _list_suite(sides: Sides, side: Side, suite: Path, rules: Rules) -> tuple[pr
 
 
 def _benchmarks(
-    found: Sequence[protocol.Listing],
-    timeout_s: float,
-    known: Mapping[str, set[str]] | None = None,
+    found: Sequence[protocol.Listing], timeout_s: float, *, is_unchanged: bool = False
 ) -> Iterator[Benchmark]:
-    """Yield a benchmark for each set of parameters.
-
-    Args:
-        found: what asv found.
-        timeout_s: seconds for those that don't say.
-        known: the versions of the other suite's benchmarks, by name.
-    """
+    """Yield a benchmark for each set of parameters."""
     for each in found:
         limit_s = (each.timeout_s or timeout_s) + (each.cache_timeout_s or 0.0)
-        is_unchanged = not set(each.versions).isdisjoint((known or {}).get(each.name, ()))
         whole = Benchmark(each.name, each.name, None, each.kind, limit_s, each.unit, is_unchanged)
         if not each.params:
             yield whole

@@ -135,7 +135,7 @@ class Listing:
         params: the values of each parameter, as asv writes them.
         timeout_s: seconds that it may take; None where it does not say.
         cache_timeout_s: seconds that its setup_cache may take; None where it has none.
-        versions: of its code; two benchmarks that share one are the same.
+        code: a hash of its source.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Listing:
     params: tuple[tuple[str, ...], ...]
     timeout_s: float | None
     cache_timeout_s: float | None
-    versions: tuple[str, ...] = ()
+    code: str = ""
 
 
 @dataclass(frozen=True)

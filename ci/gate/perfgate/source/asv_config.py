@@ -92,7 +92,7 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
     except ValueError as error:
         raise UsageError(f"{file.name} is not a valid configuration of asv: {error}.") from None
     if not isinstance(table, dict):
-        raise UsageError(f"{file.name} is not a valid configuration of asv: it is no table.")
+        raise UsageError(f"{file.name} is not a valid configuration of asv: it must be a table.")
     extras = re.search(
         r"\{(?:wheel_file|build_dir)\}\[([^\]]+)\]", str(table.get("install_command"))
     )

@@ -78,3 +78,37 @@ def _is_same(before: Path, after: Path) -> bool:
         return ast.dump(ast.parse(old)) == ast.dump(ast.parse(new))
     except (SyntaxError, ValueError):
         return False
+
+
+def is_same_suite(base: Path, head: Path) -> bool:
+    """Tell whether two folders of benchmarks hold the same files."""
+    return _names(base) == _names(head) and all(
+        (base / name).read_bytes() == (head / name).read_bytes() for name in _names(base)
+    )
+
+
+def only_grew(base: Path, head: Path) -> bool:
+    """Tell whether head's folder of benchmarks holds all of the base's, and at most more.
+
+    What is more are files, and statements at the top of a module.
+    """
+    return all(_is_held(base / name, head / name) for name in _names(base))
+
+
+def _names(suite: Path) -> set[Path]:
+    files = (path for path in suite.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(suite) for path in files}
+
+
+def _is_held(before: Path, after: Path) -> bool:
+    if not after.is_file():
+        return False
+    old = before.read_bytes()
+    new = after.read_bytes()
+    if old == new or before.suffix != ".py":
+        return old == new
+    try:
+        statements = {ast.dump(each) for each in ast.parse(new).body}
+        return all(ast.dump(each) in statements for each in ast.parse(old).body)
+    except (SyntaxError, ValueError):
+        return False

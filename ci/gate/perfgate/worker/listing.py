@@ -1,6 +1,7 @@
 """What a suite holds and where its modules came from, for a worker."""
 
 import contextlib
+import hashlib
 import importlib.util
 import pkgutil
 import sys
@@ -79,7 +80,7 @@ def _described(benchmark: Any) -> protocol.Listing:
         params=tuple(tuple(map(str, values)) for values in benchmark.params),
         timeout_s=None if benchmark.timeout is None else float(benchmark.timeout),
         cache_timeout_s=None if cache_timeout_s is None else float(cache_timeout_s),
-        versions=(str(benchmark.version), *getattr(benchmark, "version_alts", ())),
+        code=hashlib.sha256(benchmark.code.encode()).hexdigest(),
     )
 
 
