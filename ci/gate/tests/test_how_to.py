@@ -29,8 +29,8 @@ class Total:
         smallsum.total(self.values)
 
 
-def track_throughput():
-    return 1
+def time_throughput():
+    smallsum.table(10)
 """
 SLOW = "sums.Total.time_total(1000)"
 

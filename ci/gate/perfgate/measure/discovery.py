@@ -43,10 +43,9 @@ def discover(sides: Sides, rules: Rules, pattern: str) -> Discovered:
     kept = {} if has_one_suite else _keep_own_modules(sides, head, base, rules)
     timeout_s = sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
-    only_grew = has_one_suite or only_grew(sides.base_suite, sides.head.suite)
-    after = {
-        each.row: each for each in _benchmarks(head.benchmarks, timeout_s, is_unchanged=only_grew)
-    }
+    is_unchanged = only_grew(sides.base_suite, sides.head.suite)
+    found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=is_unchanged)
+    after = {each.row: each for each in found}
     changed = _changed_code(base, head)
     # What a broken module of the base holds is unknown, and must not pass as new.
     lost = _prefixes(base.broken)
