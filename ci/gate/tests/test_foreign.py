@@ -331,6 +331,21 @@ def test_a_build_may_ask_git_for_the_version_of_the_working_tree(repository):
         assert done.stdout.split() == ["??", "new.txt"]
 
 
+@pytest.mark.parametrize("name", ["accepted.toml", "ci/gate.toml", "smallsum.egg-info/x"])
+def test_what_the_gate_and_an_installation_write_is_no_change_of_the_code(repository, name):
+    repository.write(name, "")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert sides.same_code
+
+
+def test_a_report_is_no_part_of_the_next_runs_head(repository):
+    repository.write(".gitignore", "__pycache__/\n")
+    repository.commit()
+    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
+    assert run.code == 0, run.err
+    assert repository.git("status", "--porcelain") == ""
+
+
 # --- layouts --------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 _PAGES = (".md", ".rst")
 _PAGE_FOLDERS = ("docs", "doc", ".git", ".github")
+_RULES = ("gate.toml", "accepted.toml")
 _TESTS = ("tests", "test")
 _IMPORTS_TESTS = re.compile(r"^\s*(?:from|import)\s[^\n#]*\btests?\b", re.MULTILINE)
 _NAMES_TESTS = re.compile(r"[\"'/]tests?[\"'/]")
@@ -18,8 +19,11 @@ def can_matter(path: PurePosixPath, suite: Path) -> bool:
 
     Documentation can't: it lies in a folder of its own or at the root, while a page inside a
     package may be a template. The suite can't either, because both sides run head's. What an
-    installation leaves in a working tree is not read from there.
+    installation leaves in a working tree is not read from there, and the gate's own files hold
+    rules.
     """
+    if path.name in _RULES and path.parent.as_posix() in (".", "ci", suite.parent.as_posix()):
+        return False
     if any(part.endswith(".egg-info") or part == "__pycache__" for part in path.parts):
         return False
     is_page = path.parts[0] in _PAGE_FOLDERS or (path.suffix in _PAGES and len(path.parts) == 1)
