@@ -43,6 +43,9 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
+    if sys.platform == "win32":
+        print("perfgate needs Linux or macOS; on Windows, run it in WSL.", file=sys.stderr)
+        return 2
     if argv and argv[0] in COMMANDS:
         return importlib.import_module(COMMANDS[argv[0]]).main(argv[1:])
     return guarded(lambda: _compare(argv), "stopped; nothing was decided")

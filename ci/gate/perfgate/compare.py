@@ -26,6 +26,7 @@ from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
+from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         coverage=coverage,
         environments=sides.environments,
         machine=machine.describe(),
-        notes=[*_same_commit(sides), *notes],
+        notes=[*_same_commit(sides), *sides.notes, *notes],
         timing=options.timing,
         pairs=pairs,
         elapsed_s=time.monotonic() - start,
@@ -168,6 +169,8 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
 
 def _write(result: Result, options: argparse.Namespace) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.output == DEFAULT_OUTPUT:  # a report must not become part of the next run's head
+        replace_text(options.output / ".gitignore", "*\n")
     texts = {"gate.md": markdown(result), "gate.json": as_json(result), "junit.xml": junit(result)}
     for name, text in texts.items():
         replace_text(options.output / name, text)

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from perfgate.errors import PreparationError, UsageError
 
 DEFAULT_OUTPUT = Path(".asv/gate")
-_STOPPING = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
         command: returns the exit code.
         stopped: what to say after Ctrl-C, a hang-up or a request to end.
     """
-    handlers = [signal.signal(each, _stop) for each in _STOPPING]
+    stopping = (signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.signal(each, _stop) for each in stopping]
     try:
         return command()
     except UsageError as error:
@@ -86,7 +86,7 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
         )
         return 3
     finally:
-        for each, handler in zip(_STOPPING, handlers, strict=True):
+        for each, handler in zip(stopping, handlers, strict=True):
             signal.signal(each, handler)
 
 

@@ -67,6 +67,7 @@ class Benchmark:
         kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
         timeout_s: seconds it may take.
         unit: of its value.
+        is_unchanged: whether head's suite holds all of the base's as it was.
     """
 
     row: str
@@ -75,6 +76,7 @@ class Benchmark:
     kind: str
     timeout_s: float
     unit: str = ""
+    is_unchanged: bool = False
 
     @property
     def is_timed(self) -> bool:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from perfgate.config import BETTER, CHANGED, UNSURE, WORSE, Rules
 from perfgate.hlo import difference
 from perfgate.metrics import CAUSES, describe_change
-from perfgate.stages import Change, Judged, Outcome, Timed
+from perfgate.stages import MODULE, Change, Judged, Outcome, Timed
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _COSTS = {"time": "its time", "peak_bytes": "the memory it needs", "compile_s": "compile time"}
 _ALIKE = 1.03  # times the other side's instructions: more are not the same work
+
+BROKEN_BEFORE = "broken before"  # the verdict on what can't be measured on the base either
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     if seen.state == "gone":
         outcome = Outcome.WARNED if rules.verdict.gone == "warn" else Outcome.UNMEASURED
         opinion = _Opinion("gone", outcome, ("the base's suite has it, head's has not",))
+    elif _is_broken_before(row):
+        reason = "it is broken on the base too, so it does not hold up this change"
+        return _Opinion(BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
     elif row.problems:
         opinion = _Opinion("could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif seen.base.skipped or seen.state == "new":
@@ -63,6 +68,12 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     accepted = f"accepted until {entry.expires}: {entry.reason}"
     reasons = (*opinion.reasons, accepted)
     return _Opinion(f"{opinion.verdict}, accepted", Outcome.WARNED, reasons)
+
+
+def _is_broken_before(row: Timed) -> bool:
+    """Tell whether a benchmark that the change has not touched fails on both sides."""
+    benchmark = row.benchmark
+    return benchmark.is_unchanged and (len(row.problems) == 2 or benchmark.kind == MODULE)
 
 
 def _problems(problems: dict[str, str]) -> tuple[str, ...]:

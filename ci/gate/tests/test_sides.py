@@ -74,16 +74,16 @@ def test_commits_without_a_common_ancestor_are_refused(repository):
             "pyproject.toml",
             '["numpy"]',
             '["numpy", "scipy"]',
-            "pyproject.toml's dependencies differs",
+            "pyproject.toml's dependencies changed",
         ),
         (
             "asv.conf.json",
             '"version": 1,',
             '"version": 1, "matrix": {"numpy": ["2"]},',
-            "asv's matrix differs",
+            "asv's matrix changed",
         ),
         ("smallsum/fast.pyx", "", "", "the package is compiled"),
-        ("constraints.txt", "", "numpy<3", "constraints.txt differs"),
+        ("constraints.txt", "", "numpy<3", "constraints.txt changed"),
     ],
 )
 def test_one_environment_serves_both_sides_while_dependencies_are_equal(
@@ -102,7 +102,7 @@ def test_two_environments_are_built_where_dependencies_differ(repository, fake_u
     repository.replace("pyproject.toml", '["numpy"]', '["numpy>=1"]')
     run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
     assert run.code == 0, run.err
-    assert "one for each side: pyproject.toml's dependencies differs" in run.out
+    assert "one for each side: pyproject.toml's dependencies changed" in run.out
     commands = fake_uv.read_text().splitlines()
     assert len(commands) == 4
     assert "base asv_runner pympler" in commands[1]
@@ -125,7 +125,7 @@ def test_versions_are_held_to_constraints_and_asvs_extras_are_installed(tmp_path
     build_environment(tmp_path / "env", tmp_path / "package", config)
     command = fake_uv.read_text().splitlines()[1]
     assert (
-        f"--constraint {tmp_path}/package/constraints.txt {tmp_path}/package[fast,plots] asv_runner"
+        f"--constraint {tmp_path}/env/constraints-0.txt {tmp_path}/package[fast,plots] asv_runner"
         in command
     )
 

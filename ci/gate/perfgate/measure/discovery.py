@@ -1,8 +1,10 @@
 """What both suites hold, and whether each side runs its own code."""
 
+import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from perfgate.config import Rules
 from perfgate.errors import PreparationError
 from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
+from perfgate.source.changes import is_same_suite, only_grew
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, Benchmark, Listed
 
@@ -33,15 +36,26 @@ def discover(sides: Sides, rules: Rules, pattern: str) -> Discovered:
     Raises:
         PreparationError: a side's suite can't even be listed.
     """
-    head, hello = _list_suite(sides, sides.head, sides.head.suite, rules)
-    base, _ = _list_suite(sides, sides.base, sides.base_suite, rules)
-    after = {each.row: each for each in _benchmarks(head.benchmarks, sides.config.timeout_s)}
-    before = {each.row: each for each in _benchmarks(base.benchmarks, sides.config.timeout_s)}
+    head, counts_instructions = _list_suite(sides, sides.head, sides.head.suite, rules)
+    has_one_suite = is_same_suite(sides.base_suite, sides.head.suite)
+    base_suite = sides.base.suite if has_one_suite else sides.base_suite
+    base, _ = _list_suite(sides, sides.base, base_suite, rules)
+    kept = {} if has_one_suite else _keep_own_modules(sides, head, base, rules)
+    timeout_s = sides.config.timeout_s
+    before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
+    is_unchanged = only_grew(sides.base_suite, sides.head.suite)
+    found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=is_unchanged)
+    after = {each.row: each for each in found}
+    changed = _changed_code(base, head)
     # What a broken module of the base holds is unknown, and must not pass as new.
     lost = _prefixes(base.broken)
     broken_now = _prefixes(head.broken)
     rows = [
-        Listed(each, "both" if name in before or name.startswith(lost) else "new")
+        Listed(
+            each,
+            "both" if name in before or name.startswith(lost) else "new",
+            _why_apart(each, kept) if name in before and each.name in changed else "",
+        )
         for name, each in after.items()
     ]
     rows += [
@@ -50,12 +64,53 @@ def discover(sides: Sides, rules: Rules, pattern: str) -> Discovered:
         if name not in after and not name.startswith(broken_now)
     ]
     rows = [row for row in rows if re.search(pattern, row.name)]
-    rows += [_broken_module(module, reason) for module, reason in head.broken.items()]
-    return Discovered(tuple(rows), hello)
+    rows += [_broken_module(name, reason, base.broken) for name, reason in head.broken.items()]
+    return Discovered(tuple(rows), counts_instructions)
 
 
-def _broken_module(module: str, reason: str) -> Listed:
-    benchmark = Benchmark(f"{module} (module)", module, None, MODULE, 0.0)
+def _keep_own_modules(
+    sides: Sides, head: protocol.Suite, base: protocol.Suite, rules: Rules
+) -> dict[str, str]:
+    """Let the base keep its own file of each module of which it can't import head's.
+
+    A benchmark of something new would otherwise take the old ones of its module along. Return why
+    head's can't be imported there, by module.
+    """
+    exchanged, _ = _list_suite(sides, sides.base, sides.base.suite, rules)
+    kept = {}
+    for module, reason in exchanged.broken.items():
+        file = _file_of(module, sides.base_suite)
+        if file is not None and module not in head.broken and module not in base.broken:
+            shutil.copy2(file, sides.base.suite / file.relative_to(sides.base_suite))
+            kept[module] = reason
+    return kept
+
+
+def _file_of(module: str, suite: Path) -> Path | None:
+    """Return the file of a module of this suite; None where it has none."""
+    place = suite.joinpath(*module.split(".")[1:])
+    files = (place / "__init__.py", place.with_suffix(".py"))
+    return next((file for file in files if file.is_file()), None)
+
+
+def _changed_code(base: protocol.Suite, head: protocol.Suite) -> set[str]:
+    """Return the names of the benchmarks whose own code differs."""
+    before = {each.name: each.code for each in base.benchmarks}
+    return {each.name for each in head.benchmarks if before.get(each.name) != each.code}
+
+
+def _why_apart(benchmark: Benchmark, kept: Mapping[str, str]) -> str:
+    """Say why a benchmark whose code changed has no counterpart on the base, or nothing."""
+    for module, reason in kept.items():
+        if benchmark.name.startswith(_prefixes([module])):
+            return f"its code changed, and the base can't import its module: {reason}"
+    return ""
+
+
+def _broken_module(module: str, reason: str, before: Mapping[str, str]) -> Listed:
+    benchmark = Benchmark(
+        f"{module} (module)", module, None, MODULE, 0.0, is_unchanged=module in before
+    )
     return Listed(benchmark, problem=f"the module can't be imported: {reason}")
 
 
@@ -80,14 +135,18 @@ def _list_suite(sides: Sides, side: Side, suite: Path, rules: Rules) -> tuple[pr
     return found, hello is not None and hello.counts_instructions
 
 
-def _benchmarks(found: Sequence[protocol.Listing], timeout_s: float) -> Iterator[Benchmark]:
+def _benchmarks(
+    found: Sequence[protocol.Listing], timeout_s: float, *, is_unchanged: bool = False
+) -> Iterator[Benchmark]:
+    """Yield a benchmark for each set of parameters."""
     for each in found:
         limit_s = (each.timeout_s or timeout_s) + (each.cache_timeout_s or 0.0)
+        whole = Benchmark(each.name, each.name, None, each.kind, limit_s, each.unit, is_unchanged)
         if not each.params:
-            yield Benchmark(each.name, each.name, None, each.kind, limit_s, each.unit)
+            yield whole
         for index, values in enumerate(itertools.product(*each.params) if each.params else ()):
             row = f"{each.name}({', '.join(values)})"
-            yield Benchmark(row, each.name, index, each.kind, limit_s, each.unit)
+            yield dataclasses.replace(whole, row=row, index=index)
 
 
 def check_origin(side: Side, modules: dict[str, str]) -> None:
@@ -97,11 +156,15 @@ def check_origin(side: Side, modules: dict[str, str]) -> None:
         PreparationError: a module that the checkout has was imported from elsewhere.
     """
     root = side.root.resolve()
-    for folder in side.import_from:
-        for name, file in modules.items():
-            has_it = (folder / name / "__init__.py").is_file() or (folder / f"{name}.py").is_file()
-            is_elsewhere = has_it and not Path(file).resolve().is_relative_to(root)
-            if is_elsewhere and name != side.suite.name:
-                raise PreparationError(
-                    f"on {side.name}, {name} was imported from another place than its checkout."
-                )
+    for name, file in modules.items():
+        has_it = name == side.module or any(
+            (folder / name / "__init__.py").is_file() or (folder / f"{name}.py").is_file()
+            for folder in side.import_from
+        )
+        is_elsewhere = has_it and not Path(file).resolve().is_relative_to(root)
+        if is_elsewhere and name != side.suite.name:
+            raise PreparationError(
+                f"on {side.name}, {name} was imported from another place than its checkout, "
+                f"{file}; if the package lies in a subfolder, name that with repo_subdir in "
+                "asv.conf.json."
+            )

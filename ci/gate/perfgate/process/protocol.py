@@ -135,6 +135,7 @@ class Listing:
         params: the values of each parameter, as asv writes them.
         timeout_s: seconds that it may take; None where it does not say.
         cache_timeout_s: seconds that its setup_cache may take; None where it has none.
+        code: a hash of its source.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Listing:
     params: tuple[tuple[str, ...], ...]
     timeout_s: float | None
     cache_timeout_s: float | None
+    code: str = ""
 
 
 @dataclass(frozen=True)

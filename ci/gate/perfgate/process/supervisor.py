@@ -106,7 +106,8 @@ class Supervised:
         for descriptor in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        with contextlib.suppress(ProcessLookupError):
+        # macOS refuses a signal to a group of which only ended processes are left
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         with contextlib.suppress(OSError):

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from perfgate.hlo import difference
 from perfgate.metrics import describe_change, number
 from perfgate.report.result import Result
-from perfgate.stages import Judged, Outcome, Timed
+from perfgate.stages import MODULE, Judged, Outcome, Timed
+from perfgate.verdict import BROKEN_BEFORE
 
 _MOST_NAMES = 10  # of a kind that a report enumerates
 _MOST_LINES = 20  # of a changed file that it shows
@@ -33,6 +34,7 @@ def markdown(result: Result) -> str:
         if rows:
             parts += [f"## {title}", *(_section(row, result) for row in rows)]
     parts += [
+        *_broken_before(result),
         *_budgets(result),
         *_suspicious(result),
         *_expired(result),
@@ -48,6 +50,15 @@ def _short(head: str) -> str:
     return head[:12] if " " not in head else head
 
 
+def _broken_before(result: Result) -> list[str]:
+    lines = [
+        f"- `{row.name}`: {'; '.join(row.reasons)}"
+        for row in result.rows
+        if row.verdict == BROKEN_BEFORE
+    ]
+    return ["## Broken on the base too", "\n".join(lines)] if lines else []
+
+
 def _section(row: Judged, result: Result) -> str:
     lines = [f"### `{row.name}`", "", f"**{row.verdict}** {measured(row.timed)}".rstrip()]
     lines += ["", *(f"- {reason}" for reason in row.reasons)] if row.reasons else []
@@ -58,9 +69,14 @@ def _section(row: Judged, result: Result) -> str:
 
 def command(row: Judged, result: Result) -> str:
     """Return the command that repeats one row on a laptop."""
+    name = row.name
+    end = "$"
+    if row.benchmark.kind == MODULE:
+        name = row.benchmark.name.partition(".")[2]  # as its benchmarks' names begin
+        end = ""
     # readable inside the shell's quotes
-    pattern = re.escape(row.name).replace("'", ".").replace("\\-", "-")
-    return shlex.join([*result.reproduce, "--bench", f"^{pattern}$"])
+    pattern = re.escape(name).replace("'", ".").replace("\\-", "-")
+    return shlex.join([*result.reproduce, "--bench", f"^{pattern}{end}"])
 
 
 def _program_difference(row: Timed) -> list[str]:

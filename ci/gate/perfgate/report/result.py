@@ -8,6 +8,7 @@ from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules
 from perfgate.coverage import Coverage
 from perfgate.stages import Judged, Outcome
+from perfgate.verdict import BROKEN_BEFORE
 
 EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
 
@@ -79,6 +80,9 @@ class Result:
         ]
         nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"
         found = ", ".join(f"{number} {words}" for number, words in parts if number) or nothing
+        broken = sum(row.verdict == BROKEN_BEFORE for row in self.rows)
+        if broken:
+            found += f", {broken} broken on the base too"
         num_rows = len(self.rows)
         return (
             f"{EXIT_WORDS[self.exit_code]}: {found}; {num_rows} benchmark{_plural(num_rows)} in all"

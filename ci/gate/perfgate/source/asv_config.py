@@ -2,13 +2,15 @@
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from perfgate.errors import UsageError
 
 _STRING = r'("(?:\\.|[^"\\])*")'
+_KINDS = ("req", "env", "env_nobuild")  # what a matrix may hold; asv's old form is `req` alone
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,11 @@ class SuiteConfig:
         folder: the folder of the file, relative to the repository's root.
         benchmark_dir: the suite, relative to `folder`.
         package_dir: the package's root, relative to the repository's root.
-        matrix: asv's matrix of requirements, as written.
+        matrix: asv's matrix, as written.
         extras: the package's extras that asv installs, by its install_command.
         timeout_s: seconds a benchmark may take unless it says otherwise.
         project: the project's name.
+        settings: the whole file.
     """
 
     folder: Path
@@ -32,6 +35,44 @@ class SuiteConfig:
     extras: tuple[str, ...] = ()
     timeout_s: float = 60.0
     project: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def values(self, kind: str) -> dict[str, list[str | None]]:
+        """Return what the matrix lists under `req`, `env` or `env_nobuild`, by name.
+
+        A requirement without a version has the value "". A None leaves the name out.
+        """
+        matrix = self.matrix or {}
+        is_old_form = not any(name in matrix for name in _KINDS)
+        table = matrix if is_old_form and kind == "req" else matrix.get(kind) or {}
+        found = {}
+        for name, values in table.items():
+            listed = values if isinstance(values, list) else [values]
+            found[name] = [None if each is None else str(each) for each in listed] or [""]
+        return found
+
+    @property
+    def requirements(self) -> list[str]:
+        """The first version of each requirement in the matrix, as pip wants them."""
+        first = {
+            name.removeprefix("pip+"): values[0] for name, values in self.values("req").items()
+        }
+        return [
+            _requirement(name, version) for name, version in first.items() if version is not None
+        ]
+
+    @property
+    def environment(self) -> dict[str, str | None]:
+        """The first value of each environment variable in the matrix; None unsets it."""
+        tables = (self.values("env"), self.values("env_nobuild"))
+        return {name: values[0] for table in tables for name, values in table.items()}
+
+
+def _requirement(name: str, version: str) -> str:
+    if not version:
+        return name
+    is_plain = version[0].isalnum()
+    return f"{name}=={version}" if is_plain else f"{name}{version}"
 
 
 def read_config(file: Path, root: Path) -> SuiteConfig:
@@ -50,6 +91,8 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         table = json.loads(text)
     except ValueError as error:
         raise UsageError(f"{file.name} is not a valid configuration of asv: {error}.") from None
+    if not isinstance(table, dict):
+        raise UsageError(f"{file.name} is not a valid configuration of asv: it must be a table.")
     extras = re.search(
         r"\{(?:wheel_file|build_dir)\}\[([^\]]+)\]", str(table.get("install_command"))
     )
@@ -61,4 +104,5 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         extras=tuple(name.strip() for name in extras[1].split(",")) if extras else (),
         timeout_s=float(table.get("default_benchmark_timeout", 60.0)),
         project=str(table.get("project", "")),
+        settings=table,
     )

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 _PAGES = (".md", ".rst")
 _PAGE_FOLDERS = ("docs", "doc", ".git", ".github")
+_RULES = ("gate.toml", "accepted.toml")
 _TESTS = ("tests", "test")
 _IMPORTS_TESTS = re.compile(r"^\s*(?:from|import)\s[^\n#]*\btests?\b", re.MULTILINE)
 _NAMES_TESTS = re.compile(r"[\"'/]tests?[\"'/]")
@@ -18,8 +19,14 @@ def can_matter(path: PurePosixPath, suite: Path) -> bool:
     """Whether a file can change what runs.
 
     Documentation can't: it lies in a folder of its own or at the root, while a page inside a
-    package may be a template. The suite can't either, because both sides run head's.
+    package may be a template. The suite can't either, because both sides run head's. What an
+    installation leaves in a working tree is not read from there, and the gate's own files hold
+    rules.
     """
+    if path.name in _RULES and path.parent.as_posix() in (".", "ci", suite.parent.as_posix()):
+        return False
+    if any(part.endswith(".egg-info") or part == "__pycache__" for part in path.parts):
+        return False
     is_page = path.parts[0] in _PAGE_FOLDERS or (path.suffix in _PAGES and len(path.parts) == 1)
     return not is_page and not path.is_relative_to(suite.as_posix())
 
@@ -108,5 +115,39 @@ def _is_same(before: Path, after: Path) -> bool:
         return old == new
     try:
         return ast.dump(ast.parse(old)) == ast.dump(ast.parse(new))
+    except (SyntaxError, ValueError):
+        return False
+
+
+def is_same_suite(base: Path, head: Path) -> bool:
+    """Tell whether two folders of benchmarks hold the same files."""
+    return _names(base) == _names(head) and all(
+        (base / name).read_bytes() == (head / name).read_bytes() for name in _names(base)
+    )
+
+
+def only_grew(base: Path, head: Path) -> bool:
+    """Tell whether head's folder of benchmarks holds all of the base's, and at most more.
+
+    What is more are files, and statements at the top of a module.
+    """
+    return all(_is_held(base / name, head / name) for name in _names(base))
+
+
+def _names(suite: Path) -> set[Path]:
+    files = (path for path in suite.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(suite) for path in files}
+
+
+def _is_held(before: Path, after: Path) -> bool:
+    if not after.is_file():
+        return False
+    old = before.read_bytes()
+    new = after.read_bytes()
+    if old == new or before.suffix != ".py":
+        return old == new
+    try:
+        statements = {ast.dump(each) for each in ast.parse(new).body}
+        return all(ast.dump(each) in statements for each in ast.parse(old).body)
     except (SyntaxError, ValueError):
         return False

@@ -1,8 +1,12 @@
 """Decide whether both sides can share an environment, and build one for each where they can't."""
 
+import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,13 @@ from perfgate.source.asv_config import SuiteConfig, read_config
 _BUILD_FILES = ("Cargo.toml", "meson.build", "CMakeLists.txt")
 _COMPILED = ("*.pyx", "*.c", "*.cc", "*.cpp", "*.f90", *_BUILD_FILES)
 _CONSTRAINTS = "constraints.txt"
+_REQUIREMENTS = "requirements.txt"
+_UV_LOCK = "uv.lock"
+_HASH = re.compile(r"\s*\\?\s*--hash[= ]\S+")
+_ERROR = re.compile(r"(?i)\w*error\b")
+# what pip says after the error that counts, or of no help by itself
+_FOLLOWS = re.compile(r"subprocess-exited-with-error|metadata-generation-failed|exit code")
+_MOST_CHARS = 300
 _SKIPPED_FOLDERS = [
     ".git",
     ".venv",
@@ -31,9 +42,9 @@ def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: P
     before, after = (
         _dependencies(root / config.package_dir, root / location, root) for root in roots
     )
-    for name, value in after.items():
-        if before[name] != value:
-            return f"{name} differs"
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            return f"{name} changed"
     is_compiled = any(_is_compiled(root / config.package_dir) for root in roots)
     return "the package is compiled" if is_compiled else ""
 
@@ -56,9 +67,26 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
         ],
         "asv's matrix": config.matrix if config else None,
     }
-    for name in (_CONSTRAINTS, "requirements.txt", "setup.cfg", "setup.py"):
+    names = [_CONSTRAINTS, _REQUIREMENTS, "setup.cfg", "setup.py"]
+    if find_uv():
+        names.append(_UV_LOCK)
+    names += read_requirements(package)
+    for name in names:
         declared[name] = (package / name).read_text() if (package / name).is_file() else None
     return declared
+
+
+def read_requirements(package: Path) -> list[str]:
+    """Name the files of requirements that the package's own metadata reads."""
+    metadata = [package / name for name in ("pyproject.toml", "setup.cfg", "setup.py")]
+    text = "\n".join(file.read_text(errors="replace") for file in metadata if file.is_file())
+    return [name for name in requirement_files(package) if name in text]
+
+
+def requirement_files(package: Path) -> list[str]:
+    """Name the package's files of requirements, relative to its folder."""
+    found = [*package.glob("requirements*.txt"), *package.glob("requirements/*.txt")]
+    return sorted(file.relative_to(package).as_posix() for file in found)
 
 
 def _is_compiled(package: Path) -> bool:
@@ -69,45 +97,88 @@ def _is_compiled(package: Path) -> bool:
     return found or any((package / name).is_file() for name in _BUILD_FILES)
 
 
+def find_uv() -> str | None:
+    """Return uv's path: on PATH, or beside the running Python."""
+    beside = Path(sys.executable).with_name("uv")
+    return shutil.which("uv") or (str(beside) if beside.is_file() else None)
+
+
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
     """Build a virtual environment with the package, asv_runner and what asv's matrix asks for.
 
-    Returns the path of its Python. Versions are held to the package's constraints.txt, where it has
-    one.
+    Returns the path of its Python. Versions are held to the package's constraints.txt and, with uv,
+    to its uv.lock. A requirements.txt that the package's metadata doesn't read is installed too.
 
     Raises:
-        PreparationError: with the last line of what failed.
+        PreparationError: with the reason that the tool gave.
     """
     python = str(place / "bin" / "python")
-    uv = shutil.which("uv")
+    uv = find_uv()
     if uv:
-        make = [uv, "venv", "--quiet", "--python", sys.executable]
+        make = [uv, "venv", "--quiet", "--python", sys.executable, str(place)]
         install = [uv, "pip", "install", "--quiet", "--python", python]
+    elif importlib.util.find_spec("ensurepip") is None:
+        raise PreparationError(
+            "the two sides need environments of their own, and this Python can't make one: "
+            "run `pip install uv`, or on Debian and Ubuntu `apt install python3-venv`."
+        )
     else:
-        make = [sys.executable, "-m", "venv"]
-        install = [python, "-m", "pip", "install", "--quiet"]
-    if (package / _CONSTRAINTS).is_file():
-        install += ["--constraint", str(package / _CONSTRAINTS)]
+        # -P: the package may have modules that are called like those of pip
+        make = [sys.executable, "-P", "-m", "venv", str(place)]
+        install = [python, "-P", "-m", "pip", "install", "--quiet"]
+    _run(make, package, config)
+    for file in _constraints(place, package, config, uv):
+        install += ["--constraint", str(file)]
     extras = f"[{','.join(config.extras)}]" if config.extras else ""
     # asv_runner's mem_ benchmarks need pympler, which it doesn't declare.
-    wanted = [f"{package}{extras}", "asv_runner", "pympler", *_matrix_requirements(config)]
-    for command in ([*make, str(place)], [*install, *wanted]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            raise PreparationError(
-                f"the environment of {package.name} could not be built: {reason}"
-            )
+    wanted = [f"{package}{extras}", "asv_runner", "pympler", *config.requirements]
+    if (package / _REQUIREMENTS).is_file() and _REQUIREMENTS not in read_requirements(package):
+        wanted += ["--requirement", str(package / _REQUIREMENTS)]
+    _run([*install, *wanted], package, config)
     return python
 
 
-def _matrix_requirements(config: SuiteConfig) -> list[str]:
-    """Return the first version of each requirement in asv's matrix."""
-    matrix = config.matrix or {}
-    table = matrix.get("req", {} if {"env", "env_nobuild"} & matrix.keys() else matrix)
-    requirements = []
-    for name, versions in table.items():
-        first = versions[0] if isinstance(versions, list) and versions else versions
-        if first is not None and not name.startswith("pip+"):
-            requirements.append(f"{name}=={first}" if first else name)
-    return requirements
+def _constraints(place: Path, package: Path, config: SuiteConfig, uv: str | None) -> Iterator[Path]:
+    """Yield the files that hold versions, without hashes.
+
+    With hashes, pip refuses a package that is a folder.
+    """
+    texts = []
+    if (package / _CONSTRAINTS).is_file():
+        texts.append((package / _CONSTRAINTS).read_text())
+    if uv and (package / _UV_LOCK).is_file():
+        export = [uv, "export", "--quiet", "--frozen", "--no-hashes", "--no-emit-workspace"]
+        extras = [f"--extra={name}" for name in config.extras]
+        texts.append(_run([*export, "--no-dev", *extras], package, config))
+    for number, text in enumerate(texts):
+        file = place / f"constraints-{number}.txt"
+        file.write_text(_HASH.sub("", text))
+        yield file
+
+
+def _run(command: Sequence[str], package: Path, config: SuiteConfig) -> str:
+    """Run one step of a build in the package's folder and return what it printed."""
+    variables = dict(os.environ)
+    # A notice of a newer pip is the last thing that pip prints.
+    variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+    for name, values in config.values("env").items():
+        variables.pop(name, None)
+        if values[0] is not None:
+            variables[name] = values[0]
+    done = subprocess.run(
+        command, cwd=package, env=variables, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise PreparationError(
+            f"the environment of {package.name} could not be built: {_reason(done)}"
+        )
+    return done.stdout
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the line that says why a build failed: pip's first error, else the last line."""
+    # python -m venv prints its mistakes to stdout
+    lines = [line.strip() for line in (done.stderr.strip() or done.stdout).splitlines()]
+    errors = [line for line in lines if _ERROR.match(line) and not line.endswith(":")]
+    telling = [line for line in errors if not _FOLLOWS.search(line)]
+    return next(iter([*telling, *errors, *lines[-1:]]), "no reason given")[:_MOST_CHARS]

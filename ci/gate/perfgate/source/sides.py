@@ -11,21 +11,34 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
 from perfgate.errors import UsageError
 from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import changed_lines, is_same_code
+from perfgate.source.changes import is_same_code, is_same_suite
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
+from perfgate.source.layout import generated_modules, import_roots, module_name, suite_of
+from perfgate.source.unfollowed import unfollowed
 
 
 @dataclass(frozen=True)
 class Side:
-    """One checkout and how to run it."""
+    """One checkout and how to run it.
+
+    Attributes:
+        name: base or head.
+        commit: its hash.
+        root: the checkout.
+        python: the interpreter that runs it.
+        suite: the folder of benchmarks that both sides run.
+        import_from: what comes first on the import path; nothing where the package is installed.
+        variables: of asv's matrix, for the workers; None unsets one.
+        module: what must be imported from this checkout, if it is imported at all.
+    """
 
     name: str
     commit: str
@@ -33,6 +46,8 @@ class Side:
     python: str
     suite: Path
     import_from: tuple[Path, ...] = ()
+    variables: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    module: str = ""
 
     def environment(self, shared: Path, hash_seed: int = 0) -> dict[str, str]:
         """Return the environment of this side's workers.
@@ -42,18 +57,32 @@ class Side:
         # A built environment stands alone.
         inherited = os.environ.get("PYTHONPATH") if self.import_from else None
         paths = [*map(str, self.import_from), *filter(None, [inherited])]
-        return os.environ | {
-            "PYTHONPATH": os.pathsep.join(paths),
-            "PYTHONHASHSEED": str(hash_seed),
-            "JAX_COMPILATION_CACHE_DIR": str(shared),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        }
+        wanted = {name: value for name, value in self.variables.items() if value is not None}
+        others = {name: value for name, value in os.environ.items() if name not in self.variables}
+        return (
+            others
+            | wanted
+            | {
+                "PYTHONPATH": os.pathsep.join(paths),
+                "PYTHONHASHSEED": str(hash_seed),
+                "JAX_COMPILATION_CACHE_DIR": str(shared),
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            }
+        )
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Base and head, the configuration of head's suite, and where workers may write."""
+    """Base and head, the configuration of head's suite, and where workers may write.
+
+    Attributes:
+        base_suite: the base's own suite, which tells which benchmarks are new and which are gone.
+        same_code: whether nothing that can matter differs between the two.
+        same_suite: whether head's suite is the base's own.
+        programs: the folder of compiled programs that workers load from.
+        notes: sentences about what of the repository's settings was not followed.
+    """
 
     base: Side
     head: Side
@@ -61,9 +90,10 @@ class Sides:
     folder: Path
     environments: str
     base_suite: Path
-    same_code: bool = False  # whether nothing that can matter differs between the two
-    same_suite: bool = False  # whether head's suite is the base's, up to comments and layout
-    programs: str = "programs"  # the folder of compiled programs that workers load from
+    same_code: bool = False
+    same_suite: bool = False
+    programs: str = "programs"
+    notes: tuple[str, ...] = ()
 
     def launch(
         self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0
@@ -98,6 +128,7 @@ def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
             f"there is no {config_file}; name the suite's asv.conf.json with --suite-config."
         )
     root = Path(git("rev-parse", "--show-toplevel", cwd=config_file.resolve().parent))
+    location = config_file.resolve().relative_to(root)
     head_commit = commit_of("HEAD" if head == WORKING_TREE else head, root)
     base_commit = merge_base(commit_of(base, root), head_commit, root)
     with tempfile.TemporaryDirectory(prefix="gate-", ignore_cleanup_errors=True) as name:
@@ -105,19 +136,21 @@ def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
         with contextlib.ExitStack() as stack:
             base_root = _worktree(stack, root, folder / "base", base_commit)
             if head == WORKING_TREE:
-                head_root = _snapshot(root, folder / "head")
+                head_root = _snapshot(stack, root, folder / "head", head_commit)
                 head_commit = f"{head_commit[:12]} with local changes"
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
-            location = config_file.resolve().relative_to(root)
-            yield _made_ready(folder, base_root, head_root, (base_commit, head_commit), location)
+            checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
+            yield _made_ready(folder, root, checkouts, location)
 
 
-def _worktree(stack: contextlib.ExitStack, root: Path, place: Path, commit: str) -> Path:
+def _worktree(
+    stack: contextlib.ExitStack, root: Path, place: Path, commit: str, *flags: str
+) -> Path:
     git("worktree", "prune", cwd=root)  # what a killed run left behind
     # Registered first, because an interrupt may come while git is at work.
     stack.callback(_remove_worktree, root, place)
-    git("worktree", "add", "--detach", "--force", str(place), commit, cwd=root)
+    git("worktree", "add", "--detach", "--force", *flags, str(place), commit, cwd=root)
     return place
 
 
@@ -126,46 +159,103 @@ def _remove_worktree(root: Path, place: Path) -> None:
     git("worktree", "prune", cwd=root)
 
 
-def _snapshot(root: Path, place: Path) -> Path:
-    """Copy the working tree without what git ignores, so that later edits are not measured."""
+def _snapshot(stack: contextlib.ExitStack, root: Path, place: Path, commit: str) -> Path:
+    """Copy the working tree without what git ignores, so that later edits are not measured.
+
+    The copy is a worktree, since a build may ask git for the version.
+    """
+    _worktree(stack, root, place, commit, "--no-checkout")
+    git("read-tree", "HEAD", cwd=place)
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=root)
     for name in filter(None, listed.split("\0")):
-        source, target = root / name, place / name
-        if source.is_symlink() or source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target, follow_symlinks=False)
+        if (root / name).is_symlink() or (root / name).is_file():
+            _copy(Path(name), root, place)
     return place
 
 
+def _copy(path: Path, source: Path, target: Path) -> None:
+    (target / path).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source / path, target / path, follow_symlinks=False)
+
+
 def _made_ready(
-    folder: Path, base_root: Path, head_root: Path, commits: Sequence[str], location: Path
+    folder: Path, root: Path, checkouts: Mapping[str, tuple[Path, str]], location: Path
 ) -> Sides:
+    roots = [place for place, _ in checkouts.values()]
+    base_root, head_root = roots
+    notes = _share_config(root, roots, location)
     config = read_config(head_root / location, head_root)
-    suite = config.folder / config.benchmark_dir
+    suite = suite_of(config, location)
     if not (head_root / suite).is_dir():
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
-    # The base's own suite is kept aside: it tells which benchmarks are new and which are gone.
-    base_suite = folder / "base_suite" / config.benchmark_dir.name
+    base_suite = _exchange_suite(folder, base_root, head_root, suite)
+    same_code = is_same_code(base_root, head_root, suite)  # before a build leaves anything there
+    versions, generated = generated_modules(root, config.package_dir, suite)
+    notes += _share_versions(root, roots, versions)
+    reason = why_built(base_root, head_root, config, location)
+    if not reason and generated:
+        reason = f"a build makes {generated[0]}, which git ignores"
+    sides = []
+    for name, (place, commit) in checkouts.items():
+        package = place / config.package_dir
+        imports: tuple[Path, ...] = ()
+        python = sys.executable
+        if reason:
+            python = build_environment(folder / f"env-{name}", package, config)
+        else:
+            imports = import_roots(package)
+        module = "" if reason else module_name(config.project)
+        side = Side(name, commit, place, python, place / suite, imports, config.environment, module)
+        sides.append(side)
+    environments = "one, shared: the declared dependencies are equal"
+    if reason:
+        environments = f"one for each side: {reason}"
+    notes += unfollowed(root, roots, config, is_built=bool(reason))
+    base, head = sides
+    return Sides(
+        base,
+        head,
+        config,
+        folder,
+        environments,
+        base_suite,
+        same_code,
+        is_same_suite(base_suite, head_root / suite),
+        notes=tuple(notes),
+    )
+
+
+def _share_config(root: Path, roots: Sequence[Path], location: Path) -> list[str]:
+    """Give both sides the configuration of the working tree where head has none."""
+    if (roots[1] / location).is_file():
+        return []
+    for place in roots:
+        if not (place / location).exists():
+            _copy(location, root, place)
+    return [f"{location} is not part of head; both sides used the one in your working tree."]
+
+
+def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path) -> Path:
+    """Give the base head's suite, and return where its own one is kept."""
+    base_suite = folder / "base_suite" / suite.name
     if (base_root / suite).is_dir():
         shutil.copytree(base_root / suite, base_suite, symlinks=True)
         shutil.rmtree(base_root / suite)
     else:
         base_suite.mkdir(parents=True)
     shutil.copytree(head_root / suite, base_root / suite, symlinks=True)
-    same_code = is_same_code(base_root, head_root, suite)  # before a build leaves anything there
-    same_suite = not changed_lines(base_suite, head_root / suite)
-    reason = why_built(base_root, head_root, config, location)
-    sides = []
-    for name, root, commit in zip(("base", "head"), (base_root, head_root), commits, strict=True):
-        package = root / config.package_dir
-        if reason:
-            python = build_environment(folder / f"env-{name}", package, config)
-            sides.append(Side(name, commit, root, python, root / suite))
-        else:
-            sources = tuple(path for path in (package / "src", package) if path.is_dir())
-            sides.append(Side(name, commit, root, sys.executable, root / suite, sources))
-    environments = "one, shared: the declared dependencies are equal"
-    if reason:
-        environments = f"one for each side: {reason}"
-    base, head = sides
-    return Sides(base, head, config, folder, environments, base_suite, same_code, same_suite)
+    return base_suite
+
+
+def _share_versions(
+    root: Path, roots: Sequence[Path], versions: Sequence[PurePosixPath]
+) -> list[str]:
+    """Give both sides the modules that a build made to tell the version."""
+    notes = []
+    for path in versions:
+        lacking = [place for place in roots if not (place / path).exists()]
+        for place in lacking:
+            _copy(Path(path), root, place)
+        if lacking:
+            notes.append(f"git ignores {path}; both sides used the one in your working tree.")
+    return notes

@@ -1,5 +1,7 @@
 """What a suite holds and where its modules came from, for a worker."""
 
+import contextlib
+import hashlib
 import importlib.util
 import os
 import pkgutil
@@ -12,16 +14,56 @@ from ..process import protocol
 
 
 def list_suite(folder: Path) -> protocol.Suite:
-    """List the suite's benchmarks and the modules of it that can't be imported."""
-    from asv_runner import discovery
-
-    found = list(discovery.disc_benchmarks(str(folder), ignore_import_errors=True))
-    names = [folder.name, *_modules_below(folder, folder.name)]
-    broken = {name: _import_error(name) for name in names if name not in sys.modules}
+    """List the suite's benchmarks, and the modules of it that asv can't read any from."""
+    found: list[Any] = []
+    broken: dict[str, str] = {}
+    for name in _modules_of(folder):
+        try:
+            found += _benchmarks_in(name)
+        # a suite's module may raise anything, SystemExit included
+        except BaseException as error:  # noqa: BLE001
+            broken[name] = sentence(error)
     holds_mem = any("def mem_" in file.read_text() for file in folder.rglob("*.py"))
     if holds_mem and importlib.util.find_spec("pympler") is None:
         broken[f"{folder.name}.mem_*"] = "asv finds mem_ benchmarks only where pympler is installed"
     return protocol.Suite(tuple(_described(each) for each in found), broken, loaded_from())
+
+
+def find_benchmark(folder: Path, name: str, index: int | None) -> Any:
+    """Return asv's benchmark of this name, with one of its sets of parameters.
+
+    Modules that can't be imported don't matter where others hold it.
+    """
+    from asv_runner import discovery
+
+    try:
+        return discovery.get_benchmark_from_name(
+            str(folder), name if index is None else f"{name}-{index}"
+        )
+    # Where the name doesn't tell the module, asv imports all of them, up to the first broken one.
+    except BaseException:
+        for module in _modules_of(folder):
+            with contextlib.suppress(BaseException):
+                for benchmark in _benchmarks_in(module):
+                    if benchmark.name == name:
+                        if index is not None:
+                            benchmark.set_param_idx(index)
+                        return benchmark
+        raise
+
+
+def _benchmarks_in(module: str) -> list[Any]:
+    """Import one module of the suite and return asv's benchmarks of it."""
+    from asv_runner import discovery
+
+    imported = importlib.import_module(module)
+    # asv has no function for the benchmarks of one module.
+    every = discovery.disc_modules
+    discovery.disc_modules = lambda *_, **__: iter([imported])
+    try:
+        return list(discovery.disc_benchmarks(module))
+    finally:
+        discovery.disc_modules = every
 
 
 def owner_of(benchmark: Any) -> Any:
@@ -39,7 +81,12 @@ def _described(benchmark: Any) -> protocol.Listing:
         params=tuple(tuple(map(str, values)) for values in benchmark.params),
         timeout_s=None if benchmark.timeout is None else float(benchmark.timeout),
         cache_timeout_s=None if cache_timeout_s is None else float(cache_timeout_s),
+        code=hashlib.sha256(benchmark.code.encode()).hexdigest(),
     )
+
+
+def _modules_of(folder: Path) -> list[str]:
+    return [folder.name, *_modules_below(folder, folder.name)]
 
 
 def _modules_below(folder: Path, package: str) -> Iterator[str]:
@@ -47,15 +94,6 @@ def _modules_below(folder: Path, package: str) -> Iterator[str]:
         yield module.name
         if module.ispkg:
             yield from _modules_below(folder / module.name.rpartition(".")[2], module.name)
-
-
-def _import_error(name: str) -> str:
-    try:
-        importlib.import_module(name)
-    # a suite's module may raise anything, SystemExit included
-    except BaseException as error:  # noqa: BLE001
-        return sentence(error)
-    return "it could be imported only at the second attempt"
 
 
 def loaded_from() -> dict[str, str]:

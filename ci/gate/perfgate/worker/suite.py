@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
+from . import listing
 from .executed import Executed
 
 _EXECUTED = "executed.json"  # beside what setup_cache made: the functions that made it
@@ -54,13 +55,10 @@ class Suite:
 
     def prepare(self, target: protocol.Target[Any]) -> Any:
         """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
-        from asv_runner import discovery
-
-        name = target.name if target.index is None else f"{target.name}-{target.index}"
         if not self.ready:
             # modules stay: without them a collection between two benchmarks takes no time
             gc.freeze()
-        benchmark: Any = discovery.get_benchmark_from_name(str(self.folder), name)
+        benchmark = listing.find_benchmark(self.folder, target.name, target.index)
         self._executed.collect()
         self._at_import |= self._executed.names
         benchmark.set_cache(self._cached(benchmark))

@@ -1,0 +1,515 @@
+"""perfgate in other people's repositories: their settings, layouts, tools and systems.
+
+What it can't follow it names in the report. What it can't compare it refuses in one sentence.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from gate_repository import FAKE_UV, LAST_RESORT_S, PROJECT, ROOT, make_repository
+from perfgate.errors import PreparationError, UsageError
+from perfgate.source import environments
+from perfgate.source.asv_config import read_config
+from perfgate.source.environments import build_environment
+from perfgate.source.git import WORKING_TREE
+from perfgate.source.layout import import_roots
+from perfgate.source.sides import checked_out
+
+MACOS = PROJECT.with_name("macos")
+# A build backend that needs nothing from a network.
+BACKEND = """
+import zipfile
+
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "smallsum-0.1-py3-none-any.whl"
+    info = "smallsum-0.1.dist-info"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.write("smallsum/__init__.py")
+        metadata = "Metadata-Version: 2.1\\nName: smallsum\\nVersion: 0.1\\n"
+        wheel.writestr(f"{info}/METADATA", metadata)
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return make_repository(tmp_path)
+
+
+@pytest.fixture
+def fake_uv(tmp_path, monkeypatch):
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    (folder / "uv").write_text(FAKE_UV.format(python=sys.executable))
+    (folder / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder / "log.txt"
+
+
+def write_wheel(folder, name, version):
+    """Write an empty distribution of this name."""
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        wheel.writestr(f"{info}/METADATA", metadata)
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def settings(repository, **changed):
+    """Change the project's asv.conf.json."""
+    table = {"version": 1, "repo": ".", "project": "smallsum", "benchmark_dir": "benchmarks"}
+    repository.write("asv.conf.json", json.dumps(table | changed))
+
+
+def notes_of(repository, head=WORKING_TREE):
+    with checked_out(repository.root / "asv.conf.json", "main", head) as sides:
+        return sides.notes
+
+
+# --- pip alone ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pip_alone(tmp_path, monkeypatch):
+    """A machine without uv, and an index that holds what asv needs."""
+    index = tmp_path / "index"
+    index.mkdir()
+    for name, version in (("asv_runner", "0.2"), ("pympler", "1.0"), ("lazy", "1.5")):
+        write_wheel(index, name, version)
+    write_wheel(index, "lazy", "2.0")
+    for name in [each for each in os.environ if each.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    monkeypatch.setattr(environments, "find_uv", lambda: None)
+
+
+@pytest.fixture
+def package(repository):
+    repository.write("backend.py", BACKEND)
+    repository.write(
+        "pyproject.toml",
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+    )
+    return repository.root
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pip_alone")
+def test_pip_alone_builds_an_environment_that_is_held_to_locked_constraints(tmp_path, package):
+    (package / "constraints.txt").write_text(
+        f"lazy==1.5 \\\n  --hash=sha256:{'0' * 64} \\\n  --hash=sha256:{'1' * 64}\n  # via x\n"
+    )
+    (package / "requirements.txt").write_text("lazy\n")
+    # pip runs in the package's folder, and must not import from it
+    (package / "types.py").write_text("raise SystemExit('the wrong types')\n")
+    config = read_config(package / "asv.conf.json", package)
+    python = build_environment(tmp_path / "environment", package, config)
+    lines = "import importlib.metadata, smallsum\nprint(importlib.metadata.version('lazy'))"
+    done = subprocess.run([python, "-c", lines], capture_output=True, text=True, check=False)
+    assert "No module named 'numpy'" in done.stderr  # smallsum is there, and asks for it
+    lines = "import importlib.metadata\nprint(importlib.metadata.version('lazy'))"
+    done = subprocess.run([python, "-c", lines], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1.5"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("pip_alone")
+def test_what_pip_can_not_install_is_named(tmp_path, package):
+    (package / "requirements.txt").write_text("nothing-like-it>=3\n")
+    config = read_config(package / "asv.conf.json", package)
+    with pytest.raises(PreparationError, match=r"could not be built: .*nothing-like-it>=3"):
+        build_environment(tmp_path / "environment", package, config)
+
+
+def test_a_python_that_can_not_make_environments_says_what_to_install(
+    tmp_path, package, monkeypatch
+):
+    monkeypatch.setattr(environments, "find_uv", lambda: None)
+    monkeypatch.setattr(environments.importlib.util, "find_spec", lambda name: None)
+    config = read_config(package / "asv.conf.json", package)
+    with pytest.raises(PreparationError, match=r"pip install uv.*apt install python3-venv"):
+        build_environment(tmp_path / "environment", package, config)
+
+
+def test_uv_beside_the_running_python_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert environments.find_uv() is None
+    (tmp_path / "uv").write_text("")
+    assert environments.find_uv() == str(tmp_path / "uv")
+
+
+def test_a_lock_of_uv_holds_the_versions_where_uv_is_there(repository, fake_uv):
+    repository.write("uv.lock", "version = 1\n")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert sides.environments == "one for each side: uv.lock changed"
+    commands = fake_uv.read_text().splitlines()
+    assert commands[-2].startswith("export --quiet --frozen")
+    assert "--constraint" in commands[-1]
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def test_a_configuration_that_git_ignores_serves_both_sides(repository):
+    repository.git("rm", "--quiet", "--cached", "asv.conf.json")
+    repository.write(".gitignore", ".asv/\n__pycache__/\nasv.conf.json\n")
+    repository.commit("ignore it")
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
+    assert run.code == 1, run.err
+    assert "asv.conf.json is not part of head; both sides used the one" in run.out
+
+
+@pytest.mark.parametrize("folder", [".", "./", "smallsum", "benchmarks/.."])
+def test_a_suite_that_holds_the_package_is_refused(repository, folder):
+    settings(repository, benchmark_dir=folder)
+    with pytest.raises(UsageError, match=r"benchmark_dir .* both sides would run head's code"):
+        notes_of(repository)
+
+
+@pytest.mark.parametrize("folder", ["../elsewhere", "{tmp_path}/elsewhere"])
+def test_a_suite_outside_of_the_repository_is_refused_and_left_alone(repository, folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.py").write_text("")
+    settings(repository, benchmark_dir=folder.format(tmp_path=tmp_path))
+    with pytest.raises(UsageError, match="outside of the repository"):
+        notes_of(repository)
+    assert (tmp_path / "elsewhere" / "mine.py").is_file()
+
+
+def test_a_suite_may_lie_beside_its_own_configuration(repository):
+    repository.git("mv", "asv.conf.json", "benchmarks/asv.conf.json")
+    table = {"repo": "..", "benchmark_dir": ".", "project": "smallsum"}
+    repository.write("benchmarks/asv.conf.json", json.dumps(table))
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    words = ("--suite-config", "benchmarks/asv.conf.json", "--no-timing", "--bench", "track_mean")
+    run = repository.gate("--base", "main", *words)
+    assert run.code == 1, run.out + run.err
+    assert run.verdicts() == {"basics.track_mean": "worse"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"pythons": ["3.8", "3.9"]}, r"pythons in asv.conf.json \(3.8, 3.9\): only Python 3"),
+        (
+            {"environment_type": "conda"},
+            r"environment_type .*\(conda\) was not followed: both sides ran in the environment of",
+        ),
+        ({"conda_environment_file": "all.yml"}, r"conda_environment_file .*\(all.yml\)"),
+        (
+            {"matrix": {"env": {"ROUNDS": ["1", "2"]}}},
+            r"matrix .* has 2 values of ROUNDS: only the first \(1\) was used",
+        ),
+        ({"matrix": {"nothing": []}}, "asks for nothing, which is not installed here"),
+        ({"matrix": {"pip+numpy": ["0.1"]}}, r"asks for pip\+numpy 0.1; \d"),
+        ({"exclude": [{"python": "3.9"}]}, "exclude .* was not followed"),
+        ({"build_command": ["make parser"]}, "build_command .* was not run: both sides ran from"),
+        (
+            {"install_command": ["python -m pip install -r more.txt {wheel_file}"]},
+            "install_command .* was not run",
+        ),
+        ({"uninstall_command": ["rm -r x"]}, "uninstall_command .* was not run"),
+        ({"repo": "https://example.com/o/other.git"}, r"repo .*\(https:.*other.git\) was not read"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
+    settings(repository)
+    repository.commit()
+    assert notes_of(repository) == ()
+    settings(repository, **changed)
+    repository.commit()
+    (note,) = notes_of(repository)
+    assert re.search(expected, note), note
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pythons": [f"{sys.version_info[0]}.{sys.version_info[1]}"]},
+        {"environment_type": "virtualenv"},
+        {"matrix": {"req": {"numpy": [""], "gone": [None]}}},
+        {
+            "build_command": [
+                "PIP_NO_BUILD_ISOLATION=false python -mpip wheel -w {build_cache_dir} ."
+            ]
+        },
+        {"install_command": ["in-dir={env_dir} python -m pip install {wheel_file}[fast]"]},
+        {"uninstall_command": ["return-code=any python -m pip uninstall -y smallsum"]},
+        {"repo": "https://example.com/o/project.git"},  # the folder's name
+    ],
+    ids=str,
+)
+def test_a_setting_that_the_gate_follows_or_replaces_is_not_named(repository, changed):
+    settings(repository, **changed)
+    repository.commit()
+    assert notes_of(repository) == ()
+
+
+def test_another_repository_as_asvs_repo_is_refused(repository, tmp_path):
+    other = make_repository(tmp_path / "other")
+    settings(repository, repo=str(other.root))
+    with pytest.raises(UsageError, match="another repository"):
+        notes_of(repository)
+
+
+def test_the_first_environment_variables_of_the_matrix_are_set(repository, monkeypatch):
+    monkeypatch.setenv("UNWANTED", "1")
+    matrix = {"env": {"ROUNDS": ["7"], "UNWANTED": [None]}, "env_nobuild": {"TRIES": "3"}}
+    settings(repository, matrix=matrix)
+    repository.write(
+        "benchmarks/own.py",
+        "from os import environ\n\n\ndef track_variables():\n"
+        "    return int(environ['ROUNDS'] + environ['TRIES'] + environ.get('UNWANTED', ''))\n",
+    )
+    repository.commit()
+    run = repository.gate("--base", "main", "--bench", "variables", "--no-timing")
+    assert run.code == 0, run.out + run.err
+    (change,) = run.rows["own.track_variables"]["changes"]
+    assert change["head"] == 73
+
+
+@pytest.mark.parametrize(
+    ("name", "built", "note"),
+    [
+        ("requirements/test.txt", False, "requirements/test.txt changed, and nothing"),
+        ("poetry.lock", False, "poetry.lock changed, and the gate did not follow it"),
+        ("requirements/base.txt", True, ""),
+        ("requirements.txt", True, ""),
+    ],
+)
+@pytest.mark.usefixtures("fake_uv")
+def test_a_file_of_versions_is_installed_or_named(repository, name, built, note):
+    repository.write("setup.py", "REQUIREMENTS = 'requirements/base.txt'\n")
+    repository.commit()
+    repository.write(name, "numpy>=1\n")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert (f"{name} changed" in sides.environments) is built
+        assert [each.startswith(note) for each in sides.notes] == [True] * bool(note)
+
+
+@pytest.mark.usefixtures("fake_uv")
+def test_a_file_that_a_build_makes_is_shared_if_it_is_a_version_and_else_built(repository):
+    repository.write(".gitignore", ".asv/\n__pycache__/\n_version.py\n_table.py\n")
+    repository.commit()
+    repository.write("smallsum/_version.py", "VERSION = 1\n")
+    with checked_out(repository.root / "asv.conf.json", "main", "main") as sides:
+        for side in (sides.base, sides.head):
+            assert (side.root / "smallsum/_version.py").is_file()
+        assert sides.environments.startswith("one, shared")
+        (note,) = sides.notes
+        assert note.startswith("git ignores smallsum/_version.py; both sides used the one in")
+    repository.write("smallsum/_table.py", "TABLE = 1\n")
+    with checked_out(repository.root / "asv.conf.json", "main", "main") as sides:
+        assert "a build makes smallsum/_table.py, which git ignores" in sides.environments
+
+
+def test_a_build_may_ask_git_for_the_version_of_the_working_tree(repository):
+    repository.git("tag", "v1.0")
+    repository.write("new.txt", "")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        words = ["git", "-C", str(sides.head.root), "describe", "--tags"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "v1.0"
+        words[3:] = ["status", "--porcelain"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["??", "new.txt"]
+
+
+@pytest.mark.parametrize("name", ["accepted.toml", "ci/gate.toml", "smallsum.egg-info/x"])
+def test_what_the_gate_and_an_installation_write_is_no_change_of_the_code(repository, name):
+    repository.write(name, "")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert sides.same_code
+
+
+def test_a_report_is_no_part_of_the_next_runs_head(repository):
+    repository.write(".gitignore", "__pycache__/\n")
+    repository.commit()
+    run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
+    assert run.code == 0, run.err
+    assert repository.git("status", "--porcelain") == ""
+
+
+# --- layouts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("pyproject.toml", '[tool.setuptools.packages.find]\nwhere = ["lib"]\n'),
+        ("pyproject.toml", '[tool.setuptools.package-dir]\n"" = "lib"\n'),
+        ("pyproject.toml", '[tool.poetry]\npackages = [{include = "smallsum", from = "lib"}]\n'),
+        ("pyproject.toml", '[tool.maturin]\npython-source = "lib"\n'),
+        ("pyproject.toml", '[tool.uv.build-backend]\nmodule-root = "lib"\n'),
+        ("pyproject.toml", '[tool.hatch.build.targets.wheel]\npackages = ["lib/smallsum"]\n'),
+        ("setup.cfg", "[options]\npackage_dir =\n    =lib\n"),
+        ("setup.py", 'setup(package_dir={"": "lib"})\n'),
+    ],
+)
+def test_a_package_is_imported_from_where_its_metadata_says(tmp_path, file, text):
+    (tmp_path / "lib").mkdir()
+    assert import_roots(tmp_path) == (tmp_path,)
+    (tmp_path / file).write_text(text)
+    assert import_roots(tmp_path) == (tmp_path / "lib", tmp_path)
+
+
+def test_a_package_that_does_not_come_from_its_checkout_stops_the_gate(repository, monkeypatch):
+    settings(repository)
+    (repository.root / "hidden").mkdir()
+    repository.git("mv", "smallsum", "hidden/smallsum")
+    repository.commit()
+    installed = repository.root.parent / "installed"
+    (repository.root / "hidden").rename(installed)
+    repository.git("checkout", "--quiet", ".")
+    monkeypatch.syspath_prepend(str(installed))
+    # as a package that is installed beside the gate
+    site = repository.root.parent / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(f"import sys\nsys.path.append({str(installed)!r})\n")
+    run = gate_with(site, repository, "--base", "main", "--no-timing", "--bench", "track")
+    assert run.returncode == 3, run.stdout
+    assert "smallsum was imported from another place than its checkout" in run.stderr
+    assert "repo_subdir" in run.stderr
+
+
+def gate_with(folder, repository, *arguments):
+    """Run the gate with a folder before others on its import path."""
+    paths = [folder, ROOT]
+    return subprocess.run(
+        [sys.executable, "-m", "perfgate", *arguments],
+        cwd=repository.root,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
+        capture_output=True,
+        text=True,
+        timeout=LAST_RESORT_S,
+        check=False,
+    )
+
+
+# --- suites ---------------------------------------------------------------------------------------
+
+BROKEN = "import nothing_like_it\n\n\ndef track_never():\n    return 1\n"
+NAMED = """def track_named():
+    return 1
+
+
+track_named.benchmark_name = "elsewhere.track_named"
+
+
+def track_nothing():
+    raise ValueError("it never worked")
+"""
+
+
+def test_a_module_that_can_not_be_imported_stops_no_other(repository):
+    repository.write("benchmarks/own.py", NAMED)
+    repository.commit()
+    repository.write("benchmarks/broken.py", BROKEN)
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
+    fast = ("--base", "main", "--bench", "track_(named|mean|nothing)", "--no-timing")
+    run = repository.gate(*fast)
+    assert run.code == 3, run.out + run.err
+    assert run.verdicts() == {
+        "basics.track_mean": "same",
+        "benchmarks.broken (module)": "could not measure",
+        "elsewhere.track_named": "same",
+        "own.track_nothing": "broken before",
+    }
+    assert "ModuleNotFoundError: No module named 'nothing_like_it'" in run.out
+    repository.commit("break it for everybody")
+    repository.replace("smallsum/__init__.py", "REPEATS = 2", "REPEATS = 3")
+    run = repository.gate(*fast)
+    assert run.code == 0, run.out + run.err
+    assert run.out.startswith("# PASSED: no regression found, 2 broken on the base too; 4 bench")
+    assert run.verdicts()["benchmarks.broken (module)"] == "broken before"
+    assert "ValueError: it never worked" in run.out
+    assert "nothing_like_it" in run.out
+
+
+@pytest.mark.parametrize("statement", ["return helper(1)", "return value"])
+def test_a_benchmark_that_the_change_breaks_is_not_taken_for_an_old_fault(repository, statement):
+    helper = "def helper(value):\n    return value\n\n\n"
+    own = f"{helper}def track_own():\n    return helper(1)\n"
+    repository.write("benchmarks/own.py", own)
+    repository.commit()
+    repository.replace("benchmarks/own.py", statement, "raise ValueError('new')")
+    run = repository.gate("--base", "main", "--bench", "track_(mean|own)", "--no-timing")
+    assert run.code == 3, run.out + run.err
+    assert run.verdicts() == {
+        "basics.track_mean": "same",
+        "own.track_own": "could not measure",
+    }
+
+
+def test_where_all_are_broken_on_both_sides_nothing_passes(repository):
+    repository.write("benchmarks/own.py", NAMED)
+    repository.commit()
+    run = repository.gate("--base", "main", "--bench", "track_nothing", "--no-timing")
+    assert run.code == 3, run.out + run.err
+    assert run.out.startswith("# COULD NOT TELL: nothing was measured, 1 broken on the base too")
+
+
+def test_a_benchmark_of_something_new_leaves_those_of_its_module_comparable(repository):
+    repository.write("smallsum/extra.py", "def new():\n    return 1\n")
+    repository.replace(
+        "benchmarks/basics.py", "import smallsum\n", "import smallsum\nfrom smallsum import extra\n"
+    )
+    repository.replace(
+        "benchmarks/basics.py",
+        "def track_mean",
+        "def track_new():\n    return extra.new()\n\n\ndef track_mean",
+    )
+    repository.replace("benchmarks/basics.py", "return len(path", "return 1 + len(path")
+    run = repository.gate("--base", "main", "--bench", "track", "--no-timing")
+    assert run.verdicts() == {
+        "basics.Cached.track_note": "could not measure",
+        "basics.track_mean": "same",
+        "basics.track_new": "new",
+    }
+    (reason,) = run.rows["basics.Cached.track_note"]["reasons"]
+    assert "its code changed, and the base can't import its module" in reason
+    assert "ImportError: cannot import name 'extra'" in reason
+
+
+# --- systems --------------------------------------------------------------------------------------
+
+
+def test_windows_is_refused_in_one_sentence():
+    lines = (
+        "import os, signal, sys\n"
+        "sys.platform = 'win32'\n"
+        "del signal.SIGHUP, os.sched_setaffinity, os.killpg\n"
+        "from perfgate.cli import main\n"
+        "sys.exit(main(['find', 'a', 'b', 'c']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", lines], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == "perfgate needs Linux or macOS; on Windows, run it in WSL.\n"
+
+
+@pytest.mark.slow
+def test_the_gate_runs_without_what_only_linux_has(repository):
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
+    done = gate_with(MACOS, repository, "--base", "main", "--bench", "cached|peakmem|track_mean")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Processes can't be pinned here" in done.stdout
+    assert "| `basics.Cached.time_cached` | slower" in done.stdout
+    assert "| `basics.peakmem_table` | same" in done.stdout
