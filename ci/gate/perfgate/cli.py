@@ -68,6 +68,12 @@ def _parser() -> Parser:
         _EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"perfgate {__version__}")
+    _add_what_is_compared(parser)
+    _add_how(parser)
+    return parser
+
+
+def _add_what_is_compared(parser: Parser) -> None:
     parser.add_argument(
         "--base",
         required=True,
@@ -89,6 +95,16 @@ def _parser() -> Parser:
         help="only the benchmarks whose name it matches (default: all)",
     )
     parser.add_argument(
+        "--shard",
+        default=Shard(1, 1),
+        type=_shard,
+        metavar="K/N",
+        help="only the K-th of N parts of the benchmarks, to spread a run over N machines",
+    )
+
+
+def _add_how(parser: Parser) -> None:
+    parser.add_argument(
         "--no-timing", dest="timing", action="store_false", help="compare only what needs no clock"
     )
     parser.add_argument(
@@ -105,13 +121,6 @@ def _parser() -> Parser:
         type=_seconds,
         metavar="SECONDS",
         help="for all paired timing (default: gate.toml's, or 300)",
-    )
-    parser.add_argument(
-        "--shard",
-        default=Shard(1, 1),
-        type=_shard,
-        metavar="K/N",
-        help="only the K-th of N parts of the benchmarks, to spread a run over N machines",
     )
     parser.add_argument(
         "--rules",
@@ -133,7 +142,6 @@ def _parser() -> Parser:
         help="seed of every random order (default: the clock)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
-    return parser
 
 
 def _regex(text: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from perfgate import machine
 from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
 from perfgate.config import Rules, find_rules, read_rules
-from perfgate.coverage import cover
+from perfgate.report.coverage import cover
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import Confirmation, suspect_changes

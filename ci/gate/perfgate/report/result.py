@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules
-from perfgate.coverage import Coverage
+from perfgate.report.coverage import Coverage
 from perfgate.stages import Judged, Outcome
 from perfgate.verdict import BROKEN_BEFORE
 
