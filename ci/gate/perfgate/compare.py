@@ -18,7 +18,6 @@ from pathlib import Path
 from perfgate import machine
 from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
 from perfgate.config import Rules, find_rules, read_rules
-from perfgate.report.coverage import cover
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import Confirmation, suspect_changes
@@ -27,6 +26,7 @@ from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.options import DEFAULT_OUTPUT
+from perfgate.report.coverage import cover
 from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
