@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     with checked_out(options.suite_config, options.base, options.head) as both:
         sides = dataclasses.replace(both, same_code=False) if options.time_identical else both
         rules = _rules_of(sides, options)
-        discovered = discover(sides, rules, options.bench)
+        discovered = discover(sides, rules, options.bench, _say)
         if not discovered.rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
         names = options.shard.take(row.name for row in discovered.rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perfgate.config import Rules
 from perfgate.errors import PreparationError
+from perfgate.measure.workers import Say
 from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
 from perfgate.source.changes import is_same_suite, only_grew
@@ -30,16 +31,21 @@ class Discovered:
     counts_instructions: bool
 
 
-def discover(sides: Sides, rules: Rules, pattern: str) -> Discovered:
+def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: None) -> Discovered:
     """Return each benchmark of either suite that `pattern` is found in.
 
     Raises:
         PreparationError: a side's suite can't even be listed.
     """
+    say("listing the benchmarks of head")  # some suites import for a minute
     head, counts_instructions = _list_suite(sides, sides.head, sides.head.suite, rules)
     has_one_suite = is_same_suite(sides.base_suite, sides.head.suite)
     base_suite = sides.base.suite if has_one_suite else sides.base_suite
-    base, _ = _list_suite(sides, sides.base, base_suite, rules)
+    if has_one_suite and sides.same_code:
+        base = head
+    else:
+        say("listing the benchmarks of the base")
+        base, _ = _list_suite(sides, sides.base, base_suite, rules)
     kept = {} if has_one_suite else _keep_own_modules(sides, head, base, rules)
     timeout_s = sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
