@@ -14,7 +14,7 @@ from perfgate.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-ACTION = ROOT / "ci" / "gate" / "action.yml"
+ACTIONS = [ROOT / "ci" / "gate" / "action.yml", ROOT / "ci" / "gate" / "comment" / "action.yml"]
 PINNED = re.compile(r"^[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 MAY_WRITE = {
     ("perf-comment.yml", "comment"): {"pull-requests"},
@@ -50,7 +50,7 @@ def test_zizmor_finds_no_weakness():
         "--no-progress",
         "--pedantic",
         ".github/workflows",
-        "ci/gate/action.yml",
+        *map(str, ACTIONS),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,8 +58,8 @@ def test_zizmor_finds_no_weakness():
 
 @pytest.mark.parametrize(
     ("schema", "files"),
-    [("github-workflows", WORKFLOWS), ("github-actions", [ACTION])],
-    ids=["workflows", "action"],
+    [("github-workflows", WORKFLOWS), ("github-actions", ACTIONS)],
+    ids=["workflows", "actions"],
 )
 def test_the_files_fit_githubs_schema(schema, files):
     command = [tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", *files]
@@ -78,14 +78,18 @@ def test_a_job_is_given_no_more_than_it_needs(path):
         assert writes == MAY_WRITE.get((path.name, name), set())
 
 
-@pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*WORKFLOWS, *ACTIONS], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_actions_are_pinned_by_a_whole_hash_with_their_version(path):
     for used in re.findall(r"uses: (.*)", path.read_text()):
         assert PINNED.match(used), used
 
 
 def test_an_action_is_pinned_to_one_version_everywhere():
-    used = re.findall(r"uses: ([^@\s]+)@(\S+)", "".join(path.read_text() for path in WORKFLOWS))
+    used = re.findall(
+        r"uses: ([^@\s]+)@(\S+)", "".join(path.read_text() for path in [*WORKFLOWS, *ACTIONS])
+    )
     assert len(set(used)) == len({name for name, _ in used})
 
 

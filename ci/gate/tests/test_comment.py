@@ -88,9 +88,9 @@ def github():
     server.server_close()
 
 
-def comment(github, tmp_path, report="# PASSED: no regression found\n", **changes):
+def comment(github, tmp_path, report="# PASSED: no regression found\n", event=None, **changes):
     """Run the command as the workflow's step does, with Python alone."""
-    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": RUN}))
+    (tmp_path / "event.json").write_text(json.dumps(event or {"workflow_run": RUN}))
     file = tmp_path / "gate.md"
     if report is not None:
         file.write_text(report)
@@ -113,6 +113,20 @@ def comment(github, tmp_path, report="# PASSED: no regression found\n", **change
         timeout=60,
         check=False,
     )
+
+
+def test_the_gates_own_job_may_comment_too(github, tmp_path):
+    head = {"repo": RUN["head_repository"], "ref": RUN["head_branch"], "sha": RUN["head_sha"]}
+    event = {"pull_request": {"head": head}}
+    done = comment(github, tmp_path, event=event, GITHUB_RUN_ID="42")
+    assert (done.returncode, done.stdout) == (0, "commented on pull request 7\n"), done.stderr
+    assert "(https://github.com/o/r/actions/runs/42)" in github.comments[0]["body"]
+
+
+def test_another_event_is_one_sentence(github, tmp_path):
+    done = comment(github, tmp_path, event={"push": {}})
+    assert done.returncode == 1
+    assert done.stderr.startswith("GITHUB_EVENT_PATH holds no event of a workflow_run or a pull")
 
 
 def test_one_comment_is_made_and_then_edited(github, tmp_path):

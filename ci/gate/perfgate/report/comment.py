@@ -2,7 +2,8 @@
 
     perfgate comment --report report/gate.md
 
-It runs in a workflow that starts when the gate's workflow ends, with a token that may write. The
+It runs in a workflow that starts when the gate's workflow ends, with a token that may write, or as
+the last step of the gate's own job where the pull request comes from the repository itself. The
 pull request's own code made the report, so the report is untrusted text. Only GitHub says which
 pull request is meant.
 """
@@ -104,11 +105,24 @@ class Api:
 
 
 def _event() -> dict[str, Any]:
+    """Return the run that the report is of: of the gate's workflow, or the one of this very job."""
     try:
-        return json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text())["workflow_run"]
-    except (KeyError, OSError, ValueError):
+        event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text())
+        if "workflow_run" in event:
+            return event["workflow_run"]
+        head = event["pull_request"]["head"]
+        server = os.environ.get("GITHUB_SERVER_URL", "https://github.com")
+        run = f"{os.environ['GITHUB_REPOSITORY']}/actions/runs/{os.environ['GITHUB_RUN_ID']}"
+        return {
+            "head_repository": head["repo"],
+            "head_branch": head["ref"],
+            "head_sha": head["sha"],
+            "html_url": f"{server}/{run}",
+        }
+    except (KeyError, OSError, TypeError, ValueError):
         raise CommentError(
-            "GITHUB_EVENT_PATH holds no workflow_run event; this runs as a step of its workflow."
+            "GITHUB_EVENT_PATH holds no event of a workflow_run or a pull_request; "
+            "this runs as a step of such a workflow."
         ) from None
 
 
