@@ -17,6 +17,7 @@ from perfgate import machine
 from perfgate.cli import main
 
 PROJECT = Path(__file__).parent / "fixtures" / "asv_project"
+ROOT = Path(__file__).resolve().parents[3]
 WORKERS = Path(__file__).parent / "fixtures" / "workers"
 LAST_RESORT_S = 1_200  # a limit for what hangs: no test may depend on how busy the machine is
 FAKE_UV = """#!/bin/sh

@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from gate_repository import FAKE_UV, LAST_RESORT_S, PROJECT, ROOT, make_repository
+from gate_repository import FAKE_UV, LAST_RESORT_S, PROJECT, ROOT, WORKERS, make_repository
 from perfgate.errors import PreparationError, UsageError
 from perfgate.source import environments
 from perfgate.source.asv_config import read_config
@@ -49,7 +49,7 @@ def repository(tmp_path):
 def fake_uv(tmp_path, monkeypatch):
     folder = tmp_path / "tools"
     folder.mkdir()
-    (folder / "uv").write_text(FAKE_UV.format(python=sys.executable))
+    (folder / "uv").write_text(FAKE_UV.format(python=sys.executable, workers=WORKERS))
     (folder / "uv").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     return folder / "log.txt"
