@@ -117,9 +117,6 @@ def test_pip_alone_builds_an_environment_that_is_held_to_locked_constraints(tmp_
     config = read_config(package / "asv.conf.json", package)
     python = build_environment(tmp_path / "environment", package, config)
     lines = "import importlib.metadata, smallsum\nprint(importlib.metadata.version('lazy'))"
-    done = subprocess.run([python, "-c", lines], capture_output=True, text=True, check=False)
-    assert "No module named 'numpy'" in done.stderr  # smallsum is there, and asks for it
-    lines = "import importlib.metadata\nprint(importlib.metadata.version('lazy'))"
     done = subprocess.run([python, "-c", lines], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1.5"
 
@@ -167,7 +164,7 @@ def test_a_configuration_that_git_ignores_serves_both_sides(repository):
     repository.git("rm", "--quiet", "--cached", "asv.conf.json")
     repository.write(".gitignore", ".asv/\n__pycache__/\nasv.conf.json\n")
     repository.commit("ignore it")
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "range(size)", "range(2 * size)")
     run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
     assert run.code == 1, run.err
     assert "asv.conf.json is not part of head; both sides used the one" in run.out
@@ -191,11 +188,11 @@ def test_a_suite_outside_of_the_repository_is_refused_and_left_alone(repository,
 
 
 def test_a_suite_may_lie_beside_its_own_configuration(repository):
-    repository.git("mv", "asv.conf.json", "benchmarks/asv.conf.json")
+    repository.git("mv", "asv.conf.json", "gate.toml", "benchmarks")
     table = {"repo": "..", "benchmark_dir": ".", "project": "smallsum"}
     repository.write("benchmarks/asv.conf.json", json.dumps(table))
     repository.commit()
-    repository.replace("smallsum/__init__.py", "return np.arange", "return 2 * np.arange")
+    repository.replace("smallsum/__init__.py", "range(size)", "range(2 * size)")
     words = ("--suite-config", "benchmarks/asv.conf.json", "--no-timing", "--bench", "track_mean")
     run = repository.gate("--base", "main", *words)
     assert run.code == 1, run.out + run.err
