@@ -23,7 +23,8 @@ def test_changed_files_that_no_benchmark_imported_are_named(repository):
     repository.write("smallsum/note.txt", "not a module\n")
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1 + 0")
     run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")
-    assert coverage(run) == {"not_imported": ["smallsum/unused.py"], "measures": {}}
+    assert coverage(run)["not_imported"] == ["smallsum/unused.py"]
+    assert coverage(run)["measures"] == {}
     assert "- no benchmark imported these changed files (1): `smallsum/unused.py`." in run.out
 
 
@@ -64,6 +65,40 @@ def test_a_benchmark_that_this_change_skips_is_not_neutral(repository):
         ("basics.Absent.time_absent", "skipped"),  # as it was before
     }
     assert "the base's suite runs it, and this change's suite skips it" in run.out
+
+
+RANDOM = """
+import random
+
+class Unseeded:
+    def setup(self):
+        self.values = [random.random() for _ in range(100)]
+
+    def time_sum(self):
+        sum(self.values)
+
+class Seeded:
+    def setup(self):
+        rng = random.Random(0)
+        self.values = [rng.random() for _ in range(100)]
+
+    def time_sum(self):
+        self.values = [sum(self.values)]
+
+class Unknown:
+    def setup(self):
+        self.values = lambda: random.random()
+
+    def time_sum(self):
+        pass
+"""
+
+
+def test_benchmarks_with_inputs_that_nobody_seeded_are_named(repository):
+    repository.write("benchmarks/inputs.py", RANDOM)
+    run = repository.gate("--base", "main", "--bench", "time_sum|Cached", "--no-timing")
+    assert coverage(run)["random_inputs"] == ["inputs.Unseeded.time_sum"]
+    assert "- setup makes other inputs each time; seed it (1): `inputs.Unseeded" in run.out
 
 
 def test_a_long_diff_is_cut(repository):

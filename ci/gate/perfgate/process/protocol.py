@@ -215,6 +215,7 @@ class FirstRun:
         cpu_instructions: that one call executes; None where nothing counts them.
         program: None where its class offers none.
         footprint: what of the checkout it used.
+        inputs_differ: whether its setup makes other inputs each time.
     """
 
     seconds: float
@@ -224,6 +225,7 @@ class FirstRun:
     cpu_instructions: int | None = None
     program: ProgramFiles | None = None
     footprint: Footprint | None = None
+    inputs_differ: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ class Coverage:
     """What the report says of itself.
 
     Attributes:
+        random_inputs: benchmarks whose setup makes other inputs each time.
         not_imported: changed Python files that no benchmark's own process imported.
         measures: the lines that this change adds to and takes from the suite and its rules, by
             file. A change that alters what it is measured by needs a second look.
     """
 
+    random_inputs: Sequence[str] = ()
     not_imported: Sequence[str] = ()
     measures: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -34,7 +36,12 @@ def cover(rows: Sequence[Inspected], sides: Sides) -> Coverage:
     not_imported = [
         file for file in modules if file not in imported and (sides.head.root / file).is_file()
     ]
-    return Coverage(not_imported, _changed_measures(sides, suite))
+    random = [row.name for row in rows if _has_random_inputs(row)]
+    return Coverage(random, not_imported, _changed_measures(sides, suite))
+
+
+def _has_random_inputs(row: Inspected) -> bool:
+    return isinstance(row.head.ran, FirstRun) and row.head.ran.inputs_differ
 
 
 def _imported(row: Inspected) -> Sequence[str]:

@@ -164,6 +164,7 @@ def _unseen(result: Result) -> list[str]:
     identical = [row.name for row in result.rows if row.timed.is_identical]
     lines = [
         *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
+        *_enumerated("setup makes other inputs each time; seed it", result.coverage.random_inputs),
         *_enumerated("not timed, since both sides run the same program or code", identical),
     ]
     if lines:

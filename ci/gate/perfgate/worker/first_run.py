@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import compiled, counters, listing, own_time, sampling
+from . import compiled, counters, inputs, listing, own_time, sampling
 from .executed import Executed
 from .suite import Suite
 
@@ -25,7 +25,7 @@ def inspect(
     worked, waited = own_time.scheduled()
     with first.counted():
         with suite.recorded() as executed:
-            benchmark = suite.prepare(target)
+            benchmark, setup_s = inputs.timed(lambda: suite.prepare(target))
             if benchmark is not None and benchmark.type == "time":
                 sampling.sample(benchmark, 1)
         if benchmark is None:
@@ -47,6 +47,7 @@ def inspect(
         cpu_instructions=_instructions(benchmark),
         program=_program(benchmark, suite.exchange, target.row),
         footprint=_footprint(suite, executed),
+        inputs_differ=inputs.differ(benchmark, setup_s),
     )
     suite.release(target.row)
     return found
