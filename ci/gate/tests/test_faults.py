@@ -129,8 +129,12 @@ REASONS = {
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     repository = make_repository(tmp_path_factory.mktemp("faults"))
-    repository.write("benchmarks/trouble.py", TROUBLE)
+    repository.write("benchmarks/trouble.py", f"BEFORE = 1\n{TROUBLE}")
     repository.commit("trouble")
+    # Head's suite differs: what it left alone, and was broken before, would not hold it up.
+    repository.git("switch", "--quiet", "--create", "topic")
+    repository.write("benchmarks/trouble.py", TROUBLE)
+    repository.commit("less trouble")
     return repository
 
 
