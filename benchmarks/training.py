@@ -30,7 +30,7 @@ from benchmarks.harness.command_line import Parser, command_of, count, guarded, 
 from benchmarks.harness.failures import ChildError
 from benchmarks.harness.memory import peak_bytes
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.workloads import SuiteError, Training, load, tier_from_environment
 
 _SCRIPT = "benchmarks/training.py"
@@ -68,6 +68,18 @@ class TrainingLoop:
     def program(self, workload: str) -> Any:
         """Return the compiled updates, for the gate."""
         return self.training.run
+
+
+class SeveralCores(TrainingLoop):
+    """Seconds of updates that all cores share; gate.toml unpins it."""
+
+    params: ClassVar = ["cartpole-ppo"]
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        skip_unless_runnable(load().trainings["training"][workload])
+        skip_unless_several_cores()
+        super().setup(workload)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
