@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from benchmarks.harness import package
 from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.workloads import load, tier_from_environment
+from benchmarks.harness.workloads import load
 
 _WINDOWS = 64
 
@@ -60,9 +60,9 @@ class HostLoop:
 
 
 class Checkpoint:
-    """Seconds to save and to restore the state of a training."""
+    """Seconds to save and to restore the state of a training, a full replay buffer included."""
 
-    params: ClassVar = list(load().select_trainings("training", tier_from_environment()))
+    params: ClassVar = ["cartpole-dqn"]
     param_names: ClassVar = ["workload"]
     version = "1"
     timeout = 120
@@ -72,10 +72,12 @@ class Checkpoint:
         """Save a first checkpoint, once: asv calls this before every sample."""
         if self.prepared == workload:
             return
-        self.training = _compiled(workload)
-        self.state = self.training.first_state()
+        import numpy as np
+
         Checkpoints = package.find("myriad.training.checkpoint:Checkpoints")
-        self.checkpoints = Checkpoints(Path(f"checkpoints-of-{workload}"))
+        init, _ = _training(workload).loop.jitted()
+        self.state = init(np.int64(0))
+        self.checkpoints = Checkpoints(Path("checkpoints"))
         self.time_save(workload)
         self.time_restore(workload)
         self.prepared = workload
@@ -86,7 +88,7 @@ class Checkpoint:
 
     def time_restore(self, workload: str) -> None:
         """Check and read what was saved."""
-        self.checkpoints.restore(1, self.training.state_shapes)
+        self.checkpoints.restore(1, self.state)
 
 
 class Evaluation:
@@ -105,7 +107,8 @@ class Evaluation:
             return
         from myriad import timing
 
-        self.training = _compiled(workload)
+        self.training = _training(workload)
+        self.training.compile()
         self.block_until_ready = timing.block_until_ready
         self.state = self.training.first_state()
         self.time_evaluate(workload)
@@ -121,8 +124,8 @@ class Evaluation:
         return self.training.evaluate
 
 
-def _compiled(workload: str) -> Any:
-    """Return the compiled programs of a declared training.
+def _training(workload: str) -> Any:
+    """Return the programs of a declared training, not compiled yet.
 
     Raises:
         NotImplementedError: the commit or the machine lacks what it needs; asv then skips.
@@ -131,7 +134,6 @@ def _compiled(workload: str) -> Any:
     skip_unless_runnable(declared)
     create_config = package.find("myriad:create_config")
     CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-    config = create_config(declared.env, declared.agent, declared.num_envs)
-    training = CompiledTraining(config.resolve())
-    training.compile()
-    return training
+    return CompiledTraining(
+        create_config(declared.env, declared.agent, declared.num_envs).resolve()
+    )
