@@ -1,8 +1,13 @@
-"""What the host does around the compiled programs: imports, dispatch, the configuration.
+"""What the host does around the compiled programs: starting, dispatching, adapting.
 
 An asv suite alone. The gate always times these: equal programs do not speak for the host.
 """
 
+import contextlib
+import importlib.util
+import subprocess
+import sys
+import textwrap
 from typing import Any, ClassVar
 
 from benchmarks.harness import package
@@ -16,6 +21,10 @@ def _skip_without_trainer() -> None:
 
 def _skip_without_configurations() -> None:
     package.find("myriad:create_config")
+
+
+def _skip_without_command_line() -> None:
+    package.find("myriad.cli:main")
 
 
 class Imports:
@@ -34,7 +43,80 @@ class Imports:
         """Import all that a training needs before it compiles."""
         return "import myriad.api"
 
+    def timeraw_help(self) -> str:
+        """Answer `myriad --help`."""
+        # asv reads the seconds on stdout.
+        return """
+            import contextlib, io
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+                from myriad.cli import main
+                main(["--help"])
+        """
+
     timeraw_import_trainer.setup = _skip_without_trainer  # type: ignore[attr-defined]
+    timeraw_help.setup = _skip_without_command_line  # type: ignore[attr-defined]
+
+
+class FirstStep:
+    """Seconds of a new interpreter from `import jax` to the first step of an environment."""
+
+    version = "1"
+    timeout = 120
+    number = 1
+
+    def setup(self) -> None:
+        """Have asv skip what this commit or machine can't run."""
+        skip_unless_runnable(load().workloads["throughput"]["cartpole-1k"])
+
+    def timeraw_first_step(self) -> tuple[str, str]:
+        """Make an environment, reset it and step it once, nothing compiled."""
+        statement = """
+            from myriad import make_env
+            env = make_env("cartpole-control")
+            params = env.default_params
+            obs, state = env.reset(jax.random.key(0), params)
+            jax.block_until_ready(env.step(jax.random.key(1), state, 1, params))
+        """
+        return statement, "import jax"
+
+
+class WarmStart:
+    """Seconds of a new interpreter until a training is done that is as short as it can be."""
+
+    version = "1"
+    timeout = 300
+    number = 1
+
+    def setup_cache(self) -> None:
+        """Fill the cache of compiled programs, in the folder that asv copies for each benchmark."""
+        with contextlib.suppress(NotImplementedError):  # `setup` says it
+            self.setup()
+            statement, preparation = self.timeraw_training()
+            program = textwrap.dedent(preparation) + textwrap.dedent(statement)
+            subprocess.run([sys.executable, "-c", program], check=True, stdout=sys.stderr)
+
+    def setup(self) -> None:
+        """Have asv skip what this commit or machine can't run."""
+        skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
+        _skip_without_trainer()
+        _skip_without_configurations()
+
+    def timeraw_training(self) -> tuple[str, str]:
+        """Train for one chunk, every program from the cache, and save the run."""
+        # One device, because the cache knows nothing of programs for another number.
+        statement = """
+            import myriad
+            myriad.configure(cpu_devices=1)
+            config = myriad.create_config("cartpole-control", "dqn", 64, 128, 128)
+            myriad.train_and_evaluate(config, folder, quiet=True)
+        """
+        preparation = """
+            import os, tempfile
+            os.environ["MYRIAD_COMPILATION_CACHE"] = os.path.abspath("programs")
+            folder = tempfile.mkdtemp(dir=".")
+            import jax
+        """
+        return statement, preparation
 
 
 class Dispatch:
@@ -56,11 +138,17 @@ class Dispatch:
         self.rollout = Rollout(env, make_agent("random", env), num_envs=1, scan_chunk_size=1)
         self.block: Any = timing.block_until_ready
         self.state = self.rollout.run_chunk(self.rollout.init(seed=0))
+        self.time_record_chunk()  # compiles
 
     def time_run_chunk(self) -> None:
         """Run one step of one environment."""
         self.state = self.rollout.run_chunk(self.state)
         self.block(self.state)
+
+    def time_record_chunk(self) -> None:
+        """Run and record one step of one environment."""
+        self.state, trajectory = self.rollout.record_chunk(self.state)
+        self.block(trajectory)
 
     def time_create_config(self) -> None:
         """Make and resolve a configuration."""
@@ -69,3 +157,66 @@ class Dispatch:
         create_config("cartpole-control", "dqn", 1_000, 10_000, **self.overrides).resolve()
 
     time_create_config.setup = _skip_without_configurations  # type: ignore[attr-defined]
+
+
+class UpdateDispatch:
+    """Seconds of an update that has next to nothing to compute."""
+
+    version = "1"
+    timeout = 120
+    training: Any = None
+
+    def setup(self) -> None:
+        """Compile the smallest update there is, once: asv calls this before every sample."""
+        if self.training is not None:
+            return
+        skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
+        create_config = package.find("myriad:create_config")
+        CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
+        config = create_config("cartpole-control", "dqn", 1, 16, 1, batch_size=1, buffer_size=64)
+        self.training = CompiledTraining(config.resolve())
+        self.training.compile()
+        self.state = self.training.first_state()
+        self.time_update()
+
+    def time_update(self) -> None:
+        """Run one update and fetch its report."""
+        self.state, _ = self.training.run_window(self.state, 0, 1, lambda report, done: None)
+
+
+class Adapters:
+    """Seconds of 50 steps through Gymnasium's interface. No episode ends within them."""
+
+    version = "1"
+    timeout = 120
+    env: Any = None
+
+    def setup(self) -> None:
+        """Make both adapters, once: asv calls this before every sample."""
+        if self.env is not None:
+            return
+        skip_unless_runnable(load().workloads["throughput"]["pendulum-1k"])
+        to_gymnasium = package.find("myriad:to_gymnasium")
+        to_gymnasium_vector = package.find("myriad:to_gymnasium_vector")
+        if importlib.util.find_spec("gymnasium") is None:
+            raise NotImplementedError("this machine lacks gymnasium")
+        from myriad import make_env
+
+        self.env = to_gymnasium(make_env("pendulum-control"))
+        self.action = self.env.action_space.sample()
+        self.envs = to_gymnasium_vector(make_env("pendulum-control"), 64)
+        self.actions = self.envs.action_space.sample()
+        self.time_single()
+        self.time_vector()
+
+    def time_single(self) -> None:
+        """Reset and step one environment."""
+        self.env.reset(seed=0)
+        for _ in range(50):
+            self.env.step(self.action)
+
+    def time_vector(self) -> None:
+        """Reset and step 64 environments."""
+        self.envs.reset(seed=0)
+        for _ in range(50):
+            self.envs.step(self.actions)

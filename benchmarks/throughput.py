@@ -32,7 +32,7 @@ from benchmarks.harness.interleave import Budget, Case
 from benchmarks.harness.libraries import OURS, library_of
 from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, scaling_table
 from benchmarks.harness.sanity import measure
-from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.targets import check_targets, targets_table
 from benchmarks.harness.workloads import (
     DEVICES,
@@ -75,6 +75,41 @@ class Throughput:
     def program(self, workload: str) -> Any:
         """Return the compiled chunk, for the gate."""
         return self.rollout.compile(self.state)
+
+
+class SeveralCores(Throughput):
+    """Seconds of a chunk whose environments are shared among all cores; gate.toml unpins it."""
+
+    params: ClassVar = ["cartpole-10k"]
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        skip_unless_runnable(load().workloads["throughput"][workload])
+        skip_unless_several_cores()
+        super().setup(workload)
+
+
+class Recording(Throughput):
+    """Seconds of a chunk that keeps every step, of an environment that paints a grid."""
+
+    params: ClassVar = ["snake-100-recorded"]
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        if self.prepared != workload:
+            super().setup(workload)
+            self.time_chunk(workload)
+
+    def time_chunk(self, workload: str) -> None:
+        """Run one chunk and keep its steps."""
+        self.state, trajectory = self.rollout.record_chunk(self.state)
+        self.block_until_ready(trajectory)
+
+    def program(self, workload: str) -> Any:
+        """Return the compiled chunk, for the gate."""
+        import jax
+
+        return jax.jit(self.rollout.record_chunk, donate_argnums=0).lower(self.state).compile()
 
 
 class Gymnax:

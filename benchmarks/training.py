@@ -30,12 +30,11 @@ from benchmarks.harness.command_line import Parser, command_of, count, guarded, 
 from benchmarks.harness.failures import ChildError
 from benchmarks.harness.memory import peak_bytes
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
-from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.workloads import SuiteError, Training, load, tier_from_environment
 
 _SCRIPT = "benchmarks/training.py"
 _TIMEOUT_S = 600.0
-_WINDOW = 8  # updates in a timed call of the asv suite, at least
 
 
 class TrainingLoop:
@@ -46,6 +45,7 @@ class TrainingLoop:
     version = "1"
     timeout = 300
     prepared = ""
+    window = 8  # updates in a call, at least
 
     def setup(self, workload: str) -> None:
         """Compile and warm up, once: asv calls this before every sample."""
@@ -54,7 +54,7 @@ class TrainingLoop:
         declared = load().trainings["training"][workload]
         skip_unless_runnable(declared)
         CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-        self.training = CompiledTraining(_config(declared, seed=0).resolve())
+        self.training = CompiledTraining(self.config(declared).resolve())
         self.training.compile()
         self.state = self.training.first_state()
         self.time_updates(workload)
@@ -62,12 +62,36 @@ class TrainingLoop:
 
     def time_updates(self, workload: str) -> None:
         """Train over a window; the report that ends it has been fetched, so the device is done."""
-        end = max(_WINDOW, self.training.chunk)
+        end = max(self.window, self.training.chunk)
         self.state, _ = self.training.run_window(self.state, 0, end, lambda report, done: None)
 
     def program(self, workload: str) -> Any:
         """Return the compiled updates, for the gate."""
         return self.training.run
+
+    def config(self, declared: Training) -> Any:
+        """Return the configuration of the training."""
+        return _config(declared, seed=0)
+
+
+class SeveralCores(TrainingLoop):
+    """Seconds of an update so large that all cores share it; gate.toml unpins it."""
+
+    params: ClassVar = ["cartpole-ppo"]
+    window = 1
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        skip_unless_runnable(load().trainings["training"][workload])
+        skip_unless_several_cores()
+        super().setup(workload)
+
+    def config(self, declared: Training) -> Any:
+        """Return a configuration whose minibatches are large enough to be shared."""
+        from myriad import create_config
+
+        large = {"rollout_steps": 16, "agent.num_epochs": 1, "agent.num_minibatches": 2}
+        return create_config(declared.env, declared.agent, 1_024, 256, 16, **large)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,11 +10,14 @@ from typing import Any
 # Today's `module:name`, or a whole module, and what it was called before, newest first.
 _FORMER = {
     "myriad.hardware:host_memory": ("myriad.hardware:_host_memory",),
+    "myriad.training.checkpoint": ("myriad.checkpoint",),
     "myriad.training.config": ("myriad.config",),
     "myriad.training.evaluation": ("myriad.evaluation",),
     "myriad.training.loop": ("myriad.learning",),
     "myriad.training.memory": ("myriad.autotune.memory",),
     "myriad.training.programs": ("myriad.compiled",),
+    "myriad.training.run_folder": ("myriad.tracking",),
+    "myriad.training.trainer": ("myriad.trainer",),
     "myriad.xla": ("myriad.program",),
 }
 

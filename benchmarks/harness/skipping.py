@@ -1,5 +1,7 @@
 """What every asv suite asks first: can this commit run the workload on this machine?"""
 
+import os
+
 from benchmarks.harness.workloads import Training, Workload
 
 
@@ -22,3 +24,19 @@ def skip_unless_runnable(workload: Workload | Training) -> None:
         raise NotImplementedError(
             f"{workload.name} is declared for {', '.join(workload.devices)} alone"
         )
+
+
+def skip_unless_several_cores() -> None:
+    """Have asv skip what measures how work spreads over the cores of a CPU.
+
+    Raises:
+        NotImplementedError: JAX computes elsewhere, or this process may use one core only.
+    """
+    from myriad import hardware
+
+    if hardware.resolve_platform() != "cpu":
+        raise NotImplementedError("only a CPU has cores to spread work over")
+    # The operating system says it, not Myriad: a commit that no longer sees the second core must
+    # be timed.
+    if len(os.sched_getaffinity(0)) < 2:
+        raise NotImplementedError("this process may use one core only")
