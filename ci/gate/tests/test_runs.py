@@ -486,7 +486,7 @@ def test_both_sides_and_what_they_have_started_are_sampled_on_one_core(repositor
         "    time_look.number = 1\n",
     )
     repository.commit()
-    repository.write("smallsum/unused.py", "")
+    repository.write("smallsum/data.txt", "")
     seen = repository.root.parent / "seen.txt"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEEN", str(seen))
@@ -530,7 +530,7 @@ def test_work_of_several_cores_is_timed_in_turn_and_unpinned(repository, tmp_pat
         "gate.toml", "[timing]", "[[cores]]\nbenchmark = 'spread'\ncores = 2\n[timing]"
     )
     repository.commit()
-    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
+    repository.write("smallsum/data.txt", "")
     monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
     row = repository.gate("--base", "main", "--bench", "time_spread").rows["spread.time_spread"]
     assert (row["verdict"], row["shared"]) == ("not slower", False)
