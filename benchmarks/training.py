@@ -90,7 +90,11 @@ class SeveralCores(TrainingLoop):
         """Return a configuration whose minibatches are large enough to be shared."""
         from myriad import create_config
 
-        large = {"rollout_steps": 16, "agent.num_epochs": 1, "agent.num_minibatches": 2}
+        large: dict[str, Any] = {
+            "rollout_steps": 16,
+            "agent.num_epochs": 1,
+            "agent.num_minibatches": 2,
+        }
         return create_config(declared.env, declared.agent, 1_024, 256, 16, **large)
 
 

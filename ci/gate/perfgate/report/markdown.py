@@ -197,7 +197,7 @@ def _conditions(result: Result) -> list[str]:
         limits = result.rules.verdict.limits
         lines.append(
             f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed "
-            f"{result.seed}; the timing of a run without a slowdown fails at most "
+            f"{result.seed}; a run in which nothing got worse fails at most "
             f"{limits.false_alarms:.1%} of the time; a slowdown of {limits.pass_ratio:g} is taken "
             f"for none at most {2 * limits.miss_beta:.0%} of the time."
         )
