@@ -203,8 +203,10 @@ class Adapters:
         from myriad import make_env
 
         self.env = to_gymnasium(make_env("pendulum-control"))
+        self.env.action_space.seed(0)
         self.action = self.env.action_space.sample()
         self.envs = to_gymnasium_vector(make_env("pendulum-control"), 64)
+        self.envs.action_space.seed(0)
         self.actions = self.envs.action_space.sample()
         self.time_single()
         self.time_vector()
