@@ -23,7 +23,7 @@ from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
 MODULE = "module"  # the kind of a row that stands for a module which can't be imported
-_ALIKE = 1.5  # times the other side's first calls: more, and one program does not mean equal work
+_ALIKE = 1.25  # times the other side's first calls: more, and one program does not mean equal work
 
 
 class Outcome(enum.IntEnum):
