@@ -104,9 +104,14 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
         reason = f"{pairs} pairs were not enough{suspected}; give more time with --budget"
         if not pairs:
             reason = "there was no time left to time it; give more with --budget"
-        outcome = Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
+        outcome = _undecided(rules)
         return _Opinion("undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
+
+
+def _undecided(rules: Rules) -> Outcome:
+    """Return what a row that stays undecided means."""
+    return Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
 
 
 def _judge_evidence(row: Timed, evidence: Evidence, rules: Rules) -> _Opinion:
@@ -139,8 +144,7 @@ def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules) -> _Opinion:
         outcome = Outcome.FAILED
     elif untold and outcome is not Outcome.FAILED:
         verdict = "undecided"
-        undecided = Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
-        outcome = max(outcome, undecided)
+        outcome = max(outcome, _undecided(rules))
     elif worse and outcome is not Outcome.FAILED:
         verdict = f"{verdict}, change accepted"
         outcome = max(outcome, Outcome.WARNED)

@@ -119,10 +119,15 @@ def time_total():
 """
 
 
-def test_only_benchmarks_that_run_a_changed_function_are_timed(tmp_path):
-    repository = make_repository(tmp_path)
-    repository.write("benchmarks/more.py", ROWS)
-    repository.commit()
+@pytest.fixture
+def repository(tmp_path):
+    made = make_repository(tmp_path)
+    made.write("benchmarks/more.py", ROWS)
+    made.commit()
+    return made
+
+
+def test_only_benchmarks_that_run_a_changed_function_are_timed(repository):
     repository.replace("smallsum/__init__.py", "range(REPEATS)", "range(REPEATS + 5)")
     run = repository.gate("--base", "main", "--bench", "^more|cached|timeraw")
     assert run.code == 1, run.out + run.err
@@ -134,10 +139,7 @@ def test_only_benchmarks_that_run_a_changed_function_are_timed(tmp_path):
     }
 
 
-def test_a_changed_constant_or_file_of_data_reaches_all(tmp_path):
-    repository = make_repository(tmp_path)
-    repository.write("benchmarks/more.py", ROWS)
-    repository.commit()
+def test_a_changed_constant_or_file_of_data_reaches_all(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
     run = repository.gate("--base", "main", "--bench", "time_table")
     assert run.verdicts() == {"more.time_table": "not slower"}
@@ -147,8 +149,7 @@ def test_a_changed_constant_or_file_of_data_reaches_all(tmp_path):
     assert run.verdicts() == {"more.time_table": "not slower"}
 
 
-def test_what_setup_cache_ran_belongs_to_all_who_use_it(tmp_path):
-    repository = make_repository(tmp_path)
+def test_what_setup_cache_ran_belongs_to_all_who_use_it(repository):
     repository.replace("smallsum/__init__.py", "number**2", "number**2.0")
     run = repository.gate("--base", "main", "--bench", "cached")
     assert run.verdicts() == {"basics.Cached.time_cached": "not slower"}

@@ -210,7 +210,8 @@ class Comparer:
     def _time(self, row: Inspected, sides: Sides) -> Comparison:
         deadline = time.monotonic() + self.rules.timing.budget_s
         rng = random.Random()  # noqa: S311 - orders, no secrets
-        (timed,) = Session(sides, self.rules, self.core, deadline, rng, self.say).run([row])
+        session = Session(sides, self.rules, self.core, deadline, rng, self.say)
+        (timed,) = session.run([row], num_tests=1)
         if timed.problems or timed.evidence is None or timed.evidence.verdict == UNDECIDED:
             undecided = "undecided: the noise needs more pairs or a longer timing.budget_s"
             return Comparison(None, _why_unknown(timed) or undecided, timed)

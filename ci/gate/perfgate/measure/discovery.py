@@ -13,7 +13,7 @@ from perfgate.errors import PreparationError
 from perfgate.measure.workers import Say
 from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
-from perfgate.source.changes import is_same_suite, only_grew
+from perfgate.source.changes import only_grew
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, Benchmark, Listed
 
@@ -39,14 +39,13 @@ def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: N
     """
     say("listing the benchmarks of head")  # some suites import for a minute
     head, counts_instructions = _list_suite(sides, sides.head, sides.head.suite, rules)
-    has_one_suite = is_same_suite(sides.base_suite, sides.head.suite)
-    base_suite = sides.base.suite if has_one_suite else sides.base_suite
-    if has_one_suite and sides.same_code:
+    base_suite = sides.base.suite if sides.same_suite else sides.base_suite
+    if sides.same_suite and sides.same_code:
         base = head
     else:
         say("listing the benchmarks of the base")
         base, _ = _list_suite(sides, sides.base, base_suite, rules)
-    kept = {} if has_one_suite else _keep_own_modules(sides, head, base, rules)
+    kept = {} if sides.same_suite else _keep_own_modules(sides, head, base, rules)
     timeout_s = sides.config.timeout_s
     before = {each.row: each for each in _benchmarks(base.benchmarks, timeout_s)}
     is_unchanged = only_grew(sides.base_suite, sides.head.suite)

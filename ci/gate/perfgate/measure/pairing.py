@@ -109,14 +109,14 @@ class Session:
     say: Say
     launched: int = 0
 
-    def run(self, rows: Sequence[Inspected], num_tests: int = 0) -> list[Timed]:
+    def run(self, rows: Sequence[Inspected], num_tests: int) -> list[Timed]:
         """Relaunch pairs until every row is decided, has used its pairs up, or time is spent.
 
         Args:
             rows: what to time.
-            num_tests: among how many tests the error is shared; by default, as many as rows.
+            num_tests: among how many tests the error is shared.
         """
-        timed = [self._opened(row, num_tests or len(rows)) for row in rows]
+        timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
             self.launched += 1
             self.say(f"pair {self.launched}: {len(left)} of {len(rows)} benchmarks undecided")

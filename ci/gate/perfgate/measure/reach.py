@@ -1,10 +1,8 @@
 """Which benchmarks a change can't have reached: they ran none of the functions that it alters."""
 
 import dataclasses
-from pathlib import Path
 
 from perfgate.process.protocol import FirstRun
-from perfgate.source.changes import changed_code
 from perfgate.source.functions import Altered, altered
 from perfgate.source.sides import Sides
 from perfgate.stages import Inspected
@@ -17,9 +15,7 @@ def alteration(sides: Sides) -> Altered | None:
     """
     if sides.same_code or not sides.head.import_from:
         return None
-    suite: Path = sides.head.suite.relative_to(sides.head.root)
-    changed = changed_code(sides.base.root, sides.head.root, suite)
-    return altered(sides.base.root, sides.head.root, changed)
+    return altered(sides.base.root, sides.head.root, sides.changed_code)
 
 
 def with_reach(row: Inspected, change: Altered | None) -> Inspected:

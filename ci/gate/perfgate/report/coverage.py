@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from perfgate.config import find_rules
 from perfgate.process.protocol import FirstRun, Value
-from perfgate.source.changes import changed_code, changed_lines
+from perfgate.source.changes import changed_lines
 from perfgate.source.sides import Sides
 from perfgate.stages import Inspected
 
@@ -29,15 +28,13 @@ class Coverage:
 
 def cover(rows: Sequence[Inspected], sides: Sides) -> Coverage:
     """Compare what changed with what benchmarks imported on head."""
-    suite = sides.head.suite.relative_to(sides.head.root)
-    changed = changed_code(sides.base.root, sides.head.root, suite)
     imported = {file for row in rows for file in _imported(row)}
-    modules = [path.as_posix() for path in changed if path.suffix == ".py"]
+    modules = [path.as_posix() for path in sides.changed_code if path.suffix == ".py"]
     not_imported = [
         file for file in modules if file not in imported and (sides.head.root / file).is_file()
     ]
     random = [row.name for row in rows if _has_random_inputs(row)]
-    return Coverage(random, not_imported, _changed_measures(sides, suite))
+    return Coverage(random, not_imported, _changed_measures(sides))
 
 
 def _has_random_inputs(row: Inspected) -> bool:
@@ -50,7 +47,8 @@ def _imported(row: Inspected) -> Sequence[str]:
     return footprint.imported if footprint else ()
 
 
-def _changed_measures(sides: Sides, suite: Path) -> dict[str, list[str]]:
+def _changed_measures(sides: Sides) -> dict[str, list[str]]:
+    suite = sides.head.suite.relative_to(sides.head.root)
     found = changed_lines(sides.base_suite, sides.head.suite)
     changes = {(suite / path).as_posix(): lines for path, lines in found.items()}
     for file in find_rules(sides.head.root / sides.config.folder):

@@ -173,10 +173,9 @@ def _unseen(result: Result) -> list[str]:
         shown = [line[:_LONGEST_LINE] for line in changed[:_MOST_LINES]]
         if len(changed) > len(shown):
             shown.append(f"... and {len(changed) - len(shown)} more lines")
-        fence = "~~~~"
         parts.append(
             f"This change alters `{file}`, which it is measured by:\n\n"
-            + "\n".join([f"{fence}diff", *shown, fence])
+            + "\n".join(["~~~~diff", *shown, "~~~~"])
         )
     return parts
 

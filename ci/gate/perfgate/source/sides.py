@@ -7,6 +7,7 @@ package must be compiled, each side gets an environment of its own.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import is_same_code, is_same_suite
+from perfgate.source.changes import changed_code, is_same_code, is_same_suite
 from perfgate.source.environments import build_environment, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
 from perfgate.source.layout import generated_modules, import_roots, module_name, suite_of
@@ -94,6 +95,12 @@ class Sides:
     same_suite: bool = False
     programs: str = "programs"
     notes: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def changed_code(self) -> list[PurePosixPath]:
+        """The files outside of the suite that can matter and differ; see `changes.changed_code`."""
+        suite = self.head.suite.relative_to(self.head.root)
+        return changed_code(self.base.root, self.head.root, suite)
 
     def launch(
         self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -19,6 +19,17 @@ from typing import Any
 _IMPORTED = re.compile(r"^import time: +\d+ \| +\d+ \| +([\w.]+)$", re.MULTILINE)
 _LIBRARY = re.compile(r"^.*/(?:(?:site|dist)-packages|python3\.\d+)/")
 _MOST = 2_000  # names in one answer
+
+
+@contextlib.contextmanager
+def profiled(note: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
+    """Have this thread's calls noted while the block runs; what watched before watches on."""
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 class CalledFunctions:
@@ -38,12 +49,8 @@ class CalledFunctions:
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
         """Count while the block runs."""
-        before = sys.getprofile()
-        sys.setprofile(self._note)
-        try:
+        with profiled(self._note):
             yield
-        finally:
-            sys.setprofile(before)
 
     def first_counts(self) -> dict[str, int]:
         """Return the counts of as many functions as one answer may hold."""

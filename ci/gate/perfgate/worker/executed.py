@@ -12,6 +12,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from .calls import profiled
+
 # What starts another process: what runs there is not seen.
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
@@ -55,14 +57,12 @@ def _profiled(codes: set[CodeType]) -> Iterator[None]:
         if event == "call":
             codes.add(frame.f_code)
 
-    before = sys.getprofile()
     threading.setprofile(note)
-    sys.setprofile(note)
     try:
-        yield
+        with profiled(note):
+            yield
     finally:
-        sys.setprofile(before)
-        threading.setprofile(before)
+        threading.setprofile(sys.getprofile())
 
 
 @contextlib.contextmanager
