@@ -31,7 +31,7 @@ if sys.argv[1] == "venv":
     (place / "bin").mkdir(parents=True)
 elif sys.argv[1] == "pip":
     package = sys.argv[sys.argv.index("asv_runner") - 1]
-    paths = f"export PYTHONPATH={{package}}:{workers}"
+    paths = f"export PYTHONPATH='{{package}}:{workers}'"
     place.write_text(f"#!/bin/sh\\n{{paths}}\\nexec \\"{python}\\" \\"$@\\"\\n")
     place.chmod(0o755)
 """
