@@ -1,9 +1,8 @@
 """What a researcher calls: `create_config`, `train_and_evaluate`, `evaluate`, `make_train`."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from myriad.random import fast_key, make_key
 from myriad.registry import require_integer
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig, make_config
-from myriad.training.evaluation import Evaluation
+from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.loop import LearningLoop
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
@@ -79,7 +78,7 @@ def train_and_evaluate(
         InvalidArgumentError: the folder already holds a run, is in use or can't be written, or
             there is no such tracker.
         NotInstalledError: the library of a tracker in `log_to` is not installed.
-        DivergedError: a NaN came up.
+        DivergedError: a NaN came up, or an infinity where none can be learned from.
         KeyboardInterrupt: you interrupted it. `resume` goes on from there.
     """
     require_trackers(config.log_to)
@@ -123,17 +122,44 @@ def evaluate(
     evaluation = Evaluation(
         resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
     )
-    return jax.jit(evaluation.returns)(agent_state, make_key(seed))[0]
+    return jax.jit(evaluation.returns)(agent_state, key_alone(seed))[0]
 
 
-def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
+class PureTraining(Protocol):
+    """What `make_train` returns.
+
+    Attributes:
+        steps: of all environments together at each evaluation, NumPy's int64 `[E]`. They stand
+            here because JAX's integers have 32 bits.
+    """
+
+    steps: np.ndarray
+
+    def __call__(self, key: jax.Array) -> dict[str, Any]: ...
+
+
+def make_train(config: TrainingConfig) -> PureTraining:
     """Return `train(key)`, the whole training as one pure function of a key.
 
     `jax.vmap` it over keys to train many seeds at once. With `E` evaluations it returns
-    `agent_state`, and `steps`, `[E]`, `eval_return`, `[E, eval_rollouts]`, and `metric_sums`, the
-    sums of the metrics over each window.
+    `agent_state`, `eval_return`, `[E, eval_rollouts]`, and `metric_sums`, the sums of the metrics
+    over each window. For `myriad.random.make_key(config.seed)` they are those of
+    `train_and_evaluate`.
+
+    Raises:
+        InvalidArgumentError: `config` has a `target_return`, or 2**31 updates or more.
     """
+    if config.target_return is not None:
+        raise InvalidArgumentError(
+            "make_train runs every seed to the end, so target_return must be None, "
+            f"but is {config.target_return:g}."
+        )
     resolved = config.resolve()
+    if resolved.num_updates >= 2**31:
+        raise InvalidArgumentError(
+            "make_train runs fewer than 2**31 updates, but steps_per_env = "
+            f"{resolved.steps_per_env} are {resolved.num_updates}; use train_and_evaluate."
+        )
     steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
     learner = resolved.learner.scheduled(resolved.num_updates)
     loop = LearningLoop(resolved.env, learner, resolved.num_envs)
@@ -147,25 +173,21 @@ def make_train(config: TrainingConfig) -> Callable[[jax.Array], dict[str, Any]]:
     trips = jnp.asarray(np.diff(ends, prepend=0), jnp.int32)
 
     def train(key: jax.Array) -> dict[str, Any]:
-        def window(state: Any, window: tuple[jax.Array, jax.Array]) -> tuple[Any, Any]:
-            end, trips = window
+        def window(state: Any, trips: jax.Array) -> tuple[Any, Any]:
             state, report = loop.run(state, trips, jnp.ones((), bool))
-            returns, _ = evaluation.returns(state.agent, jax.random.fold_in(key, end))
-            return state, (end * steps_per_update, returns, report.metric_sums)
+            returns, _ = evaluation.returns(
+                state.agent, evaluation_key(state.key, state.num_updates)
+            )
+            return state, (returns, report.metric_sums)
 
         # Users bring JAX's own keys, and drawing by those would take most of a step.
         key = fast_key(key)
-        state, (steps, returns, metrics) = jax.lax.scan(
-            window, loop.init(key), (jnp.asarray(ends), trips)
-        )
-        return {
-            "agent_state": state.agent,
-            "steps": steps,
-            "eval_return": returns,
-            "metric_sums": metrics,
-        }
+        state, (returns, metrics) = jax.lax.scan(window, loop.init(key), trips)
+        return {"agent_state": state.agent, "eval_return": returns, "metric_sums": metrics}
 
-    return train
+    pure: Any = train
+    pure.steps = np.asarray(ends, np.int64) * steps_per_update
+    return pure
 
 
 def evaluate_run(run_folder: str | Path, num_episodes: int = 128, seed: int = 0) -> jax.Array:

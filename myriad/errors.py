@@ -5,15 +5,21 @@
     │   ├── UnknownNameError (ValueError)      lists the known names and the closest one
     │   └── FaultyEnvironmentError (ValueError)  has a sentence for each fault
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
-    ├── DivergedError (ArithmeticError)        a NaN stopped a training; says where
+    ├── DivergedError (ArithmeticError)        a NaN or an infinity stopped a training
     ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
     └── NotInstalledError (ImportError)        names the command that installs the library
+
+A `ShortTrainingWarning` is no error: the training runs as you asked for.
 
 Each is also the built-in that you would expect, so `except ValueError` keeps working.
 """
 
 import difflib
 from collections.abc import Iterable
+
+
+class ShortTrainingWarning(UserWarning):
+    """A training is so short that it can't be expected to learn anything."""
 
 
 class MyriadError(Exception):
@@ -57,7 +63,7 @@ class BackendStartedError(MyriadError, RuntimeError):
 
 
 class DivergedError(MyriadError, ArithmeticError):
-    """A training came to a NaN."""
+    """A training came to a NaN, or to an infinity where none can be learned from."""
 
 
 class DeviceNotFoundError(MyriadError, RuntimeError):

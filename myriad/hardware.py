@@ -9,23 +9,26 @@ import importlib.metadata
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jaxlib.version
 
-from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
+from myriad import settings
+from myriad.errors import (
+    BackendStartedError,
+    DeviceNotFoundError,
+    InvalidArgumentError,
+    UnknownNameError,
+)
 from myriad.host import cpu_name, has_512_bit_vectors, host_memory, usable_cores
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 # The values suit the rollout's chunk: a loop over steps of elementwise work on arrays that fit into
 # the cache.
 XLA_CPU_OPTIONS = {
-    # A step writes many arrays from the same inputs. One loop for all of them reads the inputs
-    # once. XLA only asks whether the option is there, so "false" would turn it on, too.
-    "xla_cpu_use_multi_output_fusion": "true",
     # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and
     # every step of a larger loop goes back to the runtime for each of its kernels.
     _WHOLE_LOOPS: "1000000000",
@@ -34,9 +37,8 @@ XLA_CPU_OPTIONS = {
     "xla_cpu_prefer_vector_width": "512",
 }
 # An unknown flag in XLA_FLAGS ends the process, and nothing lists the known ones. So a flag is only
-# given to versions that it was tried on. The other options above travel inside
-# --xla_backend_extra_options, where XLA ignores what it doesn't know (as jaxlib 0.11 does with the
-# first), so any version may have them.
+# given to versions that it was tried on. The other option travels inside
+# --xla_backend_extra_options, where XLA ignores what it doesn't know, so any version may have it.
 _FLAGS = {"xla_cpu_prefer_vector_width": ((0, 10), (0, 12))}
 _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
@@ -97,7 +99,9 @@ class Hardware:
         return f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
 
 
-def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Configuration:
+def configure(
+    cpu_devices: int | None = None, *, xla_options: bool = True, without: Iterable[str] = ()
+) -> Configuration:
     """Set XLA's CPU options and the number of CPU devices, unless you have set them.
 
     An option is yours if `XLA_FLAGS` mentions it. The number of devices is yours if
@@ -107,10 +111,14 @@ def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Co
     Args:
         cpu_devices: devices that the CPU is presented as; by default the usable cores.
         xla_options: whether to set `XLA_CPU_OPTIONS`. False adds none and takes none back.
+        without: names in `XLA_CPU_OPTIONS` to leave out, here and in child processes. The
+            environment variable `MYRIAD_WITHOUT_XLA_OPTIONS` names them, too.
 
     Raises:
         BackendStartedError: JAX's backend has started and something would have changed.
-        InvalidArgumentError: `cpu_devices` is not an integer of at least 1.
+        InvalidArgumentError: `cpu_devices` is not an integer of at least 1, or an option to leave
+            out is set already.
+        UnknownNameError: `without` names no option of `XLA_CPU_OPTIONS`.
 
     Example (of a script's first lines)::
 
@@ -122,7 +130,7 @@ def configure(cpu_devices: int | None = None, *, xla_options: bool = True) -> Co
         raise InvalidArgumentError(
             f"cpu_devices must be an integer of at least 1, but got {cpu_devices!r}."
         )
-    plan = _Plan()
+    plan = _Plan(without=_known_options(without))
     if xla_options:
         for name, value in XLA_CPU_OPTIONS.items():
             plan.add_option(name, value)
@@ -142,6 +150,7 @@ class _Plan:
     """What a call of configure would change, by option."""
 
     flags: str = field(default_factory=lambda: os.environ.get("XLA_FLAGS", "").strip())
+    without: list[str] = field(default_factory=list)
     changes: dict[str, str] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -149,10 +158,17 @@ class _Plan:
 
     def add_option(self, name: str, value: str) -> None:
         given = re.search(rf"\b{name}\b(?:=([^\s,]*))?", self.flags)
+        if given and name in self.without:
+            raise InvalidArgumentError(
+                f"without names {name}, but XLA_FLAGS has it already: take it out of XLA_FLAGS, or "
+                "call configure once."
+            )
         if given:
             if name not in _applied:
                 self.kept[name] = given[1] or ""
-        elif reason := self._why_not(name):
+        elif name in self.without:
+            self.left_out[name] = "you left it out"
+        elif reason := _why_not(name, self.flags):
             self.left_out[name] = reason
         else:
             self.changes[name] = value
@@ -177,7 +193,8 @@ class _Plan:
             self.changes[_DEVICE_COUNT] = str(self.cpu_devices)
 
     def apply(self) -> None:
-        """Write the changes where JAX and XLA will read them."""
+        """Write the changes where JAX, XLA and child processes will read them."""
+        settings.leave_out_xla_options(self.without)
         if _DEVICE_COUNT in self.changes:
             jax.config.update(_DEVICE_COUNT, self.cpu_devices)
         options = {name: value for name, value in self.changes.items() if name != _DEVICE_COUNT}
@@ -189,19 +206,30 @@ class _Plan:
             os.environ["XLA_FLAGS"] = " ".join([self.flags, *tokens]).strip()
         _applied.update(self.changes)
 
-    def _why_not(self, name: str) -> str:
-        if self.flags and not self.flags.startswith("--"):
-            return f"XLA_FLAGS names a file of options, {self.flags}, that Myriad leaves as it is"
-        if name == "xla_cpu_prefer_vector_width" and not has_512_bit_vectors():
-            return "this processor has no 512-bit vectors"
-        first, end = _FLAGS.get(name, ((0,), (1_000_000,)))
-        version = jaxlib.version.__version__
-        if not first <= tuple(map(int, version.split(".")[:2])) < end:
-            return (
-                f"jaxlib {version} may not know this flag, "
-                "and XLA ends the process at an unknown one"
-            )
-        return ""
+
+def _known_options(names: Iterable[str]) -> list[str]:
+    """Return the names of options to leave out, with those that the environment names."""
+    chosen = [names] if isinstance(names, str) else [*names]
+    chosen += settings.left_out_xla_options()
+    for name in chosen:
+        if name not in XLA_CPU_OPTIONS:
+            raise UnknownNameError("XLA option of Myriad", name, XLA_CPU_OPTIONS)
+    return chosen
+
+
+def _why_not(name: str, flags: str) -> str:
+    """Return why an option can't be set beside `flags`, or nothing if it can."""
+    if flags and not flags.startswith("--"):
+        return f"XLA_FLAGS names a file of options, {flags}, that Myriad leaves as it is"
+    if name == "xla_cpu_prefer_vector_width" and not has_512_bit_vectors():
+        return "this processor has no 512-bit vectors"
+    first, end = _FLAGS.get(name, ((0,), (1_000_000,)))
+    version = jaxlib.version.__version__
+    if not first <= tuple(map(int, version.split(".")[:2])) < end:
+        return (
+            f"jaxlib {version} may not know this flag, and XLA ends the process at an unknown one"
+        )
+    return ""
 
 
 def _backend_started() -> bool:

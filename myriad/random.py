@@ -19,7 +19,8 @@ SplitMix's (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number genera
 shifts and multipliers are those that Wellons found by search for the least avalanche bias
 ("Prospecting for hash functions", 2018). Folding in `n` replaces `k0` by the mixer's image of `k0 +
 n * 0x9E3779B9`, a bijection in `k0` and in `n`, and adds a multiple of it to `k1`, so that 64 bits
-of state survive every fold. Statistical tests: `tests/test_random.py`, and the battery of `make
+of state survive every fold; where that multiple is 0 it adds 1, so that no fold returns the key
+that it was given. Statistical tests: `tests/test_random.py`, and the battery of `make
 prng-report`.
 
 It is no cipher: where an adversary sees the numbers, use `prng="threefry2x32"`.
@@ -73,16 +74,23 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
     """Return a key for `key`, `[2]`, and each of `value`, `[*S]`: uint32 `[*S, 2]`."""
     first = _mix(key[0] + jnp.asarray(value).astype(jnp.uint32) * _GOLDEN)
-    return jnp.stack([first, key[1] + first * _SECOND], axis=-1)
+    return jnp.stack([first, key[1] + jnp.maximum(first * _SECOND, np.uint32(1))], axis=-1)
 
 
 def _seed(seed: jax.Array) -> jax.Array:
     seed = jnp.asarray(seed)
-    low = seed.astype(jnp.uint32)
+    # Of a narrower seed the high word holds the sign alone, as in 64 bits.
     wide = seed.dtype.itemsize > 4
-    high = (seed >> 32).astype(jnp.uint32) if wide else jnp.zeros_like(low)
-    # Mixed twice, the second time crosswise, so that small seeds share neither word.
-    first = _mix(low + _GOLDEN)
+    high = seed >> (32 if wide else seed.dtype.itemsize * 8 - 1)
+    if not wide and jnp.issubdtype(seed.dtype, jnp.unsignedinteger):
+        high = jnp.zeros_like(seed)
+    return _seed_words(seed.astype(jnp.uint32), high.astype(jnp.uint32))
+
+
+def _seed_words(low: Any, high: Any) -> jax.Array:
+    """Return the key of a seed's two words."""
+    # Mixed twice, the second time crosswise, so that no two seeds share a word but by chance.
+    first = _mix((low + _GOLDEN) ^ _mix(high))
     second = _mix(high ^ _mix(first + _SECOND))
     return jnp.stack([first, second])
 
@@ -133,8 +141,7 @@ def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.A
     """Make a typed random key, a scalar, from an integer seed.
 
     Args:
-        seed: any integer that fits in 64 bits, or a traced one; without `jax_enable_x64` JAX keeps
-            its low 32.
+        seed: any integer that fits in 64 bits, all of which count, or a traced one.
         prng: `mix2x32`, or `threefry2x32` (JAX's default) or `rbg` at the price that the
             documentation shows.
 
@@ -144,9 +151,21 @@ def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.A
     """
     if prng not in PRNG_IMPLEMENTATIONS:
         raise UnknownNameError("random number generator", prng, PRNG_IMPLEMENTATIONS)
-    if isinstance(seed, int) and not -(2**63) <= seed < 2**63:
+    implementation = PRNG_IMPLEMENTATIONS[prng]
+    if not isinstance(seed, int | np.integer):
+        return jax.random.key(seed, impl=implementation)
+    if not -(2**63) <= seed < 2**63:
         raise InvalidArgumentError(f"seed must fit in 64 bits, but got {seed!r}.")
-    return jax.random.key(seed, impl=PRNG_IMPLEMENTATIONS[prng])
+    if 0 <= seed < 2**32:
+        return jax.random.key(np.uint32(seed), impl=implementation)
+    # Without `jax_enable_x64` JAX would keep the low word alone.
+    high, low = (np.uint32(int(seed) >> shift & 0xFFFFFFFF) for shift in (32, 0))
+    if prng == "mix2x32":
+        words = _seed_words(jnp.asarray(low), jnp.asarray(high))
+    else:
+        # What JAX makes of 64 bits; rbg's four words are threefry's two, twice.
+        words = jnp.tile(np.array([high, low]), 2 if prng == "rbg" else 1)
+    return jax.random.wrap_key_data(words, impl=implementation)
 
 
 def fast_key(key: jax.Array) -> jax.Array:

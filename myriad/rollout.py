@@ -17,6 +17,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents import Agent
+from myriad.agents.controller import Controller, WithMemory
+from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
@@ -29,6 +31,8 @@ from myriad.registry import require_integer
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
 # SIMD lanes of one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
+# A tile of fewer vectors rounds otherwise than a longer one: 2e-5 in an estimate of cartpole-sysid.
+_LEAST_TILE = 3 * _VECTOR
 # Below this many environments a second CPU device costs more to wake than it computes.
 _MIN_ENVS_PER_DEVICE = 64
 # One key per purpose: no two draws of a step share a stream.
@@ -38,11 +42,21 @@ _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class RolloutState:
-    """A rollout between chunks: the run's key, the steps taken (uint32), the environments."""
+    """A rollout between chunks.
+
+    Attributes:
+        key: the run's.
+        step: steps taken by each environment.
+        batch_state: the environments, padding included, `N`; `num_episodes` is the low word of a
+            count of 64 bits, and begins anew after 2**32.
+        halves: how often `num_episodes` has passed a multiple of 2**31, as far as it was looked at,
+            uint32 `[N]`.
+    """
 
     key: jax.Array
-    step: jax.Array
+    step: Counter
     batch_state: BatchState
+    halves: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,15 +91,16 @@ class Layout:
         """Spread environments over at most `num_devices`, in tiles of whole vectors.
 
         The loop over the remainder of a vector may round differently from the vectors themselves,
-        and so may a loop of one vector, which is no loop. So no counted environment is in either,
-        or, where there is not even a whole vector, all are whatever is asked for.
+        and so may a loop of one vector or two, which is unrolled. So no counted environment is in
+        either, or, where there are so few, all are whatever is asked for.
         """
         if num_envs < _VECTOR:
             return cls(num_envs, 1, 1, num_envs)
         num_devices = min(num_devices, num_envs // _VECTOR)
         envs = math.ceil(num_envs / num_devices)
-        num_tiles = math.ceil(envs / max(2 * _VECTOR, tile_size // _VECTOR * _VECTOR))
-        tile_size = max(2 * _VECTOR, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
+        least = min(_LEAST_TILE, math.ceil(num_envs / _VECTOR) * _VECTOR)
+        num_tiles = math.ceil(envs / max(least, tile_size // _VECTOR * _VECTOR))
+        tile_size = max(least, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
         return cls(num_envs, num_devices, num_tiles, tile_size)
 
     def without_padding(self, leaf: jax.Array) -> jax.Array:
@@ -99,7 +114,8 @@ class Rollout:
 
     Args:
         env: the environment, as `make_env` builds it.
-        agent: the agent, as `make_agent` builds it.
+        agent: the agent, as `make_agent` or `load_agent` gives it: a fixed policy or a controller,
+            whose memory starts afresh with every episode.
         num_envs: environments in parallel.
         scan_chunk_size: steps in one compiled call.
         tile_size: environments that run a chunk together; None fits a CPU's first-level cache under
@@ -124,7 +140,7 @@ class Rollout:
     def __init__(
         self,
         env: Environment,
-        agent: Agent,
+        agent: Agent | Controller,
         num_envs: int,
         scan_chunk_size: int,
         *,
@@ -152,7 +168,14 @@ class Rollout:
         self.env = env
         self.agent = agent
         self.scan_chunk_size = scan_chunk_size
-        self._envs = VectorEnv(env, num_envs, params, keep_obs=agent.uses_observation)
+        self._remembers = hasattr(agent, "control")
+        stepped: Any = WithMemory(env, agent) if self._remembers else env
+        self._envs = VectorEnv(
+            stepped,
+            num_envs,
+            params,
+            keep_obs=getattr(agent, "uses_observation", True),
+        )
         self.layout = Layout.plan(
             num_envs, num_devices, tile_size or self._default_tile(devices[0].platform)
         )
@@ -162,7 +185,7 @@ class Rollout:
         # the chunk again.
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
-        placement = RolloutState(everywhere, everywhere, by_env)
+        placement = RolloutState(everywhere, everywhere, by_env, by_env)
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
         self._init = jax.jit(self._first_state, out_shardings=placement)
         self._run = jax.jit(self._chunk, donate_argnums=0, out_shardings=placement)
@@ -214,19 +237,25 @@ class Rollout:
 
     def batch_state(self, state: RolloutState) -> BatchState:
         """Return the environments of `state` without the padding: leaves `[num_envs, ...]`."""
-        return jax.tree.map(self.layout.without_padding, state.batch_state)
+        batch_state = jax.tree.map(self.layout.without_padding, state.batch_state)
+        if not self._remembers:
+            return batch_state
+        return dataclasses.replace(batch_state, env_state=batch_state.env_state.env_state)
 
     def summary(self, state: RolloutState) -> RolloutSummary:
         """Count the episodes that ended since `init`.
 
         Each environment adds up its returns in float32: the mean return is right while no sum is
-        beyond 2**24, about 16.8 million. Steps and episodes of an environment are counted in 32
-        bits: `num_steps` begins anew after 2**32.
+        beyond 2**24, about 16.8 million. Steps and episodes are counted in 64 bits.
         """
         batch_state = jax.device_get(self.batch_state(state))
+        halves = jax.device_get(self.layout.without_padding(state.halves))
         # 64 bits on the host: a sum over all environments may not fit the device's 32.
         num_steps = int(state.step) * self.layout.num_envs
-        num_episodes = int(batch_state.num_episodes.sum(dtype=np.int64))
+        low = batch_state.num_episodes.astype(np.uint32)
+        # What has not been looked at yet is one half at most.
+        halves = halves + ((low >> 31) != (halves & 1))
+        num_episodes = int(low.sum(dtype=np.int64)) + (int((halves >> 1).sum(dtype=np.int64)) << 32)
         ended_steps = num_steps - int(batch_state.episode_length.sum(dtype=np.int64))
         return_sum = float(batch_state.return_sum.sum(dtype=np.float64))
         if not num_episodes:
@@ -274,12 +303,29 @@ class Rollout:
         own_params = jax.tree.map(
             lambda leaf: leaf[jnp.minimum(env_index, num_envs - 1)], own_params
         )
-        return RolloutState(key, jnp.zeros((), jnp.uint32), self._envs.reset(keys, own_params))
+        return RolloutState(
+            key, Counter.of(0), self._envs.reset(keys, own_params), jnp.zeros_like(env_index)
+        )
 
     def _chunk(self, state: RolloutState, num_steps: jax.Array) -> RolloutState:
         run = self._shard(self._run_tiles, out_specs=PartitionSpec("env"))
         batch_state = run(state.batch_state, self._step_keys(state), num_steps)
-        return RolloutState(state.key, state.step + num_steps.astype(jnp.uint32), batch_state)
+        return self._after(state, batch_state, num_steps)
+
+    def _after(
+        self, state: RolloutState, batch_state: BatchState, num_steps: jax.Array
+    ) -> RolloutState:
+        """Return the state that a chunk of so many steps leads to."""
+        step = state.step + num_steps
+
+        def look(halves: jax.Array) -> jax.Array:
+            is_upper = (batch_state.num_episodes < 0).astype(jnp.uint32)
+            return halves + (is_upper != (halves & 1)).astype(jnp.uint32)
+
+        # Between two looks no environment can pass two halves: an episode takes a step or more.
+        passed = (step.low >> 30) != (state.step.low >> 30)
+        halves = jax.lax.cond(passed, look, lambda halves: halves, state.halves)
+        return RolloutState(state.key, step, batch_state, halves)
 
     def _recorded_chunk(
         self,
@@ -293,9 +339,9 @@ class Rollout:
         # The last device may have less than its share of environments.
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
-        return RolloutState(
-            state.key, state.step + num_steps.astype(jnp.uint32), batch_state
-        ), trajectory
+        if self._remembers:
+            trajectory = dataclasses.replace(trajectory, action=trajectory.action[0])
+        return self._after(state, batch_state, num_steps), trajectory
 
     def _shard(self, run: Any, out_specs: Any) -> Any:
         in_specs = (PartitionSpec("env"), PartitionSpec(), PartitionSpec())
@@ -307,10 +353,8 @@ class Rollout:
         """Return a key for each step of a chunk and each purpose, `[T, 3]`."""
         # Once per chunk; inside the loop only the environment's index is folded in.
         steps = state.step + jnp.arange(self.scan_chunk_size, dtype=jnp.uint32)
-        return jnp.stack(
-            [_fold_each(jax.random.fold_in(state.key, p), steps) for p in (_ACT, _STEP, _RESET)],
-            axis=1,
-        )
+        key_of = jax.vmap(Counter.key, in_axes=(0, None, None))
+        return jnp.stack([key_of(steps, state.key, p) for p in (_ACT, _STEP, _RESET)], axis=1)
 
     def _run_tiles(
         self, batch_state: BatchState, keys: jax.Array, num_steps: jax.Array
@@ -383,7 +427,12 @@ class Rollout:
         act_keys, step_keys, reset_keys = (
             _fold_each(keys[purpose], env_index) for purpose in range(3)
         )
-        action = jax.vmap(self.agent.act)(act_keys, batch_state.obs)
+        agent: Any = self.agent
+        if self._remembers:
+            memory = batch_state.env_state.memory
+            action = jax.vmap(agent.control)(memory, act_keys, batch_state.obs)
+        else:
+            action = jax.vmap(agent.act)(act_keys, batch_state.obs)
         return self._envs.step(batch_state, action, step_keys, reset_keys)
 
 

@@ -1,9 +1,11 @@
 """Where Myriad keeps things on this machine. Environment variables move them or turn them off."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 _OFF = ("off", "0", "false", "no", "")
+_LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
 
 
 def home() -> Path:
@@ -26,3 +28,14 @@ def compilation_cache() -> Path | None:
 def xla_flags() -> list[str]:
     """Return the options in `XLA_FLAGS`, sorted, since their order means nothing."""
     return sorted(os.environ.get("XLA_FLAGS", "").split())
+
+
+def left_out_xla_options() -> list[str]:
+    """Return the options in `MYRIAD_WITHOUT_XLA_OPTIONS`, names with commas between them."""
+    return [name.strip() for name in os.environ.get(_LEFT_OUT, "").split(",") if name.strip()]
+
+
+def leave_out_xla_options(names: Iterable[str]) -> None:
+    """Name options in `MYRIAD_WITHOUT_XLA_OPTIONS`, for this process and its children."""
+    if left_out := list(dict.fromkeys(names)):
+        os.environ[_LEFT_OUT] = ",".join(left_out)

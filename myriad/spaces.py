@@ -100,24 +100,28 @@ class MultiDiscrete:
 
 @dataclasses.dataclass(frozen=True)
 class Box:
-    """Float32 arrays between `low` and `high`, which broadcast to `shape`."""
+    """Arrays between `low` and `high`, which broadcast to `shape`.
+
+    Float32 by default. An observation of pixels may be uint8, and stays so wherever it is kept.
+    """
 
     low: float | np.ndarray | jax.Array
     high: float | np.ndarray | jax.Array
     shape: tuple[int, ...]
+    dtype: Any = np.float32
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
         is_known = not any(isinstance(bound, Tracer) for bound in (self.low, self.high))
         if is_known and np.any(np.asarray(self.low) > np.asarray(self.high)):
             raise InvalidArgumentError(
                 f"low must not exceed high, but got {self.low} and {self.high}."
             )
 
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.float32)
-
     def sample(self, key: jax.Array) -> jax.Array:
+        if not np.issubdtype(self.dtype, np.floating):
+            low, high = (np.asarray(bound, np.int32) for bound in (self.low, self.high))
+            return jax.random.randint(key, self.shape, low, high + 1, jnp.int32).astype(self.dtype)
         low, high = (
             np.broadcast_to(np.asarray(bound, np.float32), self.shape)
             for bound in (self.low, self.high)
@@ -137,6 +141,8 @@ class Box:
 
     def validate(self, action: Any) -> jax.Array:
         """See `Space.validate`; out-of-bounds numbers pass: the environment interprets them."""
+        if not np.issubdtype(self.dtype, np.floating):
+            return _validated(self, action, jnp.integer, f"integers of shape {self.shape}")
         return _validated(
             self, action, jnp.floating, f"floats of shape {self.shape}, none of them NaN"
         )

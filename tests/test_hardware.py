@@ -240,7 +240,7 @@ found = configure({arguments})
 body = lambda _, c: (jnp.sin(c[0]) + c[1], jnp.cos(c[1]) * c[0])
 loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).lower(jnp.ones(99)).compile()
 after = dict(flags=os.environ.get("XLA_FLAGS", ""), num_devices=len(jax.devices()))
-after["fusions"] = describe(loop).fusions
+after["instructions"] = describe(loop).instructions
 print(json.dumps(vars(found) | after))
 """
     return SimpleNamespace(**in_a_fresh_process(script, JAX_PLATFORMS="cpu", **environment))
@@ -271,8 +271,8 @@ def test_options_that_the_user_gave_are_left_alone():
         COUNT: "3",
     }
     assert found.kept == kept
-    assert set(found.applied) == {"xla_cpu_use_multi_output_fusion"}
-    assert found.flags == f"{given} {EXTRA}xla_cpu_use_multi_output_fusion=true"
+    assert found.applied == {}
+    assert found.flags == given
 
 
 def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
@@ -287,12 +287,40 @@ def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
     assert found.flags == flag
 
 
-def test_multi_output_fusion_reaches_the_compiler():
+def test_whole_loops_reach_the_compiler():
     plain = configured("xla_options=False", XLA_FLAGS="--xla_force_host_platform_device_count=2")
-    # A version of XLA that no longer has the option ignores it, and configure claims no more than
-    # having set it.
-    known = tuple(map(int, jax.__version__.split(".")[:2])) < (0, 11)
-    assert configured().fusions < plain.fusions or not known
+    assert configured().instructions != plain.instructions
+
+
+NAME = "xla_cpu_prefer_vector_width"
+
+
+def test_an_option_is_left_out_on_demand_here_and_in_child_processes():
+    for found in (configured(f"without=['{NAME}']"), configured(MYRIAD_WITHOUT_XLA_OPTIONS=NAME)):
+        assert found.left_out == {NAME: "you left it out"}
+        assert NAME not in found.flags
+    script = f"""
+configure(without=["{NAME}"])
+import subprocess, sys
+child = "import myriad, json; print(json.dumps(sorted(myriad.configure().left_out)))"
+print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout)
+"""
+    assert in_a_fresh_process(script, JAX_PLATFORMS="cpu") == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "sentence"),
+    [
+        ("without=['vector_width']", "", "unknown XLA option of Myriad 'vector_width'"),
+        (f"without=['{NAME}']", f"--{NAME}=128", "XLA_FLAGS has it already"),
+    ],
+)
+def test_an_option_that_cannot_be_left_out_gets_one_sentence(arguments, flags, sentence):
+    script = f"""
+try: configure({arguments})
+except ValueError as error: print(json.dumps(str(error)))
+"""
+    assert sentence in in_a_fresh_process(script, JAX_PLATFORMS="cpu", XLA_FLAGS=flags)
 
 
 def test_before_the_start_a_later_call_may_change_what_an_earlier_one_set_and_after_it_may_not():
@@ -322,7 +350,7 @@ print(json.dumps([*answers, "XLA_FLAGS" in os.environ, jax.config.jax_num_cpu_de
 """
     applied, name, sentence, is_set, count = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
     assert (applied, name, is_set, count) == ({}, "BackendStartedError", False, -1)
-    assert "xla_cpu_use_multi_output_fusion" in sentence
+    assert "xla_cpu_small_while_loop_byte_threshold" in sentence
 
 
 def test_a_flag_is_only_given_to_versions_and_processors_it_was_tried_on(monkeypatch):
@@ -338,7 +366,7 @@ def test_a_flag_is_only_given_to_versions_and_processors_it_was_tried_on(monkeyp
     assert reason() == reason(version="0.11.1") == ""
     assert "jaxlib 0.12.0.dev1 may not know this flag" in reason(version="0.12.0.dev1")
     assert "jaxlib 0.9.2 may not know" in reason(version="0.9.2")
-    assert reason(version="0.12.0", name="xla_cpu_use_multi_output_fusion") == ""
+    assert reason(version="0.12.0", name="xla_cpu_small_while_loop_byte_threshold") == ""
     assert reason(flags="--xla_dump_to=there") == ""
     assert "XLA_FLAGS names a file of options, there.txt" in reason(flags="there.txt")
     monkeypatch.setattr(hardware, "has_512_bit_vectors", lambda: False)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from myriad import make_key
 from myriad.errors import UnknownNameError
-from myriad.random import MIX2X32, scalar_keys
+from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, scalar_keys
 
 GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97
 MASK = 0xFFFFFFFF
@@ -32,7 +32,7 @@ def reference_fold(k0: int, k1: int, n: int) -> tuple[int, int]:
     x = (x ^ x >> 16) * MULTIPLIER_1 & MASK
     x = (x ^ x >> 15) * MULTIPLIER_2 & MASK
     x ^= x >> 15
-    return x, (k1 + x * SECOND) & MASK
+    return x, (k1 + max(x * SECOND & MASK, 1)) & MASK
 
 
 def key_of(k0: int, k1: int) -> jax.Array:
@@ -104,6 +104,33 @@ def test_children_of_a_split_are_not_those_of_a_fold():
     split = jax.random.key_data(jax.random.split(key, 1000))
     folded = jax.random.key_data(jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(1000)))
     assert len(np.unique(np.concatenate([split, folded]), axis=0)) == 2000
+
+
+def test_no_fold_returns_the_key_that_it_was_given():
+    key = make_key(1640531527)  # its first word mixes to 0 and was 0
+    assert jax.random.key_data(key)[0] == 0
+    assert (jax.random.key_data(jax.random.fold_in(key, 0)) != jax.random.key_data(key)).any()
+
+
+@pytest.mark.parametrize("prng", PRNG_IMPLEMENTATIONS)
+@pytest.mark.parametrize("seed", [5, 2**32 + 5, -1, 2**32 - 1, -(2**63), 2**63 - 1])
+def test_all_64_bits_of_a_seed_count_and_jax_x64_changes_none(prng, seed):
+    ours = np.asarray(jax.random.key_data(make_key(seed, prng)))
+    with jax.enable_x64(True):  # noqa: FBT003 (its own signature)
+        wide = np.asarray(
+            jax.random.key_data(jax.random.key(seed, impl=PRNG_IMPLEMENTATIONS[prng]))
+        )
+    np.testing.assert_array_equal(ours, wide)
+    others = [make_key(seed ^ (1 << bit), prng) for bit in (0, 31, 32, 62)]
+    assert all((np.asarray(jax.random.key_data(other)) != ours).any() for other in others)
+
+
+def test_a_traced_seed_makes_the_key_of_its_value():
+    for seed in (7, -7):
+        traced = jax.jit(make_key)(jnp.int32(seed))
+        np.testing.assert_array_equal(
+            jax.random.key_data(traced), jax.random.key_data(make_key(seed))
+        )
 
 
 def test_an_unknown_generator_is_refused_by_name():

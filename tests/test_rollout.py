@@ -117,10 +117,10 @@ def test_a_layout_holds_every_environment_in_tiles_of_whole_vectors(
     layout = Layout.plan(num_envs, num_devices, tile_size)
     assert layout.num_devices * layout.envs_per_device >= num_envs
     assert layout.padded_envs_per_device >= layout.envs_per_device
-    assert layout.tile_size <= max(32, tile_size)
+    assert layout.tile_size <= max(48, tile_size)
     assert layout.tile_size % 16 == 0 or layout == Layout(num_envs, 1, 1, num_envs)
     padding = layout.padded_envs_per_device - layout.envs_per_device
-    assert padding < 32 if layout.num_tiles == 1 else padding < 17 * layout.num_tiles
+    assert padding < 48 if layout.num_tiles == 1 else padding < 17 * layout.num_tiles
 
 
 @pytest.mark.parametrize(

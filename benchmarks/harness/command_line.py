@@ -39,6 +39,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=f"python {script}", description=str(document).split("\n")[0], allow_abbrev=False
         )
+        self.add_argument(
+            "--without-xla-option",
+            action=_LeaveOut,
+            metavar="NAME",
+            help="leave out one of XLA's options that Myriad sets (repeatable)",
+        )
 
     def error(self, message: str) -> Any:
         """Refuse what was given.
@@ -78,6 +84,21 @@ class Parser(argparse.ArgumentParser):
             metavar="N",
             help=f"environments side by side (default: {shown})",
         )
+
+
+class _LeaveOut(argparse.Action):
+    """Leaves an option of XLA out of this process and of all that it starts."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        from myriad import settings
+        from myriad.hardware import XLA_CPU_OPTIONS
+
+        if values not in XLA_CPU_OPTIONS:
+            parser.error(
+                f"--without-xla-option must be one of {', '.join(XLA_CPU_OPTIONS)}, "
+                f"but got {values!r}"
+            )
+        settings.leave_out_xla_options([*settings.left_out_xla_options(), values])
 
 
 def count(text: str) -> int:

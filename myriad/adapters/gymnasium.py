@@ -186,7 +186,9 @@ def gymnasium_space(space: Space) -> gymnasium.Space:
         # A dimension of one value is given the two floats beside it.
         low[one_value] = np.nextafter(low[one_value], np.float32(-np.inf))
         high[one_value] = np.nextafter(high[one_value], np.float32(np.inf))
-        return gymnasium.spaces.Box(low, high, space.shape, np.float32)
+        return gymnasium.spaces.Box(
+            low.astype(space.dtype), high.astype(space.dtype), space.shape, space.dtype
+        )
     raise InvalidArgumentError(
         f"{space!r} has no counterpart in Gymnasium; use Discrete, MultiDiscrete or Box."
     )

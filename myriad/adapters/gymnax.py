@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import os
 from typing import Any
 
 import gymnax
@@ -21,9 +20,6 @@ from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 # Between the largest of Myriad's environments, which gain from being compiled into one function,
 # and the least of gymnax's that compile for minutes, Acrobot.
 _MOST_OPERATIONS = 10**8
-# Over the steps of these, XLA aborts the process where it fuses several outputs (jaxlib 0.10.2):
-# better refused.
-_MULTI_OUTPUT_FUSION, _ABORTED_BY_IT = "xla_cpu_use_multi_output_fusion", ("SpaceInvaders-MinAtar",)
 
 
 @struct.dataclass
@@ -97,9 +93,9 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
 class FromGymnax:
     """A gymnax environment as Myriad's: without its auto-reset, since the rollout has one.
 
-    Observations are cast to float32, or to int32 where they are one of n; every result is strongly
-    typed, so that a chunk compiles once. `out_of_line` keeps the chunk's loop out of XLA's option
-    for small loops.
+    Observations are cast to float32, or to the integers that their space names; every result is
+    strongly typed, so that a chunk compiles once. `out_of_line` keeps the chunk's loop out of XLA's
+    option for small loops.
     """
 
     env: environment.Environment
@@ -155,7 +151,6 @@ class FromGymnax:
 def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromGymnax:
     """Build what `myriad.adapters.from_gymnax` promises."""
     env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
-    _require_compilable(env)
     params = {field.name for field in dataclasses.fields(env.default_params)}
     config = set(inspect.signature(type(env)).parameters) if isinstance(name_or_env, str) else set()
     for field in overrides:
@@ -182,7 +177,7 @@ def gymnax_space(space: Space) -> spaces.Space:
         return spaces.Tuple([spaces.Discrete(n) for n in space.nvec])
     if isinstance(space, Box):
         low, high = finite_bounds(space)
-        return spaces.Box(jnp.asarray(low), jnp.asarray(high), space.shape, jnp.float32)
+        return spaces.Box(jnp.asarray(low), jnp.asarray(high), space.shape, space.dtype)
     raise InvalidArgumentError(
         f"{space!r} has no counterpart in gymnax; use Discrete, MultiDiscrete or Box."
     )
@@ -200,7 +195,9 @@ def myriad_space(space: spaces.Space) -> Space:
         )
     if isinstance(space, spaces.Box):
         low, high = infinite_bounds(space.low, space.high)
-        return Box(low, high, tuple(int(size) for size in np.atleast_1d(space.shape)))
+        shape = tuple(int(size) for size in np.atleast_1d(space.shape))
+        is_integer = np.issubdtype(np.dtype(space.dtype), np.integer)
+        return Box(low, high, shape, space.dtype if is_integer else np.float32)
     raise InvalidArgumentError(
         f"gymnax's {space!r} has no counterpart in Myriad; wrap the environment so that "
         "it is one array."
@@ -213,21 +210,10 @@ def _make(name: str, **config: Any) -> environment.Environment:
     return gymnax.make(name, **config)[0]
 
 
-def _require_compilable(env: environment.Environment) -> None:
-    is_set = _MULTI_OUTPUT_FUSION in os.environ.get("XLA_FLAGS", "")
-    if env.name in _ABORTED_BY_IT and is_set and jax.default_backend() == "cpu":
-        raise InvalidArgumentError(
-            f"gymnax's {env.name} would end the process: XLA aborts over its step under "
-            f"{_MULTI_OUTPUT_FUSION}, "
-            "which is set; start without it, by myriad.configure(xla_options=False)."
-        )
-
-
 def _num_operations(env: FromGymnax) -> float:
     """Count the operations of a step that is written out as one expression.
 
     Each use of a value counts with all that leads to it.
-
 
     XLA's option for small loops (`xla_cpu_small_while_loop_byte_threshold`) writes steps out like
     that where arrays are put together and taken apart: Acrobot's, 399 operations, become 7e9 and

@@ -54,16 +54,30 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
         for f in dataclasses.fields(kind)
         if f.name not in _BUILT and not f.metadata.get("derived")
     ]
-    check_overrides(name, {field.name: field.default for field in chosen}, overrides)
+    # A field of several kinds says itself what it refuses.
+    defaults = {f.name: None if f.metadata.get("any_kind") else f.default for f in chosen}
+    check_overrides(name, defaults, overrides)
     return kind.create(env, **overrides)
 
 
-def make_learner(name: str, env: Environment, **overrides: Any) -> Learner:
+def make_learner(
+    name: str, env: Environment, num_envs: int | None = None, **overrides: Any
+) -> Learner:
     """Build the agent called `name` for the trainer; a fixed policy becomes a learner of nothing.
+
+    Args:
+        name: one of `list_agents()`.
+        env: the environment it is to act in.
+        num_envs: environments that it will learn from, which its defaults follow; None for its own
+            number.
+        **overrides: fields of the agent that differ from its defaults.
 
     Raises what `make_agent` does.
     """
     from myriad.agents.controller import ControllerLearner, controller_of
 
+    kind = AGENTS.load(name)
+    if num_envs is not None and hasattr(kind, "defaults_for"):
+        overrides = kind.defaults_for(num_envs) | overrides
     agent = make_agent(name, env, **overrides)
     return agent if isinstance(agent, Learner) else ControllerLearner(env, controller_of(agent))

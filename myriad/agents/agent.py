@@ -84,6 +84,15 @@ class Learner(Protocol[State]):
         """A number of environments such that it can learn from each of its multiples."""
         return 1
 
+    @classmethod
+    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
+        """Return the fields whose defaults are others with so many environments."""
+        return {}
+
+    def default_total_steps(self, num_envs: int) -> int:
+        """Return the steps of all environments together in a training, unless you say how many."""
+        return 500_000
+
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError if it can't learn from so many environments."""
 

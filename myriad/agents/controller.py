@@ -11,7 +11,7 @@ from myriad.agents.agent import Agent, EnvStep, Learner
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, select_reset
 from myriad.errors import InvalidArgumentError
-from myriad.spaces import Box, Discrete
+from myriad.spaces import Box, Discrete, Space
 
 _ACT, _STEP = range(2)
 
@@ -120,6 +120,49 @@ class Memoryless:
         self, memory: tuple[()], key: jax.Array, obs: jax.Array
     ) -> tuple[jax.Array, tuple[()]]:
         return self.policy.act(key, obs if self.policy.uses_observation else None), memory
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Remembered:
+    """The state of an environment, and of the controller in it."""
+
+    env_state: Any
+    memory: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class WithMemory:
+    """An environment that keeps its controller's memory, so that an episode's end resets both.
+
+    An action is that of the environment and the controller's next memory.
+    """
+
+    env: Environment
+    controller: Any
+
+    @property
+    def default_params(self) -> Any:
+        return self.env.default_params
+
+    def reset(self, key: jax.Array, params: Any) -> tuple[jax.Array, Remembered]:
+        obs, env_state = self.env.reset(key, params)
+        return obs, Remembered(env_state, self.controller.first_memory())
+
+    def step(
+        self, key: jax.Array, state: Remembered, action: Any, params: Any
+    ) -> tuple[jax.Array, Remembered, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        chosen, memory = action
+        obs, env_state, reward, terminated, truncated, info = self.env.step(
+            key, state.env_state, chosen, params
+        )
+        return obs, Remembered(env_state, memory), reward, terminated, truncated, info
+
+    def observation_space(self, params: Any) -> Space:
+        return self.env.observation_space(params)
+
+    def action_space(self, params: Any) -> Space:
+        return self.env.action_space(params)
 
 
 def controller_of(agent: Any) -> Controller:

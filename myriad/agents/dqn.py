@@ -14,7 +14,13 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.hyperparameters import annealed_over, validate_hyperparameters
+from myriad.agents.hyperparameters import (
+    WHOLE_TRAINING,
+    annealed,
+    annealed_over,
+    validate_hyperparameters,
+)
+from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -25,11 +31,22 @@ from myriad.agents.normalization import (
 )
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
 from myriad.agents.trajectory import act_and_step
+from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition
+from myriad.random import make_key
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SAMPLE = range(2)
+# A gradient step for every 4 transitions, as with 8 environments, and at most so many an update.
+_TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
+# Steps of each environment in a training, about four of CartPole's longest episodes, and the share
+# of them over which epsilon falls.
+_STEPS_PER_ENV, _EXPLORED = 2_000, 0.2
+
+
+def _total_steps(num_envs: int) -> int:
+    return max(500_000, _STEPS_PER_ENV * num_envs) if num_envs >= MANY_ENVS else 500_000
 
 
 @jax.tree_util.register_dataclass
@@ -41,7 +58,7 @@ class DQNState:
         params: the network's parameters as one vector, `[P]`.
         target_params: the target network's.
         opt_state: the optimiser's state.
-        num_updates: updates done, int32 scalar.
+        num_updates: updates done.
         replay: the buffer; observations in it are as the environment gave them, flattened.
         pending: the last `n_step - 1` steps, whose returns are not complete; leaves `[n_step - 1,
             N, ...]`.
@@ -53,7 +70,7 @@ class DQNState:
     params: jax.Array
     target_params: jax.Array
     opt_state: optax.OptState
-    num_updates: jax.Array
+    num_updates: Counter
     replay: ReplayState
     pending: Step | None
     obs_stats: RunningMoments | None
@@ -86,8 +103,8 @@ class DQN(Learner[DQNState]):
             `ReplayRing`.
         learning_starts: transitions before the first gradient step.
         learning_rate: Adam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it
-            constant.
+        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for
+            all of the training's, None for a constant rate.
         gamma: the discount.
         n_step: rewards in a target before it bootstraps.
         double: the network itself chooses the action that the target network values.
@@ -105,7 +122,8 @@ class DQN(Learner[DQNState]):
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
         normalize_observations: shift and scale them by running moments.
-        normalize_rewards: scale them by the running deviation of the discounted return.
+        normalize_rewards: scale them by the running deviation of the discounted return. A sum of
+            `n_step` rewards is scaled and then cut to -10 to 10, not each of them.
     """
 
     env: Environment
@@ -115,7 +133,9 @@ class DQN(Learner[DQNState]):
     buffer_size: int = 100_000
     learning_starts: int = 1_000
     learning_rate: float = 3e-4
-    anneal_updates: int | None = None
+    anneal_updates: int | str | None = dataclasses.field(
+        default=WHOLE_TRAINING, metadata={"any_kind": True}
+    )
     gamma: float = 0.995
     n_step: int = 3
     double: bool = True
@@ -165,6 +185,28 @@ class DQN(Learner[DQNState]):
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
 
+    @classmethod
+    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
+        """Take more gradient steps after each step of many environments, from a larger buffer."""
+        gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
+        if gradient_steps <= cls.gradient_steps:
+            return {}
+        # The target network is renewed once an update, so it follows faster.
+        polyak = round(cls.polyak ** (gradient_steps / cls.gradient_steps), 3)
+        defaults = {"gradient_steps": gradient_steps, "polyak": polyak}
+        if num_envs < MANY_ENVS:
+            return defaults
+        explored = int(_EXPLORED * _total_steps(num_envs))
+        return defaults | {
+            "buffer_size": 500_000,
+            "learning_starts": 20_000,
+            "exploration_steps": explored,
+        }
+
+    def default_total_steps(self, num_envs: int) -> int:
+        """Return the steps of all environments together in a training of unknown length."""
+        return _total_steps(num_envs)
+
     @property
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
@@ -178,13 +220,13 @@ class DQN(Learner[DQNState]):
         """Draw the network's parameters and allocate the buffer."""
         params = self._network.init(key)
         obs_size = self._network.obs_size
-        window = Step.zeros((self.n_step, num_envs), obs_size)
+        window = Step.zeros((self.n_step, num_envs), obs_size, self._obs_dtype)
         return DQNState(
             params,
             # A copy: the trainer donates the state, and a buffer can be donated only once.
             target_params=jnp.copy(params),
             opt_state=self._optimizer.init(params),
-            num_updates=jnp.zeros((), jnp.int32),
+            num_updates=Counter.of(0),
             replay=ReplayRing(self.buffer_size, num_envs).init(n_step(window, self.gamma)),
             pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
@@ -194,7 +236,10 @@ class DQN(Learner[DQNState]):
 
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N]` for observations `[N, *O]`: the best action, or one to explore."""
-        values = self._network.values_in_blocks(state.params, self._inputs(state, flatten(obs)))
+        values = map_over_blocks(
+            lambda rows: self._network.values(state.params, self._inputs(state, rows)),
+            flatten(obs),
+        )
         if greedy:
             return q_learning.best_action(values)
         return q_learning.epsilon_greedy(key, values, self._epsilon(state))
@@ -265,7 +310,9 @@ class DQN(Learner[DQNState]):
             )
             pending = jax.tree.map(lambda leaf: leaf[1:], window)
             # The first windows are not full.
-            counts = state.num_updates * self.train_every + t >= self.n_step - 1
+            missing = self.n_step - 1
+            before = state.num_updates.clipped(missing) * min(self.train_every, missing)
+            counts = before + t >= missing
         replay = ReplayRing(self.buffer_size, obs.shape[0]).write(
             state.replay, n_step(window, self.gamma), counts
         )
@@ -288,9 +335,7 @@ class DQN(Learner[DQNState]):
         batches = jax.tree.map(
             lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values)
         )
-        learning_rate = q_learning.annealed(
-            self.learning_rate, state.num_updates, self.anneal_updates
-        )
+        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
         def train_step(i: jax.Array, carry: tuple[jax.Array, optax.OptState, jax.Array]) -> Any:
             params, opt_state, total_loss = carry
@@ -301,7 +346,7 @@ class DQN(Learner[DQNState]):
             update, opt_state = self._optimizer.update(gradient, opt_state)
             return params - learning_rate * update, opt_state, total_loss + loss
 
-        learns = state.num_updates + 1 >= self.first_learning_update(num_envs)
+        learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
         carry = (state.params, state.opt_state, jnp.zeros((), jnp.float32))
         num_steps = jnp.where(learns, self.gradient_steps, 0)
         params, opt_state, total_loss = jax.lax.fori_loop(0, num_steps, train_step, carry)
@@ -327,9 +372,8 @@ class DQN(Learner[DQNState]):
         renewed = params + self.polyak * (state.target_params - params)
         if self.target_period == 1:
             return renewed
-        return jnp.where(
-            (state.num_updates + 1) % self.target_period == 0, renewed, state.target_params
-        )
+        is_due = (state.num_updates + 1).is_multiple_of(self.target_period)
+        return jnp.where(is_due, renewed, state.target_params)
 
     def first_learning_update(self, num_envs: int) -> int:
         """Return which update learns first, counted from 1: an n-step return must be complete."""
@@ -337,15 +381,20 @@ class DQN(Learner[DQNState]):
         return math.ceil(num_steps / self.train_every)
 
     def _epsilon(self, state: DQNState) -> jax.Array:
-        steps = state.num_updates.astype(jnp.float32) * (
+        steps = state.num_updates.as_float() * float(
             self.train_every * state.running_return.shape[0]
         )
         return q_learning.linear(
-            self.epsilon_start, self.epsilon_end, steps / self.exploration_steps
+            self.epsilon_start, self.epsilon_end, steps / float(self.exploration_steps)
         )
 
     def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)
+
+    @property
+    def _obs_dtype(self) -> Any:
+        reset = jax.eval_shape(self.env.reset, make_key(0), self.env.default_params)
+        return reset[0].dtype
 
     @property
     def _network(self) -> q_learning.QNetwork:

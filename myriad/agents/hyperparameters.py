@@ -4,10 +4,15 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.registry import require_integer
+
+# The value of `anneal_updates` that stands for the length of the training.
+WHOLE_TRAINING = "training"
 
 
 def validate_hyperparameters(
@@ -24,8 +29,9 @@ def validate_hyperparameters(
         InvalidArgumentError: naming the field, its value and the range.
     """
     for name in integers:
-        if getattr(learner, name) is not None:
-            require_integer(name, getattr(learner, name), 1)
+        value = getattr(learner, name)
+        if value is not None and not (name == "anneal_updates" and value == WHOLE_TRAINING):
+            require_integer(name, value, 1)
     checks = (
         (positive, "a number above 0", lambda value: _is_number(value) and value > 0),
         (
@@ -44,9 +50,18 @@ def validate_hyperparameters(
 
 def annealed_over(learner: Any, num_updates: int) -> Any:
     """Return the learner with `anneal_updates` set, or as it is if you chose the field."""
-    if learner.anneal_updates is not None:
+    if learner.anneal_updates != WHOLE_TRAINING:
         return learner
     return dataclasses.replace(learner, anneal_updates=num_updates)
+
+
+def annealed(
+    rate: float, num_updates: Counter, anneal_updates: int | str | None
+) -> jax.Array | float:
+    """Return a rate that falls linearly to 0 over `anneal_updates`; otherwise it is constant."""
+    if not isinstance(anneal_updates, int):
+        return rate
+    return rate * jnp.maximum(1 - num_updates.as_float() / float(anneal_updates), 0)
 
 
 def _is_number(value: Any) -> bool:

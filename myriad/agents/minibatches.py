@@ -1,5 +1,6 @@
 """Minibatches of experience: shuffled, packed into rows, and cut into blocks for the cache."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,24 +11,38 @@ import jax.numpy as jnp
 from myriad.agents.agent import LEARNER_AXIS
 from myriad.errors import InvalidArgumentError
 
-Tree = TypeVar("Tree")
+# A dataclass that is a pytree, with leaves `[B, ...]`.
+Batch = TypeVar("Batch")
 
 # Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache
 # of today's cores.
 BLOCK_ROWS = 1024
+# A permutation of so many bits' worth of rows is one sort of single words: sorting pairs takes
+# about twice as long.
+_INDEX_BITS = 20
+# From so many environments on, the agents' own rollouts of 64 steps are too long.
+MANY_ENVS = 128
+_SHORT_ROLLOUT, _MANY_MINIBATCHES, _UPDATES = 16, 32, 48
+# Observations of up to so many numbers are kept normalised beside the other columns, a gather for
+# all. Wider ones, such as pictures, would be copies of the larger part of a rollout.
+_NARROW = 64
 
 
 def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
-    """Draw `num` permutations of 0 to `size - 1`, int32 `[num, size]`, by one sort of 32-bit words.
+    """Draw `num` permutations of 0 to `size - 1`, int32 `[num, size]`, by sorting random words.
 
-    The low bits of a word are its index, the others random; of two words that draw alike the lower
-    index comes first, so that for sizes near 2**31 the order would not be random.
+    The low bits of a word are its index, the others random. Of two words that draw alike the lower
+    index comes first. Up to 2**20 rows at least 12 bits of a word are random; beyond that a second
+    word comes before it.
     """
     # `jax.random.permutation` sorts pairs of a word and an element, and does so twice from some
     # thousand elements on.
-    mask = jnp.uint32((1 << (size - 1).bit_length()) - 1)
-    words = jax.random.bits(key, (num, size)) & ~mask | jnp.arange(size, dtype=jnp.uint32)
-    return (jax.lax.sort(words, dimension=1) & mask).astype(jnp.int32)
+    index_bits = (size - 1).bit_length()
+    mask = jnp.uint32((1 << index_bits) - 1)
+    first, *second = jax.random.bits(key, (1 if index_bits <= _INDEX_BITS else 2, num, size))
+    words = first & ~mask | jnp.arange(size, dtype=jnp.uint32)
+    *_, words = jax.lax.sort((*second, words), dimension=1, num_keys=1 + len(second))
+    return (words & mask).astype(jnp.int32)
 
 
 def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
@@ -39,21 +54,72 @@ def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
         )
 
 
-def pack(batch: Any) -> jax.Array:
+def gatherer(
+    batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array]
+) -> Callable[[jax.Array], Batch]:
+    """Return a function from row numbers, `[M]`, to those rows of a batch.
+
+    One field is prepared for the network: once for all rows where they are narrow, and with every
+    gather where a prepared copy of all would be large.
+
+    Args:
+        batch: a dataclass and pytree with leaves `[B, ...]`.
+        field: the field to prepare, `[B, D]`.
+        prepare: maps rows of it to float32 rows.
+    """
+    rows = getattr(batch, field)
+    is_narrow = rows.shape[1] <= _NARROW
+    kept = prepare(rows) if is_narrow else rows[:, :0].astype(jnp.float32)
+    columns = _with(batch, field, kept)
+    packed = _pack(columns)
+
+    def gather(order: jax.Array) -> Batch:
+        found = _unpack(packed[order], columns)
+        return found if is_narrow else _with(found, field, prepare(rows[order]))
+
+    return gather
+
+
+def _with(batch: Any, field: str, value: jax.Array) -> Any:
+    return dataclasses.replace(batch, **{field: value})
+
+
+def _pack(batch: Any) -> jax.Array:
     """Lay leaves `[B, ...]` side by side, `[B, columns]`: a minibatch is then one gather."""
     return jnp.concatenate(
         [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(batch)], axis=-1
     )
 
 
-def unpack(rows: jax.Array, like: Tree) -> Tree:
-    """Undo `pack` for any number of rows; `like` is the batch that was packed."""
+def _unpack(rows: jax.Array, like: Batch) -> Batch:
+    """Undo `_pack` for any number of rows; `like` is the batch that was packed."""
     leaves, structure = jax.tree.flatten(like)
     widths = [math.prod(leaf.shape[1:]) for leaf in leaves]
     columns = jnp.split(rows, [sum(widths[: i + 1]) for i in range(len(widths) - 1)], axis=-1)
     return jax.tree.unflatten(
-        structure, [c.reshape(-1, *leaf.shape[1:]) for c, leaf in zip(columns, leaves, strict=True)]
+        structure,
+        [c.reshape(c.shape[0], *leaf.shape[1:]) for c, leaf in zip(columns, leaves, strict=True)],
     )
+
+
+def shapes_for_many(num_envs: int) -> dict[str, Any]:
+    """Return the hyperparameters by which an on-policy agent learns from many environments.
+
+    A long rollout of many environments is a batch that takes long to collect and is learned from a
+    few times only. Short ones in large minibatches learn about as much from each, so that a
+    training takes about as many updates from 128 environments as from a million.
+    """
+    if num_envs < MANY_ENVS:
+        return {}
+    return {
+        "rollout_steps": _SHORT_ROLLOUT,
+        "num_minibatches": math.gcd(_MANY_MINIBATCHES, num_envs * _SHORT_ROLLOUT),
+    }
+
+
+def steps_for_many(num_envs: int, least: int) -> int:
+    """Return the steps of all environments together in a training: enough updates, and `least`."""
+    return least if num_envs < MANY_ENVS else max(least, _UPDATES * _SHORT_ROLLOUT * num_envs)
 
 
 def share_of_rows(order: jax.Array, num_devices: int) -> jax.Array:
@@ -68,20 +134,28 @@ def mean_over_devices(tree: Any, num_devices: int) -> Any:
     return tree if num_devices == 1 else jax.lax.pmean(tree, LEARNER_AXIS)
 
 
-def mean_over_blocks(function: Callable[[jax.Array], Any], rows: jax.Array) -> Any:
-    """Apply a `function` that is a mean over rows to blocks, and average: the mean of all rows."""
-    size = block_size(rows.shape[0])
-    if size == rows.shape[0]:
-        return function(rows)
-    blocks = rows.reshape(-1, size, *rows.shape[1:])
+def mean_over_blocks(function: Callable[[Any], Any], rows: Any) -> Any:
+    """Apply a `function` that is a mean over rows to blocks, and average: the mean of all rows.
 
-    def add(total: Any, block: jax.Array) -> tuple[Any, None]:
+    Args:
+        function: maps a pytree of rows to a pytree.
+        rows: a pytree with leaves `[B, ...]`.
+    """
+    num_rows = jax.tree.leaves(rows)[0].shape[0]
+    size = block_size(num_rows)
+    if size == num_rows:
+        return function(rows)
+    blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:]), rows)
+    first = jax.tree.map(lambda leaf: leaf[0], blocks)
+
+    def add(total: Any, block: Any) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, function(block)), None
 
     zeros = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, blocks[0])
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, first)
     )
-    return jax.tree.map(lambda total: total / blocks.shape[0], jax.lax.scan(add, zeros, blocks)[0])
+    total, _ = jax.lax.scan(add, zeros, blocks)
+    return jax.tree.map(lambda leaf: leaf / (num_rows // size), total)
 
 
 def map_over_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array) -> jax.Array:

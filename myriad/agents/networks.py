@@ -153,5 +153,5 @@ def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Arra
 
 
 def flatten(obs: Any) -> jax.Array:
-    """Return observations `[B, *O]` as a network takes them, float32 `[B, D]`."""
-    return obs.reshape(obs.shape[0], -1).astype(jnp.float32)
+    """Return observations `[B, *O]` as `[B, D]`."""
+    return obs.reshape(obs.shape[0], -1)

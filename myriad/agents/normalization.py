@@ -1,6 +1,7 @@
 """Running moments of what a learner has seen: it normalises observations and rewards by them."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +45,7 @@ class RunningMoments:
 
     def update(self, batch: jax.Array) -> "RunningMoments":
         """Merge a batch, `[..., *S]`: every leading axis counts elements."""
-        batch = batch.reshape(-1, *self.mean.shape)
+        batch = batch.reshape(-1, *self.mean.shape).astype(jnp.float32)
         batch_mean = jnp.mean(batch, axis=0)
         batch_variance = jnp.mean(jnp.square(batch - batch_mean), axis=0)
         count = self.count + batch.shape[0]
@@ -57,20 +58,51 @@ class RunningMoments:
         )
         return RunningMoments(count, self.mean + weight * shift, variance)
 
-    def normalize(
-        self, values: jax.Array, limit: float = 10.0, *, least_deviation: float = 0.0
-    ) -> jax.Array:
-        """Shift and scale `[..., *S]` to mean 0 and variance 1, clipped to `limit` on both sides.
-
-        What varies less than `least_deviation` is divided by that, so that at 1 small values are
-        not blown up.
-        """
-        variance = jnp.maximum(self.variance, least_deviation**2) + _EPSILON
-        return jnp.clip((values - self.mean) * jax.lax.rsqrt(variance), -limit, limit)
+    def normalize(self, values: jax.Array, limit: float = 10.0) -> jax.Array:
+        """Shift and scale `[..., *S]` to mean 0 and variance 1, clipped to +-`limit`."""
+        deviations = (values - self.mean) * jax.lax.rsqrt(self.variance + _EPSILON)
+        return jnp.clip(deviations, -limit, limit)
 
     def scale(self, values: jax.Array, limit: float = 10.0) -> jax.Array:
         """Divide `[..., *S]` by the standard deviation, so that signs stay; clip to +-`limit`."""
         return jnp.clip(values * jax.lax.rsqrt(self.variance + _EPSILON), -limit, limit)
+
+
+def first_or(old: RunningMoments | None, new: RunningMoments | None) -> RunningMoments | None:
+    """Return the old moments, or the new ones where the old are those of nothing."""
+    if old is None or new is None:
+        return None
+    return jax.tree.map(
+        lambda old_leaf, new_leaf: jnp.where(old.count > 0, old_leaf, new_leaf), old, new
+    )
+
+
+def preserve_outputs(
+    layers: dict[str, Any], old: RunningMoments, new: RunningMoments
+) -> dict[str, Any]:
+    """Return a network's layers, the first changed so that it computes under `new` what it did.
+
+    Van Hasselt et al. (2016), "Learning values across many orders of magnitude", do so for a last
+    layer when the scale of its targets changes. Without it a policy falls over as a coordinate
+    spreads: CartPole's cart hardly moves before the pole is balanced.
+
+    A deviation's change counts up to a factor of 2, and a mean's up to a deviation: a coordinate
+    that never varied before has had no part in what was learned.
+
+    Args:
+        layers: flax's parameters, the first layer under `Dense_0`: `kernel`, `[D, H]`, and `bias`.
+        old: the moments that its inputs were normalised by.
+        new: the moments that they will be normalised by.
+    """
+    first = layers["Dense_0"]
+    old_inverse = jax.lax.rsqrt(old.variance + _EPSILON)
+    scale = jnp.clip(jnp.sqrt(new.variance + _EPSILON) * old_inverse, 0.5, 2.0)
+    shift = jnp.clip((new.mean - old.mean) * old_inverse, -1.0, 1.0)
+    changed = {
+        "kernel": first["kernel"] * scale[:, None],
+        "bias": first["bias"] + shift @ first["kernel"],
+    }
+    return layers | {"Dense_0": changed}
 
 
 def update_moments(stats: RunningMoments | None, batch: jax.Array) -> RunningMoments | None:
@@ -78,11 +110,9 @@ def update_moments(stats: RunningMoments | None, batch: jax.Array) -> RunningMom
     return None if stats is None else stats.update(batch)
 
 
-def normalize_obs(
-    stats: RunningMoments | None, obs: jax.Array, *, least_deviation: float = 0.0
-) -> jax.Array:
-    """Normalise observations `[..., D]`, unless normalisation is off."""
-    return obs if stats is None else stats.normalize(obs, least_deviation=least_deviation)
+def normalize_obs(stats: RunningMoments | None, obs: jax.Array) -> jax.Array:
+    """Return observations `[..., D]` in float32, normalised unless normalisation is off."""
+    return obs.astype(jnp.float32) if stats is None else stats.normalize(obs)
 
 
 def scale_rewards(stats: RunningMoments | None, reward: jax.Array) -> jax.Array:

@@ -16,31 +16,42 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.hyperparameters import annealed_over, validate_hyperparameters
+from myriad.agents.hyperparameters import (
+    WHOLE_TRAINING,
+    annealed,
+    annealed_over,
+    validate_hyperparameters,
+)
 from myriad.agents.minibatches import (
+    MANY_ENVS,
     draw_permutations,
+    gatherer,
     map_over_blocks,
     mean_over_blocks,
     mean_over_devices,
-    pack,
     require_whole_minibatches,
+    shapes_for_many,
     share_of_rows,
-    unpack,
+    steps_for_many,
 )
 from myriad.agents.networks import MLP, flatten
-from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
+from myriad.agents.normalization import (
+    RunningMoments,
+    first_or,
+    normalize_obs,
+    preserve_outputs,
+    scale_rewards,
+    update_moments,
+)
 from myriad.agents.policies import Policy, make_policy
 from myriad.agents.trajectory import Trajectory, collect
+from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 
 # One key per purpose: no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
 _COLLECT, _SHUFFLE = range(2)
-# Observations are not blown up by more than twice: early in a run a coordinate has hardly moved,
-# and a policy learned under that scale falls over as the scale grows (CartPole's cart: 1 final
-# policy in 20 lost, and none in 30 with this).
-_LEAST_DEVIATION = 0.5
 # Rows of a minibatch below which another device costs more to wait for than it computes.
 _LEAST_SHARE = 4096
 
@@ -53,7 +64,7 @@ class PPOState:
     Attributes:
         params: the networks' parameters, `actor` and `critic`, and the policy's own, `log_std`.
         opt_state: the optimiser's state, over all parameters as one vector.
-        num_updates: updates done, int32 scalar.
+        num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
@@ -61,7 +72,7 @@ class PPOState:
 
     params: dict[str, Any]
     opt_state: optax.OptState
-    num_updates: jax.Array
+    num_updates: Counter
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
@@ -70,7 +81,7 @@ class PPOState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What the losses read: `obs` normalised, `[B, D]`, `choice` `[B, C]`, the others `[B]`."""
+    """What the losses read: `obs`, `[B, D]`, `choice` `[B, C]`, the others `[B]`."""
 
     obs: jax.Array
     choice: jax.Array
@@ -100,8 +111,8 @@ class PPO(Learner[PPOState]):
         num_epochs: passes over the batch.
         num_minibatches: gradient steps in each pass; divides the batch.
         learning_rate: Adam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it
-            constant.
+        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for
+            all of the training's, None for a constant rate.
         gamma: the discount.
         gae_lambda: 1 weighs whole returns, 0 single steps.
         clip_epsilon: how far a probability ratio may go from 1.
@@ -112,8 +123,9 @@ class PPO(Learner[PPOState]):
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: of actor and critic alike.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
-        normalize_observations: shift and scale them by running moments; a deviation below 0.5
-            counts as 0.5.
+        normalize_observations: shift and scale them by running moments.
+        preserve_outputs: when those moments change, change the networks' first layers so that both
+            compute what they did before.
         normalize_rewards: scale them by the running deviation of the discounted return.
         normalize_advantages: shift and scale them within each minibatch.
         num_devices: devices that share each gradient step; the trainer's choice.
@@ -124,7 +136,9 @@ class PPO(Learner[PPOState]):
     num_epochs: int = 8
     num_minibatches: int = 8
     learning_rate: float = 5e-4
-    anneal_updates: int | None = None
+    anneal_updates: int | str | None = dataclasses.field(
+        default=WHOLE_TRAINING, metadata={"any_kind": True}
+    )
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip_epsilon: float = 0.2
@@ -135,6 +149,7 @@ class PPO(Learner[PPOState]):
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     normalize_observations: bool = True
+    preserve_outputs: bool = True
     normalize_rewards: bool = True
     normalize_advantages: bool = True
     num_devices: int = dataclasses.field(default=1, metadata={"derived": True})
@@ -164,6 +179,16 @@ class PPO(Learner[PPOState]):
         )
         _ = learner.policy, learner._actor  # both refuse by themselves
         return learner
+
+    @classmethod
+    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
+        """Learn from many environments in short rollouts, large minibatches and larger steps."""
+        shapes = shapes_for_many(num_envs)
+        return shapes and shapes | {"num_epochs": 4, "learning_rate": 1e-3}
+
+    def default_total_steps(self, num_envs: int) -> int:
+        """Return the steps of all environments together in a training of unknown length."""
+        return steps_for_many(num_envs, 1_000_000 if num_envs >= MANY_ENVS else 500_000)
 
     @property
     def steps_per_update(self) -> int:
@@ -211,7 +236,7 @@ class PPO(Learner[PPOState]):
         return PPOState(
             params,
             opt_state=self._optimizer.init(ravel_pytree(params)[0]),
-            num_updates=jnp.zeros((), jnp.int32),
+            num_updates=Counter.of(0),
             obs_stats=RunningMoments.create((size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
@@ -222,18 +247,23 @@ class PPO(Learner[PPOState]):
     ) -> tuple[PPOState, BatchState, dict[str, jax.Array]]:
         """Collect `rollout_steps` steps of all environments and learn from them.
 
-        The policy acts and learns under the moments from before the rollout; rewards are scaled
-        with it included.
+        The policy acts and learns under the moments from before the rollout, but for the first
+        one, which it learns from under its own: before it there are none, and what is learned must
+        not depend on the unit of an observation. Rewards are scaled with the rollout included.
         """
         batch_state, running_return, trajectory = self._collect(
             jax.random.fold_in(key, _COLLECT), state, batch_state, step
         )
         obs_stats = update_moments(state.obs_stats, trajectory.obs)
         return_stats = update_moments(state.return_stats, trajectory.discounted_return)
-        # Rewards are scaled by the new moments, observations by the old ones, which the policy saw.
-        scaled = dataclasses.replace(state, return_stats=return_stats)
-        batch = self._batch(scaled, trajectory, flatten(batch_state.obs))
-        params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
+        learned_under = dataclasses.replace(
+            state, return_stats=return_stats, obs_stats=first_or(state.obs_stats, obs_stats)
+        )
+        batch = self._batch(learned_under, trajectory, flatten(batch_state.obs))
+        params, opt_state, metrics = self._learn(
+            jax.random.fold_in(key, _SHUFFLE), learned_under, batch
+        )
+        params = self._preserved(params, learned_under.obs_stats, obs_stats)
         num_updates = state.num_updates + 1
         next_state = PPOState(
             params, opt_state, num_updates, obs_stats, return_stats, running_return
@@ -267,21 +297,21 @@ class PPO(Learner[PPOState]):
             state.running_return,
             choose,
             step,
+            lambda obs: self._values(state.params, self._inputs(state, obs)),
             num_steps=self.rollout_steps,
             gamma=self.gamma,
         )
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
         """Add values, advantages and targets; one product gives the values of the whole rollout."""
-        obs = self._inputs(state, jnp.concatenate([trajectory.obs, last_obs[None]]))
-        rows = obs.reshape(-1, obs.shape[-1])
-        values = map_over_blocks(functools.partial(self._values, state.params), rows).reshape(
-            obs.shape[:-1]
-        )
-        value = values[:-1]
+
+        def values(obs: jax.Array) -> jax.Array:
+            return self._values(state.params, self._inputs(state, obs))
+
+        obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
+        value = map_over_blocks(values, obs).reshape(trajectory.reward.shape)
         # The last observations have values alone: no action was chosen under them yet.
-        rows = rows[: -obs.shape[1]]
-        next_value = self._next_values(state, trajectory, values[1:])
+        next_value = trajectory.next_value(value, map_over_blocks(values, last_obs))
         reward = scale_rewards(state.return_stats, trajectory.reward)
         advantage = gae(
             reward,
@@ -296,37 +326,37 @@ class PPO(Learner[PPOState]):
         log_prob, _ = self.policy.log_prob_and_entropy(outputs, state.params["log_std"], choice)
         value = value.reshape(-1)
         advantage = advantage.reshape(-1)
-        return Batch(rows, choice, log_prob, value, advantage, advantage + value)
+        return Batch(obs, choice, log_prob, value, advantage, advantage + value)
 
     def _learn(
         self, key: jax.Array, state: PPOState, batch: Batch
     ) -> tuple[dict[str, Any], optax.OptState, dict[str, jax.Array]]:
         """Take all gradient steps, on one vector of parameters: a step of Adam is then one loop."""
         flat, unravel = ravel_pytree(state.params)
-        learning_rate = self._learning_rate(state.num_updates)
-        packed = pack(batch)
-        permutations = draw_permutations(key, self.num_epochs, packed.shape[0]).reshape(
+        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
+        permutations = draw_permutations(key, self.num_epochs, batch.obs.shape[0]).reshape(
             self.num_epochs * self.num_minibatches, -1
         )
         # Here, and not in the loss: every device and block standardises by the whole minibatch.
         advantages = batch.advantage[permutations]
         if self.normalize_advantages:
             advantages = _standardize(advantages)
+        rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
 
-        def gradient(flat: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-            gradient, metrics = jax.grad(self.loss, has_aux=True)(
-                unravel(flat), unpack(rows, batch)
-            )
+        def gradient(
+            flat: jax.Array, rows: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
+            order, advantage = rows
+            minibatch = dataclasses.replace(rows_of(order), advantage=advantage)
+            gradient, metrics = jax.grad(self.loss, has_aux=True)(unravel(flat), minibatch)
             return ravel_pytree(gradient)[0], metrics
 
         def train_step(
             carry: tuple[jax.Array, optax.OptState], minibatch: tuple[jax.Array, jax.Array]
         ) -> Any:
             flat, opt_state = carry
-            order, advantage = (share_of_rows(rows, self.num_devices) for rows in minibatch)
-            # The last two columns of a packed `Batch` are the advantage and the target.
-            rows = packed[order].at[:, -2].set(advantage)
-            means = mean_over_blocks(functools.partial(gradient, flat), rows)
+            share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
+            means = mean_over_blocks(functools.partial(gradient, flat), share)
             mean, metrics = mean_over_devices(means, self.num_devices)
             update, opt_state = self._optimizer.update(self._clip(mean), opt_state)
             return (flat - learning_rate * jnp.asarray(update), opt_state), metrics
@@ -340,6 +370,17 @@ class PPO(Learner[PPOState]):
             opt_state,
             dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True)),
         )
+
+    def _preserved(
+        self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
+    ) -> dict[str, Any]:
+        """Return the parameters under which both networks compute from `new` what they did."""
+        if old is None or new is None or not self.preserve_outputs:
+            return params
+        return params | {
+            name: {"params": preserve_outputs(params[name]["params"], old, new)}
+            for name in ("actor", "critic")
+        }
 
     def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Return a minibatch's loss, equation 9 negated, and the values of `metric_names`."""
@@ -370,41 +411,8 @@ class PPO(Learner[PPOState]):
         norm = jnp.sqrt(jnp.vdot(gradient, gradient))
         return gradient * jnp.minimum(1, self.max_grad_norm / (norm + 1e-6))
 
-    def _learning_rate(self, num_updates: jax.Array) -> jax.Array | float:
-        if self.anneal_updates is None:
-            return self.learning_rate
-        return self.learning_rate * jnp.maximum(
-            1 - num_updates.astype(jnp.float32) / self.anneal_updates, 0
-        )
-
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
-        return normalize_obs(state.obs_stats, obs, least_deviation=_LEAST_DEVIATION)
-
-    def _next_values(
-        self, state: PPOState, trajectory: Trajectory, next_value: jax.Array
-    ) -> jax.Array:
-        """Return the value of what each step led to, `[T, N]`; meaningless where it terminated.
-
-        `next_value` is that of the observation which the next action was chosen under.
-        """
-        env_index = jnp.arange(next_value.shape[1])
-
-        def bootstrap(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            next_value, cut = carry
-            t = jnp.argmax(cut, axis=0)
-            final = self._values(
-                state.params, self._inputs(state, trajectory.final_obs[t, env_index])
-            )
-            next_value = next_value.at[t, env_index].set(
-                jnp.where(cut[t, env_index], final, next_value[t, env_index])
-            )
-            return next_value, cut.at[t, env_index].set(False)
-
-        # Where time was up the next observation is a reset's. There are few such steps: one per
-        # environment a round.
-        return jax.lax.while_loop(
-            lambda carry: jnp.any(carry[1]), bootstrap, (next_value, trajectory.truncated)
-        )[0]
+        return normalize_obs(state.obs_stats, obs)
 
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
         return cast("jax.Array", self._actor.apply(params["actor"], inputs))

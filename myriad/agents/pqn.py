@@ -14,16 +14,33 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.hyperparameters import annealed_over, validate_hyperparameters
-from myriad.agents.minibatches import draw_permutations, mean_over_blocks, require_whole_minibatches
+from myriad.agents.hyperparameters import (
+    WHOLE_TRAINING,
+    annealed,
+    annealed_over,
+    validate_hyperparameters,
+)
+from myriad.agents.minibatches import (
+    MANY_ENVS,
+    draw_permutations,
+    gatherer,
+    map_over_blocks,
+    mean_over_blocks,
+    require_whole_minibatches,
+    shapes_for_many,
+    steps_for_many,
+)
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.trajectory import Trajectory, collect
+from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
+# With many environments: steps of a training, and the share of them over which epsilon falls.
+_LEAST_STEPS, _EXPLORED = 786_432, 0.2
 
 
 @jax.tree_util.register_dataclass
@@ -34,7 +51,7 @@ class PQNState:
     Attributes:
         params: the network's parameters as one vector, `[P]`.
         opt_state: the optimiser's state.
-        num_updates: updates done, int32 scalar.
+        num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
@@ -42,10 +59,23 @@ class PQNState:
 
     params: jax.Array
     opt_state: optax.OptState
-    num_updates: jax.Array
+    num_updates: Counter
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """What the loss reads: `obs`, `[B, D]`, `action`, float32 `[B]`, and `target`, `[B]`.
+
+    float32 holds the numbers of actions exactly, up to 2**24, so all columns can be one array.
+    """
+
+    obs: jax.Array
+    action: jax.Array
+    target: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +97,8 @@ class PQN(Learner[PQNState]):
         num_epochs: passes over the batch.
         num_minibatches: gradient steps in each pass; divides the batch.
         learning_rate: RAdam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; None leaves it
-            constant.
+        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for
+            all of the training's, None for a constant rate.
         gamma: the discount.
         td_lambda: 1 weighs whole returns, 0 single steps.
         epsilon_start: probability of a random action at first.
@@ -92,7 +122,9 @@ class PQN(Learner[PQNState]):
     num_epochs: int = 4
     num_minibatches: int = 8
     learning_rate: float = 7e-4
-    anneal_updates: int | None = None
+    anneal_updates: int | str | None = dataclasses.field(
+        default=WHOLE_TRAINING, metadata={"any_kind": True}
+    )
     gamma: float = 0.995
     td_lambda: float = 0.95
     epsilon_start: float = 1.0
@@ -133,6 +165,17 @@ class PQN(Learner[PQNState]):
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
 
+    @classmethod
+    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
+        """Learn from many environments in short rollouts and large minibatches."""
+        shapes = shapes_for_many(num_envs)
+        explored = int(_EXPLORED * steps_for_many(num_envs, _LEAST_STEPS))
+        return shapes and shapes | {"num_epochs": 2, "exploration_steps": explored}
+
+    def default_total_steps(self, num_envs: int) -> int:
+        """Return the steps of all environments together in a training of unknown length."""
+        return steps_for_many(num_envs, _LEAST_STEPS if num_envs >= MANY_ENVS else 500_000)
+
     @property
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
@@ -158,7 +201,7 @@ class PQN(Learner[PQNState]):
         return PQNState(
             params,
             opt_state=self._optimizer.init(params),
-            num_updates=jnp.zeros((), jnp.int32),
+            num_updates=Counter.of(0),
             obs_stats=RunningMoments.create((self._network.obs_size,))
             if self.normalize_observations
             else None,
@@ -168,7 +211,7 @@ class PQN(Learner[PQNState]):
 
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N]` for observations `[N, *O]`: the best action, or one to explore."""
-        values = self._network.values_in_blocks(state.params, self._inputs(state, flatten(obs)))
+        values = self._values(state, flatten(obs))
         if greedy:
             return q_learning.best_action(values)
         return q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
@@ -186,7 +229,8 @@ class PQN(Learner[PQNState]):
         )
         obs_stats = update_moments(state.obs_stats, trajectory.obs)
         return_stats = update_moments(state.return_stats, trajectory.discounted_return)
-        batch = self._batch(dataclasses.replace(state, return_stats=return_stats), trajectory)
+        scaled = dataclasses.replace(state, return_stats=return_stats)
+        batch = self._batch(scaled, trajectory, flatten(batch_state.obs))
         params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
         num_updates = state.num_updates + 1
@@ -206,9 +250,13 @@ class PQN(Learner[PQNState]):
     def _collect(
         self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
     ) -> tuple[BatchState, jax.Array, Trajectory]:
-        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
-            action = self.act(state, key, obs, greedy=False)
-            return action, action
+        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+            values = self._values(state, flatten(obs))
+            action = q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
+            return action, (action, jnp.max(values, axis=1))
+
+        def best_value(obs: jax.Array) -> jax.Array:
+            return jnp.max(self._values(state, obs), axis=1)
 
         return collect(
             key,
@@ -216,50 +264,44 @@ class PQN(Learner[PQNState]):
             state.running_return,
             choose,
             step,
+            best_value,
             num_steps=self.rollout_steps,
             gamma=self.gamma,
         )
 
-    def _batch(self, state: PQNState, trajectory: Trajectory) -> jax.Array:
-        """Lay observation, action and target side by side, `[B, D + 2]`: a minibatch is one gather.
-
-        The values of all that the steps led to are one product: right at every end, and cheaper
-        than one per step.
-        """
-        num_steps, num_envs = trajectory.reward.shape
-        final_obs = self._inputs(state, trajectory.final_obs.reshape(num_steps * num_envs, -1))
-        next_value = jnp.max(self._network.values_in_blocks(state.params, final_obs), axis=1)
+    def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
+        """Add the targets; the best values are those that the actions were chosen by."""
+        action, value = trajectory.choice
+        last_value = jnp.max(self._values(state, last_obs), axis=1)
         target = lambda_returns(
             scale_rewards(state.return_stats, trajectory.reward),
-            next_value.reshape(num_steps, num_envs),
+            trajectory.next_value(value, last_value),
             trajectory.terminated,
             trajectory.done,
             self.gamma,
             self.td_lambda,
         )
-        columns = [
-            self._inputs(state, trajectory.obs),
-            trajectory.choice[..., None],
-            target[..., None],
-        ]
-        return jnp.concatenate(columns, axis=2).reshape(num_steps * num_envs, -1)
+        obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
+        return Batch(obs, action.reshape(-1).astype(jnp.float32), target.reshape(-1))
 
     def _learn(
-        self, key: jax.Array, state: PQNState, batch: jax.Array
+        self, key: jax.Array, state: PQNState, batch: Batch
     ) -> tuple[jax.Array, optax.OptState, dict[str, jax.Array]]:
-        permutations = draw_permutations(key, self.num_epochs, batch.shape[0])
-        learning_rate = q_learning.annealed(
-            self.learning_rate, state.num_updates, self.anneal_updates
-        )
+        permutations = draw_permutations(key, self.num_epochs, batch.target.shape[0])
+        learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
+        rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
 
         def train_step(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
             params, opt_state = carry
-            grad_fn = jax.grad(self.loss, has_aux=True)
-            gradient, metrics = mean_over_blocks(
-                lambda rows: grad_fn(params, *_columns(rows)), batch[order]
-            )
+
+            def gradient(order: jax.Array) -> Any:
+                rows = rows_of(order)
+                action = rows.action.astype(jnp.int32)
+                return jax.grad(self.loss, has_aux=True)(params, rows.obs, action, rows.target)
+
+            mean, metrics = mean_over_blocks(gradient, order)
             update: Any
-            update, opt_state = self._optimizer.update(gradient, opt_state)
+            update, opt_state = self._optimizer.update(mean, opt_state)
             return (params - learning_rate * update, opt_state), metrics
 
         minibatches = permutations.reshape(self.num_epochs * self.num_minibatches, -1)
@@ -270,7 +312,7 @@ class PQN(Learner[PQNState]):
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""
-        steps = state.num_updates.astype(jnp.float32) * (
+        steps = state.num_updates.as_float() * float(
             self.rollout_steps * state.running_return.shape[0]
         )
         place = (
@@ -279,7 +321,13 @@ class PQN(Learner[PQNState]):
             else np.zeros(1, np.float32)
         )
         end = jnp.minimum(self.epsilon_end * (1 + self.epsilon_spread * place), 1)
-        return q_learning.linear(self.epsilon_start, end, steps / self.exploration_steps)
+        return q_learning.linear(self.epsilon_start, end, steps / float(self.exploration_steps))
+
+    def _values(self, state: PQNState, obs: jax.Array) -> jax.Array:
+        """Return Q-values `[B, A]` of flattened observations, a block at a time."""
+        return map_over_blocks(
+            lambda rows: self._network.values(state.params, self._inputs(state, rows)), obs
+        )
 
     def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)
@@ -296,12 +344,6 @@ class PQN(Learner[PQNState]):
             q_learning.clip_by_norm(self.max_grad_norm),
             optax.scale_by_radam(eps=self.optimizer_epsilon),
         )
-
-
-def _columns(rows: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Take observation, action and target from rows of `PQN._batch`."""
-    # float32 holds the numbers of actions exactly, up to 2**24.
-    return rows[:, :-2], rows[:, -2].astype(jnp.int32), rows[:, -1]
 
 
 def lambda_returns(

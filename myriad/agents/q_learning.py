@@ -15,7 +15,6 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.minibatches import map_over_blocks
 from myriad.agents.networks import ACTIVATIONS, MLP, affine, sum_rows
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
@@ -65,10 +64,6 @@ class QNetwork:
         value = outputs[:, :1]
         advantage = outputs[:, 1:]
         return value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
-
-    def values_in_blocks(self, params: jax.Array, obs: jax.Array) -> jax.Array:
-        """Return the same as `values`, for batches of any size that need no gradient."""
-        return map_over_blocks(lambda rows: self.values(params, rows), obs)
 
     def _outputs(self, params: Any, obs: jax.Array) -> jax.Array:
         """Apply `mlp`: the same function in fewer passes over the batch, and a faster gradient.
@@ -180,15 +175,6 @@ def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
 def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Array:
     """Go linearly from `start` to `end` while `fraction` goes from 0 to 1, and stay there."""
     return start + (end - start) * jnp.minimum(fraction, 1)
-
-
-def annealed(rate: float, num_updates: jax.Array, anneal_updates: int | None) -> jax.Array | float:
-    """Return a rate that falls linearly to 0 over `anneal_updates`; None leaves it constant."""
-    return (
-        rate
-        if anneal_updates is None
-        else linear(rate, 0.0, num_updates.astype(jnp.float32) / anneal_updates)
-    )
 
 
 def clip_by_norm(max_norm: float) -> optax.GradientTransformation:

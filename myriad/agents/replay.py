@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from myriad.registry import require_integer
 
@@ -143,9 +144,11 @@ class Step:
     final_obs: jax.Array
 
     @classmethod
-    def zeros(cls, shape: tuple[int, ...], obs_size: int) -> "Step":
+    def zeros(
+        cls, shape: tuple[int, ...], obs_size: int, obs_dtype: DTypeLike = jnp.float32
+    ) -> "Step":
         """Return empty steps, leaves `[*shape]`, with flat observations, `[*shape, obs_size]`."""
-        obs = jnp.zeros((*shape, obs_size), jnp.float32)
+        obs = jnp.zeros((*shape, obs_size), obs_dtype)
         reward = jnp.zeros(shape, jnp.float32)
         action = jnp.zeros(shape, jnp.int32)
         ended = jnp.zeros(shape, bool)

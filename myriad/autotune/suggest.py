@@ -1,16 +1,18 @@
 """What you ask the autotuner by name: a chunk size, or a whole configuration."""
 
-import math
 import time
+from collections.abc import Iterator
 
 from myriad.autotune.tuner import BUDGET_S, AutotuneResult, autotune, printer
 from myriad.errors import InvalidArgumentError
-from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
+from myriad.training.config import TrainingConfig, make_config
 from myriad.training.memory import available_bytes, state_size
 
 # Long enough that the evaluations bound a window, and not the training's end, and that the
 # learning rate falls as in a long run.
 STEPS_PER_ENV = 10_000
+# Beyond a million environments nothing runs faster.
+_MOST_ENVS = 1 << 20
 
 
 def suggest_scan_chunk_size(
@@ -61,10 +63,10 @@ def suggest_config(
 ) -> TrainingConfig:
     """Return the configuration that trains the most steps/s here.
 
-    The agent's own number of environments is tried, and the powers of ten above it that fit. An
-    on-policy agent keeps the batch of an update: more environments, shorter rollouts. The steps of
-    all environments together stay the same, too. What is learned from a step still changes with
-    the number of environments, so this is a suggestion to try.
+    The agent's own number of environments is tried, and four times as many again and again, as long
+    as they fit. Hyperparameters and the length of the training are the defaults for each number.
+    What is learned from a step changes with the number of environments, so this is a suggestion to
+    try.
 
     Args:
         env: the environment's name.
@@ -79,9 +81,8 @@ def suggest_config(
     """
     say = printer(verbose=verbose)
     end = time.perf_counter() + seconds
-    own = make_config(env, agent).resolve()
     best: AutotuneResult | None = None
-    for config in _sizes(own):
+    for config in _sizes(env, agent):
         resolved = config.resolve()
         needed = state_size(resolved).bytes(resolved.num_envs)
         is_late = time.perf_counter() > end
@@ -102,22 +103,13 @@ def suggest_config(
         if best is None or result.steps_per_s > best.steps_per_s:
             best = result
     assert best is not None, "the first size either has a result or raises"
-    steps_per_env = math.ceil(own.num_envs * own.steps_per_env / best.resolved.num_envs)
-    return best.config.model_copy(update={"steps_per_env": steps_per_env}).resolve().config
+    chosen = make_config(env, agent, best.resolved.num_envs, scan_chunk_size=best.scan_chunk_size)
+    return chosen.resolve().config
 
 
-def _sizes(own: ResolvedConfig) -> list[TrainingConfig]:
-    """Return the agent's own size, then powers of ten above it, each long enough to time."""
-    num_envs = own.num_envs
-    sizes = [num_envs, *(10**k for k in range(2, 8) if 10**k > num_envs)]
-    rollout_steps = own.config.rollout_steps
-    configs = []
-    for size in sizes:
-        changed = {"num_envs": size, "steps_per_env": STEPS_PER_ENV}
-        if rollout_steps is not None:
-            batch = num_envs * rollout_steps
-            if batch % size:
-                continue
-            changed["rollout_steps"] = batch // size
-        configs.append(own.config.model_copy(update=changed))
-    return configs
+def _sizes(env: str, agent: str) -> Iterator[TrainingConfig]:
+    """Yield configurations of ever more environments, each long enough to time."""
+    num_envs = make_config(env, agent).resolve().num_envs
+    while num_envs <= _MOST_ENVS:
+        yield make_config(env, agent, num_envs, STEPS_PER_ENV)
+        num_envs *= 4

@@ -5,6 +5,7 @@ heavy loads inside the functions, so that `myriad --help` answers at once.
 """
 
 import sys
+import warnings
 from collections.abc import Sequence
 
 from myriad.cli.arguments import parse
@@ -20,7 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # This comes before anything can start JAX's backend, which reads its options once.
         from myriad.hardware import configure
 
-        configure()
+        configure(without=command.without_xla_option)
+        warnings.formatwarning = lambda message, *_: f"{message}\n"
         command.run()
     except MyriadError as error:
         print(error, file=sys.stderr)

@@ -6,12 +6,14 @@ from typing import Any, Protocol
 
 import tyro
 
-from myriad.cli.flags import config_flags
+from myriad.cli.flags import XlaFlags, config_flags
 from myriad.errors import InvalidArgumentError
 
 
 class Command(Protocol):
     """A subcommand, its fields read from the command line."""
+
+    without_xla_option: tuple[str, ...]
 
     def run(self) -> None:
         """Do the work, and print what came of it on standard output.
@@ -24,7 +26,7 @@ class Command(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluate:
+class Evaluate(XlaFlags):
     """Evaluate the agent of a run: whole greedy episodes."""
 
     run_folder: tyro.conf.Positional[Path]
@@ -52,7 +54,7 @@ class Evaluate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Render(config_flags("env")):
+class Render(config_flags("env"), XlaFlags):
     """Write a video of one episode, a GIF or an MP4."""
 
     output: Path = dataclasses.field(kw_only=True)
@@ -104,7 +106,7 @@ class Render(config_flags("env")):
 
 
 @dataclasses.dataclass(frozen=True)
-class Autotune(config_flags("env", "agent", "num_envs", "buffer_size")):
+class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags):
     """Choose the chunk size of a training on this machine, or manage what was found before."""
 
     memory_limit: int | None = None
@@ -153,7 +155,7 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size")):
 
 
 @dataclasses.dataclass(frozen=True)
-class Cite:
+class Cite(XlaFlags):
     """Print what reporting a result needs: machine, versions, commit, figures and the command."""
 
     results: tyro.conf.Positional[Path]
@@ -167,7 +169,7 @@ class Cite:
 
 
 @dataclasses.dataclass(frozen=True)
-class Envs:
+class Envs(XlaFlags):
     """List the environments, one name a line."""
 
     def run(self) -> None:
@@ -178,7 +180,7 @@ class Envs:
 
 
 @dataclasses.dataclass(frozen=True)
-class Agents:
+class Agents(XlaFlags):
     """List the agents, one name a line."""
 
     def run(self) -> None:

@@ -14,6 +14,17 @@ from myriad.training.config import TrainingConfig
 NAMES = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
 
 
+@dataclasses.dataclass(frozen=True)
+class XlaFlags:
+    """What every command takes, for the options that XLA starts with."""
+
+    without_xla_option: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        tyro.conf.arg(metavar="NAME", help_behavior_hint=""),
+    ] = dataclasses.field(default=(), kw_only=True)
+    """Leave out one of XLA's options that Myriad sets. You can give it more than once."""
+
+
 def sentences(kind: type) -> dict[str, str]:
     """Return the sentences of a class's section `Attributes:`, by the attribute's name."""
     docstring = inspect.getdoc(kind) or ""

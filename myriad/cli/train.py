@@ -7,14 +7,22 @@ from typing import Any
 
 import tyro
 
-from myriad.cli.flags import NAMES, config_flags, field_default, field_flag, sentences, shown_flag
+from myriad.cli.flags import (
+    NAMES,
+    XlaFlags,
+    config_flags,
+    field_default,
+    field_flag,
+    sentences,
+    shown_flag,
+)
 from myriad.errors import InvalidArgumentError
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.options import options_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Train(config_flags(*NAMES)):
+class Train(config_flags(*NAMES), XlaFlags):
     """Train an agent, evaluating on the way.
 
     Give hyperparameters and environment parameters by dotted name, such as
@@ -77,7 +85,11 @@ class Train(config_flags(*NAMES)):
         from myriad.api import create_config
 
         fields = {} if self.config is None else _read(self.config).model_dump()
-        fields |= self._given(besides=("config", "run_folder", "quiet"))
+        given = self._given(besides=("config", "run_folder", "quiet"))
+        lengths = ("steps_per_env", "total_steps")
+        if any(name in given for name in lengths):
+            fields = {name: value for name, value in fields.items() if name not in lengths}
+        fields |= given
         for name in ("env", "agent"):
             if name not in fields:
                 raise InvalidArgumentError(
@@ -90,7 +102,7 @@ class Train(config_flags(*NAMES)):
         values = {
             field.name: (getattr(self, field.name), field.default)
             for field in dataclasses.fields(self)
-            if field.name not in ("options", *besides)
+            if field.name not in ("options", "without_xla_option", *besides)
         }
         return {name: value for name, (value, default) in values.items() if value != default}
 

@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from myriad.envs.environment import Environment
+from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError
 from myriad.registry import Registry, check_overrides
 
@@ -49,12 +49,14 @@ def make_env(name: str, **overrides: Any) -> Environment:
 
     Raises:
         UnknownNameError: no such environment, or no such field.
-        InvalidArgumentError: `package.module:Name` can't be imported, or is no environment.
+        InvalidArgumentError: `package.module:Name` can't be imported, or is no environment; or
+            `jax_enable_x64` is on.
 
     Example:
         >>> make_env("cartpole", gravity=3.7).default_params.gravity
         3.7
     """
+    require_32_bits()
     if name.startswith("gymnax:"):
         adapters = importlib.import_module("myriad.adapters")
         return adapters.from_gymnax(name.removeprefix("gymnax:"), **overrides)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import jax
 import numpy as np
 
+from myriad.errors import InvalidArgumentError
 from myriad.spaces import Space
 
 State = TypeVar("State")
@@ -49,6 +50,15 @@ class Environment(Protocol[State, Params]):
     def action_space(self, params: Params) -> Space:
         """Return the space of the actions that `step` accepts."""
         ...
+
+
+def require_32_bits() -> None:
+    """Raise InvalidArgumentError under `jax_enable_x64`: environments compute in 32 bits."""
+    if jax.config.values["jax_enable_x64"]:
+        raise InvalidArgumentError(
+            "jax_enable_x64 must be False, since Myriad's environments, rollouts and trainings "
+            "compute in 32 bits, but is True."
+        )
 
 
 def load_drawing(name: str) -> Callable[[Any, Any], np.ndarray]:

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.envs.environment import require_32_bits
+
 # pi in three parts whose products with integers below 2**12 are exact in float32 (Cody and Waite
 # 1980, chapter 8).
 _PI_PARTS = tuple(
@@ -28,7 +30,11 @@ def sin_cos(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     Args:
         angle: float32 of any shape, radians. The error is below 2e-7 for |angle| up to 10,000.
+
+    Raises:
+        InvalidArgumentError: `jax_enable_x64` is on, under which the bits of an angle are others.
     """
+    require_32_bits()
     half_turns = jnp.round(angle * _INVERSE_PI)
     reduced = angle
     for part in _PI_PARTS:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.environment import Environment
+from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError
 
 
@@ -107,6 +107,7 @@ class VectorEnv:
     def __init__(
         self, env: Environment, num_envs: int, params: Any = None, *, keep_obs: bool = True
     ):
+        require_32_bits()
         self.env = env
         self.num_envs = num_envs
         self.keep_obs = keep_obs

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 # Fields of the configuration that are an agent's hyperparameters under the same name.
 _SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
-_DEFAULT_TOTAL_STEPS = 500_000
+# The evaluations of a training by default: enough for a curve. Episodes one after another take no
+# more than some percent of what as many steps of training do.
+_EVALUATIONS = 20
+# Episodes are counted in 32 bits between two evaluations.
+_LONGEST_WINDOW = 2**31
+# How a file says None, for which TOML has no word.
+_NONE = "none"
 
 
 class TrainingConfig(BaseModel):
@@ -34,15 +40,18 @@ class TrainingConfig(BaseModel):
         env: Environment: a name that `myriad envs` lists, or package.module:Name for your own.
         agent: Agent: a name that `myriad agents` lists.
         num_envs: Environments in parallel. By default the agent's own number.
-        steps_per_env: Steps of every environment in the whole training. By default all
-            environments together take 500,000.
+        steps_per_env: Steps of every environment in the whole training. By default it follows from
+            the agent and num_envs.
+        total_steps: Steps of all environments together, in place of steps_per_env. Rounded up to
+            whole updates.
         scan_chunk_size: Steps of every environment in one compiled call. Changes no result. By
             default at most 1,000, and a million of all environments together.
         rollout_steps: Steps of every environment between two updates of an on-policy agent. By
             default the agent's own number.
         buffer_size: Transitions that a replay buffer holds. By default the agent's own number.
         batch_size: Transitions in one gradient step. By default the agent's own number.
-        eval_frequency: Steps of every environment between two evaluations.
+        eval_frequency: Steps of every environment between two evaluations. By default there are 20
+            in a training.
         eval_rollouts: Episodes in one evaluation.
         eval_max_steps: Steps after which an evaluation cuts an episode off.
         target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
@@ -65,11 +74,12 @@ class TrainingConfig(BaseModel):
     agent: str
     num_envs: int | None = Field(None, ge=1)
     steps_per_env: int | None = Field(None, ge=1)
+    total_steps: int | None = Field(None, ge=1)
     scan_chunk_size: int | None = Field(None, ge=1)
     rollout_steps: int | None = Field(None, ge=1)
     buffer_size: int | None = Field(None, ge=1)
     batch_size: int | None = Field(None, ge=1)
-    eval_frequency: int | None = Field(100, ge=1)
+    eval_frequency: int | None = Field(None, ge=1)
     eval_rollouts: int = Field(32, ge=1)
     eval_max_steps: int = Field(10_000, ge=1)
     target_return: float | None = None
@@ -80,12 +90,21 @@ class TrainingConfig(BaseModel):
     agent_options: dict[str, Any] = Field(default_factory=dict)
 
     def to_toml(self) -> str:
-        """Write the configuration as TOML, without what is None."""
-        return tomli_w.dumps(without_none(self.model_dump(mode="json")))
+        """Write the configuration as TOML, without what is None.
+
+        A hyperparameter that you set to None is written as "none".
+        """
+        return tomli_w.dumps(self._plain())
 
     def to_json(self) -> str:
-        """Write the configuration as JSON, without what is None."""
-        return json.dumps(without_none(self.model_dump(mode="json")), indent=2)
+        """Write the configuration as JSON, as `to_toml` does."""
+        return json.dumps(self._plain(), indent=2)
+
+    def _plain(self) -> dict[str, Any]:
+        table = self.model_dump(mode="json")
+        options = table["agent_options"]
+        table["agent_options"] = {n: _NONE if v is None else v for n, v in options.items()}
+        return without_none(table)
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -118,16 +137,24 @@ class TrainingConfig(BaseModel):
         from myriad.agents import make_learner
         from myriad.envs import make_env
 
+        if self.steps_per_env is not None and self.total_steps is not None:
+            raise InvalidArgumentError(
+                "steps_per_env and total_steps say the same, so only one of them can be given, "
+                f"but got {self.steps_per_env} and {self.total_steps}."
+            )
         env = make_env(self.env, **with_tuples(self.env_options))
         shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
+        chosen = {n: None if v == _NONE else v for n, v in self.agent_options.items()}
         learner = make_learner(
-            self.agent, env, **(without_none(shared) | with_tuples(self.agent_options))
+            self.agent, env, self.num_envs, **(without_none(shared) | with_tuples(chosen))
         )
         num_envs = self.num_envs or learner.default_num_envs
         learner.require_num_envs(num_envs)
         unit = learner.steps_per_update
-        steps = _whole(self.steps_per_env or math.ceil(_DEFAULT_TOTAL_STEPS / num_envs), unit)
-        eval_frequency = min(steps, _whole(self.eval_frequency or steps, unit))
+        total_steps = self.total_steps or learner.default_total_steps(num_envs)
+        steps = _whole(self.steps_per_env or math.ceil(total_steps / num_envs), unit)
+        window = self.eval_frequency or math.ceil(steps / _EVALUATIONS)
+        eval_frequency = min(steps, _whole(min(window, _LONGEST_WINDOW), unit))
         # About a million steps of all environments: enough to hide the cost of a call, and still
         # some calls a second for the progress.
         default_chunk = max(1, min(1_000, 1_000_000 // num_envs))
@@ -136,6 +163,7 @@ class TrainingConfig(BaseModel):
         filled = {
             "num_envs": num_envs,
             "steps_per_env": steps,
+            "total_steps": None,
             "eval_frequency": eval_frequency,
             "scan_chunk_size": chunk,
         }
@@ -143,8 +171,11 @@ class TrainingConfig(BaseModel):
             config=self.model_copy(update=filled | _filled_options(self, env, learner)),
             env=env,
             learner=learner,
+            num_envs=num_envs,
+            steps_per_env=steps,
+            eval_frequency=eval_frequency,
+            scan_chunk_size=chunk,
             untuned_chunk_size=untuned,
-            **filled,
         )
 
 

@@ -7,10 +7,28 @@ import jax.numpy as jnp
 
 from myriad.agents.agent import Learner
 from myriad.agents.controller import policy_of
+from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, VectorEnv
+from myriad.random import make_key
 
-_Carry = tuple[jax.Array, BatchState, Any, jax.Array]
+# Folded into a run's key for its evaluations, so that they share no key with the training, and into
+# that of an evaluation by itself, so that equal seeds of both share none.
+_DURING_TRAINING, _ALONE = 0xE7, 0xE8
+# Steps are counted in 32 bits here.
+_MOST_STEPS = 2**31
+
+_Carry = tuple[jax.Array, BatchState, Any, jax.Array, jax.Array]
+
+
+def evaluation_key(key: jax.Array, num_updates: Counter) -> jax.Array:
+    """Return the key of the evaluation after so many updates of the run that began with `key`."""
+    return num_updates.key(key, _DURING_TRAINING)
+
+
+def key_alone(seed: int) -> jax.Array:
+    """Return the key of an evaluation by itself."""
+    return jax.random.fold_in(make_key(seed), _ALONE)
 
 
 class Evaluation:
@@ -33,26 +51,30 @@ class Evaluation:
         max_steps: int,
         greedy: bool = True,
     ):
-        self._max_steps = max_steps
+        self._max_steps = min(max_steps, _MOST_STEPS)
         self._first_memory, self._policy = policy_of(learner, greedy=greedy)
         self._envs = VectorEnv(env, num_episodes)
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the first two of what `episodes` does."""
+        return self.episodes(agent, key)[:2]
+
+    def episodes(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Run one episode in each environment.
 
         Returns:
-            each episode's return, float32 `[num_episodes]`, and whether it ended within
-            `max_steps`; the return of one that did not is what it had come to.
+            each episode's return, float32 `[num_episodes]`, whether it ended within `max_steps`,
+            and its steps, int32; the return of one that did not end is what it had come to.
         """
         env_index = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
 
         def running(carry: _Carry) -> jax.Array:
-            step, batch_state, _, _ = carry
+            step, batch_state, *_ = carry
             return (step < self._max_steps) & jnp.any(batch_state.num_episodes == 0)
 
         def body(carry: _Carry) -> _Carry:
-            step, batch_state, memory, returns = carry
+            step, batch_state, memory, returns, lengths = carry
             act_key, step_key = (
                 jax.random.fold_in(jax.random.fold_in(key, step), purpose) for purpose in range(2)
             )
@@ -68,6 +90,7 @@ class Evaluation:
                 batch_state,
                 memory,
                 jnp.where(first_ended, batch_state.return_sum, returns),
+                jnp.where(before == 0, step.astype(jnp.int32) + 1, lengths),
             )
 
         # No step has this number, so the reset shares its keys with none.
@@ -79,7 +102,8 @@ class Evaluation:
             batch_state,
             self._first_memory(env_index.shape[0]),
             jnp.zeros(env_index.shape, jnp.float32),
+            jnp.zeros(env_index.shape, jnp.int32),
         )
-        _, batch_state, _, returns = jax.lax.while_loop(running, body, start)
+        _, batch_state, _, returns, lengths = jax.lax.while_loop(running, body, start)
         ended = batch_state.num_episodes > 0
-        return jnp.where(ended, returns, batch_state.episode_return), ended
+        return jnp.where(ended, returns, batch_state.episode_return), ended, lengths

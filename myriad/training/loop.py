@@ -1,6 +1,7 @@
 """The compiled training chunk: any number of a learner's updates in one call."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from myriad.agents.agent import LEARNER_AXIS, Learner
+from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.random import make_key
@@ -20,14 +22,14 @@ _STEP, _RESET = range(2)
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """All that a run carries: its key, the updates done (uint32), the learner and the environments.
+    """All that a run carries: its key, the updates done, the learner and the environments.
 
     `metric_sums` adds up each update's metrics since the window began, in the order of the updates;
     the episode statistics of the environments count from there, too.
     """
 
     key: jax.Array
-    num_updates: jax.Array
+    num_updates: Counter
     agent: Any
     batch_state: BatchState
     metric_sums: dict[str, jax.Array]
@@ -42,20 +44,27 @@ class Report:
 
     Attributes:
         metric_sums: each metric's sum over the window's updates, float32 scalars.
-        num_episodes: episodes that ended in the window, int32 scalar.
+        num_episodes: episodes that ended in the window, as `myriad.counters.whole` reads it.
         return_sum: the sum of their returns, float32 scalar.
-        is_nan: for each of `PARTS`, whether a NaN is in it, boolean `[3]`.
+        is_bad: for each of `PARTS`, whether what must not be is in it, boolean `[4]`.
     """
 
     metric_sums: dict[str, jax.Array]
     num_episodes: jax.Array
     return_sum: jax.Array
-    is_nan: jax.Array
+    is_bad: jax.Array
 
 
-PARTS = ("a metric", "the agent's state", "an environment's state")
+# Infinities have their use in an environment's state, such as a best distance so far. Nothing can
+# be learned from one that an agent sees, so there they stop a run as a NaN does everywhere.
+PARTS = (
+    "NaN or infinity in a metric",
+    "NaN or infinity in the agent's state",
+    "NaN or infinity in an observation or a reward",
+    "NaN in an environment's state",
+)
 # A leaf beyond this size is a replay buffer. What it holds came from the environments, which are
-# checked for NaN themselves.
+# looked at themselves.
 _LARGE = 1 << 20
 # Below this size a copy costs nothing worth a loop of its own.
 _SMALL = 1 << 16
@@ -100,13 +109,17 @@ class LearningLoop:
         env_keys = self._env_keys(jax.random.fold_in(key, _ENVIRONMENTS))
         batch_state = self.envs.reset(env_keys, self.envs.params.own)
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
-        return TrainState(key, jnp.zeros((), jnp.uint32), agent, batch_state, zeros)
+        return TrainState(key, Counter.of(0), agent, batch_state, zeros)
 
     def jitted(self) -> tuple[Any, Any]:
-        """Return `init`, of an int64 seed, and `run`, its state donated, as jitted functions."""
+        """Return `init`, of a key or a seed, and `run`, its state donated, as jitted functions.
+
+        A seed, traced, keeps 32 bits. `make_key` outside keeps all 64.
+        """
 
         def init_from(seed: jax.Array) -> TrainState:
-            return self.init(make_key(seed))
+            is_key = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
+            return self.init(seed if is_key else make_key(seed))
 
         if self.num_devices == 1:
             return jax.jit(init_from), jax.jit(self.run, donate_argnums=0)
@@ -151,7 +164,7 @@ class LearningLoop:
         def body(_: jax.Array, state: TrainState) -> TrainState:
             # By the number of the update alone: a run draws the same however it is cut into chunks,
             # or resumed.
-            key = jax.random.fold_in(jax.random.fold_in(state.key, _UPDATE), state.num_updates)
+            key = state.num_updates.key(state.key, _UPDATE)
             agent, batch_state, metrics = self.learner.update(
                 key, state.agent, state.batch_state, self._step
             )
@@ -195,15 +208,24 @@ def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
 
 
 def _report(state: TrainState) -> Report:
-    parts = (state.metric_sums, state.agent, (state.batch_state.env_state, state.batch_state.obs))
-    is_nan = jnp.stack([_holds_nan(part) for part in parts])
     batch_state = state.batch_state
+    seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
+    is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
+    is_bad.append(_holds(jnp.isnan, batch_state.env_state))
     return Report(
-        state.metric_sums, batch_state.num_episodes.sum(), batch_state.return_sum.sum(), is_nan
+        state.metric_sums,
+        exact_sum(batch_state.num_episodes),
+        batch_state.return_sum.sum(),
+        jnp.stack(is_bad),
     )
 
 
-def _holds_nan(tree: Any) -> jax.Array:
+def _is_not_finite(array: jax.Array) -> jax.Array:
+    return ~jnp.isfinite(array)
+
+
+def _holds(is_bad: Callable[[jax.Array], jax.Array], tree: Any) -> jax.Array:
+    """Return whether any number in a tree is bad."""
     floats = [
         x
         for x in jax.tree.leaves(tree)
@@ -216,7 +238,7 @@ def _holds_nan(tree: Any) -> jax.Array:
         small = [jax.lax.optimization_barrier(jnp.concatenate(small))]
     looked_at = small + [leaf for leaf in floats if leaf.size >= _SMALL]
     return (
-        jnp.any(jnp.stack([jnp.isnan(leaf).any() for leaf in looked_at]))
+        jnp.any(jnp.stack([is_bad(leaf).any() for leaf in looked_at]))
         if looked_at
         else jnp.zeros((), bool)
     )

@@ -13,14 +13,13 @@ import jax
 import numpy as np
 
 from myriad import settings
+from myriad.counters import Counter
+from myriad.random import make_key
 from myriad.timing import collector_paused
 from myriad.training.config import ResolvedConfig
-from myriad.training.evaluation import Evaluation
+from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
 from myriad.xla import count_cache_hits, use_compilation_cache
-
-# Folded into the run's key for evaluations, so that they share no key with the training.
-_EVALUATE = 0x7E57
 
 OnReport = Callable[[Report, int], None]
 
@@ -75,7 +74,7 @@ class CompiledTraining:
         init, run = self.loop.jitted()
         evaluate = jax.jit(self._evaluate)
         with count_cache_hits() as hits, ThreadPoolExecutor(3) as pool, collector_paused():
-            first = init.trace(np.int64(0))
+            first = init.trace(make_key(0))
             state = self.state_shapes = jax.tree.map(
                 lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info
             )
@@ -93,7 +92,7 @@ class CompiledTraining:
 
     def first_state(self) -> TrainState:
         """Return the state before the first update."""
-        return self.init(np.int64(self.resolved.config.seed))
+        return self.init(make_key(self.resolved.config.seed))
 
     def next_boundary(self, done: int) -> int:
         """Return the update after which the next evaluation comes."""
@@ -135,7 +134,6 @@ class CompiledTraining:
         return state, done
 
     def _evaluate(
-        self, agent: Any, key: jax.Array, num_updates: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        key = jax.random.fold_in(jax.random.fold_in(key, _EVALUATE), num_updates)
-        return self._evaluation.returns(agent, key)
+        self, agent: Any, key: jax.Array, num_updates: Counter
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return self._evaluation.episodes(agent, evaluation_key(key, num_updates))

@@ -6,6 +6,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,8 @@ import jax
 import numpy as np
 
 from myriad import hardware
-from myriad.errors import DivergedError
+from myriad.counters import whole
+from myriad.errors import DivergedError, ShortTrainingWarning
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig
 from myriad.training.history import History
@@ -24,6 +26,11 @@ from myriad.training.results import Timings, TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import Tracker, make_trackers
 from myriad.xla import compute_dtype, matmul_precision
+
+# Fewer updates than this don't train, whatever the agent.
+_FEW_UPDATES = 10
+# Beyond so many steps an environment that ends no episode is one that hardly ever does.
+_FEW_STEPS = 1_000
 
 
 class Trainer:
@@ -51,7 +58,8 @@ class Trainer:
         """Train to the end, from the newest checkpoint where there is one.
 
         Raises:
-            DivergedError: a NaN came up. The run's folder holds the last good checkpoint.
+            DivergedError: a NaN came up, or an infinity where none can be learned from. The run's
+                folder holds the last good checkpoint.
             KeyboardInterrupt: you interrupted it. A checkpoint was saved first.
         """
         start = time.perf_counter()
@@ -64,6 +72,8 @@ class Trainer:
             for tracker in trackers:
                 opened.callback(tracker.close)
             state, done, rows = self._first_state()
+            if not done:
+                self._warn_if_short(state)
             state, stopped = self._train(state, done, rows, trackers)
         steps = (int(state.num_updates) - done) * self.programs.steps_per_update
         return TrainingResults(
@@ -158,8 +168,8 @@ class Trainer:
         return state, done
 
     def _watch(self, report: Report, done: int) -> Report:
-        """Return the report, or stop the run if it tells of a NaN."""
-        bad = [part for part, is_nan in zip(PARTS, report.is_nan, strict=True) if is_nan]
+        """Return the report, or stop the run if it tells of a NaN or an infinity."""
+        bad = [part for part, is_bad in zip(PARTS, report.is_bad, strict=True) if is_bad]
         if bad:
             metrics = [
                 name for name, value in report.metric_sums.items() if not math.isfinite(value)
@@ -171,19 +181,16 @@ class Trainer:
                 if newest is None
                 else f"the checkpoint of update {newest} is kept"
             )
-            raise DivergedError(f"NaN in {what} by update {done}; {kept} in {self.folder.path}.")
+            raise DivergedError(f"{what} by update {done}; {kept} in {self.folder.path}.")
         return report
 
     def _row(self, state: TrainState, done: int) -> dict[str, Any]:
         """Evaluate, and return the window's figures as one row."""
         start = time.perf_counter()
-        state = self.programs.loop.on_one_device(state)
-        returns, ended = jax.device_get(
-            self.programs.evaluate(state.agent, state.key, state.num_updates)
-        )
+        returns, ended, _ = self._evaluate(state)
         self._evaluate_s += time.perf_counter() - start
         window = done % self.programs.eval_every or self.programs.eval_every
-        episodes = int(self._report.num_episodes)
+        episodes = whole(self._report.num_episodes)
         row: dict[str, Any] = {
             "update": done,
             "steps": done * self.programs.steps_per_update,
@@ -201,6 +208,32 @@ class Trainer:
         rate = done * self.programs.steps_per_update / self._train_s if self._train_s else 0.0
         self._progress.update(row["steps"], rate, mean)
         return row
+
+    def _evaluate(self, state: TrainState) -> Any:
+        state = self.programs.loop.on_one_device(state)
+        return jax.device_get(self.programs.evaluate(state.agent, state.key, state.num_updates))
+
+    def _warn_if_short(self, state: TrainState) -> None:
+        """Say that a training can't be expected to learn, before it begins."""
+        resolved = self.programs.resolved
+        if not resolved.learner.metric_names:
+            return  # Nothing is learned anyway.
+        steps = resolved.steps_per_env
+        length = f"{steps:,} steps of each of {resolved.num_envs:,} environments"
+        if resolved.num_updates < _FEW_UPDATES:
+            warnings.warn(
+                f"{length} are {resolved.num_updates} updates of {self.config.agent}, too few to "
+                "learn much: raise steps_per_env or total_steps.",
+                ShortTrainingWarning,
+                stacklevel=4,
+            )
+        elif steps <= _FEW_STEPS and (shortest := self._evaluate(state)[2].min()) > steps:
+            warnings.warn(
+                f"{length} may end no episode, since the shortest of {self.config.agent} before "
+                f"it learns takes {shortest:,}: raise steps_per_env or total_steps.",
+                ShortTrainingWarning,
+                stacklevel=4,
+            )
 
     def _reached(self, rows: list[dict[str, Any]]) -> bool:
         target = self.config.target_return

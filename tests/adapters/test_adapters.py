@@ -1,9 +1,7 @@
 """Adapters change shapes and names, never results: compared step for step."""
 
 import dataclasses
-import functools
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,46 +50,6 @@ def assert_trees_match(ours, theirs):
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-5, atol=1e-5)
-
-
-def aborts_xla(name: str) -> bool:
-    return name == "SpaceInvaders-MinAtar" and "multi_output_fusion" in os.environ.get(
-        "XLA_FLAGS", ""
-    )
-
-
-def refused_here_and_passes_without_options(name: str, test: str):
-    """Expect `name` to be refused under conftest's options, and `test` to pass without them."""
-    with pytest.raises(
-        InvalidArgumentError, match=r"end the process.*configure\(xla_options=False\)"
-    ):
-        from_gymnax(name)
-    report = report_without_options(name)
-    assert re.search(rf"^PASSED .*::{re.escape(test)}$", report, re.MULTILINE), report
-
-
-@functools.cache
-def report_without_options(name: str) -> str:
-    """Run both tests of a gymnax environment in one process without XLA's options."""
-    tests = (
-        test_every_gymnax_environment_rolls_out_and_compiles_once,
-        test_a_step_of_a_gymnax_environment_is_gymnaxs_own,
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--noconftest",
-        "-q",
-        "-rA",
-        "-p",
-        "no:cacheprovider",
-        *(f"{__file__}::{test.__name__}[{name}]" for test in tests),
-    ]
-    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
-    ).stdout
 
 
 # --- Gymnasium, one environment -------------------------------------------------------------------
@@ -464,10 +422,7 @@ def test_transition_gradients_are_gymnaxs_choice():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", gymnax.registered_envs)
-def test_every_gymnax_environment_rolls_out_and_compiles_once(name, request):
-    if aborts_xla(name):
-        refused_here_and_passes_without_options(name, request.node.name)
-        return
+def test_every_gymnax_environment_rolls_out_and_compiles_once(name):
     env = from_gymnax(name)
     rollout = Rollout(env, make_agent("random", env), num_envs=16, scan_chunk_size=4)
     state = rollout.run_chunk(rollout.init(0))
@@ -479,10 +434,7 @@ def test_every_gymnax_environment_rolls_out_and_compiles_once(name, request):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", gymnax.registered_envs)
-def test_a_step_of_a_gymnax_environment_is_gymnaxs_own(name, request):
-    if aborts_xla(name):
-        refused_here_and_passes_without_options(name, request.node.name)
-        return
+def test_a_step_of_a_gymnax_environment_is_gymnaxs_own(name):
     theirs, params = gymnax.make(name)
     ours = from_gymnax(name)
     space, obs_space = ours.action_space(params), ours.observation_space(params)

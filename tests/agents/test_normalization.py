@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from myriad.agents.networks import MLP
 from myriad.agents.normalization import (
     RunningMoments,
     discounted_return,
     normalize_obs,
+    preserve_outputs,
     scale_rewards,
     update_moments,
 )
@@ -64,13 +66,27 @@ def test_scaling_keeps_signs_and_both_are_clipped():
     np.testing.assert_allclose(moments.normalize(jnp.array([9.0, -50.0])), [-1, -10], atol=1e-5)
 
 
-def test_what_varies_little_is_not_blown_up_beyond_the_least_deviation():
-    moments = RunningMoments.create((2,)).update(jnp.array([[9.0, 9.9], [11.0, 10.1]]))
-    values = jnp.array([[11.0, 10.1]])
-    np.testing.assert_allclose(moments.normalize(values), [[1, 1]], atol=1e-3)
-    np.testing.assert_allclose(
-        moments.normalize(values, least_deviation=0.5), [[1, 0.2]], atol=1e-3
-    )
+def test_outputs_are_preserved_as_the_moments_change():
+    network = MLP((8, 8), 2)
+    layers = network.init(jax.random.key(0), jnp.zeros((1, 3)))["params"]
+    rng = np.random.default_rng(0)
+    old = RunningMoments.create((3,)).update(jnp.asarray(rng.normal(5, [1, 20, 0.1], (500, 3))))
+    new = old.update(jnp.asarray(rng.normal(5.02, [1.5, 22, 0.1], (200, 3))))
+    obs = jnp.asarray(rng.normal(5, [1, 20, 0.1], (50, 3)), jnp.float32)
+    before = network.apply({"params": layers}, old.normalize(obs))
+    changed = preserve_outputs(layers, old, new)
+    after = network.apply({"params": changed}, new.normalize(obs))
+    np.testing.assert_allclose(after, before, atol=1e-4)
+    assert not np.allclose(network.apply({"params": layers}, new.normalize(obs)), before, atol=1e-2)
+
+
+def test_a_coordinate_that_never_varied_changes_its_weights_by_two_at_most():
+    layers = MLP((8,), 2).init(jax.random.key(0), jnp.zeros((1, 1)))["params"]
+    old = RunningMoments.create((1,)).update(jnp.zeros((100, 1)))
+    new = old.update(jnp.asarray(np.random.default_rng(0).normal(3, 50, (100, 1))))
+    changed = preserve_outputs(layers, old, new)["Dense_0"]
+    np.testing.assert_allclose(changed["kernel"], 2 * layers["Dense_0"]["kernel"])
+    np.testing.assert_allclose(changed["bias"], layers["Dense_0"]["kernel"][0])
 
 
 def test_what_never_varied_stays_finite():

@@ -10,17 +10,18 @@ import pytest
 
 from myriad import make_env, make_key
 from myriad.agents import make_learner
+from myriad.agents.hyperparameters import annealed
 from myriad.agents.minibatches import (
     BLOCK_ROWS,
     draw_permutations,
+    gatherer,
     map_over_blocks,
     mean_over_blocks,
-    pack,
-    unpack,
 )
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_policy
 from myriad.agents.ppo import PPO, Batch, gae
 from myriad.agents.trajectory import Trajectory
+from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.evaluation import Evaluation
@@ -94,13 +95,14 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
     )
     state = first_state(learner, 3)
     T, N = 8, 3
-    obs, final_obs = jax.random.normal(jax.random.key(1), (2, T, N, 4))
+    obs = jax.random.normal(jax.random.key(1), (T, N, 4))
+    final_value = np.random.default_rng(1).normal(size=(T, N)).astype(np.float32)
     truncated = np.zeros((T, N), bool)
     truncated[2, 0] = truncated[5, 0] = truncated[7, 0] = truncated[4, 2] = True
     terminated = np.zeros((T, N), bool)
     terminated[3, 1] = True
     trajectory = Trajectory(
-        obs, final_obs, (jnp.zeros((T, N, 2)), jnp.zeros((T, N, 1))),
+        obs, jnp.asarray(final_value), (jnp.zeros((T, N, 2)), jnp.zeros((T, N, 1))),
         jnp.ones((T, N)), jnp.ones((T, N)),
         jnp.asarray(terminated), jnp.asarray(truncated),
     )  # fmt: skip
@@ -108,9 +110,7 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
     values = jax.jit(learner._values)
     value = np.asarray(values(state.params, obs))
     next_value = np.concatenate([value[1:], values(state.params, last_obs)[None]])
-    next_value = np.where(
-        truncated, values(state.params, final_obs), np.where(terminated, 0, next_value)
-    )
+    next_value = np.where(truncated, final_value, np.where(terminated, 0, next_value))
     batch = jax.jit(learner._batch)(state, trajectory, last_obs)
     np.testing.assert_allclose(batch.target.reshape(T, N), 1 + 0.5 * next_value, atol=1e-5)
     np.testing.assert_allclose(
@@ -179,7 +179,7 @@ def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradie
         "max_grad_norm": max_grad_norm,
     }
     learner = PPO.create(env, **{**SMALL, **options})
-    state = dataclasses.replace(first_state(learner, 4), num_updates=jnp.int32(1))
+    state = dataclasses.replace(first_state(learner, 4), num_updates=Counter.of(1))
     rng = np.random.default_rng(0)
     batch = random_batch(rng, 32, 4, rng.integers(0, 2, (32, 1)).astype(np.float32))
     params, _, _ = jax.jit(learner._learn)(make_key(1), state, batch)
@@ -199,19 +199,25 @@ def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradie
 
 
 def test_the_learning_rate_falls_to_zero_and_no_further():
-    learner = PPO.create(make_env("cartpole-control"), learning_rate=0.5, anneal_updates=4)
-    assert [float(learner._learning_rate(jnp.int32(n))) for n in (0, 1, 4, 9)] == [0.5, 0.375, 0, 0]
-    assert (
-        PPO.create(make_env("cartpole-control"), learning_rate=0.5)._learning_rate(jnp.int32(9))
-        == 0.5
-    )
+    rates = [float(annealed(0.5, Counter.of(n), 4)) for n in (0, 1, 4, 9, 2**40)]
+    assert rates == [0.5, 0.375, 0, 0, 0]
+    assert float(annealed(0.5, Counter.of(10**12), 4 * 10**12)) == pytest.approx(0.375)
+    assert annealed(0.5, Counter.of(9), None) == 0.5
 
 
-@pytest.mark.parametrize("size", [1, 7, 64])
+@pytest.mark.parametrize("size", [1, 7, 64, (1 << 20) + 3])
 def test_permutations_hold_every_index_once(size):
-    drawn = np.asarray(draw_permutations(make_key(0), 5, size))
-    np.testing.assert_array_equal(np.sort(drawn), np.tile(np.arange(size), (5, 1)))
+    drawn = np.asarray(draw_permutations(make_key(0), 2, size))
+    np.testing.assert_array_equal(np.sort(drawn), np.tile(np.arange(size), (2, 1)))
     assert size == 1 or not (drawn[0] == drawn[1]).all()
+
+
+def test_a_permutation_of_many_rows_leaves_none_of_their_order():
+    # Of 2**26 rows a single word would leave six random bits: rows in 64 runs, each in order.
+    size = 1 << 22
+    order = np.asarray(draw_permutations(make_key(0), 1, size))[0]
+    ascents = np.count_nonzero(np.diff(order) > 0)
+    assert abs(ascents - size / 2) < 5 * math.sqrt(size / 12)
 
 
 def test_every_index_comes_first_equally_often():
@@ -219,10 +225,14 @@ def test_every_index_comes_first_equally_often():
     assert np.sum((counts - 1000) ** 2 / 1000) < 24.3  # chi-squared, 7 degrees of freedom, 0.1%
 
 
-def test_packing_is_undone_by_unpacking():
+@pytest.mark.parametrize("num_obs", [3, 65])
+def test_rows_are_gathered_with_their_observations_prepared(num_obs):
     rng = np.random.default_rng(0)
-    batch = random_batch(rng, 6, 3, rng.normal(size=(6, 2)).astype(np.float32))
-    assert_same(unpack(pack(batch), batch), batch)
+    batch = random_batch(rng, 6, num_obs, rng.normal(size=(6, 2)).astype(np.float32))
+    order = np.array([4, 0, 0])
+    rows = gatherer(batch, "obs", lambda obs: 2 * obs)(order)
+    expected = jax.tree.map(lambda leaf: leaf[order], batch)
+    assert_same(rows, dataclasses.replace(expected, obs=2 * expected.obs))
 
 
 @pytest.mark.parametrize("num_rows", [12, 2 * BLOCK_ROWS, 3 * 521])

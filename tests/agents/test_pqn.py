@@ -14,6 +14,7 @@ from myriad.agents import make_learner, pqn
 from myriad.agents.minibatches import draw_permutations
 from myriad.agents.pqn import PQN
 from myriad.agents.q_learning import QNetwork, clip_by_norm, epsilon_greedy
+from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import make_key
 from myriad.spaces import MultiDiscrete
@@ -148,12 +149,14 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
         lambda: learner.update(key, start.agent, start.batch_state, loop._step)
     )()
     collect_key = jax.random.fold_in(key, 0)
-    _, _, trajectory = jax.jit(
+    ahead, _, trajectory = jax.jit(
         lambda: learner._collect(collect_key, start.agent, start.batch_state, loop._step)
     )()
+    assert not trajectory.truncated.any()
 
     network, old = learner._network, start.agent.params
-    values = apply(to_numpy(network.unravel(old)["params"]), to_numpy(trajectory.final_obs))
+    following = np.concatenate([trajectory.obs[1:], ahead.obs[None]])
+    values = apply(to_numpy(network.unravel(old)["params"]), to_numpy(following))
     scaled = np.asarray(trajectory.reward) / np.sqrt(
         np.var(to_numpy(trajectory.discounted_return)) + 1e-8
     )
@@ -167,7 +170,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
         0.95,
     )
     permutations = np.asarray(draw_permutations(jax.random.fold_in(key, 1), 2, 32)).reshape(4, 16)
-    obs, action = trajectory.obs.reshape(32, 4), trajectory.choice.reshape(32)
+    obs, action = trajectory.obs.reshape(32, 4), trajectory.choice[0].reshape(32)
     rule = optax.chain(optax.clip_by_global_norm(0.1), optax.radam(1e-2, eps=1.5e-4))
     target = jnp.asarray(target.reshape(32), jnp.float32)
 
@@ -247,9 +250,9 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
     options = {**SMALL, "exploration_steps": 48, "epsilon_end": 0.2, "epsilon_spread": spread}
     learner = PQN.create(make_env("cartpole-control"), **options)
     state = learner.init(make_key(0), 3)
-    for num_updates, fraction in ((0, 0.0), (1, 0.5), (2, 1.0), (9, 1.0)):
+    for num_updates, fraction in ((0, 0.0), (1, 0.5), (2, 1.0), (9, 1.0), (2**40, 1.0)):
         epsilons = learner._epsilons(
-            dataclasses.replace(state, num_updates=jnp.int32(num_updates)), 3
+            dataclasses.replace(state, num_updates=Counter.of(num_updates)), 3
         )
         np.testing.assert_allclose(
             epsilons, 1 + fraction * (np.array(ends) - 1), rtol=1e-6, atol=1e-7

@@ -1,0 +1,163 @@
+"""Environments that nobody wrote: a random chain of array operations over a grid and a vector."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import strategies as st
+
+from myriad.spaces import Box, Discrete
+
+ROWS, COLUMNS, SIZE, ACTIONS = 6, 5, 4, 3
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What the operations work on.
+
+    Attributes:
+        grid: float32 `[ROWS, COLUMNS]`.
+        vector: float32 `[SIZE]`.
+        cell: a row and a column, int32 `[2]`.
+        time: steps since the reset, int32.
+    """
+
+    grid: jax.Array
+    vector: jax.Array
+    cell: jax.Array
+    time: jax.Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Params:
+    """The time limit."""
+
+    max_steps: int | jax.Array = 7
+
+
+Operation = Callable[[State, jax.Array, jax.Array], State]
+
+
+def _grid(change: Callable[[State, jax.Array], jax.Array]) -> Operation:
+    return lambda state, action, key: dataclasses.replace(
+        state, grid=jnp.clip(change(state, action), -9, 9)
+    )
+
+
+def _vector(change: Callable[[State, jax.Array, jax.Array], jax.Array]) -> Operation:
+    return lambda state, action, key: dataclasses.replace(
+        state, vector=jnp.clip(change(state, action, key), -9, 9)
+    )
+
+
+OPERATIONS: dict[str, Operation] = {
+    "scatter": _grid(lambda s, a: jnp.zeros((ROWS, COLUMNS)).at[s.cell[0], s.cell[1]].set(1.0)),
+    "scatter a column": _grid(lambda s, a: s.grid.at[:, s.cell[1]].add(s.vector[0])),
+    "scatter many": _grid(lambda s, a: s.grid.at[jnp.arange(SIZE), s.cell[1]].max(s.vector)),
+    "roll": _grid(lambda s, a: jnp.roll(s.grid, 1, axis=0)),
+    "roll by": _grid(lambda s, a: jnp.roll(s.grid, s.cell[0], axis=1)),
+    "update a slice": _grid(
+        lambda s, a: jax.lax.dynamic_update_slice(s.grid, s.vector[None, :2], (s.cell[0], a))
+    ),
+    "fall": _grid(
+        lambda s, a: jnp.concatenate([jnp.zeros((1, COLUMNS)), s.grid[:-1]]).at[0, a].set(1.0)
+    ),
+    "where": _grid(lambda s, a: jnp.where(s.grid > s.vector[0], 0.5 * s.grid, s.grid + 0.1)),
+    "sum along": _grid(lambda s, a: jnp.cumsum(s.grid, axis=1) * 0.3),
+    "gather": _vector(lambda s, a, key: s.vector[(jnp.arange(SIZE) + a) % SIZE]),
+    "gather cells": _vector(lambda s, a, key: s.grid[s.cell[0], :SIZE] - s.vector),
+    "slice": _vector(lambda s, a, key: jax.lax.dynamic_slice(s.grid, (s.cell[0], 0), (1, SIZE))[0]),
+    "concatenate": _vector(lambda s, a, key: jnp.concatenate([s.vector[1:] * 0.9, s.vector[:1]])),
+    "stack": _vector(
+        lambda s, a, key: jnp.stack(
+            [s.vector[0] + 0.02 * s.vector[1], *(s.vector[1:] - 0.1 * jnp.sin(s.vector[0]))]
+        )
+    ),
+    "sort": _vector(lambda s, a, key: jnp.sort(s.vector)),
+    "product": _vector(lambda s, a, key: s.grid[:SIZE, :SIZE] @ s.vector * 0.1),
+    "choose": _vector(lambda s, a, key: jnp.where(a == 1, s.vector, -s.vector)),
+    "draw": _vector(lambda s, a, key: s.vector + jax.random.normal(key, (SIZE,))),
+    "branch": _vector(lambda s, a, key: jax.lax.cond(a > 0, jnp.cos, lambda v: v * 0.5, s.vector)),
+    "loop": _vector(
+        lambda s, a, key: jax.lax.fori_loop(0, 3, lambda i, v: v.at[i].add(0.1), s.vector)
+    ),
+    "move": lambda s, a, key: dataclasses.replace(
+        s, cell=(s.cell + jnp.stack([a - 1, 1 - a])) % jnp.array([ROWS, COLUMNS])
+    ),
+    "jump": lambda s, a, key: dataclasses.replace(
+        s, cell=jax.random.randint(key, (2,), 0, jnp.array([ROWS, COLUMNS]))
+    ),
+    "to the largest": lambda s, a, key: dataclasses.replace(
+        s, cell=jnp.stack(jnp.unravel_index(jnp.argmax(s.grid), s.grid.shape)).astype(jnp.int32)
+    ),
+}
+OBSERVATIONS: dict[str, tuple[type, Callable[[State], jax.Array]]] = {
+    "the vector": (np.float32, lambda s: s.vector),
+    "the grid": (np.float32, lambda s: s.grid),
+    "a painted grid": (
+        np.float32,
+        lambda s: jnp.zeros((ROWS, COLUMNS)).at[s.cell[0], s.cell[1]].set(1.0),
+    ),
+    "layers": (
+        np.float32,
+        lambda s: jnp.stack([s.grid, (s.grid > 0).astype(jnp.float32)], axis=-1),
+    ),
+    "pixels": (np.uint8, lambda s: (jnp.abs(s.grid) * 28).astype(jnp.uint8)),
+    "truths": (np.bool_, lambda s: s.grid > 0),
+    "the cell": (np.int32, lambda s: s.cell),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Generated:
+    """The environment of one chain of `operations` and one kind of `observation`, by name."""
+
+    operations: tuple[str, ...] = ()
+    observation: str = "the vector"
+    default_params: Params = Params()
+
+    def reset(self, key: jax.Array, params: Params) -> tuple[jax.Array, State]:
+        """Draw the vector, and begin with an empty grid."""
+        vector = jax.random.uniform(key, (SIZE,), minval=-1.0)
+        cell = jnp.zeros(2, jnp.int32)
+        state = State(jnp.zeros((ROWS, COLUMNS)), vector, cell, jnp.zeros((), jnp.int32))
+        return self._observe(state), state
+
+    def step(
+        self, key: jax.Array, state: State, action: jax.Array, params: Params
+    ) -> tuple[jax.Array, State, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
+        """Apply the operations one after another."""
+        for number, name in enumerate(self.operations):
+            state = OPERATIONS[name](state, action, jax.random.fold_in(key, number))
+        state = dataclasses.replace(state, time=state.time + 1)
+        terminated = jnp.sum(state.vector) > 8
+        truncated = state.time >= params.max_steps
+        return self._observe(state), state, state.vector[0], terminated, truncated, {}
+
+    def observation_space(self, params: Params) -> Box:
+        """Return the space of the chosen kind of observation."""
+        dtype, observe = OBSERVATIONS[self.observation]
+        shape = jax.eval_shape(lambda: observe(self.reset(jax.random.key(0), params)[1])).shape
+        low, high = (-9, 9) if dtype == np.float32 else (0, 255 if dtype == np.uint8 else 6)
+        return Box(low, 1 if dtype == np.bool_ else high, shape, dtype)
+
+    def action_space(self, params: Params) -> Discrete:
+        """Return three actions."""
+        return Discrete(ACTIONS)
+
+    def _observe(self, state: State) -> jax.Array:
+        return OBSERVATIONS[self.observation][1](state)
+
+
+def environments() -> st.SearchStrategy[Generated]:
+    """Draw environments of one to eight operations."""
+    return st.builds(
+        Generated,
+        operations=st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=1, max_size=8).map(tuple),
+        observation=st.sampled_from(sorted(OBSERVATIONS)),
+    )
