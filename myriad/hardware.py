@@ -26,9 +26,14 @@ from myriad.errors import (
 from myriad.host import cpu_name, has_512_bit_vectors, host_memory, usable_cores
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
+_FUSED_OUTPUTS = "xla_cpu_use_multi_output_fusion"
 # The values suit the rollout's chunk: a loop over steps of elementwise work on arrays that fit into
 # the cache.
 XLA_CPU_OPTIONS = {
+    # A step writes many arrays from the same inputs. One loop for all of them reads the inputs
+    # once. XLA only asks whether the option is there, so "false" would turn it on, too. It aborts
+    # the process over indexed updates, so it is on for programs alone that `fuse_outputs` allows.
+    _FUSED_OUTPUTS: "true",
     # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and
     # every step of a larger loop goes back to the runtime for each of its kernels.
     _WHOLE_LOOPS: "1000000000",
@@ -37,9 +42,13 @@ XLA_CPU_OPTIONS = {
     "xla_cpu_prefer_vector_width": "512",
 }
 # An unknown flag in XLA_FLAGS ends the process, and nothing lists the known ones. So a flag is only
-# given to versions that it was tried on. The other option travels inside
-# --xla_backend_extra_options, where XLA ignores what it doesn't know, so any version may have it.
+# given to versions that it was tried on. The other options travel inside
+# --xla_backend_extra_options, where XLA ignores what it doesn't know (as jaxlib 0.11 does with the
+# first), so any version may have them.
 _FLAGS = {"xla_cpu_prefer_vector_width": ((0, 10), (0, 12))}
+# XLA skips this pass in every program of the process but those that are compiled with another list.
+_SKIP_PASSES = "xla_disable_hlo_passes"
+_SKIPPED = f"--{_SKIP_PASSES}=cpu_multi_output_fusion"
 _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 # What `configure` has set in this process: the options that aren't the user's.
@@ -203,6 +212,8 @@ class _Plan:
         }
         if options:
             tokens = [f"{prefixes[name]}{name}={value}" for name, value in options.items()]
+            if _FUSED_OUTPUTS in options:
+                tokens.append(_SKIPPED)
             os.environ["XLA_FLAGS"] = " ".join([self.flags, *tokens]).strip()
         _applied.update(self.changes)
 
@@ -221,6 +232,8 @@ def _why_not(name: str, flags: str) -> str:
     """Return why an option can't be set beside `flags`, or nothing if it can."""
     if flags and not flags.startswith("--"):
         return f"XLA_FLAGS names a file of options, {flags}, that Myriad leaves as it is"
+    if name == _FUSED_OUTPUTS and _SKIP_PASSES in flags:
+        return f"XLA_FLAGS has {_SKIP_PASSES} already, which keeps it from being safe"
     if name == "xla_cpu_prefer_vector_width" and not has_512_bit_vectors():
         return "this processor has no 512-bit vectors"
     first, end = _FLAGS.get(name, ((0,), (1_000_000,)))
@@ -230,6 +243,17 @@ def _why_not(name: str, flags: str) -> str:
             f"jaxlib {version} may not know this flag, and XLA ends the process at an unknown one"
         )
     return ""
+
+
+def output_fusion_options() -> dict[str, str]:
+    """Return the options that let XLA fuse outputs in one program; none if it can't here.
+
+    They are what `jax.jit` takes as `compiler_options`. The whole process skips that pass, see
+    `XLA_CPU_OPTIONS`.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    is_set = _FUSED_OUTPUTS in flags and _SKIPPED in flags
+    return {_SKIP_PASSES: ""} if is_set and jax.default_backend() == "cpu" else {}
 
 
 def _backend_started() -> bool:

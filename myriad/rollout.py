@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad.agents import Agent
@@ -25,6 +26,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.hardware import compiles_loops_whole
 from myriad.random import make_key
 from myriad.registry import require_integer
+from myriad.xla import output_fusion
 
 # A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
 # gained.
@@ -187,13 +189,17 @@ class Rollout:
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env)
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
+        options = output_fusion(self._step_program())
         self._init = jax.jit(self._first_state, out_shardings=placement)
-        self._run = jax.jit(self._chunk, donate_argnums=0, out_shardings=placement)
+        self._run = jax.jit(
+            self._chunk, donate_argnums=0, out_shardings=placement, compiler_options=options
+        )
         self._record = jax.jit(
             self._recorded_chunk,
             donate_argnums=0,
             static_argnums=2,
             out_shardings=(placement, None),
+            compiler_options=options,
         )
 
     def init(self, seed: int | np.integer | jax.Array) -> RolloutState:
@@ -276,6 +282,14 @@ class Rollout:
         one_env = jax.eval_shape(self._envs.reset, make_key(0)[None], own)
         env_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_env))
         return max(_MIN_TILE, min(_MAX_TILE, _CPU_TILE_BYTES // env_bytes))
+
+    def _step_program(self) -> ClosedJaxpr:
+        """Trace a step of a tile, observation and all: what decides how the chunk is compiled."""
+        key = make_key(0)
+        state = jax.eval_shape(self._first_state, key, self._envs.params.own)
+        keys = jax.eval_shape(lambda: _fold_each(key, jnp.arange(3)))
+        env_index = jax.ShapeDtypeStruct(state.halves.shape, jnp.uint32)
+        return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index)
 
     def _trip_count(self, num_steps: int | None) -> jax.Array:
         if num_steps is None or num_steps == self.scan_chunk_size:

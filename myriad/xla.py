@@ -15,7 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import monitoring
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
+from myriad import hardware
 from myriad.errors import InvalidArgumentError
 
 # `%name = type opcode(operands)`. A tuple's type has spaces and parentheses of its own, but none of
@@ -25,6 +27,23 @@ _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
+# Operations whose outputs XLA was seen to fuse without harm. Indexed updates, `scatter` by any
+# name, are not among them.
+_FUSABLE = frozenset(
+    (  # noqa: SIM905  (one name a line would be a hundred lines)
+        "abs acos acosh add add_any and argmax argmin asin asinh atan atan2 atanh axis_index "
+        "bitcast_convert_type broadcast_in_dim cbrt ceil clamp clz concatenate cond "
+        "convert_element_type copy cos cosh cummax cummin cumprod cumsum custom_jvp_call "
+        "custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf erf_inv erfc "
+        "exp exp2 expm1 floor gather ge gt integer_pow iota is_finite jit log log1p logistic lt "
+        "max min mul ne neg nextafter not optimization_barrier or pad population_count pow psum "
+        "psum_invariant random_bits random_fold_in random_seed random_split random_unwrap "
+        "random_wrap reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum rem "
+        "reshape reshard rev round rsqrt scan select_n shard_map shift_left "
+        "shift_right_arithmetic shift_right_logical sign sin sinh slice sort split sqrt square "
+        "squeeze stack stop_gradient sub tan tanh transpose unstack while xor "
+    ).split()
+)
 
 
 @dataclass(frozen=True)
@@ -121,6 +140,29 @@ def _reaches_host(opcode: str, line: str) -> bool:
     # That is a custom call on CPUs and GPUs, and a send to the host on TPUs.
     is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
     return is_callback or (opcode == "send" and _HOST_TRANSFER in line)
+
+
+def output_fusion(jaxpr: ClosedJaxpr) -> dict[str, str]:
+    """Return the compiler options with which XLA fuses the outputs of a program, or none.
+
+    XLA aborts the process where it fuses two indexed updates (jaxlib 0.10.2). So a program must
+    hold no operations but those that this was tried on.
+
+    Args:
+        jaxpr: the program, such as `jax.jit(fn).trace(*args).jaxpr`.
+    """
+    options = hardware.output_fusion_options()
+    return options if options and _primitives(jaxpr.jaxpr) <= _FUSABLE else {}
+
+
+def _primitives(jaxpr: Jaxpr) -> set[str]:
+    """Return the names of the operations in a program and in the programs inside it."""
+    names: set[str] = set()
+    for equation in jaxpr.eqns:
+        names.add(equation.primitive.name)
+        for inner in jaxprs_in_params(equation.params):
+            names |= _primitives(inner)
+    return names
 
 
 @dataclass

@@ -271,8 +271,8 @@ def test_options_that_the_user_gave_are_left_alone():
         COUNT: "3",
     }
     assert found.kept == kept
-    assert found.applied == {}
-    assert found.flags == given
+    assert found.applied == {FUSION: "true"}
+    assert found.flags == f"{given} {EXTRA}{FUSION}=true --xla_disable_hlo_passes={SKIPPED}"
 
 
 def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
@@ -287,12 +287,38 @@ def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
     assert found.flags == flag
 
 
+def test_passes_that_the_user_skips_are_left_alone():
+    found = configured(XLA_FLAGS="--xla_disable_hlo_passes=algsimp")
+    assert "xla_disable_hlo_passes already" in found.left_out[FUSION]
+    assert FUSION not in found.flags
+
+
+def test_outputs_are_fused_in_programs_that_are_asked_for_alone():
+    script = """
+import jax.numpy as jnp
+from myriad.xla import describe, output_fusion
+configure(1)
+body = lambda _, c: (jnp.sin(c[0]) + c[1], jnp.cos(c[1]) * c[0])
+loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).trace(jnp.ones(99))
+paint = jax.jit(lambda i: jnp.zeros(9).at[i].set(1.0)).trace(jnp.int32(3))
+options = output_fusion(loop.jaxpr)
+fusions = [describe(loop.lower().compile(each)).fusions for each in (None, options)]
+print(json.dumps([fusions, output_fusion(paint.jaxpr)]))
+"""
+    (plain, fused), of_paint = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    known = tuple(map(int, jax.__version__.split(".")[:2])) < (0, 11)
+    assert fused < plain or not known
+    assert of_paint == {}
+
+
 def test_whole_loops_reach_the_compiler():
     plain = configured("xla_options=False", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     assert configured().instructions != plain.instructions
 
 
 NAME = "xla_cpu_prefer_vector_width"
+FUSION = "xla_cpu_use_multi_output_fusion"
+SKIPPED = "cpu_multi_output_fusion"
 
 
 def test_an_option_is_left_out_on_demand_here_and_in_child_processes():

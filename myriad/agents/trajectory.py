@@ -128,8 +128,10 @@ def collect(
 
     def value_cut(carry: tuple[jax.Array, _Cut]) -> tuple[jax.Array, _Cut]:
         final_value, cut = carry
-        values = jnp.where(cut.waits, value_of(cut.obs), 0)
-        final_value = final_value.at[cut.step, env_index].add(values)
+        # Not an indexed update, beside which XLA may fuse no outputs.
+        is_its_step = jnp.arange(num_steps, dtype=jnp.int32)[:, None] == cut.step
+        values = jnp.where(cut.waits & is_its_step, value_of(cut.obs), 0)
+        final_value = final_value + values
         return final_value, dataclasses.replace(cut, waits=jnp.zeros_like(cut.waits))
 
     def advance(

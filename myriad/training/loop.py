@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from myriad.agents.agent import LEARNER_AXIS, Learner
@@ -13,6 +14,7 @@ from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.random import make_key
+from myriad.xla import output_fusion
 
 # One key per purpose: no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -121,20 +123,22 @@ class LearningLoop:
             is_key = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
             return self.init(seed if is_key else make_key(seed))
 
-        if self.num_devices == 1:
-            return jax.jit(init_from), jax.jit(self.run, donate_argnums=0)
-        everywhere = self._everywhere
-        shared = jax.shard_map(
-            self.run,
-            mesh=everywhere.mesh,
-            in_specs=PartitionSpec(),
-            out_specs=PartitionSpec(),
-            check_vma=False,
-        )
-        return (
-            jax.jit(init_from, in_shardings=everywhere, out_shardings=everywhere),
-            jax.jit(shared, in_shardings=everywhere, out_shardings=everywhere, donate_argnums=0),
-        )
+        run = self.run
+        shardings: dict[str, Any] = {}
+        if self.num_devices > 1:
+            run = jax.shard_map(
+                self.run,
+                mesh=self._everywhere.mesh,
+                in_specs=PartitionSpec(),
+                out_specs=PartitionSpec(),
+                check_vma=False,
+            )
+            shardings = {"in_shardings": self._everywhere, "out_shardings": self._everywhere}
+        init = jax.jit(init_from, **shardings)
+        # What is traced here is found again when the programs are compiled.
+        traced = jax.jit(run).trace(init.eval_shape(make_key(0)), np.int32(0), np.bool_(False))  # noqa: FBT003
+        options = output_fusion(traced.jaxpr)
+        return init, jax.jit(run, donate_argnums=0, compiler_options=options, **shardings)
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, from a checkpoint say, where `run` takes it."""

@@ -19,7 +19,7 @@ from myriad.timing import collector_paused
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
-from myriad.xla import count_cache_hits, use_compilation_cache
+from myriad.xla import count_cache_hits, output_fusion, use_compilation_cache
 
 OnReport = Callable[[Report, int], None]
 
@@ -72,18 +72,19 @@ class CompiledTraining:
         if (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
         init, run = self.loop.jitted()
-        evaluate = jax.jit(self._evaluate)
+        evaluate: Any = jax.jit(self._evaluate)
         with count_cache_hits() as hits, ThreadPoolExecutor(3) as pool, collector_paused():
             first = init.trace(make_key(0))
             state = self.state_shapes = jax.tree.map(
                 lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info
             )
+            evaluation = evaluate.trace(state.agent, state.key, state.num_updates)
             # The longest goes first. While the compiler works, Python is free to trace the next
             # one and to import. The collector would take a sixth of tracing to find nothing.
             compiling = [
                 pool.submit(run.lower(state, np.int32(0), np.bool_(False)).compile),  # noqa: FBT003
                 pool.submit(first.lower().compile),
-                pool.submit(evaluate.lower(state.agent, state.key, state.num_updates).compile),
+                pool.submit(evaluation.lower().compile, output_fusion(evaluation.jaxpr)),
             ]
             meanwhile()
             self.run, self.init, self.evaluate = (program.result() for program in compiling)
