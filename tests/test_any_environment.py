@@ -1,6 +1,6 @@
 """Environments that nobody here wrote: every learner trains in them, and none ends the process.
 
-`python tests/environments_report.py` tries all of gymnax's and any number of generated ones.
+`make environments-report` tries all of gymnax's and any number of generated ones.
 """
 
 import sys
