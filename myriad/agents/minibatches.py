@@ -54,6 +54,11 @@ def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
         )
 
 
+def is_narrow(rows: jax.Array) -> bool:
+    """Return whether rows, `[B, D]`, are so narrow that copies of them cost little memory."""
+    return rows.shape[1] <= _NARROW
+
+
 def gatherer(
     batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array]
 ) -> Callable[[jax.Array], Batch]:
@@ -68,14 +73,13 @@ def gatherer(
         prepare: maps rows of it to float32 rows.
     """
     rows = getattr(batch, field)
-    is_narrow = rows.shape[1] <= _NARROW
-    kept = prepare(rows) if is_narrow else rows[:, :0].astype(jnp.float32)
+    kept = prepare(rows) if is_narrow(rows) else rows[:, :0].astype(jnp.float32)
     columns = _with(batch, field, kept)
     packed = _pack(columns)
 
     def gather(order: jax.Array) -> Batch:
         found = _unpack(packed[order], columns)
-        return found if is_narrow else _with(found, field, prepare(rows[order]))
+        return found if is_narrow(rows) else _with(found, field, prepare(rows[order]))
 
     return gather
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.agent import EnvStep
+from myriad.agents.minibatches import is_narrow
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import discounted_return
 from myriad.envs.vector import BatchState, Transition
@@ -82,6 +83,24 @@ class _Cut:
     step: jax.Array
     waits: jax.Array
 
+    @classmethod
+    def none(cls, obs: jax.Array) -> "_Cut":
+        """Return that of environments none of which was truncated; `obs` is like theirs."""
+        num_envs = obs.shape[0]
+        return cls(jnp.zeros_like(obs), jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool))
+
+    def emptied(self) -> "_Cut":
+        """Return it with nothing waiting."""
+        return dataclasses.replace(self, waits=jnp.zeros_like(self.waits))
+
+    def with_step(self, t: jax.Array, is_cut: jax.Array, obs: jax.Array) -> "_Cut":
+        """Put step `t` of the environments that it truncated in the place of what they had."""
+        return _Cut(
+            jnp.where(is_cut[:, None], obs, self.obs),
+            jnp.where(is_cut, t.astype(jnp.int32), self.step),
+            self.waits | is_cut,
+        )
+
 
 def act_and_step(
     key: jax.Array, t: jax.Array, batch_state: BatchState, choose: Choose, step: EnvStep
@@ -124,52 +143,86 @@ def collect(
         the environments' next state, the discounted return of the running episodes, `[N]`, and the
         trajectory.
     """
-    env_index = jnp.arange(running_return.shape[0])
+    first_obs: Any = batch_state.obs
+    # A slot of each environment saves memory where observations are wide, and costs time.
+    first_cut = None if is_narrow(flatten(first_obs)) else _Cut.none(flatten(first_obs))
 
     def value_cut(carry: tuple[jax.Array, _Cut]) -> tuple[jax.Array, _Cut]:
         final_value, cut = carry
-        # Not an indexed update, beside which XLA may fuse no outputs.
-        is_its_step = jnp.arange(num_steps, dtype=jnp.int32)[:, None] == cut.step
-        values = jnp.where(cut.waits & is_its_step, value_of(cut.obs), 0)
-        final_value = final_value + values
-        return final_value, dataclasses.replace(cut, waits=jnp.zeros_like(cut.waits))
+        return _at_step(final_value, cut.step, cut.waits, value_of(cut.obs)), cut.emptied()
 
-    def advance(
-        carry: tuple[BatchState, jax.Array, jax.Array, _Cut], t: jax.Array
-    ) -> tuple[tuple[BatchState, jax.Array, jax.Array, _Cut], Any]:
+    def advance(carry: Any, t: jax.Array) -> tuple[Any, Any]:
         batch_state, running_return, final_value, cut = carry
         obs: Any = batch_state.obs
         batch_state, choice, result = act_and_step(key, t, batch_state, choose, step)
         done = result.terminated | result.truncated
         discounted, running_return = discounted_return(running_return, result.reward, done, gamma)
         is_cut = result.truncated & ~result.terminated
-        # An environment that is truncated a second time has its first value computed now. A loop of
-        # one pass or none: many seeds under vmap then skip it where no seed needs it.
-        final_value, cut = jax.lax.while_loop(
-            lambda carry: jnp.any(carry[1].waits & is_cut), value_cut, (final_value, cut)
-        )
-        cut = _Cut(
-            jnp.where(is_cut[:, None], flatten(result.final_obs), cut.obs),
-            jnp.where(is_cut, t.astype(jnp.int32), cut.step),
-            cut.waits | is_cut,
-        )
+        final_obs = flatten(result.final_obs)
+        if cut is not None:
+            # An environment that is truncated a second time has its first value computed now. A
+            # loop of one pass or none: many seeds under vmap then skip it where none needs it.
+            final_value, cut = jax.lax.while_loop(
+                lambda carry: jnp.any(carry[1].waits & is_cut), value_cut, (final_value, cut)
+            )
+            cut = cut.with_step(t, is_cut, final_obs)
         kept = (flatten(obs), choice, result.reward, discounted, result.terminated, is_cut)
-        return (batch_state, running_return, final_value, cut), kept
+        return (batch_state, running_return, final_value, cut), (
+            kept,
+            final_obs if cut is None else None,
+        )
 
-    first_obs: Any = batch_state.obs
-    cut = _Cut(
-        jnp.zeros_like(flatten(first_obs)),
-        jnp.zeros_like(env_index, jnp.int32),
-        jnp.zeros_like(env_index, bool),
-    )
-    final_value = jnp.zeros((num_steps, env_index.size), jnp.float32)
+    final_value = jnp.zeros((num_steps, running_return.shape[0]), jnp.float32)
     # Steps are counted from each update on: the update's number is in `key` already.
     steps = jnp.arange(num_steps, dtype=jnp.uint32)
-    carry, kept = jax.lax.scan(advance, (batch_state, running_return, final_value, cut), steps)
-    batch_state, running_return, final_value, cut = carry
-    final_value, _ = jax.lax.while_loop(
-        lambda carry: jnp.any(carry[1].waits), value_cut, (final_value, cut)
+    carry, (kept, final_obs) = jax.lax.scan(
+        advance, (batch_state, running_return, final_value, first_cut), steps
     )
+    batch_state, running_return, final_value, cut = carry
     obs, choice, reward, discounted, terminated, truncated = kept
+    if cut is None:
+        final_value = _values_of_cuts(final_obs, truncated, value_of)
+    else:
+        final_value, _ = jax.lax.while_loop(
+            lambda carry: jnp.any(carry[1].waits), value_cut, (final_value, cut)
+        )
     trajectory = Trajectory(obs, final_value, choice, reward, discounted, terminated, truncated)
     return batch_state, running_return, trajectory
+
+
+def _values_of_cuts(
+    final_obs: jax.Array, truncated: jax.Array, value_of: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """Return the values of `final_obs`, `[T, N, D]`, where `truncated`, `[T, N]`, and else 0.
+
+    There are few such steps: one of each environment a round.
+    """
+    env_index = jnp.arange(truncated.shape[1])
+
+    def value_one(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        final_value, left = carry
+        step = jnp.argmax(left, axis=0).astype(jnp.int32)
+        values = value_of(final_obs[step, env_index])
+        return (
+            _at_step(final_value, step, jnp.any(left, axis=0), values),
+            left & ~_is_step(step, left.shape[0]),
+        )
+
+    final_value, _ = jax.lax.while_loop(
+        lambda carry: jnp.any(carry[1]),
+        value_one,
+        (jnp.zeros(truncated.shape, jnp.float32), truncated),
+    )
+    return final_value
+
+
+def _at_step(
+    final_value: jax.Array, step: jax.Array, counts: jax.Array, values: jax.Array
+) -> jax.Array:
+    """Add `values` at each environment's `step` where it `counts`, all `[N]`, to `[T, N]`."""
+    # Not an indexed update, beside which XLA may fuse no outputs.
+    return final_value + jnp.where(counts & _is_step(step, final_value.shape[0]), values, 0)
+
+
+def _is_step(step: jax.Array, num_steps: int) -> jax.Array:
+    return jnp.arange(num_steps, dtype=jnp.int32)[:, None] == step
