@@ -59,7 +59,7 @@ def annealed(
     rate: float, num_updates: Counter, anneal_updates: int | str | None
 ) -> jax.Array | float:
     """Return a rate that falls linearly to 0 over `anneal_updates`; otherwise it is constant."""
-    if not isinstance(anneal_updates, int):
+    if anneal_updates is None or isinstance(anneal_updates, str):
         return rate
     return rate * jnp.maximum(1 - num_updates.as_float() / float(anneal_updates), 0)
 

@@ -17,8 +17,7 @@ Batch = TypeVar("Batch")
 # Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache
 # of today's cores.
 BLOCK_ROWS = 1024
-# A permutation of so many bits' worth of rows is one sort of single words: sorting pairs takes
-# about twice as long.
+# Up to so many bits of a row's number, a permutation is one sort of single words.
 _INDEX_BITS = 20
 # From so many environments on, the agents' own rollouts of 64 steps are too long.
 MANY_ENVS = 128
@@ -113,8 +112,6 @@ def shapes_for_many(num_envs: int) -> dict[str, Any]:
     few times only. Short ones in large minibatches learn about as much from each, so that a
     training takes about as many updates from 128 environments as from a million.
     """
-    if num_envs < MANY_ENVS:
-        return {}
     return {
         "rollout_steps": _SHORT_ROLLOUT,
         "num_minibatches": math.gcd(_MANY_MINIBATCHES, num_envs * _SHORT_ROLLOUT),

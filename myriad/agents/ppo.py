@@ -183,8 +183,9 @@ class PPO(Learner[PPOState]):
     @classmethod
     def defaults_for(cls, num_envs: int) -> dict[str, Any]:
         """Learn from many environments in short rollouts, large minibatches and larger steps."""
-        shapes = shapes_for_many(num_envs)
-        return shapes and shapes | {"num_epochs": 4, "learning_rate": 1e-3}
+        if num_envs < MANY_ENVS:
+            return {}
+        return shapes_for_many(num_envs) | {"num_epochs": 4, "learning_rate": 1e-3}
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""

@@ -168,9 +168,10 @@ class PQN(Learner[PQNState]):
     @classmethod
     def defaults_for(cls, num_envs: int) -> dict[str, Any]:
         """Learn from many environments in short rollouts and large minibatches."""
-        shapes = shapes_for_many(num_envs)
+        if num_envs < MANY_ENVS:
+            return {}
         explored = int(_EXPLORED * steps_for_many(num_envs, _LEAST_STEPS))
-        return shapes and shapes | {"num_epochs": 2, "exploration_steps": explored}
+        return shapes_for_many(num_envs) | {"num_epochs": 2, "exploration_steps": explored}
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""
