@@ -101,7 +101,8 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
         suspected = ", under suspicion of being slower" if evidence and evidence.suspected else ""
-        reason = f"{pairs} pairs were not enough{suspected}; give more time with --budget"
+        were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
+        reason = f"{were} not enough{suspected}; give more time with --budget"
         if not pairs:
             reason = "there was no time left to time it; give more with --budget"
         outcome = _undecided(rules)
