@@ -189,7 +189,7 @@ class Rollout:
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env)
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
-        options = output_fusion(self._step_program())
+        options = output_fusion(self._step_program)
         self._init = jax.jit(self._first_state, out_shardings=placement)
         self._run = jax.jit(
             self._chunk, donate_argnums=0, out_shardings=placement, compiler_options=options

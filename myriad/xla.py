@@ -7,7 +7,7 @@ benchmarks of compilation and memory call it.
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-# Operations whose outputs XLA was seen to fuse without harm. Indexed updates, `scatter` by any
-# name, are not among them.
+# Elementwise operations, reductions, products, shapes, random numbers and loops: XLA may fuse their
+# outputs. Indexed updates, `scatter` by any name, are not among them.
 _FUSABLE = frozenset(
     (  # noqa: SIM905  (one name a line would be a hundred lines)
         "abs acos acosh add add_any and argmax argmin asin asinh atan atan2 atanh axis_index "
@@ -142,17 +142,18 @@ def _reaches_host(opcode: str, line: str) -> bool:
     return is_callback or (opcode == "send" and _HOST_TRANSFER in line)
 
 
-def output_fusion(jaxpr: ClosedJaxpr) -> dict[str, str]:
+def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
     """Return the compiler options with which XLA fuses the outputs of a program, or none.
 
     XLA aborts the process where it fuses two indexed updates (jaxlib 0.10.2). So a program must
-    hold no operations but those that this was tried on.
+    hold no operations but known ones.
 
     Args:
-        jaxpr: the program, such as `jax.jit(fn).trace(*args).jaxpr`.
+        trace: returns the program, such as `jax.jit(fn).trace(*args).jaxpr`; called only where the
+            answer depends on it.
     """
     options = hardware.output_fusion_options()
-    return options if options and _primitives(jaxpr.jaxpr) <= _FUSABLE else {}
+    return options if options and _primitives(trace().jaxpr) <= _FUSABLE else {}
 
 
 def _primitives(jaxpr: Jaxpr) -> set[str]:

@@ -68,7 +68,7 @@ def tried(name: str, agent: str, options: dict[str, Any]) -> str:
 
 
 def child(cases: list[Any]) -> None:
-    """Try every case, and say on standard output what is begun and what came of it."""
+    """Try every case, and say on standard output what came of it."""
     import warnings
 
     from myriad import configure
@@ -77,7 +77,6 @@ def child(cases: list[Any]) -> None:
     warnings.simplefilter("ignore", ShortTrainingWarning)
     configure()
     for name, options, agent in cases:
-        print(json.dumps({"begin": True}), flush=True)
         start = time.perf_counter()
         outcome = "failed"
         try:
@@ -105,8 +104,7 @@ def rows(cases: Sequence[Any]) -> Iterator[Row]:
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-        lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-        found = [line for line in lines if "begin" not in line]
+        found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
         if len(found) < len(left):
             last = err.strip().splitlines()[-1:] or [""]
             reason = f"exit code {process.returncode}: {last[0]}"
@@ -125,7 +123,7 @@ def gymnax_cases(names: Sequence[str]) -> Iterator[list[Any]]:
         yield [[f"gymnax:{name}", {}, agent] for agent in AGENTS]
 
 
-def generated_cases(number: int, agents: Sequence[str] = AGENTS) -> Iterator[list[Any]]:
+def generated_cases(number: int) -> Iterator[list[Any]]:
     """Yield batches of cases of generated environments, the same ones every time."""
     from generated_env import environments
     from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -147,7 +145,7 @@ def generated_cases(number: int, agents: Sequence[str] = AGENTS) -> Iterator[lis
     draw()
     for first in range(0, len(drawn), 10):
         yield [
-            ["generated_env:Generated", options, agents[i % len(agents)]]
+            ["generated_env:Generated", options, AGENTS[i % len(AGENTS)]]
             for i, options in enumerate(drawn[first : first + 10], first)
         ]
 

@@ -301,9 +301,9 @@ configure(1)
 body = lambda _, c: (jnp.sin(c[0]) + c[1], jnp.cos(c[1]) * c[0])
 loop = jax.jit(lambda x: jax.lax.fori_loop(0, 9, body, (x, x))).trace(jnp.ones(99))
 paint = jax.jit(lambda i: jnp.zeros(9).at[i].set(1.0)).trace(jnp.int32(3))
-options = output_fusion(loop.jaxpr)
+options = output_fusion(lambda: loop.jaxpr)
 fusions = [describe(loop.lower().compile(each)).fusions for each in (None, options)]
-print(json.dumps([fusions, output_fusion(paint.jaxpr)]))
+print(json.dumps([fusions, output_fusion(lambda: paint.jaxpr)]))
 """
     (plain, fused), of_paint = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
     known = tuple(map(int, jax.__version__.split(".")[:2])) < (0, 11)

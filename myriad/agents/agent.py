@@ -12,6 +12,8 @@ from myriad.envs.vector import BatchState, Transition
 
 State = TypeVar("State")
 
+# Steps of all environments together, where an agent has no number of its own.
+DEFAULT_TOTAL_STEPS = 500_000
 # The mesh axis over which a learner that shares its gradient steps among devices may sum.
 LEARNER_AXIS = "learner"
 
@@ -91,7 +93,7 @@ class Learner(Protocol[State]):
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training, unless you say how many."""
-        return 500_000
+        return DEFAULT_TOTAL_STEPS
 
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError if it can't learn from so many environments."""

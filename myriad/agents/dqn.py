@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import optax
 
 from myriad.agents import q_learning
-from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.agent import DEFAULT_TOTAL_STEPS, EnvStep, Learner
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     annealed,
     annealed_over,
     validate_hyperparameters,
 )
-from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
+from myriad.agents.minibatches import MANY_ENVS, steps_for_many
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -46,7 +46,7 @@ _STEPS_PER_ENV, _EXPLORED = 2_000, 0.2
 
 
 def _total_steps(num_envs: int) -> int:
-    return max(500_000, _STEPS_PER_ENV * num_envs) if num_envs >= MANY_ENVS else 500_000
+    return steps_for_many(num_envs, DEFAULT_TOTAL_STEPS, _STEPS_PER_ENV)
 
 
 @jax.tree_util.register_dataclass
@@ -236,10 +236,7 @@ class DQN(Learner[DQNState]):
 
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N]` for observations `[N, *O]`: the best action, or one to explore."""
-        values = map_over_blocks(
-            lambda rows: self._network.values(state.params, self._inputs(state, rows)),
-            flatten(obs),
-        )
+        values = self._network.values_in_blocks(state.params, flatten(obs), state.obs_stats)
         if greedy:
             return q_learning.best_action(values)
         return q_learning.epsilon_greedy(key, values, self._epsilon(state))

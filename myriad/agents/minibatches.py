@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from myriad.agents.agent import LEARNER_AXIS
+from myriad.agents.agent import DEFAULT_TOTAL_STEPS, LEARNER_AXIS
 from myriad.errors import InvalidArgumentError
 
 # A dataclass that is a pytree, with leaves `[B, ...]`.
@@ -118,9 +118,16 @@ def shapes_for_many(num_envs: int) -> dict[str, Any]:
     }
 
 
-def steps_for_many(num_envs: int, least: int) -> int:
-    """Return the steps of all environments together in a training: enough updates, and `least`."""
-    return least if num_envs < MANY_ENVS else max(least, _UPDATES * _SHORT_ROLLOUT * num_envs)
+def steps_for_many(
+    num_envs: int, least: int, steps_per_env: int = _UPDATES * _SHORT_ROLLOUT
+) -> int:
+    """Return the steps of all environments together in a training of unknown length.
+
+    Many environments take so many each, and `least` together.
+    """
+    if num_envs < MANY_ENVS:
+        return DEFAULT_TOTAL_STEPS
+    return max(least, steps_per_env * num_envs)
 
 
 def share_of_rows(order: jax.Array, num_devices: int) -> jax.Array:

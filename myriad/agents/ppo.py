@@ -189,7 +189,7 @@ class PPO(Learner[PPOState]):
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""
-        return steps_for_many(num_envs, 1_000_000 if num_envs >= MANY_ENVS else 500_000)
+        return steps_for_many(num_envs, 1_000_000)
 
     @property
     def steps_per_update(self) -> int:

@@ -24,7 +24,6 @@ from myriad.agents.minibatches import (
     MANY_ENVS,
     draw_permutations,
     gatherer,
-    map_over_blocks,
     mean_over_blocks,
     require_whole_minibatches,
     shapes_for_many,
@@ -175,7 +174,7 @@ class PQN(Learner[PQNState]):
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""
-        return steps_for_many(num_envs, _LEAST_STEPS if num_envs >= MANY_ENVS else 500_000)
+        return steps_for_many(num_envs, _LEAST_STEPS)
 
     @property
     def steps_per_update(self) -> int:
@@ -325,10 +324,8 @@ class PQN(Learner[PQNState]):
         return q_learning.linear(self.epsilon_start, end, steps / float(self.exploration_steps))
 
     def _values(self, state: PQNState, obs: jax.Array) -> jax.Array:
-        """Return Q-values `[B, A]` of flattened observations, a block at a time."""
-        return map_over_blocks(
-            lambda rows: self._network.values(state.params, self._inputs(state, rows)), obs
-        )
+        """Return Q-values `[B, A]` of flattened observations."""
+        return self._network.values_in_blocks(state.params, obs, state.obs_stats)
 
     def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)

@@ -15,7 +15,9 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from myriad.agents.minibatches import map_over_blocks
 from myriad.agents.networks import ACTIVATIONS, MLP, affine, sum_rows
+from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
@@ -64,6 +66,12 @@ class QNetwork:
         value = outputs[:, :1]
         advantage = outputs[:, 1:]
         return value + advantage - jnp.mean(advantage, axis=1, keepdims=True)
+
+    def values_in_blocks(
+        self, params: jax.Array, obs: jax.Array, stats: RunningMoments | None
+    ) -> jax.Array:
+        """Return the values of observations as they came, for batches that need no gradient."""
+        return map_over_blocks(lambda rows: self.values(params, normalize_obs(stats, rows)), obs)
 
     def _outputs(self, params: Any, obs: jax.Array) -> jax.Array:
         """Apply `mlp`: the same function in fewer passes over the batch, and a faster gradient.

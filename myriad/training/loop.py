@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import NamedSharding, PartitionSpec
 
 from myriad.agents.agent import LEARNER_AXIS, Learner
@@ -135,9 +136,13 @@ class LearningLoop:
             )
             shardings = {"in_shardings": self._everywhere, "out_shardings": self._everywhere}
         init = jax.jit(init_from, **shardings)
-        # What is traced here is found again when the programs are compiled.
-        traced = jax.jit(run).trace(init.eval_shape(make_key(0)), np.int32(0), np.bool_(False))  # noqa: FBT003
-        options = output_fusion(traced.jaxpr)
+
+        def traced() -> ClosedJaxpr:
+            # Found again when the programs are compiled.
+            state = init.eval_shape(make_key(0))
+            return jax.jit(run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
+
+        options = output_fusion(traced)
         return init, jax.jit(run, donate_argnums=0, compiler_options=options, **shardings)
 
     def everywhere(self, state: TrainState) -> TrainState:

@@ -84,7 +84,7 @@ class CompiledTraining:
             compiling = [
                 pool.submit(run.lower(state, np.int32(0), np.bool_(False)).compile),  # noqa: FBT003
                 pool.submit(first.lower().compile),
-                pool.submit(evaluation.lower().compile, output_fusion(evaluation.jaxpr)),
+                pool.submit(evaluation.lower().compile, output_fusion(lambda: evaluation.jaxpr)),
             ]
             meanwhile()
             self.run, self.init, self.evaluate = (program.result() for program in compiling)
