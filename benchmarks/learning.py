@@ -12,18 +12,14 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
-import csv
-import io
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 
 from benchmarks.harness import package
-from benchmarks.harness.command_line import Parser, count, guarded
-from benchmarks.harness.files import write_text
-from benchmarks.harness.workloads import SuiteError
+from benchmarks.harness.command_line import Parser, count, guarded, writable
+from benchmarks.harness.files import write_rows
 
 _SCRIPT = "benchmarks/learning.py"
 NUM_EPISODES = 128
@@ -151,10 +147,10 @@ def _run(argv: list[str]) -> bool:
     parser.add_argument(
         "--seeds", type=count, metavar="N", help="trainings each (default: the target's own)"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="CSV file, a row per training")
+    parser.add_argument(
+        "--output", type=writable, metavar="FILE", help="CSV file, a row per training"
+    )
     options = parser.parse_args(argv)
-    if options.output is not None:
-        _check_writable(options.output)  # before hours of training, not after
     myriad.configure()
     print(
         "| environment | agent | environments | target | steps to it, median (most) | in time | "
@@ -170,26 +166,10 @@ def _run(argv: list[str]) -> bool:
         in_time, held = kept(target, runs)
         all_runs += runs
         if options.output is not None:
-            write(options.output, all_runs)
+            write_rows(options.output, Run, all_runs)
         succeeded &= in_time * target.seeds >= target.enough * len(runs)
         succeeded &= held * target.seeds >= target.enough_final * len(runs)
     return succeeded
-
-
-def write(path: Path, runs: Sequence[Run]) -> None:
-    """Write a CSV file with a row per training."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [item.name for item in fields(Run)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(run) for run in runs)
-    write_text(path, text.getvalue())
-
-
-def _check_writable(path: Path) -> None:
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise SuiteError(f"{path} can't be written: {error.strerror}.") from error
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.hardware import compiles_loops_whole
 from myriad.random import make_key
 from myriad.registry import require_integer
-from myriad.xla import output_fusion
+from myriad.xla import OuterJit, output_fusion
 
 # A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
 # gained.
@@ -191,15 +191,13 @@ class Rollout:
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
         options = output_fusion(self._step_program)
         self._init = jax.jit(self._first_state, out_shardings=placement)
-        self._run = jax.jit(
-            self._chunk, donate_argnums=0, out_shardings=placement, compiler_options=options
-        )
-        self._record = jax.jit(
+        self._run = OuterJit(self._chunk, options, donate_argnums=0, out_shardings=placement)
+        self._record = OuterJit(
             self._recorded_chunk,
+            options,
             donate_argnums=0,
             static_argnums=2,
             out_shardings=(placement, None),
-            compiler_options=options,
         )
 
     def init(self, seed: int | np.integer | jax.Array) -> RolloutState:

@@ -156,6 +156,22 @@ def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
     return options if options and _primitives(trace().jaxpr) <= _FUSABLE else {}
 
 
+class OuterJit:
+    """`jax.jit(fn, compiler_options=options, **kwargs)` that you may call in another program too.
+
+    JAX refuses options of a program inside another. There, that program's own apply.
+    """
+
+    def __init__(self, fn: Callable[..., Any], options: dict[str, str], **kwargs: Any):
+        self._inside = jax.jit(fn, **kwargs)
+        self._outside = jax.jit(fn, compiler_options=options, **kwargs)
+        self.lower = self._outside.lower
+
+    def __call__(self, *args: Any) -> Any:
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args))
+        return (self._inside if traced else self._outside)(*args)
+
+
 def _primitives(jaxpr: Jaxpr) -> set[str]:
     """Return the names of the operations in a program and in the programs inside it."""
     names: set[str] = set()

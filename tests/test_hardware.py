@@ -311,6 +311,27 @@ print(json.dumps([fusions, output_fusion(lambda: paint.jaxpr)]))
     assert of_paint == {}
 
 
+def test_a_rollout_whose_outputs_are_fused_can_be_part_of_a_program():
+    script = """
+import jax.numpy as jnp
+from myriad import Rollout, make_agent, make_env
+configure(1)
+env = make_env("cartpole-control")
+rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=4)
+alone = [rollout.run_chunk(rollout.init(0)), rollout.record_chunk(rollout.init(0))]
+inside = jax.jit(lambda state: [rollout.run_chunk(state), rollout.record_chunk(state)])
+several = jax.vmap(rollout.run_chunk)(jax.tree.map(lambda leaf: leaf[None], rollout.init(0)))
+numbers = [
+    [float(jnp.sum(leaf)) for leaf in jax.tree.leaves((state.step, state.batch_state))]
+    for state in (alone[0], inside(rollout.init(0))[0], several)
+]
+print(json.dumps(numbers))
+"""
+    alone, inside, several = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    assert alone[0] == 4
+    assert alone == inside == several
+
+
 def test_whole_loops_reach_the_compiler():
     plain = configured("xla_options=False", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     assert configured().instructions != plain.instructions

@@ -109,6 +109,16 @@ def count(text: str) -> int:
     return value
 
 
+def writable(text: str) -> Path:
+    """Read a flag that names a file, and make sure before hours of work that it can be written."""
+    path = Path(text)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text} can't be written: {error.strerror}") from error
+    return path
+
+
 def resolved_env(env: str) -> str:
     """Return the full name of an environment: `cartpole-control` for `cartpole`.
 

@@ -5,9 +5,13 @@ lack, and suites run on those too.
 """
 
 import contextlib
+import csv
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -25,3 +29,12 @@ def write_text(path: Path, text: str) -> None:
     """Write `text` to `path`, with the line endings that it has."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8", newline="")
+
+
+def write_rows(path: Path, kind: type[Any], rows: Sequence[Any]) -> None:
+    """Write dataclasses of one kind as a CSV file with a line for each."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, [item.name for item in fields(kind)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    write_text(path, text.getvalue())

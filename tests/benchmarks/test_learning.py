@@ -6,6 +6,7 @@ import pytest
 
 import myriad
 from benchmarks import learning
+from benchmarks.harness.files import write_rows
 
 
 def run(first, final):
@@ -21,7 +22,7 @@ def test_a_target_counts_what_was_in_time_and_what_held():
 
 
 def test_rows_are_written(tmp_path: Path):
-    learning.write(tmp_path / "runs.csv", [run(20_000, 500.0)])
+    write_rows(tmp_path / "runs.csv", learning.Run, [run(20_000, 500.0)])
     assert (tmp_path / "runs.csv").read_text().splitlines()[
         1
     ] == "cartpole-control,ppo,16,0,20000,150000,500.0"

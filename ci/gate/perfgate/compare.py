@@ -35,6 +35,9 @@ from perfgate.source.sides import Sides, checked_out
 from perfgate.stages import Inspected, Timed
 from perfgate.verdict import judge
 
+# Of the budget, for a second look at what a clock made suspect, where there is something to time.
+_CONFIRMATION_SHARE = 0.5
+
 
 def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
@@ -95,16 +98,20 @@ def _measure(
     Return every row in its order, and how many pairs were launched.
     """
     budget_s = rules.timing.budget_s if options.budget is None else options.budget
-    deadline = time.monotonic() + budget_s
+    start = time.monotonic()
     identical = {
         row.name for row in rows if not options.time_identical and _is_identical(row, sides)
     }
-    num_tests = sum(len(suspect_changes(row, rules)) for row in rows)
+    num_timed = 0
     if options.timing:
-        num_tests += sum(_is_comparable(row) and row.name not in identical for row in rows)
+        num_timed = sum(_is_comparable(row) and row.name not in identical for row in rows)
+    num_tests = num_timed + sum(len(suspect_changes(row, rules)) for row in rows)
     # The other shards decide about the same change.
     num_tests *= options.shard.count
-    confirmed = Confirmation(sides, rules, core, deadline, _say).run(rows, num_tests)
+    # Fresh processes take seconds each, and would leave nothing for the timing.
+    share = _CONFIRMATION_SHARE if num_timed else 1.0
+    confirmation = Confirmation(sides, rules, core, start + share * budget_s, _say)
+    confirmed = confirmation.run(rows, num_tests)
     done = {
         row.name: Timed(row, is_identical=_is_comparable(row) and row.name in identical)
         for row in confirmed
@@ -113,7 +120,7 @@ def _measure(
         return list(done.values()), 0
     to_time = [row for row in confirmed if _is_comparable(row) and row.name not in identical]
     rng = random.Random(options.seed)  # noqa: S311 - orders, no secrets
-    session = Session(sides, rules, core, deadline, rng, _say)
+    session = Session(sides, rules, core, start + budget_s, rng, _say)
     for row in session.run(to_time, num_tests):
         done[row.name] = row
     return list(done.values()), session.launched

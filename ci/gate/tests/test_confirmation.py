@@ -1,9 +1,14 @@
 """What fresh processes must show before a value of a clock or of the system fails a row."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from perfgate.config import MetricRule, Verdicts
+from perfgate import compare
+from perfgate.config import MetricRule, Rules, Verdicts
+from perfgate.stages import Benchmark, Inspected, Timed
 from perfgate.stats.rounds import LOOKS, weigh
 
 RULE = MetricRule("track", "more", tolerance=0.25)
@@ -101,3 +106,29 @@ def test_what_is_plainly_worse_is_confirmed(ratio, noise):
         rounds = np.exp(rng.normal(0.0, noise, (LOOKS[-1], 2))) * [1.0, ratio]
         words.append(first_word(excess(*rounds), ERROR / 20)[0])
     assert np.mean(words) >= 0.9
+
+
+@pytest.mark.parametrize(("timing", "share"), [(True, 0.5), (False, 1.0)])
+def test_confirming_leaves_half_of_the_budget_to_the_timing(monkeypatch, timing, share):
+    """Compile times of nine benchmarks once took all of it: not a row was timed."""
+    deadlines = {}
+
+    def recorder(name, found, **attributes):
+        def make(sides, rules, core, deadline, *rest):
+            deadlines[name] = deadline - time.monotonic()
+            return SimpleNamespace(run=lambda rows, num_tests: found(rows), **attributes)
+
+        return make
+
+    monkeypatch.setattr(compare, "Confirmation", recorder("confirmation", list))
+    monkeypatch.setattr(compare, "Session", recorder("timing", lambda rows: [], launched=0))
+    row = Inspected(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
+    options = SimpleNamespace(
+        budget=1000.0, timing=timing, time_identical=True, shard=SimpleNamespace(count=1), seed=0
+    )
+    assert compare._measure([row], SimpleNamespace(same_code=False), Rules(), options, None) == (
+        [Timed(row)],
+        0,
+    )
+    assert deadlines["confirmation"] == pytest.approx(share * 1000, abs=10)
+    assert deadlines.get("timing", 1000.0) == pytest.approx(1000, abs=10)

@@ -1,0 +1,378 @@
+"""What trainings reach beside rejax's: the same environments, steps and seeds, the same judge.
+
+    python benchmarks/learning_comparison.py                       every environment and agent
+    python benchmarks/learning_comparison.py --env Catch-bsuite    one environment; repeatable
+    python benchmarks/learning_comparison.py --seconds 30          each library's own defaults
+
+Without `--seconds` both libraries train with the same hyperparameters for the same number of steps.
+With it each trains with its own defaults for so many seconds, without what compiling takes. rejax
+runs in a Python of its own with gymnax 0.0.9. All final policies are evaluated greedily in gymnax
+as it is installed here, over the same 128 episodes.
+"""
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+
+    require_setup()
+
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.harness import package, peers
+from benchmarks.harness.command_line import Parser, count, guarded, writable
+from benchmarks.harness.files import write_rows
+from benchmarks.harness.supervisor import Supervised
+from benchmarks.harness.workloads import SuiteError
+
+_SCRIPT = "benchmarks/learning_comparison.py"
+PEER = "rejax"
+NUM_EPISODES = 128
+NUM_STEPS = 1_000_000
+_TIMEOUT_S = 3_600.0
+# Ours are timed over so many steps to find out how many fit into some seconds.
+_TRIED_STEPS = 200_000
+CLASSIC = (
+    "CartPole-v1",
+    "Acrobot-v1",
+    "Pendulum-v1",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+)
+PICTURES = (
+    "Catch-bsuite",
+    "Breakout-MinAtar",
+    "Asterix-MinAtar",
+    "SpaceInvaders-MinAtar",
+    "Freeway-MinAtar",
+)
+CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0")
+# By our names. They are rejax's own defaults, with half of PPO's epochs. rejax copies DQN's whole
+# buffer whenever it steps the environments. So DQN has a smaller one and steps more environments at
+# once, and learns that much more in between.
+HYPERPARAMETERS: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "num_envs": 64,
+        "rollout_steps": 64,
+        "num_epochs": 4,
+        "num_minibatches": 16,
+        "learning_rate": 3e-4,
+        "gamma": 0.99,
+        "gae_lambda": 0.95,
+        "clip_epsilon": 0.2,
+        "entropy_coef": 0.01,
+        "value_coef": 0.5,
+        "normalize_observations": True,
+        "normalize_rewards": True,
+    },
+    "dqn": {
+        "num_envs": 256,
+        "gradient_steps": 32,
+        "batch_size": 64,
+        "buffer_size": 16_384,
+        "learning_starts": 2_048,
+        "learning_rate": 3e-4,
+        "gamma": 0.99,
+        "double": True,
+        "polyak": 0.95,
+        "target_period": 1,
+        "epsilon_start": 1.0,
+        "epsilon_end": 0.05,
+        "normalize_observations": True,
+        "normalize_rewards": True,
+    },
+}
+EXPLORED = 0.1  # of the steps, while DQN's epsilon falls
+# What rejax does without a name for it.
+_FIXED: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "value_clip": 0.2,
+        "max_grad_norm": float("inf"),
+        "anneal_updates": None,
+        "activation": "silu",
+        "hidden_sizes": (64, 64),
+    },
+    "dqn": {
+        "n_step": 1,
+        "optimizer_epsilon": 1e-8,
+        "max_grad_norm": float("inf"),
+        "anneal_updates": None,
+        "activation": "silu",
+        "hidden_sizes": (64, 64),
+    },
+}
+_REJAX_NAMES = {
+    "rollout_steps": "num_steps",
+    "clip_epsilon": "clip_eps",
+    "value_coef": "vf_coef",
+    "entropy_coef": "ent_coef",
+    "gradient_steps": "num_epochs",
+    "learning_starts": "fill_buffer",
+    "double": "ddqn",
+    "target_period": "target_update_freq",
+    "epsilon_start": "eps_start",
+    "epsilon_end": "eps_end",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One training and the mean return of its final policy over `NUM_EPISODES` greedy episodes."""
+
+    env: str
+    agent: str
+    library: str
+    seed: int
+    steps: int
+    seconds: float
+    final_return: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What to train: `seconds` is None where hyperparameters and steps are equal."""
+
+    env: str
+    agent: str
+    num_steps: int
+    seconds: float | None
+    seeds: Sequence[int]
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The shared ones by our names, without those of another kind of observation."""
+        values = dict(HYPERPARAMETERS[self.agent])
+        if self.env in PICTURES:
+            values |= {"normalize_observations": False, "normalize_rewards": False}
+        return values
+
+
+def ours(question: Question) -> Iterator[Run]:
+    """Train by Myriad, seed after seed, in programs compiled once."""
+    import jax
+
+    from myriad import create_config, make_key
+
+    CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
+
+    def compiled(num_steps: int) -> Any:
+        chosen: dict[str, Any] = {}
+        if question.seconds is None:
+            values = question.hyperparameters | _FIXED[question.agent]
+            own = {"num_envs", "rollout_steps", "batch_size", "buffer_size"}
+            chosen = {
+                name if name in own else f"agent.{name}": value for name, value in values.items()
+            }
+            if question.agent == "dqn":
+                chosen["agent.exploration_steps"] = int(EXPLORED * num_steps)
+        config = create_config(
+            f"gymnax:{question.env}", question.agent, total_steps=num_steps, **chosen
+        )
+        training = CompiledTraining(config.resolve())
+        training.compile()
+        return training
+
+    def timed(training: Any, seed: int) -> tuple[Any, float]:
+        start = time.perf_counter()
+        state = training.init(make_key(seed))
+        state, _ = training.run_window(state, 0, training.num_updates, lambda report, done: None)
+        jax.block_until_ready(state)
+        return state, time.perf_counter() - start
+
+    num_steps = question.num_steps
+    if question.seconds is not None:
+        _, seconds = timed(compiled(_TRIED_STEPS), 0)
+        num_steps = max(_TRIED_STEPS, round(_TRIED_STEPS * question.seconds / seconds))
+    training = compiled(num_steps)
+    judge = Judge(question.env, training.resolved.learner)
+    for seed in question.seeds:
+        state, seconds = timed(training, seed)
+        yield Run(
+            question.env,
+            question.agent,
+            "myriad",
+            seed,
+            training.num_updates * training.steps_per_update,
+            seconds,
+            judge.mean_return(state.agent),
+        )
+
+
+def theirs(question: Question) -> Iterator[Run]:
+    """Train by rejax in its own process, then judge its policies here."""
+    import numpy as np
+
+    hyperparameters: dict[str, Any] = {}
+    if question.seconds is None:
+        hyperparameters = {
+            _REJAX_NAMES.get(name, name): value for name, value in question.hyperparameters.items()
+        }
+        if question.agent == "dqn":
+            hyperparameters["exploration_fraction"] = EXPLORED
+    request = {
+        "env": question.env,
+        "agent": question.agent,
+        "hyperparameters": hyperparameters,
+        "seeds": list(question.seeds),
+        "num_steps": None if question.seconds else question.num_steps,
+        "seconds": question.seconds,
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        python = peers.FOLDER / PEER / "bin" / "python"
+        script = Path(__file__).parent / "sides" / "rejax_policies.py"
+        files = [str(folder / "request.json"), str(folder / "policies.npz")]
+        command = [str(python), "-P", str(script), *files]
+        with Supervised(command, stdin=subprocess.PIPE, environ={"PYTHONPATH": ""}) as child:
+            child.wait(_TIMEOUT_S, None)
+            if not Path(files[1]).exists():
+                raise SuiteError(f"{PEER} failed on {question.env}: {child.last_words()}")
+        with np.load(files[1]) as saved:
+            policies = dict(saved)
+    seconds, steps = policies.pop("seconds"), int(policies.pop("num_steps"))
+    normalized = bool(hyperparameters.get("normalize_observations"))
+    judge = Judge(question.env, _rejax_policy(question.env, normalized=normalized))
+    for i, seed in enumerate(question.seeds):
+        policy = {name: value[i] for name, value in policies.items()}
+        yield Run(
+            question.env,
+            question.agent,
+            PEER,
+            seed,
+            steps,
+            float(seconds[i]),
+            judge.mean_return(policy),
+        )
+
+
+class Judge:
+    """Evaluates policies of one environment greedily, each over the same episodes."""
+
+    def __init__(self, env: str, learner: Any):
+        import jax
+
+        from myriad import make_env
+
+        Evaluation = package.find("myriad.training.evaluation:Evaluation")
+        evaluation = Evaluation(make_env(f"gymnax:{env}"), learner, NUM_EPISODES, max_steps=10_000)
+        self._returns = jax.jit(evaluation.returns)
+
+    def mean_return(self, agent: Any) -> float:
+        """Return the mean return of the episodes of seed 0."""
+        key_alone = package.find("myriad.training.evaluation:key_alone")
+        return float(self._returns(agent, key_alone(0))[0].mean())
+
+
+def _rejax_policy(env: str, *, normalized: bool) -> Any:
+    """Return what chooses greedily as rejax's networks do: the best action, or the mean's."""
+    import jax
+    import jax.numpy as jnp
+
+    from myriad import make_env
+    from myriad.agents import Learner
+    from myriad.spaces import Discrete
+
+    made = make_env(f"gymnax:{env}")
+    space = made.action_space(made.default_params)
+
+    class RejaxPolicy(Learner[Any]):
+        default_num_envs: ClassVar[int] = 1
+        metric_names: ClassVar[tuple[str, ...]] = ()
+
+        def act(self, state: Any, key: Any, obs: Any, *, greedy: bool) -> Any:
+            hidden = obs.reshape(obs.shape[0], -1).astype(jnp.float32)
+            if normalized:
+                mean, var = (state[name].reshape(-1) for name in ("mean", "var"))
+                hidden = (hidden - mean) / jnp.sqrt(var + 1e-8)
+            last = sum(name.startswith("kernel") for name in state) - 1
+            for i in range(last):
+                hidden = jax.nn.silu(hidden @ state[f"kernel{i}"] + state[f"bias{i}"])
+            output = hidden @ state[f"kernel{last}"] + state[f"bias{last}"]
+            if isinstance(space, Discrete):
+                return jnp.argmax(output, axis=-1)
+            return jnp.clip(output, space.low, space.high).reshape(obs.shape[0], *space.shape)
+
+    return RejaxPolicy()
+
+
+def row(env: str, agent: str, runs: Sequence[Run]) -> str:
+    """Return a line of the table: both libraries, and the interval of the difference."""
+    from scipy import stats
+
+    by_library = [[run for run in runs if run.library == library] for library in ("myriad", PEER)]
+    returns = [[run.final_return for run in each] for each in by_library]
+    cells = []
+    for each, values in zip(by_library, returns, strict=True):
+        spread = f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+        seconds = statistics.median(run.seconds for run in each)
+        cells.append(f"{spread} | {each[0].steps:,} | {seconds:.0f}")
+    difference = statistics.mean(returns[0]) - statistics.mean(returns[1])
+    if len({*returns[0]}) == len({*returns[1]}) == 1:
+        interval = f"{difference:+.1f}"
+    else:
+        # Welch's: the libraries' seeds scatter differently.
+        low, high = stats.ttest_ind(*returns, equal_var=False).confidence_interval(0.95)
+        interval = f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"| {env} | {agent} | {cells[0]} | {cells[1]} | {interval} |"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    import myriad
+
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument(
+        "--env",
+        action="append",
+        choices=[*CLASSIC, *PICTURES],
+        metavar="NAME",
+        help=f"one of {', '.join((*CLASSIC, *PICTURES))} (default: all; repeatable)",
+    )
+    parser.add_argument("--agent", choices=sorted(HYPERPARAMETERS), help="only this agent")
+    parser.add_argument("--seeds", type=count, default=5, metavar="N", help="trainings each")
+    parser.add_argument(
+        "--num-steps", type=count, default=NUM_STEPS, metavar="N", help="of each training"
+    )
+    parser.add_argument(
+        "--seconds", type=count, metavar="S", help="each library's own defaults for so long"
+    )
+    parser.add_argument(
+        "--output", type=writable, metavar="FILE", help="CSV file, a row per training"
+    )
+    options = parser.parse_args(argv)
+    if not peers.is_installed(PEER):
+        raise SuiteError(f"{PEER} is not installed; {peers.how_to_install(PEER)}.")
+    myriad.configure()
+    sides = "return, mean (least to most) | steps | seconds"
+    print(f"| environment | agent | myriad: {sides} | {PEER}: {sides} | difference (95%) |")
+    print("|---|---|" + "---:|" * 7)
+    runs: list[Run] = []
+    for env in options.env or (*CLASSIC, *PICTURES):
+        for agent in [options.agent] if options.agent else HYPERPARAMETERS:
+            if agent == "dqn" and env in CONTINUOUS:
+                continue
+            question = Question(
+                env, agent, options.num_steps, options.seconds, range(options.seeds)
+            )
+            found = [*ours(question), *theirs(question)]
+            print(row(env, agent, found), flush=True)
+            runs += found
+            if options.output is not None:
+                write_rows(options.output, Run, runs)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Trains by rejax and saves the policies: `python -P rejax_policies.py <request> <policies>`.
+
+It runs in rejax's own Python, see harness/peers.py, so nothing of this package is imported here.
+The request is JSON: rejax's names of environment and algorithm, its hyperparameters, seeds, and
+`seconds` instead of `total_timesteps` where a training is as long as so many seconds allow. The
+policies are NumPy arrays in one file, seed by seed.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import rejax  # type: ignore[import-not-found]
+
+# Steps of the training that finds out how many fit into the seconds: rejax's default number.
+_TRIED_STEPS = 131_072
+
+
+def trainer(request: dict[str, Any], num_steps: int) -> Any:
+    """Compile a whole training: a function from a seed to the state at its end."""
+    algorithm = rejax.get_algo(request["agent"]).create(
+        env=request["env"],
+        **request["hyperparameters"] | {"total_timesteps": num_steps, "eval_freq": num_steps},
+    )
+    algorithm = algorithm.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True)
+    train = jax.jit(lambda seed: algorithm.train(jax.random.key(seed))[0])
+    return train.lower(np.int32(0)).compile()
+
+
+def timed(train: Any, seed: int) -> tuple[Any, float]:
+    """Return a training state and the seconds it took."""
+    start = time.perf_counter()
+    state = jax.block_until_ready(train(np.int32(seed)))
+    return state, time.perf_counter() - start
+
+
+def num_steps_in(request: dict[str, Any]) -> int:
+    """Return how many steps a training makes in the seconds that are asked for."""
+    _, seconds = timed(trainer(request, _TRIED_STEPS), 0)
+    return max(_TRIED_STEPS, round(_TRIED_STEPS * request["seconds"] / seconds))
+
+
+def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
+    """Return a policy's layers in the order of their use, and its moments of observations."""
+    params = (state.actor_ts if agent == "ppo" else state.q_ts).params["params"]
+    layers = dict(params.get("features", {}))
+    layers |= {name: value for name, value in params.items() if "kernel" in value}
+    for nested in [value for name, value in params.items() if name.startswith("MLP")]:
+        layers = dict(nested) | layers
+    # Hidden layers are numbered; the output's has a name of its own or the highest number.
+    ordered = sorted(layers, key=lambda name: (not name.startswith("Dense_"), name))
+    arrays = {"mean": state.obs_rms_state.mean, "var": state.obs_rms_state.var}
+    for i, name in enumerate(ordered):
+        arrays |= {f"kernel{i}": layers[name]["kernel"], f"bias{i}": layers[name]["bias"]}
+    return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+def end_with_parent() -> None:
+    """End this process when its input does: the parent, which holds the other end, is gone."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main() -> None:
+    """Train every seed and write the file."""
+    end_with_parent()
+    request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    num_steps = request["num_steps"] or num_steps_in(request)
+    train = trainer(request, num_steps)
+    arrays, seconds = [], []
+    for seed in request["seeds"]:
+        state, took = timed(train, seed)
+        arrays.append(arrays_of(request["agent"], state))
+        seconds.append(took)
+    stacked = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
+    np.savez(sys.argv[2], **stacked, seconds=np.array(seconds), num_steps=np.array(num_steps))
+
+
+if __name__ == "__main__":
+    main()
