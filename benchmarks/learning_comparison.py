@@ -90,8 +90,8 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     },
 }
 EXPLORED = 0.1  # of the steps, while DQN's epsilon falls
-# What rejax does without a name for it.
-_FIXED: dict[str, dict[str, Any]] = {
+# What rejax does without a name for it, or does as shipped.
+OF_REJAX: dict[str, dict[str, Any]] = {
     "ppo": {
         "value_clip": 0.2,
         "max_grad_norm": float("inf"),
@@ -154,28 +154,30 @@ class Question:
         return values
 
 
+def config_of(question: Question, num_steps: int) -> Any:
+    """Return our configuration: the shared hyperparameters, or all defaults."""
+    from myriad import create_config
+
+    chosen: dict[str, Any] = {}
+    if question.seconds is None:
+        values = question.hyperparameters | OF_REJAX[question.agent]
+        own = {"num_envs", "rollout_steps", "batch_size", "buffer_size"}
+        chosen = {name if name in own else f"agent.{name}": values[name] for name in values}
+        if question.agent == "dqn":
+            chosen["agent.exploration_steps"] = int(EXPLORED * num_steps)
+    return create_config(f"gymnax:{question.env}", question.agent, total_steps=num_steps, **chosen)
+
+
 def ours(question: Question) -> Iterator[Run]:
     """Train by Myriad, seed after seed, in programs compiled once."""
     import jax
 
-    from myriad import create_config, make_key
+    from myriad import make_key
 
     CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
 
     def compiled(num_steps: int) -> Any:
-        chosen: dict[str, Any] = {}
-        if question.seconds is None:
-            values = question.hyperparameters | _FIXED[question.agent]
-            own = {"num_envs", "rollout_steps", "batch_size", "buffer_size"}
-            chosen = {
-                name if name in own else f"agent.{name}": value for name, value in values.items()
-            }
-            if question.agent == "dqn":
-                chosen["agent.exploration_steps"] = int(EXPLORED * num_steps)
-        config = create_config(
-            f"gymnax:{question.env}", question.agent, total_steps=num_steps, **chosen
-        )
-        training = CompiledTraining(config.resolve())
+        training = CompiledTraining(config_of(question, num_steps).resolve())
         training.compile()
         return training
 

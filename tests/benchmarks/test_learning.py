@@ -55,7 +55,7 @@ def test_what_was_trained_is_written_target_by_target(tmp_path, monkeypatch):
         (["--agent", "pid"], "invalid choice: 'pid'"),
         (
             ["--output", "nowhere/runs.csv"],
-            "nowhere/runs.csv can't be written: No such file or directory.",
+            "nowhere/runs.csv can't be written: No such file or directory",
         ),
     ],
 )

@@ -1,0 +1,107 @@
+"""The comparison of what trainings reach: its judge, its table, its questions, and both sides."""
+
+import numpy as np
+import pytest
+
+import myriad
+from benchmarks import learning_comparison as comparison
+from benchmarks.harness import peers
+from benchmarks.learning_comparison import Judge, Question, Run
+
+
+def runs(library, *returns, seconds=2.0):
+    return [
+        Run("CartPole-v1", "ppo", library, seed, 1_000, seconds, final)
+        for seed, final in enumerate(returns)
+    ]
+
+
+def layer(kernel, bias):
+    """Return a policy of one layer, as rejax's process writes it."""
+    return {
+        "kernel0": np.array(kernel, np.float32),
+        "bias0": np.array(bias, np.float32),
+        "mean": np.array([0, 0, 1, 0], np.float32),
+        "var": np.array([1, 1, 4, 1], np.float32),
+    }
+
+
+def test_the_judge_takes_the_best_action_of_a_loaded_network():
+    judge = Judge("CartPole-v1", comparison._rejax_policy("CartPole-v1", normalized=False))
+    left = judge.mean_return(layer(np.zeros((4, 2)), [1, 0]))
+    # Push to the side to which the pole leans and falls.
+    balancing = judge.mean_return(layer([[0, 0], [0, 0], [0, 1], [0, 1]], [0, 0]))
+    assert 8 < left < 11
+    assert balancing > 100
+
+
+def test_the_judge_normalises_where_the_network_learned_so():
+    judge = Judge("CartPole-v1", comparison._rejax_policy("CartPole-v1", normalized=True))
+    # The mean that is taken off is given back by the bias, the deviation by the weight.
+    balancing = judge.mean_return(layer([[0, 0], [0, 0], [0, 2], [0, 1]], [0, 1]))
+    assert balancing > 100
+
+
+def test_hidden_layers_bend_and_continuous_actions_stay_within_the_box():
+    judge = Judge("Pendulum-v1", comparison._rejax_policy("Pendulum-v1", normalized=False))
+    hidden = {"kernel0": np.zeros((3, 8), np.float32), "bias0": np.full(8, -100, np.float32)}
+    last = {"kernel1": np.ones((8, 1), np.float32), "bias1": np.full(1, 50, np.float32)}
+    clipped = last | {"bias1": np.full(1, 2, np.float32)}
+    moments = {"mean": np.zeros(3, np.float32), "var": np.ones(3, np.float32)}
+    far, at_the_bound = (judge.mean_return(hidden | each | moments) for each in (last, clipped))
+    assert far == pytest.approx(at_the_bound, rel=1e-6)
+
+
+def test_a_row_has_both_libraries_and_the_interval_of_the_difference():
+    found = comparison.row(
+        "CartPole-v1",
+        "ppo",
+        [*runs("myriad", 500, 490, 480), *runs("rejax", 470, 480, 490, seconds=4.0)],
+    )
+    # Welch's interval of two samples with a deviation of 10: 10 +- 2.776 x 8.165.
+    assert found == (
+        "| CartPole-v1 | ppo | 490.0 (480.0 to 500.0) | 1,000 | 2 "
+        "| 480.0 (470.0 to 490.0) | 1,000 | 4 | +10.0 (-12.7 to +32.7) |"
+    )
+
+
+def test_equal_returns_have_no_interval():
+    found = comparison.row("CartPole-v1", "ppo", [*runs("myriad", 500, 500), *runs("rejax", 9, 9)])
+    assert found.endswith("| +491.0 |")
+
+
+def test_every_hyperparameter_is_one_of_ours():
+    for agent, values in comparison.HYPERPARAMETERS.items():
+        question = Question("Catch-bsuite", agent, 10_000, None, (0,))
+        assert not question.hyperparameters["normalize_observations"]
+        resolved = comparison.config_of(question, 10_000).resolve()
+        learner = vars(resolved.learner) | {"num_envs": resolved.num_envs}
+        expected = question.hyperparameters | comparison.OF_REJAX[agent]
+        assert {name: learner[name] for name in expected} == expected
+        assert set(values) <= set(learner)
+
+
+def test_a_missing_peer_is_one_sentence_before_anything_trains(monkeypatch, capsys):
+    monkeypatch.setattr(myriad, "configure", lambda: pytest.fail("it began"))
+    monkeypatch.setattr(peers, "is_installed", lambda name: False)
+    assert comparison.main([]) == 2
+    said = capsys.readouterr().err
+    assert "benchmarks.harness.peers install rejax" in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_ours_are_trained_seed_after_seed_and_judged():
+    question = Question("Catch-bsuite", "ppo", 8_192, None, (0, 1))
+    found = list(comparison.ours(question))
+    assert [run.seed for run in found] == [0, 1]
+    assert all(run.steps == 8_192 and -1 <= run.final_return <= 1 for run in found)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not peers.is_installed("rejax"), reason="rejax is not installed")
+@pytest.mark.parametrize(("env", "agent"), [("CartPole-v1", "dqn"), ("Pendulum-v1", "ppo")])
+def test_rejax_s_policies_come_back_and_are_judged(env, agent):
+    found = list(comparison.theirs(Question(env, agent, 8_192, None, (0, 1))))
+    assert [run.library for run in found] == ["rejax", "rejax"]
+    assert found[0].final_return != found[1].final_return
