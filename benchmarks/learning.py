@@ -1,7 +1,8 @@
 """Whether agents reach their learning targets, with shipped defaults and fresh seeds.
 
-    python benchmarks/learning.py                  every target, as a table
-    python benchmarks/learning.py --agent ppo      those of one agent
+    python benchmarks/learning.py                         every target, as a table
+    python benchmarks/learning.py --agent ppo             those of one agent
+    python benchmarks/learning.py --num-envs 100000       the defaults for so many environments
 
 Every evaluation is greedy and over 128 episodes. The exit code is 1 where a target is missed. Speed
 is measured by throughput.py and training.py.
@@ -12,17 +13,26 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
+import argparse
 import statistics
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from benchmarks.harness import package
+from benchmarks.harness import child_process, package
 from benchmarks.harness.command_line import Parser, count, guarded, writable
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.files import write_rows
+from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/learning.py"
 NUM_EPISODES = 128
+DEFAULTS_ENV = "cartpole-control"
+DEFAULTS_RETURN = 475.0
+DEFAULTS_SEEDS = 3
+_TIMEOUT_S = 3_600.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,22 @@ class Run:
     seed: int
     first: int | None
     total: int
+    final_return: float
+
+
+@dataclass(frozen=True)
+class DefaultRun:
+    """One training of CartPole in which nothing was chosen but the number of environments.
+
+    `seconds` are those of the whole run, compiling included, and `evaluate_s` its evaluations'.
+    """
+
+    agent: str
+    num_envs: int
+    seed: int
+    steps: int
+    seconds: float
+    evaluate_s: float
     final_return: float
 
 
@@ -132,6 +158,37 @@ def row(target: LearningTarget, runs: Sequence[Run]) -> str:
     )
 
 
+def train_by_defaults(agent: str, num_envs: int, seed: int) -> dict[str, float]:
+    """Train as a user would who leaves all to Myriad, in a process of its own."""
+    import jax
+
+    from myriad import configure, create_config, evaluate, train_and_evaluate
+
+    configure()
+    config = create_config(DEFAULTS_ENV, agent, num_envs=num_envs, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        results = train_and_evaluate(config, f"{folder}/run", quiet=True)
+    returns = evaluate(results.config, results.agent_state, NUM_EPISODES)
+    return {
+        "steps": results.evaluations[-1]["steps"],
+        "seconds": results.timings.total_s,
+        "evaluate_s": results.timings.evaluate_s,
+        "final_return": float(jax.numpy.mean(returns)),
+    }
+
+
+def defaults_row(runs: Sequence[DefaultRun]) -> str:
+    """Return a line of the table of defaults."""
+    finals = [run.final_return for run in runs]
+    seconds = [run.seconds for run in runs]
+    share = max(run.evaluate_s / run.seconds for run in runs)
+    return (
+        f"| {runs[0].agent} | {runs[0].num_envs:,} | {runs[0].steps:,} | "
+        f"{statistics.median(seconds):.0f} ({max(seconds):.0f}) | {share:.0%} | "
+        f"{statistics.median(finals):.0f} ({min(finals):.0f} to {max(finals):.0f}) |"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
     return guarded(_run, argv)
@@ -150,7 +207,15 @@ def _run(argv: list[str]) -> bool:
     parser.add_argument(
         "--output", type=writable, metavar="FILE", help="CSV file, a row per training"
     )
+    parser.add_argument(
+        "--num-envs",
+        type=count,
+        metavar="N",
+        help="train CartPole by the defaults for so many environments instead",
+    )
     options = parser.parse_args(argv)
+    if options.num_envs is not None:
+        return _run_defaults(options)
     myriad.configure()
     print(
         "| environment | agent | environments | target | steps to it, median (most) | in time | "
@@ -170,6 +235,37 @@ def _run(argv: list[str]) -> bool:
         succeeded &= in_time * target.seeds >= target.enough * len(runs)
         succeeded &= held * target.seeds >= target.enough_final * len(runs)
     return succeeded
+
+
+def _run_defaults(options: argparse.Namespace) -> bool:
+    agents = [options.agent] if options.agent else sorted({p.agent for p in TARGETS})
+    print(
+        "| agent | environments | steps | seconds, median (most) | evaluations, at most | "
+        "final return, median (least to most) |"
+    )
+    print("|---|---:|---:|---:|---:|---:|")
+    all_runs: list[DefaultRun] = []
+    succeeded = True
+    for agent in agents:
+        asked = {"agent": agent, "num_envs": options.num_envs}
+        runs = [
+            DefaultRun(**asked, seed=seed, **_in_a_child(asked | {"seed": seed}))
+            for seed in range(options.seeds or DEFAULTS_SEEDS)
+        ]
+        print(defaults_row(runs), flush=True)
+        all_runs += runs
+        if options.output is not None:
+            write_rows(options.output, DefaultRun, all_runs)
+        succeeded &= statistics.median(run.final_return for run in runs) >= DEFAULTS_RETURN
+    return succeeded
+
+
+def _in_a_child(request: dict[str, Any]) -> dict[str, Any]:
+    target = "benchmarks.learning:train_by_defaults"
+    try:
+        return child_process.run(target, request, timeout_s=_TIMEOUT_S)
+    except ChildError as error:
+        raise SuiteError(f"The training of {request} gave no result: {error.reason}.") from error
 
 
 if __name__ == "__main__":

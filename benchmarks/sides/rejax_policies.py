@@ -50,9 +50,12 @@ def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
     """Return a policy's layers in the order of their use, and its moments of observations."""
     params = (state.actor_ts if agent == "ppo" else state.q_ts).params["params"]
     layers = dict(params.get("features", {}))
-    layers |= {name: value for name, value in params.items() if "kernel" in value}
-    for nested in [value for name, value in params.items() if name.startswith("MLP")]:
-        layers = dict(nested) | layers
+    # A Gaussian policy has a deviation of its own, which is no layer.
+    layers |= {
+        name: value
+        for name, value in params.items()
+        if isinstance(value, dict) and "kernel" in value
+    }
     # Hidden layers are numbered; the output's has a name of its own or the highest number.
     ordered = sorted(layers, key=lambda name: (not name.startswith("Dense_"), name))
     arrays = {"mean": state.obs_rms_state.mean, "var": state.obs_rms_state.var}

@@ -1,11 +1,13 @@
 """The learning targets: how they are counted, and one of them kept at a reduced size."""
 
+import functools
 from pathlib import Path
 
 import pytest
 
 import myriad
 from benchmarks import learning
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.files import write_rows
 
 
@@ -77,3 +79,37 @@ def test_ppo_reaches_its_target_on_a_fresh_seed():
     )
     result = learning.Learning(target).train(seed=0)
     assert learning.kept(target, [result]) == (1, 1)
+
+
+def test_the_defaults_are_held_to_the_median_of_their_seeds(tmp_path, monkeypatch, capsys):
+    """Two of three seeds that reach it are enough, and one is not."""
+
+    def trained(target, request, *, timeout_s):
+        good = request["seed"] != 0 and not (request["agent"] == "dqn" and request["seed"] == 1)
+        final = 500.0 if good else 100.0
+        return {"steps": 9_000, "seconds": 20.0, "evaluate_s": 1.0, "final_return": final}
+
+    monkeypatch.setattr(learning.child_process, "run", trained)
+    argv = ["--num-envs", "4096", "--output", str(tmp_path / "runs.csv")]
+    assert learning.main([*argv, "--agent", "ppo"]) == 0
+    assert "| ppo | 4,096 | 9,000 | 20 (20) | 5% | 500 (100 to 500) |" in capsys.readouterr().out
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 4
+    assert learning.main(argv) == 1
+
+
+def test_a_default_training_that_dies_is_one_sentence(monkeypatch, capsys):
+    def die(*args, **kwargs):
+        raise ChildError("failed", "the process ended by signal 9: no message")
+
+    monkeypatch.setattr(learning.child_process, "run", die)
+    assert learning.main(["--num-envs", "16", "--agent", "ppo"]) == 2
+    assert "gave no result: the process ended by signal 9" in capsys.readouterr().err
+
+
+def test_a_default_training_reports_its_seconds_and_its_return(monkeypatch):
+    short = functools.partial(myriad.create_config, total_steps=20_480, eval_rollouts=2)
+    monkeypatch.setattr(myriad, "create_config", short)
+    found = learning.train_by_defaults("ppo", 16, 3)
+    assert found["steps"] == 20_480
+    assert 0 < found["evaluate_s"] < found["seconds"]
+    assert 9 <= found["final_return"] <= 500
