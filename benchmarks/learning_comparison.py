@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from benchmarks.harness import package, peers
 from benchmarks.harness.command_line import Parser, count, guarded, writable
@@ -279,16 +279,12 @@ def _rejax_policy(env: str, *, normalized: bool) -> Any:
     import jax.numpy as jnp
 
     from myriad import make_env
-    from myriad.agents import Learner
     from myriad.spaces import Discrete
 
     made = make_env(f"gymnax:{env}")
-    space = made.action_space(made.default_params)
+    space: Any = made.action_space(made.default_params)
 
-    class RejaxPolicy(Learner[Any]):
-        default_num_envs: ClassVar[int] = 1
-        metric_names: ClassVar[tuple[str, ...]] = ()
-
+    class RejaxPolicy:
         def act(self, state: Any, key: Any, obs: Any, *, greedy: bool) -> Any:
             hidden = obs.reshape(obs.shape[0], -1).astype(jnp.float32)
             if normalized:
@@ -313,7 +309,8 @@ def row(env: str, agent: str, runs: Sequence[Run]) -> str:
     returns = [[run.final_return for run in each] for each in by_library]
     cells = []
     for each, values in zip(by_library, returns, strict=True):
-        spread = f"{statistics.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+        least, most = (_tenths(pick(values)) for pick in (min, max))
+        spread = f"{_tenths(statistics.mean(values))} ({least} to {most})"
         seconds = statistics.median(run.seconds for run in each)
         cells.append(f"{spread} | {each[0].steps:,} | {seconds:.0f}")
     difference = statistics.mean(returns[0]) - statistics.mean(returns[1])
@@ -324,6 +321,10 @@ def row(env: str, agent: str, runs: Sequence[Run]) -> str:
         low, high = stats.ttest_ind(*returns, equal_var=False).confidence_interval(0.95)
         interval = f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
     return f"| {env} | {agent} | {cells[0]} | {cells[1]} | {interval} |"
+
+
+def _tenths(value: float) -> str:
+    return f"{round(value, 1) + 0.0:.1f}"  # no minus before a zero
 
 
 def main(argv: Sequence[str] | None = None) -> int:

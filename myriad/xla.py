@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import monitoring
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
 from myriad import hardware
@@ -168,7 +169,7 @@ class OuterJit:
         self.lower = self._outside.lower
 
     def __call__(self, *args: Any) -> Any:
-        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args))
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args))
         return (self._inside if traced else self._outside)(*args)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import rejax  # type: ignore[import-not-found]
 
 # Steps of the training that finds out how many fit into the seconds: rejax's default number.
 _TRIED_STEPS = 131_072
@@ -24,6 +23,8 @@ _TRIED_STEPS = 131_072
 
 def trainer(request: dict[str, Any], num_steps: int) -> Any:
     """Compile a whole training: a function from a seed to the state at its end."""
+    import rejax  # type: ignore[import-not-found]  # asv imports this file where there is none
+
     algorithm = rejax.get_algo(request["agent"]).create(
         env=request["env"],
         **request["hyperparameters"] | {"total_timesteps": num_steps, "eval_freq": num_steps},
@@ -85,8 +86,9 @@ def main() -> None:
         state, took = timed(train, seed)
         arrays.append(arrays_of(request["agent"], state))
         seconds.append(took)
-    stacked = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
-    np.savez(sys.argv[2], **stacked, seconds=np.array(seconds), num_steps=np.array(num_steps))
+    saved: dict[str, Any] = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
+    saved |= {"seconds": np.array(seconds), "num_steps": np.array(num_steps)}
+    np.savez(sys.argv[2], **saved)
 
 
 if __name__ == "__main__":
