@@ -207,7 +207,10 @@ def myriad_space(space: spaces.Space) -> Space:
 def _make(name: str, **config: Any) -> environment.Environment:
     if name not in gymnax.registered_envs:
         raise UnknownNameError("gymnax environment", name, gymnax.registered_envs)
-    return gymnax.make(name, **config)[0]
+    try:
+        return gymnax.make(name, **config)[0]
+    except OSError as error:  # one of them downloads its data
+        raise InvalidArgumentError(f"gymnax can't build {name!r} here: {error}.") from error
 
 
 def _num_operations(env: FromGymnax) -> float:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.error import URLError
 
 import gymnax
 import jax
@@ -50,6 +51,15 @@ def assert_trees_match(ours, theirs):
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=1e-5, atol=1e-5)
+
+
+def test_what_gymnax_cannot_download_is_refused_in_a_sentence(monkeypatch):
+    def fail():
+        raise URLError("no network")
+
+    monkeypatch.setattr(load_mnist, "load_mnist", fail)
+    with pytest.raises(InvalidArgumentError, match="here: <urlopen error no network>"):
+        make_env("gymnax:MNISTBandit-bsuite")
 
 
 # --- Gymnasium, one environment -------------------------------------------------------------------
