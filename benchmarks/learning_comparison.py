@@ -94,6 +94,8 @@ EXPLORED = 0.1  # of the steps, while DQN's epsilon falls
 OF_REJAX: dict[str, dict[str, Any]] = {
     "ppo": {
         "value_clip": 0.2,
+        "value_coef": 0.25,  # rejax halves the squared error as well
+        "optimizer_epsilon": 1e-8,
         "max_grad_norm": float("inf"),
         "anneal_updates": None,
         "activation": "silu",

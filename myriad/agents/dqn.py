@@ -181,6 +181,7 @@ class DQN(Learner[DQNState]):
             integers=(*sizes, "learning_starts", "anneal_updates", "exploration_steps"),
             positive=("learning_rate", "huber_delta", "max_grad_norm"),
             fractions=("gamma", "polyak", "epsilon_start", "epsilon_end"),
+            weights=("optimizer_epsilon",),
         )
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner

@@ -120,6 +120,7 @@ class PPO(Learner[PPOState]):
             free.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
+        optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
         hidden_sizes: of actor and critic alike.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
@@ -145,6 +146,8 @@ class PPO(Learner[PPOState]):
     value_clip: float | None = None
     entropy_coef: float = 0.01
     value_coef: float = 0.5
+    # That of OpenAI's baselines. Adam's paper has 1e-8.
+    optimizer_epsilon: float = 1e-5
     max_grad_norm: float = 0.5
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
@@ -175,7 +178,7 @@ class PPO(Learner[PPOState]):
             integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates"),
             positive=("learning_rate", "clip_epsilon", "value_clip", "max_grad_norm"),
             fractions=("gamma", "gae_lambda"),
-            weights=("entropy_coef", "value_coef"),
+            weights=("entropy_coef", "value_coef", "optimizer_epsilon"),
         )
         _ = learner.policy, learner._actor  # both refuse by themselves
         return learner
@@ -432,8 +435,7 @@ class PPO(Learner[PPOState]):
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
-        # The epsilon of OpenAI's baselines. Adam's paper has 1e-8.
-        return optax.scale_by_adam(eps=1e-5)
+        return optax.scale_by_adam(eps=self.optimizer_epsilon)
 
     @property
     def _obs_size(self) -> int:

@@ -160,6 +160,7 @@ class PQN(Learner[PQNState]):
             ),
             positive=("learning_rate", "max_grad_norm"),
             fractions=("gamma", "td_lambda", "epsilon_start", "epsilon_end", "epsilon_spread"),
+            weights=("optimizer_epsilon",),
         )
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner

@@ -169,14 +169,17 @@ def assert_loss(learner, params, batch, log_prob, entropy):
     )
 
 
-@pytest.mark.parametrize("max_grad_norm", [math.inf, 0.05])
-def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradient(max_grad_norm):
+@pytest.mark.parametrize(("max_grad_norm", "epsilon"), [(math.inf, 1e-5), (0.05, 1e-3)])
+def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradient(
+    max_grad_norm, epsilon
+):
     env = make_env("cartpole-control")
     options = {
         "num_epochs": 1,
         "num_minibatches": 1,
         "anneal_updates": 4,
         "max_grad_norm": max_grad_norm,
+        "optimizer_epsilon": epsilon,
     }
     learner = PPO.create(env, **{**SMALL, **options})
     state = dataclasses.replace(first_state(learner, 4), num_updates=Counter.of(1))
@@ -193,7 +196,7 @@ def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradie
     # Adam's first step with both moments corrected for their start is g / (|g| + eps).
     rate = 0.75 * learner.learning_rate
     expected = jax.tree.map(
-        lambda p, g: p - rate * factor * g / (abs(factor * g) + 1e-5), state.params, gradient
+        lambda p, g: p - rate * factor * g / (abs(factor * g) + epsilon), state.params, gradient
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), params, expected)
 
@@ -365,6 +368,7 @@ def test_an_unknown_field_is_answered_with_the_nearest():
         ("gamma", 1.1, "between 0 and 1"),
         ("learning_rate", float("nan"), "above 0"),
         ("max_grad_norm", 0, "above 0"),
+        ("optimizer_epsilon", -1e-8, "at least 0"),
         ("value_clip", "off", "a number above 0, but got 'off'"),
         ("value_clip", True, "a number above 0, but got True"),
         ("entropy_coef", -0.1, "at least 0"),
