@@ -134,6 +134,16 @@ def test_an_infinite_figure_survives_toml_and_json():
     )
 
 
+def test_a_hyperparameter_that_is_switched_off_survives_toml_and_json():
+    config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
+    assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
+    assert TrainingConfig.from_toml(config.to_toml()) == config
+    assert TrainingConfig.from_json(config.to_json()) == config
+    resolved = config.resolve()
+    assert resolved.learner.anneal_updates is None
+    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
+
+
 def test_what_no_field_of_an_adapter_shows_is_kept():
     config = create_config("gymnax:Catch-bsuite", "random", **{"env.rows": 8})
     env = TrainingConfig.from_toml(config.resolve().config.to_toml()).resolve().env
