@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -91,6 +92,32 @@ def test_steps_are_rounded_up_to_whole_updates():
         64,
         32,
     )
+
+
+def test_all_environments_together_take_the_total_steps():
+    resolved = create_config("cartpole", "ppo", 100, rollout_steps=8, total_steps=10_001).resolve()
+    assert resolved.steps_per_env == 104  # the next whole update after 10,001 / 100
+    assert resolved.config.total_steps is None
+    with pytest.raises(InvalidArgumentError, match="only one of them can be given, but got 5 and"):
+        create_config("cartpole", "ppo", steps_per_env=5, total_steps=6)
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize("num_envs", [1, 16, 127, 128, 1000, 12_345, 10**6])
+def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent, num_envs):
+    resolved = create_config("cartpole", agent, num_envs, **{"agent.learning_rate": 0.25}).resolve()
+    assert resolved.learner.learning_rate == 0.25
+    assert resolved.num_updates >= 40
+    assert resolved.num_updates // resolved.updates_per_eval <= 20
+    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
+
+
+def test_64_bit_numbers_of_jax_are_refused_in_a_sentence():
+    with (
+        jax.enable_x64(True),  # noqa: FBT003 (its own signature)
+        pytest.raises(InvalidArgumentError, match="jax_enable_x64 must be False"),
+    ):
+        create_config("cartpole", "ppo")
 
 
 def test_dotted_names_reach_the_agent_and_the_environment():
