@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import monitoring
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, get_opaque_trace_state, jaxprs_in_params
 
 from myriad import hardware
@@ -171,7 +172,7 @@ class OuterJit:
     def __call__(self, *args: Any) -> Any:
         # A program that closes over the arguments traces this call without tracers among them.
         is_inside = get_opaque_trace_state() != self._built_under or any(
-            isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)
+            isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)
         )
         return (self._inside if is_inside else self._outside)(*args)
 
