@@ -37,6 +37,7 @@ from myriad.errors import (
 )
 from myriad.random import make_key
 from myriad.training.checkpoint import Checkpoints
+from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop, parallel_learner
 from myriad.training.programs import CompiledTraining
 from myriad.training.progress import Progress
@@ -218,6 +219,20 @@ def test_a_training_too_short_to_learn_gives_a_warning(shape, sentence, tmp_path
     config = small_config("ppo", **shape, **endless)
     with pytest.warns(ShortTrainingWarning, match=sentence):
         train_and_evaluate(config, tmp_path / "run")
+
+
+def test_an_evaluation_may_be_longer_than_32_bits_count():
+    env = make_env("cartpole", max_steps=9)
+    evaluation = Evaluation(env, make_learner("random", env), 3, max_steps=2**31)
+    returns, ended = jax.jit(evaluation.returns)(None, make_key(0))
+    assert ended.all()
+    assert float(returns.max()) <= 9
+
+
+def test_the_longest_window_is_one_that_a_chunk_can_count():
+    sizes = dict.fromkeys(("steps_per_env", "eval_frequency", "scan_chunk_size"), 2**40)
+    resolved = create_config("cartpole", "random", **sizes).resolve()
+    assert resolved.updates_per_eval == np.iinfo(np.int32).max
 
 
 def test_a_pure_training_has_no_target():
