@@ -32,7 +32,7 @@ _FUSED_OUTPUTS = "xla_cpu_use_multi_output_fusion"
 XLA_CPU_OPTIONS = {
     # A step writes many arrays from the same inputs. One loop for all of them reads the inputs
     # once. XLA only asks whether the option is there, so "false" would turn it on, too. It aborts
-    # the process over indexed updates, so only what `myriad.xla.output_fusion` allows has it.
+    # the process over indexed updates. `myriad.xla.output_fusion` says which programs have it on.
     _FUSED_OUTPUTS: "true",
     # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and
     # every step of a larger loop goes back to the runtime for each of its kernels.

@@ -120,7 +120,11 @@ class Box:
 
     def sample(self, key: jax.Array) -> jax.Array:
         if not np.issubdtype(self.dtype, np.floating):
-            low, high = (np.asarray(bound, np.int32) for bound in (self.low, self.high))
+            # The end of the range is an int32, too, so int32's largest number is never drawn.
+            low, high = (
+                np.clip(np.asarray(bound, np.float64), -(2**31), 2**31 - 2).astype(np.int32)
+                for bound in (self.low, self.high)
+            )
             return jax.random.randint(key, self.shape, low, high + 1, jnp.int32).astype(self.dtype)
         low, high = (
             np.broadcast_to(np.asarray(bound, np.float32), self.shape)
@@ -140,9 +144,10 @@ class Box:
         return jnp.all((value >= self.low) & (value <= self.high))
 
     def validate(self, action: Any) -> jax.Array:
-        """See `Space.validate`; out-of-bounds numbers pass: the environment interprets them."""
+        """See `Space.validate`; floats out of bounds pass: the environment interprets them."""
         if not np.issubdtype(self.dtype, np.floating):
-            return _validated(self, action, jnp.integer, f"integers of shape {self.shape}")
+            expected = f"integers of shape {self.shape} from {self.low} to {self.high}"
+            return _validated(self, action, jnp.integer, expected)
         return _validated(
             self, action, jnp.floating, f"floats of shape {self.shape}, none of them NaN"
         )

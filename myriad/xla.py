@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import monitoring
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, get_opaque_trace_state, jaxprs_in_params
 
 from myriad import hardware
 from myriad.errors import InvalidArgumentError
@@ -166,11 +166,15 @@ class OuterJit:
     def __init__(self, fn: Callable[..., Any], options: dict[str, str], **kwargs: Any):
         self._inside = jax.jit(fn, **kwargs)
         self._outside = jax.jit(fn, compiler_options=options, **kwargs)
+        self._built_under = get_opaque_trace_state()
         self.lower = self._outside.lower
 
     def __call__(self, *args: Any) -> Any:
-        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args))
-        return (self._inside if traced else self._outside)(*args)
+        # A program that closes over the arguments traces this call without tracers among them.
+        is_inside = get_opaque_trace_state() != self._built_under or any(
+            isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)
+        )
+        return (self._inside if is_inside else self._outside)(*args)
 
 
 def _primitives(jaxpr: Jaxpr) -> set[str]:

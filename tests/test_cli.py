@@ -65,6 +65,21 @@ def test_a_flag_reaches_the_configuration():
     assert config.log_to == ["tensorboard"]
 
 
+@pytest.mark.parametrize("flag", ["--steps-per-env", "--total-steps"])
+def test_a_length_on_the_command_line_replaces_that_of_the_file(flag, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text(TrainingConfig(env="cartpole", agent="ppo", steps_per_env=7).to_toml())
+    config = parse(["train", "--config", str(file), flag, "64"]).training()
+    lengths = {"--steps-per-env": config.steps_per_env, "--total-steps": config.total_steps}
+    assert lengths.pop(flag) == 64
+    assert list(lengths.values()) == [None]
+
+
+def test_options_of_xla_to_leave_out_are_told_by_name():
+    command = parse(["envs", "--without-xla-option", "a", "--without-xla-option", "b"])
+    assert command.without_xla_option == ("a", "b")
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [

@@ -321,15 +321,17 @@ rollout = Rollout(env, make_agent("random", env), num_envs=64, scan_chunk_size=4
 alone = [rollout.run_chunk(rollout.init(0)), rollout.record_chunk(rollout.init(0))]
 inside = jax.jit(lambda state: [rollout.run_chunk(state), rollout.record_chunk(state)])
 several = jax.vmap(rollout.run_chunk)(jax.tree.map(lambda leaf: leaf[None], rollout.init(0)))
+first = rollout.init(0)
+closed_over = jax.jit(lambda: rollout.run_chunk(first))()
 numbers = [
     [float(jnp.sum(leaf)) for leaf in jax.tree.leaves((state.step, state.batch_state))]
-    for state in (alone[0], inside(rollout.init(0))[0], several)
+    for state in (alone[0], inside(rollout.init(0))[0], several, closed_over)
 ]
 print(json.dumps(numbers))
 """
-    alone, inside, several = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
+    alone, inside, several, closed_over = in_a_fresh_process(script, JAX_PLATFORMS="cpu")
     assert alone[0] == 4
-    assert alone == inside == several
+    assert alone == inside == several == closed_over
 
 
 def test_whole_loops_reach_the_compiler():

@@ -4,12 +4,14 @@ import dataclasses
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myriad import Rollout, make_agent, make_env, make_key
+from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError
 from myriad.rollout import Layout
 from myriad.xla import count_compilations, describe
@@ -196,6 +198,51 @@ def test_the_final_observation_is_there_for_whoever_asks():
     )
     np.testing.assert_array_equal(beyond, asked.terminated)
     assert np.abs(np.asarray(asked.obs)[done]).max() <= 0.05
+
+
+def test_episodes_are_counted_beyond_32_bits():
+    env = make_env("cartpole-control", max_steps=1)  # every step ends an episode
+    rollout = Rollout(env, make_agent("random", env), num_envs=32, scan_chunk_size=4)
+    state = rollout.init(seed=0)
+    many = jnp.full_like(state.batch_state.num_episodes, 2**31 - 2)
+    state = dataclasses.replace(
+        state,
+        step=Counter.of(2**31 - 2),
+        batch_state=dataclasses.replace(state.batch_state, num_episodes=many),
+    )
+    state = rollout.run(state, 4)
+    assert rollout.summary(state).num_episodes == 32 * (2**31 + 2)
+    # The same again, a half of 32 bits later.
+    many = jnp.full_like(state.batch_state.num_episodes, -2)
+    state = dataclasses.replace(
+        state,
+        step=Counter.of(2**32 - 2),
+        batch_state=dataclasses.replace(state.batch_state, num_episodes=many),
+    )
+    summary = rollout.summary(rollout.run(state, 4))
+    assert summary.num_episodes == summary.num_steps == 32 * (2**32 + 2)
+
+
+def test_a_controller_remembers_and_forgets_with_the_episode():
+    env = make_env("cartpole", max_steps=30)
+    pid = make_agent("pid", env)
+    rollout = Rollout(env, pid, num_envs=3, scan_chunk_size=40)
+    state, trajectory = rollout.record_chunk(rollout.init(seed=0))
+    first_obs = rollout.batch_state(rollout.init(seed=0)).obs
+    for i in range(3):
+        obs = first_obs[i]
+        memory = pid.first_memory()
+        for t in range(40):
+            action, memory = pid.control(memory, make_key(0), obs)
+            np.testing.assert_array_equal(trajectory.action[t, i], action)
+            obs = trajectory.obs[t, i]
+            if trajectory.truncated[t, i]:
+                memory = pid.first_memory()
+    assert trajectory.truncated[29].all()
+    assert rollout.summary(state).mean_episode_length == 30
+    assert type(rollout.batch_state(state).env_state) is type(
+        env.reset(make_key(0), env.default_params)[1]
+    )
 
 
 def test_parameters_of_another_length_are_refused_by_name():

@@ -18,6 +18,9 @@ SPACES = [
     Box(-2.0, 2.0, (3,)),
     Box(-np.inf, np.inf, (2, 2)),
     Box(np.array([-1.0, -np.inf]), np.array([1.0, np.inf]), (2,)),
+    Box(0, 255, (3,), np.uint8),
+    Box(0, 2**31 - 1, (3,), np.int32),
+    Box(-np.inf, np.inf, (3,), np.int32),
 ]
 
 

@@ -181,16 +181,30 @@ def gymnasium_space(space: Space) -> gymnasium.Space:
     if isinstance(space, MultiDiscrete):
         return gymnasium.spaces.MultiDiscrete(list(space.nvec))
     if isinstance(space, Box):
+        if not np.issubdtype(space.dtype, np.floating):
+            return _integer_box(space)
         low, high = (np.array(bound) for bound in finite_bounds(space))
         one_value = low == high
         # A dimension of one value is given the two floats beside it.
         low[one_value] = np.nextafter(low[one_value], np.float32(-np.inf))
         high[one_value] = np.nextafter(high[one_value], np.float32(np.inf))
-        return gymnasium.spaces.Box(
-            low.astype(space.dtype), high.astype(space.dtype), space.shape, space.dtype
-        )
+        return gymnasium.spaces.Box(low, high, space.shape, np.float32)
     raise InvalidArgumentError(
         f"{space!r} has no counterpart in Gymnasium; use Discrete, MultiDiscrete or Box."
+    )
+
+
+def _integer_box(space: Box) -> gymnasium.spaces.Box:
+    limits = (0, 1)
+    if space.dtype != bool:
+        limits = (np.iinfo(space.dtype).min, np.iinfo(space.dtype).max)
+    # float64 holds every bound of 32 bits exactly, and infinities.
+    low, high = (
+        np.clip(np.broadcast_to(np.asarray(bound, np.float64), space.shape), *limits)
+        for bound in (space.low, space.high)
+    )
+    return gymnasium.spaces.Box(
+        low.astype(space.dtype), high.astype(space.dtype), space.shape, space.dtype
     )
 
 

@@ -18,6 +18,7 @@ from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     annealed,
     annealed_over,
+    validate_anneal_updates,
     validate_hyperparameters,
 )
 from myriad.agents.minibatches import MANY_ENVS, steps_for_many
@@ -146,7 +147,7 @@ class DQN(Learner[DQNState]):
     epsilon_start: float = 1.0
     epsilon_end: float = 0.1
     exploration_steps: int = 20_000
-    # Rainbow's, as are 3 steps (Hessel et al. 2018, table 1).
+    # Far above Adam's own 1e-8, so that tiny gradients take small steps.
     optimizer_epsilon: float = 1.5e-4
     max_grad_norm: float = 10.0
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -178,11 +179,12 @@ class DQN(Learner[DQNState]):
         )
         validate_hyperparameters(
             learner,
-            integers=(*sizes, "learning_starts", "anneal_updates", "exploration_steps"),
+            integers=(*sizes, "learning_starts", "exploration_steps"),
             positive=("learning_rate", "huber_delta", "max_grad_norm"),
             fractions=("gamma", "polyak", "epsilon_start", "epsilon_end"),
             weights=("optimizer_epsilon",),
         )
+        validate_anneal_updates(learner.anneal_updates)
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError
-from myriad.registry import require_integer
+from myriad.registry import is_integer, require_integer
 
 # The value of `anneal_updates` that stands for the length of the training.
 WHOLE_TRAINING = "training"
@@ -30,7 +30,7 @@ def validate_hyperparameters(
     """
     for name in integers:
         value = getattr(learner, name)
-        if value is not None and not (name == "anneal_updates" and value == WHOLE_TRAINING):
+        if value is not None:
             require_integer(name, value, 1)
     checks = (
         (positive, "a number above 0", lambda value: _is_number(value) and value > 0),
@@ -46,6 +46,17 @@ def validate_hyperparameters(
             value = getattr(learner, name)
             if value is not None and not holds(value):
                 raise InvalidArgumentError(f"{name} must be {rule}, but got {value!r}.")
+
+
+def validate_anneal_updates(anneal_updates: Any) -> None:
+    """Raise InvalidArgumentError unless it is a number of updates, "training" or None."""
+    if anneal_updates is None or anneal_updates == WHOLE_TRAINING:
+        return
+    if not is_integer(anneal_updates) or anneal_updates < 1:
+        raise InvalidArgumentError(
+            f"anneal_updates must be an integer of at least 1, {WHOLE_TRAINING!r} or None, "
+            f"but got {anneal_updates!r}."
+        )
 
 
 def annealed_over(learner: Any, num_updates: int) -> Any:

@@ -20,6 +20,7 @@ from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     annealed,
     annealed_over,
+    validate_anneal_updates,
     validate_hyperparameters,
 )
 from myriad.agents.minibatches import (
@@ -175,11 +176,12 @@ class PPO(Learner[PPOState]):
         learner = cls(env, **overrides)
         validate_hyperparameters(
             learner,
-            integers=("rollout_steps", "num_epochs", "num_minibatches", "anneal_updates"),
+            integers=("rollout_steps", "num_epochs", "num_minibatches"),
             positive=("learning_rate", "clip_epsilon", "value_clip", "max_grad_norm"),
             fractions=("gamma", "gae_lambda"),
             weights=("entropy_coef", "value_coef", "optimizer_epsilon"),
         )
+        validate_anneal_updates(learner.anneal_updates)
         _ = learner.policy, learner._actor  # both refuse by themselves
         return learner
 

@@ -18,6 +18,7 @@ from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     annealed,
     annealed_over,
+    validate_anneal_updates,
     validate_hyperparameters,
 )
 from myriad.agents.minibatches import (
@@ -151,17 +152,12 @@ class PQN(Learner[PQNState]):
         learner = cls(env, **overrides)
         validate_hyperparameters(
             learner,
-            integers=(
-                "rollout_steps",
-                "num_epochs",
-                "num_minibatches",
-                "anneal_updates",
-                "exploration_steps",
-            ),
+            integers=("rollout_steps", "num_epochs", "num_minibatches", "exploration_steps"),
             positive=("learning_rate", "max_grad_norm"),
             fractions=("gamma", "td_lambda", "epsilon_start", "epsilon_end", "epsilon_spread"),
             weights=("optimizer_epsilon",),
         )
+        validate_anneal_updates(learner.anneal_updates)
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
 

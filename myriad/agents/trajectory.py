@@ -67,11 +67,11 @@ class Trajectory:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class _Cut:
-    """Of each environment the last step that truncated an episode and has no value yet.
+class _Pending:
+    """The last truncated step of each environment whose value is not computed yet.
 
-    An observation of each environment, and not of each step: of a whole rollout, a copy of all
-    observations would be left empty but for a few.
+    It holds one observation of each environment. Few steps truncate an episode, so one of each step
+    would be mostly empty.
 
     Attributes:
         obs: what the step led to, flattened, `[N, D]`.
@@ -84,18 +84,14 @@ class _Cut:
     waits: jax.Array
 
     @classmethod
-    def none(cls, obs: jax.Array) -> "_Cut":
+    def none(cls, obs: jax.Array) -> "_Pending":
         """Return that of environments none of which was truncated; `obs` is like theirs."""
         num_envs = obs.shape[0]
         return cls(jnp.zeros_like(obs), jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool))
 
-    def emptied(self) -> "_Cut":
-        """Return it with nothing waiting."""
-        return dataclasses.replace(self, waits=jnp.zeros_like(self.waits))
-
-    def with_step(self, t: jax.Array, is_cut: jax.Array, obs: jax.Array) -> "_Cut":
+    def with_step(self, t: jax.Array, is_cut: jax.Array, obs: jax.Array) -> "_Pending":
         """Put step `t` of the environments that it truncated in the place of what they had."""
-        return _Cut(
+        return _Pending(
             jnp.where(is_cut[:, None], obs, self.obs),
             jnp.where(is_cut, t.astype(jnp.int32), self.step),
             self.waits | is_cut,
@@ -134,8 +130,7 @@ def collect(
         running_return: the discounted return of the running episodes, `[N]`.
         choose: chooses actions.
         step: advances the environments.
-        value_of: maps flattened observations `[N, D]` to values, float32 `[N]`, for what a
-            truncated episode led to.
+        value_of: maps what truncated steps led to, flattened, `[N, D]`, to values, float32 `[N]`.
         num_steps: `T`.
         gamma: the discount.
 
@@ -144,50 +139,60 @@ def collect(
         trajectory.
     """
     first_obs: Any = batch_state.obs
-    # A slot of each environment saves memory where observations are wide, and costs time.
-    first_cut = None if is_narrow(flatten(first_obs)) else _Cut.none(flatten(first_obs))
-
-    def value_cut(carry: tuple[jax.Array, _Cut]) -> tuple[jax.Array, _Cut]:
-        final_value, cut = carry
-        return _at_step(final_value, cut.step, cut.waits, value_of(cut.obs)), cut.emptied()
+    # Wide observations of every step would take too much memory; narrow ones cost less than loops.
+    pending = None if is_narrow(flatten(first_obs)) else _Pending.none(flatten(first_obs))
 
     def advance(carry: Any, t: jax.Array) -> tuple[Any, Any]:
-        batch_state, running_return, final_value, cut = carry
+        batch_state, running_return, final_value, pending = carry
         obs: Any = batch_state.obs
         batch_state, choice, result = act_and_step(key, t, batch_state, choose, step)
         done = result.terminated | result.truncated
         discounted, running_return = discounted_return(running_return, result.reward, done, gamma)
         is_cut = result.truncated & ~result.terminated
         final_obs = flatten(result.final_obs)
-        if cut is not None:
-            # An environment that is truncated a second time has its first value computed now. A
-            # loop of one pass or none: many seeds under vmap then skip it where none needs it.
-            final_value, cut = jax.lax.while_loop(
-                lambda carry: jnp.any(carry[1].waits & is_cut), value_cut, (final_value, cut)
-            )
-            cut = cut.with_step(t, is_cut, final_obs)
+        if pending is not None:
+            final_value, pending = _valued(final_value, pending, is_cut, value_of)
+            pending = pending.with_step(t, is_cut, final_obs)
+            final_obs = None
         kept = (flatten(obs), choice, result.reward, discounted, result.terminated, is_cut)
-        return (batch_state, running_return, final_value, cut), (
-            kept,
-            final_obs if cut is None else None,
-        )
+        return (batch_state, running_return, final_value, pending), (kept, final_obs)
 
     final_value = jnp.zeros((num_steps, running_return.shape[0]), jnp.float32)
     # Steps are counted from each update on: the update's number is in `key` already.
     steps = jnp.arange(num_steps, dtype=jnp.uint32)
     carry, (kept, final_obs) = jax.lax.scan(
-        advance, (batch_state, running_return, final_value, first_cut), steps
+        advance, (batch_state, running_return, final_value, pending), steps
     )
-    batch_state, running_return, final_value, cut = carry
+    batch_state, running_return, final_value, pending = carry
     obs, choice, reward, discounted, terminated, truncated = kept
-    if cut is None:
+    if pending is None:
         final_value = _values_of_cuts(final_obs, truncated, value_of)
     else:
-        final_value, _ = jax.lax.while_loop(
-            lambda carry: jnp.any(carry[1].waits), value_cut, (final_value, cut)
-        )
+        final_value, _ = _valued(final_value, pending, pending.waits, value_of)
     trajectory = Trajectory(obs, final_value, choice, reward, discounted, terminated, truncated)
     return batch_state, running_return, trajectory
+
+
+def _valued(
+    final_value: jax.Array,
+    pending: _Pending,
+    is_due: jax.Array,
+    value_of: Callable[[jax.Array], jax.Array],
+) -> tuple[jax.Array, _Pending]:
+    """Compute the values of all pending steps if any of them `is_due`, `[N]`, and empty them.
+
+    An environment that is truncated a second time needs its place, so its first value is due.
+    """
+
+    def value(carry: tuple[jax.Array, _Pending]) -> tuple[jax.Array, _Pending]:
+        final_value, pending = carry
+        final_value = _at_step(final_value, pending.step, pending.waits, value_of(pending.obs))
+        return final_value, dataclasses.replace(pending, waits=jnp.zeros_like(pending.waits))
+
+    # A loop of one pass or none: many seeds under vmap then skip it where none needs it.
+    return jax.lax.while_loop(
+        lambda carry: jnp.any(carry[1].waits & is_due), value, (final_value, pending)
+    )
 
 
 def _values_of_cuts(
@@ -195,7 +200,7 @@ def _values_of_cuts(
 ) -> jax.Array:
     """Return the values of `final_obs`, `[T, N, D]`, where `truncated`, `[T, N]`, and else 0.
 
-    There are few such steps: one of each environment a round.
+    Each round values one step of every environment. Few steps truncate, so there are few rounds.
     """
     env_index = jnp.arange(truncated.shape[1])
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.training.options import options_of, plain, with_tuples, without_none
@@ -25,8 +25,8 @@ _SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 # The evaluations of a training by default: enough for a curve. Episodes one after another take no
 # more than some percent of what as many steps of training do.
 _EVALUATIONS = 20
-# Episodes are counted in 32 bits between two evaluations.
-_LONGEST_WINDOW = 2**31
+# Between two evaluations, updates and the episodes of an environment are counted in int32.
+_LONGEST_WINDOW = 2**31 - 1
 # How a file says None, for which TOML has no word.
 _NONE = "none"
 
@@ -89,6 +89,11 @@ class TrainingConfig(BaseModel):
     env_options: dict[str, Any] = Field(default_factory=dict)
     agent_options: dict[str, Any] = Field(default_factory=dict)
 
+    @field_validator("agent_options")
+    @classmethod
+    def _with_none(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return {name: None if value == _NONE else value for name, value in options.items()}
+
     def to_toml(self) -> str:
         """Write the configuration as TOML, without what is None.
 
@@ -102,8 +107,10 @@ class TrainingConfig(BaseModel):
 
     def _plain(self) -> dict[str, Any]:
         table = self.model_dump(mode="json")
-        options = table["agent_options"]
-        table["agent_options"] = {n: _NONE if v is None else v for n, v in options.items()}
+        table["agent_options"] = {
+            name: _NONE if value is None else value
+            for name, value in table["agent_options"].items()
+        }
         return without_none(table)
 
     @classmethod
@@ -144,10 +151,8 @@ class TrainingConfig(BaseModel):
             )
         env = make_env(self.env, **with_tuples(self.env_options))
         shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
-        chosen = {n: None if v == _NONE else v for n, v in self.agent_options.items()}
-        learner = make_learner(
-            self.agent, env, self.num_envs, **(without_none(shared) | with_tuples(chosen))
-        )
+        options = without_none(shared) | with_tuples(self.agent_options)
+        learner = make_learner(self.agent, env, self.num_envs, **options)
         num_envs = self.num_envs or learner.default_num_envs
         learner.require_num_envs(num_envs)
         unit = learner.steps_per_update
@@ -311,4 +316,4 @@ def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def _whole(steps: int, unit: int) -> int:
-    return math.ceil(steps / unit) * unit
+    return -(-steps // unit) * unit

@@ -15,8 +15,8 @@ from myriad.random import make_key
 # Folded into a run's key for its evaluations, so that they share no key with the training, and into
 # that of an evaluation by itself, so that equal seeds of both share none.
 _DURING_TRAINING, _ALONE = 0xE7, 0xE8
-# Steps are counted in 32 bits here.
-_MOST_STEPS = 2**31
+# Steps are counted in int32 here.
+_MOST_STEPS = 2**31 - 1
 
 _Carry = tuple[jax.Array, BatchState, Any, jax.Array, jax.Array]
 

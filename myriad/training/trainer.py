@@ -219,18 +219,19 @@ class Trainer:
         if not resolved.learner.metric_names:
             return  # Nothing is learned anyway.
         steps = resolved.steps_per_env
-        length = f"{steps:,} steps of each of {resolved.num_envs:,} environments"
+        agent = self.config.agent
+        reason = ""
         if resolved.num_updates < _FEW_UPDATES:
-            warnings.warn(
-                f"{length} are {resolved.num_updates} updates of {self.config.agent}, too few to "
-                "learn much: raise steps_per_env or total_steps.",
-                ShortTrainingWarning,
-                stacklevel=4,
-            )
+            reason = f"are {resolved.num_updates} updates of {agent}, too few to learn much"
         elif steps <= _FEW_STEPS and (shortest := self._evaluate(state)[2].min()) > steps:
+            reason = (
+                f"may end no episode, since the shortest of {agent} before it learns takes "
+                f"{shortest:,}"
+            )
+        if reason:
             warnings.warn(
-                f"{length} may end no episode, since the shortest of {self.config.agent} before "
-                f"it learns takes {shortest:,}: raise steps_per_env or total_steps.",
+                f"{steps:,} steps of each of {resolved.num_envs:,} environments {reason}: "
+                "raise steps_per_env or total_steps.",
                 ShortTrainingWarning,
                 stacklevel=4,
             )

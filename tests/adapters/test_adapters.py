@@ -21,6 +21,7 @@ from gymnax.utils import load_mnist
 import myriad
 from myriad import Rollout, list_envs, make_agent, make_env, make_key
 from myriad.adapters import from_gymnax, to_gymnasium, to_gymnasium_vector, to_gymnax
+from myriad.adapters.gymnasium import gymnasium_space
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.xla import count_compilations
@@ -60,6 +61,22 @@ def test_what_gymnax_cannot_download_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr(load_mnist, "load_mnist", fail)
     with pytest.raises(InvalidArgumentError, match="here: <urlopen error no network>"):
         make_env("gymnax:MNISTBandit-bsuite")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype", "bounds"),
+    [
+        (0, 255, np.uint8, (0, 255)),
+        (5, 5, np.uint8, (5, 5)),
+        (-np.inf, np.inf, np.int32, (-(2**31), 2**31 - 1)),
+        (0, 2**31 - 1, np.int32, (0, 2**31 - 1)),
+        (0, 1, np.bool_, (0, 1)),
+    ],
+)
+def test_a_box_of_integers_keeps_its_bounds_and_its_dtype(low, high, dtype, bounds):
+    space = gymnasium_space(Box(low, high, (2,), dtype))
+    assert space.dtype == dtype
+    assert (space.low.tolist(), space.high.tolist()) == ([bounds[0]] * 2, [bounds[1]] * 2)
 
 
 # --- Gymnasium, one environment -------------------------------------------------------------------

@@ -365,6 +365,7 @@ def test_an_unknown_field_is_answered_with_the_nearest():
         ("rollout_steps", 0, "at least 1"),
         ("num_epochs", 2.0, "integer"),
         ("anneal_updates", 0, "at least 1"),
+        ("anneal_updates", "trainin", "'training' or None, but got 'trainin'"),
         ("gamma", 1.1, "between 0 and 1"),
         ("learning_rate", float("nan"), "above 0"),
         ("max_grad_norm", 0, "above 0"),

@@ -325,7 +325,7 @@ def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
     [
         ("rollout_steps", 0, "an integer of at least 1"),
         ("num_epochs", 1.5, "an integer of at least 1"),
-        ("anneal_updates", 0, "an integer of at least 1"),
+        ("anneal_updates", 0, "an integer of at least 1, 'training' or None"),
         ("learning_rate", 0.0, "a number above 0"),
         ("gamma", 1.1, "a number between 0 and 1"),
         ("epsilon_end", -0.1, "a number between 0 and 1"),

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -93,6 +94,32 @@ def test_steps_are_rounded_up_to_whole_updates():
     )
 
 
+def test_all_environments_together_take_the_total_steps():
+    resolved = create_config("cartpole", "ppo", 100, rollout_steps=8, total_steps=10_001).resolve()
+    assert resolved.steps_per_env == 104  # the next whole update after 10,001 / 100
+    assert resolved.config.total_steps is None
+    with pytest.raises(InvalidArgumentError, match="only one of them can be given, but got 5 and"):
+        create_config("cartpole", "ppo", steps_per_env=5, total_steps=6)
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize("num_envs", [1, 16, 127, 128, 1000, 12_345, 10**6])
+def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent, num_envs):
+    resolved = create_config("cartpole", agent, num_envs, **{"agent.learning_rate": 0.25}).resolve()
+    assert resolved.learner.learning_rate == 0.25
+    assert resolved.num_updates >= 40
+    assert resolved.num_updates // resolved.updates_per_eval <= 20
+    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
+
+
+def test_64_bit_numbers_of_jax_are_refused_in_a_sentence():
+    with (
+        jax.enable_x64(True),  # noqa: FBT003 (its own signature)
+        pytest.raises(InvalidArgumentError, match="jax_enable_x64 must be False"),
+    ):
+        create_config("cartpole", "ppo")
+
+
 def test_dotted_names_reach_the_agent_and_the_environment():
     config = create_config("cartpole", "ppo", **{"agent.learning_rate": 0.5, "env.gravity": 1.0})
     assert (config.agent_options, config.env_options) == ({"learning_rate": 0.5}, {"gravity": 1.0})
@@ -132,6 +159,16 @@ def test_an_infinite_figure_survives_toml_and_json():
         math.inf,
         math.inf,
     )
+
+
+def test_a_hyperparameter_that_is_switched_off_survives_toml_and_json():
+    config = create_config("cartpole", "ppo", **{"agent.anneal_updates": None})
+    assert create_config("cartpole", "ppo", **{"agent.anneal_updates": "none"}) == config
+    assert TrainingConfig.from_toml(config.to_toml()) == config
+    assert TrainingConfig.from_json(config.to_json()) == config
+    resolved = config.resolve()
+    assert resolved.learner.anneal_updates is None
+    assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
 
 
 def test_what_no_field_of_an_adapter_shows_is_kept():

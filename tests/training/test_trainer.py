@@ -28,9 +28,16 @@ from myriad import (
 )
 from myriad.agents import list_agents, make_learner
 from myriad.envs import list_envs
-from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, UnknownNameError
+from myriad.errors import (
+    DivergedError,
+    InvalidArgumentError,
+    MyriadError,
+    ShortTrainingWarning,
+    UnknownNameError,
+)
 from myriad.random import make_key
 from myriad.training.checkpoint import Checkpoints
+from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop, parallel_learner
 from myriad.training.programs import CompiledTraining
 from myriad.training.progress import Progress
@@ -168,6 +175,69 @@ def test_a_nan_stops_the_run_and_says_where(tmp_path):
         DivergedError, match=r"NaN or infinity in .*by update \d+; no checkpoint was saved before"
     ):
         train_and_evaluate(config, tmp_path / "run")
+
+
+def test_an_infinity_is_bad_where_the_agent_sees_it_and_a_nan_everywhere():
+    env = make_env("cartpole")
+    loop = LearningLoop(env, make_learner("random", env), 4)
+    state = jax.jit(loop.init)(make_key(0))
+    run = jax.jit(loop.run)
+
+    def bad_parts(**changed):
+        batch_state = dataclasses.replace(state.batch_state, **changed)
+        report = run(dataclasses.replace(state, batch_state=batch_state), np.int32(0), np.bool_(0))
+        return report[1].is_bad.tolist()
+
+    obs = state.batch_state.obs
+    env_state = state.batch_state.env_state
+    assert bad_parts() == [False, False, False, False]
+    assert bad_parts(obs=obs.at[1, 2].set(-jnp.inf)) == [False, False, True, False]
+    assert bad_parts(episode_return=jnp.full(4, jnp.inf)) == [False, False, True, False]
+    for number, is_bad in ((jnp.inf, False), (jnp.nan, True)):
+        spoilt = jax.tree.map(
+            lambda leaf, number=number: (
+                jnp.full_like(leaf, number) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+            ),
+            env_state,
+        )
+        assert bad_parts(env_state=spoilt) == [False, False, False, is_bad]
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [
+        (
+            {"steps_per_env": 72},
+            r"72 steps of each of 4 environments are 9 updates of ppo, too few",
+        ),
+        ({"steps_per_env": 80}, "80 steps .* may end no episode, since the shortest .* takes 100:"),
+    ],
+)
+def test_a_training_too_short_to_learn_gives_a_warning(shape, sentence, tmp_path):
+    endless = {"env.theta_threshold": 99.0, "env.x_threshold": 999.0, "env.max_steps": 100}
+    config = small_config("ppo", **shape, **endless)
+    with pytest.warns(ShortTrainingWarning, match=sentence):
+        train_and_evaluate(config, tmp_path / "run")
+
+
+def test_an_evaluation_may_be_longer_than_32_bits_count():
+    env = make_env("cartpole", max_steps=9)
+    evaluation = Evaluation(env, make_learner("random", env), 3, max_steps=2**31)
+    returns, ended = jax.jit(evaluation.returns)(None, make_key(0))
+    assert ended.all()
+    assert float(returns.max()) <= 9
+
+
+def test_the_longest_window_is_one_that_a_chunk_can_count():
+    sizes = dict.fromkeys(("steps_per_env", "eval_frequency", "scan_chunk_size"), 2**40)
+    resolved = create_config("cartpole", "random", **sizes).resolve()
+    assert resolved.updates_per_eval == np.iinfo(np.int32).max
+
+
+def test_a_pure_training_has_no_target():
+    with pytest.raises(InvalidArgumentError, match="target_return must be None, but is 450"):
+        make_train(small_config("ppo", target_return=450.0))
 
 
 @SLOW

@@ -1,0 +1,50 @@
+"""Counts of 64 bits on the device are Python's integers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myriad.counters import Counter, exact_sum, whole
+from myriad.random import make_key
+
+WORD = 2**32
+# Most interesting values are near a multiple of a word.
+COUNTS = st.integers(0, 2**64 - 1) | st.builds(
+    lambda words, offset: words * WORD + offset, st.integers(1, 9), st.integers(-9, 9)
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(count=COUNTS, steps=st.integers(0, WORD - 1))
+def test_a_sum_is_pythons(count, steps):
+    assert int(Counter.of(count) + jnp.uint32(steps)) == (count + steps) % 2**64
+
+
+def test_steps_of_a_chunk_are_counted_side_by_side():
+    counts = Counter.of(WORD - 2) + jnp.arange(4, dtype=jnp.uint32)
+    assert counts.low.tolist() == [WORD - 2, WORD - 1, 0, 1]
+    assert counts.high.tolist() == [0, 0, 1, 1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(count=COUNTS, value=COUNTS, period=st.integers(1, 2**31 - 1), most=st.integers(0, 2**31 - 1))
+def test_what_is_asked_of_a_count_is_what_python_answers(count, value, period, most):
+    counter = Counter.of(count)
+    assert bool(counter.reaches(value)) == (count >= value)
+    assert bool(Counter.of(count // period * period).is_multiple_of(period))
+    assert bool(counter.is_multiple_of(period)) == (count % period == 0)
+    assert int(counter.clipped(most)) == min(count, most)
+    assert float(counter.as_float()) == pytest.approx(count, rel=1e-6)
+
+
+def test_counts_a_word_apart_and_other_purposes_have_keys_of_their_own():
+    keys = [Counter.of(n).key(make_key(0), p) for n in (0, 1, WORD, 256 * WORD) for p in (0, 1)]
+    assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
+
+
+def test_a_sum_of_many_counts_is_exact_beyond_32_bits():
+    values = np.random.default_rng(0).integers(0, WORD, 100_000, dtype=np.uint32)
+    assert whole(exact_sum(jnp.asarray(values))) == int(values.sum(dtype=np.uint64)) > WORD
