@@ -60,8 +60,24 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
     return kind.create(env, **overrides)
 
 
+def default_num_envs(name: str) -> int:
+    """Return how many environments the agent called `name` trains in, unless you say so.
+
+    Raises:
+        UnknownNameError: there is no such agent.
+    """
+    from myriad.agents.controller import ControllerLearner
+
+    kind = AGENTS.load(name)
+    return getattr(kind, "default_num_envs", ControllerLearner.default_num_envs)
+
+
 def make_learner(
-    name: str, env: Environment, num_envs: int | None = None, **overrides: Any
+    name: str,
+    env: Environment,
+    num_envs: int | None = None,
+    total_steps: int | None = None,
+    **overrides: Any,
 ) -> Learner:
     """Build the agent called `name` for the trainer; a fixed policy becomes a learner of nothing.
 
@@ -70,6 +86,8 @@ def make_learner(
         env: the environment it is to act in.
         num_envs: environments that it will learn from, which its defaults follow; None for its own
             number.
+        total_steps: steps of all environments together, which its defaults follow, too; None if
+            nobody says how many.
         **overrides: fields of the agent that differ from its defaults.
 
     Raises what `make_agent` does.
@@ -78,6 +96,6 @@ def make_learner(
 
     kind = AGENTS.load(name)
     if num_envs is not None and hasattr(kind, "defaults_for"):
-        overrides = kind.defaults_for(num_envs) | overrides
+        overrides = kind.defaults_for(num_envs, total_steps, overrides) | overrides
     agent = make_agent(name, env, **overrides)
     return agent if isinstance(agent, Learner) else ControllerLearner(env, controller_of(agent))

@@ -4,6 +4,7 @@ In docstrings `N` is the number of environments, `O` the shape of an observation
 action.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import jax
@@ -87,8 +88,16 @@ class Learner(Protocol[State]):
         return 1
 
     @classmethod
-    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
-        """Return the fields whose defaults are others with so many environments."""
+    def defaults_for(
+        cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the fields whose defaults are others in such a training.
+
+        Args:
+            num_envs: environments that it learns from.
+            total_steps: steps of all environments together; None if nobody says how many.
+            chosen: the fields that are set already.
+        """
         return {}
 
     def default_total_steps(self, num_envs: int) -> int:

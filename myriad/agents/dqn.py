@@ -6,6 +6,7 @@ size of a flattened observation, `A` the number of actions and `P` that of param
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -36,6 +37,7 @@ from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition
 from myriad.random import make_key
+from myriad.registry import is_integer
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SAMPLE = range(2)
@@ -189,22 +191,29 @@ class DQN(Learner[DQNState]):
         return learner
 
     @classmethod
-    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
-        """Take more gradient steps after each step of many environments, from a larger buffer."""
-        gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
-        if gradient_steps <= cls.gradient_steps:
-            return {}
-        # The target network is renewed once an update, so it follows faster.
-        polyak = round(cls.polyak ** (gradient_steps / cls.gradient_steps), 3)
-        defaults = {"gradient_steps": gradient_steps, "polyak": polyak}
-        if num_envs < MANY_ENVS:
-            return defaults
-        explored = int(_EXPLORED * _total_steps(num_envs))
-        return defaults | {
-            "buffer_size": 500_000,
-            "learning_starts": 20_000,
-            "exploration_steps": explored,
+    def defaults_for(
+        cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Take more gradient steps after each step of many environments, from a larger buffer.
+
+        Epsilon falls within a fifth of the training at most.
+        """
+        explored = max(1, int(_EXPLORED * (total_steps or _total_steps(num_envs))))
+        many = num_envs >= MANY_ENVS
+        defaults: dict[str, Any] = {
+            "exploration_steps": explored if many else min(cls.exploration_steps, explored)
         }
+        gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
+        if gradient_steps > cls.gradient_steps:
+            # The target network is renewed once an update, so it follows faster.
+            taken = chosen.get("gradient_steps")
+            if not is_integer(taken) or taken < 1:  # refused later, if it was given
+                taken = gradient_steps
+            polyak = round(cls.polyak ** (taken / cls.gradient_steps), 3)
+            defaults |= {"gradient_steps": gradient_steps, "polyak": polyak}
+        if many:
+            defaults |= {"buffer_size": 500_000, "learning_starts": 20_000}
+        return defaults
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""

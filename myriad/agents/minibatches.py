@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, LEARNER_AXIS
 from myriad.errors import InvalidArgumentError
+from myriad.registry import is_integer
 
 # A dataclass that is a pytree, with leaves `[B, ...]`.
 Batch = TypeVar("Batch")
@@ -105,16 +106,19 @@ def _unpack(rows: jax.Array, like: Batch) -> Batch:
     )
 
 
-def shapes_for_many(num_envs: int) -> dict[str, Any]:
+def shapes_for_many(num_envs: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hyperparameters by which an on-policy agent learns from many environments.
 
     A long rollout of many environments is a batch that takes long to collect and is learned from a
     few times only. Short ones in large minibatches learn about as much from each, so that a
     training takes about as many updates from 128 environments as from a million.
     """
+    rollout_steps = chosen.get("rollout_steps")
+    if not is_integer(rollout_steps):  # refused later, if it was given
+        rollout_steps = _SHORT_ROLLOUT
     return {
         "rollout_steps": _SHORT_ROLLOUT,
-        "num_minibatches": math.gcd(_MANY_MINIBATCHES, num_envs * _SHORT_ROLLOUT),
+        "num_minibatches": math.gcd(_MANY_MINIBATCHES, num_envs * rollout_steps),
     }
 
 

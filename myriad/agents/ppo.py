@@ -8,6 +8,7 @@ network.
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, cast
 
 import jax
@@ -186,11 +187,13 @@ class PPO(Learner[PPOState]):
         return learner
 
     @classmethod
-    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
+    def defaults_for(
+        cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Learn from many environments in short rollouts, large minibatches and larger steps."""
         if num_envs < MANY_ENVS:
             return {}
-        return shapes_for_many(num_envs) | {"num_epochs": 4, "learning_rate": 1e-3}
+        return shapes_for_many(num_envs, chosen) | {"num_epochs": 4, "learning_rate": 1e-3}
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""

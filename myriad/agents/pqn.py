@@ -5,6 +5,7 @@ of a flattened observation and `P` the number of parameters.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -162,12 +163,17 @@ class PQN(Learner[PQNState]):
         return learner
 
     @classmethod
-    def defaults_for(cls, num_envs: int) -> dict[str, Any]:
-        """Learn from many environments in short rollouts and large minibatches."""
+    def defaults_for(
+        cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Learn from many environments in short rollouts and large minibatches.
+
+        Epsilon falls within a fifth of the training at most.
+        """
+        explored = int(_EXPLORED * (total_steps or steps_for_many(num_envs, _LEAST_STEPS)))
         if num_envs < MANY_ENVS:
-            return {}
-        explored = int(_EXPLORED * steps_for_many(num_envs, _LEAST_STEPS))
-        return shapes_for_many(num_envs) | {"num_epochs": 2, "exploration_steps": explored}
+            return {"exploration_steps": max(1, min(cls.exploration_steps, explored))}
+        return shapes_for_many(num_envs, chosen) | {"num_epochs": 2, "exploration_steps": explored}
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""

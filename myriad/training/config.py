@@ -141,7 +141,7 @@ class TrainingConfig(BaseModel):
             InvalidArgumentError: an option can't be used, or the agent can't act in this
                 environment or learn from so many.
         """
-        from myriad.agents import make_learner
+        from myriad.agents import default_num_envs, make_learner
         from myriad.envs import make_env
 
         if self.steps_per_env is not None and self.total_steps is not None:
@@ -152,8 +152,9 @@ class TrainingConfig(BaseModel):
         env = make_env(self.env, **with_tuples(self.env_options))
         shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
         options = without_none(shared) | with_tuples(self.agent_options)
-        learner = make_learner(self.agent, env, self.num_envs, **options)
-        num_envs = self.num_envs or learner.default_num_envs
+        num_envs = self.num_envs or default_num_envs(self.agent)
+        asked = self.total_steps or (self.steps_per_env and self.steps_per_env * num_envs)
+        learner = make_learner(self.agent, env, num_envs, asked, **options)
         learner.require_num_envs(num_envs)
         unit = learner.steps_per_update
         total_steps = self.total_steps or learner.default_total_steps(num_envs)

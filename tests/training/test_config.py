@@ -112,6 +112,33 @@ def test_defaults_fit_any_number_of_environments_and_what_you_chose_stays(agent,
     assert TrainingConfig.from_toml(resolved.config.to_toml()).resolve() == resolved
 
 
+@pytest.mark.parametrize("num_envs", [1000, 4097, 65_536])
+@pytest.mark.parametrize("rollout_steps", [1, 10, 16, 33])
+def test_minibatches_divide_whatever_rollout_you_chose(num_envs, rollout_steps):
+    for agent in ("ppo", "pqn"):
+        learner = create_config("cartpole", agent, num_envs, rollout_steps=rollout_steps)
+        assert learner.resolve().learner.rollout_steps == rollout_steps
+
+
+@pytest.mark.parametrize("agent", ["pqn", "dqn"])
+@pytest.mark.parametrize("length", [{"total_steps": 50_000}, {"steps_per_env": 64}, {}])
+@pytest.mark.parametrize("num_envs", [None, 16, 1000])
+def test_epsilon_falls_within_a_fifth_of_a_training(agent, num_envs, length):
+    resolved = create_config("cartpole", agent, num_envs, **length).resolve()
+    total = resolved.steps_per_env * resolved.num_envs
+    assert 0 < resolved.learner.exploration_steps <= total / 5
+    chosen = {"agent.exploration_steps": 77}
+    learner = create_config("cartpole", agent, num_envs, **length, **chosen).resolve().learner
+    assert learner.exploration_steps == 77
+
+
+def test_the_target_follows_the_gradient_steps_that_you_chose():
+    chosen = {"agent.gradient_steps": 8}
+    assert create_config("cartpole", "dqn", 1000, **chosen).resolve().learner.polyak == 0.922
+    with pytest.raises(InvalidArgumentError, match="gradient_steps"):
+        create_config("cartpole", "dqn", 1000, **{"agent.gradient_steps": -(10**9)})
+
+
 def test_64_bit_numbers_of_jax_are_refused_in_a_sentence():
     with (
         jax.enable_x64(True),  # noqa: FBT003 (its own signature)
