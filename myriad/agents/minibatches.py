@@ -23,6 +23,8 @@ _INDEX_BITS = 20
 # From so many environments on, the agents' own rollouts of 64 steps are too long.
 MANY_ENVS = 128
 _SHORT_ROLLOUT, _MANY_MINIBATCHES, _UPDATES = 16, 32, 48
+# A gradient of more rows is hardly better, and costs in proportion.
+_ENOUGH_ROWS = 16_384
 # Observations of up to so many numbers are kept normalised beside the other columns, a gather for
 # all. Wider ones, such as pictures, would be copies of the larger part of a rollout.
 _NARROW = 64
@@ -106,19 +108,31 @@ def _unpack(rows: jax.Array, like: Batch) -> Batch:
     )
 
 
-def shapes_for_many(num_envs: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hyperparameters by which an on-policy agent learns from many environments.
 
     A long rollout of many environments is a batch that takes long to collect and is learned from a
     few times only. Short ones in large minibatches learn about as much from each, so that a
-    training takes about as many updates from 128 environments as from a million.
+    training takes about as many updates from 128 environments as from a million. It also takes as
+    many gradient steps in each: where minibatches would grow beyond what a gradient gains from,
+    there are fewer passes over the batch, and more minibatches in a pass.
+
+    Args:
+        num_envs: environments that it learns from.
+        num_epochs: passes over the batch, while minibatches are small enough.
+        chosen: the fields that are set already.
     """
     rollout_steps = chosen.get("rollout_steps")
     if not is_integer(rollout_steps):  # refused later, if it was given
         rollout_steps = _SHORT_ROLLOUT
+    rows = num_envs * rollout_steps
+    num_passes = num_epochs
+    while num_passes > 1 and rows * num_passes > _MANY_MINIBATCHES * num_epochs * _ENOUGH_ROWS:
+        num_passes //= 2
     return {
         "rollout_steps": _SHORT_ROLLOUT,
-        "num_minibatches": math.gcd(_MANY_MINIBATCHES, num_envs * rollout_steps),
+        "num_epochs": num_passes,
+        "num_minibatches": math.gcd(_MANY_MINIBATCHES * num_epochs // num_passes, rows),
     }
 
 

@@ -193,7 +193,7 @@ class PPO(Learner[PPOState]):
         """Learn from many environments in short rollouts, large minibatches and larger steps."""
         if num_envs < MANY_ENVS:
             return {}
-        return shapes_for_many(num_envs, chosen) | {"num_epochs": 4, "learning_rate": 1e-3}
+        return shapes_for_many(num_envs, 4, chosen) | {"learning_rate": 1e-3}
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""

@@ -173,7 +173,7 @@ class PQN(Learner[PQNState]):
         explored = int(_EXPLORED * (total_steps or steps_for_many(num_envs, _LEAST_STEPS)))
         if num_envs < MANY_ENVS:
             return {"exploration_steps": max(1, min(cls.exploration_steps, explored))}
-        return shapes_for_many(num_envs, chosen) | {"num_epochs": 2, "exploration_steps": explored}
+        return shapes_for_many(num_envs, 2, chosen) | {"exploration_steps": explored}
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""
