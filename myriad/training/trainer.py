@@ -221,8 +221,11 @@ class Trainer:
         steps = resolved.steps_per_env
         agent = self.config.agent
         reason = ""
-        if resolved.num_updates < _FEW_UPDATES:
-            reason = f"are {resolved.num_updates} updates of {agent}, too few to learn much"
+        first = resolved.learner.first_learning_update(resolved.num_envs)
+        learning = max(0, resolved.num_updates - first + 1)
+        if learning < _FEW_UPDATES:
+            learn = "" if first == 1 else f", of which {learning} learn"
+            reason = f"are {resolved.num_updates} updates of {agent}{learn}, too few to learn much"
         elif steps <= _FEW_STEPS and (shortest := self._evaluate(state)[2].min()) > steps:
             reason = (
                 f"may end no episode, since the shortest of {agent} before it learns takes "

@@ -221,6 +221,14 @@ def test_a_training_too_short_to_learn_gives_a_warning(shape, sentence, tmp_path
         train_and_evaluate(config, tmp_path / "run")
 
 
+@SLOW
+def test_a_training_that_ends_before_it_learns_gives_a_warning(tmp_path):
+    sizes = {"steps_per_env": 64, "agent.learning_starts": 4 * 60}
+    config = small_config("dqn", **sizes)
+    with pytest.warns(ShortTrainingWarning, match="are 64 updates of dqn, of which 5 learn, too"):
+        train_and_evaluate(config, tmp_path / "run")
+
+
 def test_an_evaluation_may_be_longer_than_32_bits_count():
     env = make_env("cartpole", max_steps=9)
     evaluation = Evaluation(env, make_learner("random", env), 3, max_steps=2**31)
