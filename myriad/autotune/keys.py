@@ -17,6 +17,7 @@ _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
     "eval_max_steps",
 }  # fmt: skip
+_IRRELEVANT_OPTIONS = {"exploration_steps"}
 
 
 def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
@@ -28,6 +29,9 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
     """
     fields = {
         name: v for name, v in config.model_dump(mode="json").items() if name not in _IRRELEVANT
+    }
+    fields["agent_options"] = {
+        name: v for name, v in fields["agent_options"].items() if name not in _IRRELEVANT_OPTIONS
     }
     versions = {"myriad": __version__} | package_versions()  # a checkout is not installed
     return {

@@ -255,6 +255,7 @@ def test_an_answer_is_for_this_environment_and_agent_only():
         {"target_return": 475.0},
         {"checkpoint_every_s": 1.0},
         {"log_to": ["tensorboard"]},
+        {"agent.exploration_steps": 99},
     ],
     ids=lambda change: next(iter(change)),
 )
