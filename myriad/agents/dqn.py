@@ -206,7 +206,7 @@ class DQN(Learner[DQNState]):
         gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
         if gradient_steps > cls.gradient_steps:
             # The target network is renewed once an update, so it follows faster.
-            taken = chosen.get("gradient_steps")
+            taken: Any = chosen.get("gradient_steps")
             if not is_integer(taken) or taken < 1:  # refused later, if it was given
                 taken = gradient_steps
             polyak = round(cls.polyak ** (taken / cls.gradient_steps), 3)

@@ -122,7 +122,7 @@ def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -
         num_epochs: passes over the batch, while minibatches are small enough.
         chosen: the fields that are set already.
     """
-    rollout_steps = chosen.get("rollout_steps")
+    rollout_steps: Any = chosen.get("rollout_steps")
     if not is_integer(rollout_steps):  # refused later, if it was given
         rollout_steps = _SHORT_ROLLOUT
     rows = num_envs * rollout_steps
