@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.failures import ChildError
 from benchmarks.harness.interleave import OnEvent, Outcome
 from benchmarks.harness.results import ResultsFile, last_rate
 from benchmarks.harness.workloads import SuiteError
@@ -158,7 +159,7 @@ def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int
 
     try:
         return 0 if run(sys.argv[1:] if argv is None else list(argv)) else 1
-    except (MyriadError, SuiteError) as error:
+    except (MyriadError, SuiteError, ChildError) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:

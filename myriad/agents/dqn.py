@@ -43,9 +43,8 @@ from myriad.registry import is_integer
 _COLLECT, _SAMPLE = range(2)
 # A gradient step for every 4 transitions, as with 8 environments, and at most so many an update.
 _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
-# Steps of each environment in a training, about four of CartPole's longest episodes, and the share
-# of them over which epsilon falls.
-_STEPS_PER_ENV, _EXPLORED = 2_000, 0.2
+# Steps of each environment in a training, about four of CartPole's longest episodes.
+_STEPS_PER_ENV = 2_000
 
 
 def _total_steps(num_envs: int) -> int:
@@ -198,11 +197,10 @@ class DQN(Learner[DQNState]):
 
         Epsilon falls within a fifth of the training at most.
         """
-        explored = max(1, int(_EXPLORED * (total_steps or _total_steps(num_envs))))
-        many = num_envs >= MANY_ENVS
-        defaults: dict[str, Any] = {
-            "exploration_steps": explored if many else min(cls.exploration_steps, explored)
-        }
+        explored = q_learning.exploration_steps(
+            cls.exploration_steps, num_envs, total_steps or _total_steps(num_envs)
+        )
+        defaults: dict[str, Any] = {"exploration_steps": explored}
         gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
         if gradient_steps > cls.gradient_steps:
             # The target network is renewed once an update, so it follows faster.
@@ -211,7 +209,7 @@ class DQN(Learner[DQNState]):
                 taken = gradient_steps
             polyak = round(cls.polyak ** (taken / cls.gradient_steps), 3)
             defaults |= {"gradient_steps": gradient_steps, "polyak": polyak}
-        if many:
+        if num_envs >= MANY_ENVS:
             defaults |= {"buffer_size": 500_000, "learning_starts": 20_000}
         return defaults
 

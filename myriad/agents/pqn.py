@@ -40,8 +40,8 @@ from myriad.envs.vector import BatchState
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
-# With many environments: steps of a training, and the share of them over which epsilon falls.
-_LEAST_STEPS, _EXPLORED = 786_432, 0.2
+# Steps of all environments together in a training with many of them, at least.
+_LEAST_STEPS = 786_432
 
 
 @jax.tree_util.register_dataclass
@@ -170,10 +170,11 @@ class PQN(Learner[PQNState]):
 
         Epsilon falls within a fifth of the training at most.
         """
-        explored = int(_EXPLORED * (total_steps or steps_for_many(num_envs, _LEAST_STEPS)))
-        if num_envs < MANY_ENVS:
-            return {"exploration_steps": max(1, min(cls.exploration_steps, explored))}
-        return shapes_for_many(num_envs, 2, chosen) | {"exploration_steps": explored}
+        explored = q_learning.exploration_steps(
+            cls.exploration_steps, num_envs, total_steps or steps_for_many(num_envs, _LEAST_STEPS)
+        )
+        defaults = {} if num_envs < MANY_ENVS else shapes_for_many(num_envs, 2, chosen)
+        return defaults | {"exploration_steps": explored}
 
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""

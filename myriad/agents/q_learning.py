@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from myriad.agents.minibatches import map_over_blocks
+from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import ACTIVATIONS, MLP, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.envs import Environment
@@ -23,6 +23,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
 
 _LAYER_NORM_EPSILON = 1e-6  # flax's
+_EXPLORED = 0.2  # of a training, while epsilon falls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +154,18 @@ def _mean_columns(matrix: jax.Array) -> jax.Array:
 
 _normalize.defvjp(_normalize_forward, _normalize_backward)
 _centre.defvjp(lambda matrix: (_centre(matrix), None), lambda _, gradient: (_centre(gradient),))
+
+
+def exploration_steps(own: int, num_envs: int, total_steps: int) -> int:
+    """Return the steps over which epsilon falls: a fifth of the training, and `own` at most of few.
+
+    Args:
+        own: the agent's number, for fewer than `MANY_ENVS` environments.
+        num_envs: environments that it learns from.
+        total_steps: steps of all environments together.
+    """
+    explored = max(1, int(_EXPLORED * total_steps))
+    return explored if num_envs >= MANY_ENVS else min(own, explored)
 
 
 def best_action(values: jax.Array) -> jax.Array:

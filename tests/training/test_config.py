@@ -132,6 +132,12 @@ def test_epsilon_falls_within_a_fifth_of_a_training(agent, num_envs, length):
     assert learner.exploration_steps == 77
 
 
+@pytest.mark.parametrize("agent", ["pqn", "dqn"])
+def test_epsilon_falls_in_the_shortest_training_too(agent):
+    learner = create_config("cartpole", agent, 1000, total_steps=1).resolve().learner
+    assert learner.exploration_steps == 1
+
+
 def test_the_target_follows_the_gradient_steps_that_you_chose():
     chosen = {"agent.gradient_steps": 8}
     assert create_config("cartpole", "dqn", 1000, **chosen).resolve().learner.polyak == 0.922
