@@ -171,7 +171,6 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
 
     myriad.configure()
     from myriad.autotune import ProfileCache, autotune
-    from myriad.autotune.search import CANDIDATES
     from myriad.autotune.stretch import Stretch
 
     make_config = package.find("myriad.training.config:make_config")
@@ -186,8 +185,12 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
     training = CompiledTraining(result.config.resolve())
     training.compile()
     stretch = Stretch(training)
-    default = config.resolve().scan_chunk_size
-    times = stretch.times(sorted({*CANDIDATES, default}), _SWEEP_SECONDS)
+    # The candidates hold the default as the training runs it, unless its calls take too long. Then
+    # the largest stands for it: there a call costs next to nothing.
+    sizes = [candidate.chunk_size for candidate in result.candidates]
+    resolved = config.resolve()
+    default = min(resolved.scan_chunk_size, resolved.eval_frequency, max(sizes))
+    times = stretch.times(sizes, _SWEEP_SECONDS)
     chosen = result.scan_chunk_size
     steps = stretch.num_updates * training.steps_per_update
     best, regret = _regret(times, chosen)

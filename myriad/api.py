@@ -1,21 +1,26 @@
 """What a researcher calls: `create_config`, `train_and_evaluate`, `evaluate`, `make_train`."""
 
 import time
+import warnings
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
+from myriad.arguments import checked
 from myriad.autotune import autotune
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, shown
+from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
-from myriad.registry import require_integer
+from myriad.ranges import INT64, Integer, Seed
 from myriad.training.checkpoint import Checkpoints
-from myriad.training.config import TrainingConfig, make_config
+from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
+from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.loop import LearningLoop
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
@@ -25,12 +30,13 @@ from myriad.training.trainer import Trainer, environment_record
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 
 
+@checked
 def create_config(
     env: str,
     agent: str,
-    num_envs: int | None = None,
-    steps_per_env: int | None = None,
-    scan_chunk_size: int | None = None,
+    num_envs: Annotated[int | None, Integer(1)] = None,
+    steps_per_env: Annotated[int | None, Integer(1, INT64)] = None,
+    scan_chunk_size: Annotated[int | None, Integer(1, INT64)] = None,
     *,
     auto_tune: bool = False,
     **overrides: Any,
@@ -63,6 +69,7 @@ def create_config(
     return config.model_copy(update={"scan_chunk_size": autotune(config).scan_chunk_size})
 
 
+@checked
 def train_and_evaluate(
     config: TrainingConfig, run_folder: str | Path | None = None, *, quiet: bool = False
 ) -> TrainingResults:
@@ -72,57 +79,85 @@ def train_and_evaluate(
         config: from `create_config`.
         run_folder: the folder for configuration, metrics and checkpoints; by default a new one
             under `runs/`.
-        quiet: show no progress, also on a terminal.
+        quiet: show no progress.
 
     Raises:
-        InvalidArgumentError: the folder already holds a run, is in use or can't be written, or
-            there is no such tracker.
+        InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
+            does not fit into memory, or there is no such tracker.
         NotInstalledError: the library of a tracker in `log_to` is not installed.
         DivergedError: a NaN came up, or an infinity where none can be learned from.
         KeyboardInterrupt: you interrupted it. `resume` goes on from there.
     """
     require_trackers(config.log_to)
     resolved = config.resolve()
-    path = Path(run_folder) if run_folder else _new_path(config)
+    path = _new_path(config) if run_folder is None else _named(run_folder)
     folder = RunFolder.create(path, resolved.config.to_toml(), environment_record())
     with folder.held():
-        return Trainer(resolved, folder, quiet=quiet).run()
+        trainer = Trainer(resolved, folder, quiet=quiet)
+        try:
+            return trainer.run()
+        except BaseException:
+            # Nothing was trained, so nothing stands in the way of the corrected call.
+            if not trainer.has_trained:
+                folder.discard()
+            raise
 
 
+@checked
 def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
     """Go on with a run from its newest checkpoint, or from the start if there is none.
 
-    The end is the same bit for bit as that of an uninterrupted run.
+    On the same devices the end is the same bit for bit as that of an uninterrupted run. On another
+    number of them a warning says so, and each update agrees within 1e-5. A run of another version
+    goes on with the values in its `config.toml`. A warning names those that the file does not hold.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
         quiet: show no progress, also on a terminal.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, is in use, or another version of Myriad
-            wrote it and its checkpoint no longer fits.
+        InvalidArgumentError: the folder holds no run, is in use, the training does not fit into
+            memory, or another version of Myriad wrote it and its checkpoint no longer fits.
     """
-    folder = RunFolder(Path(run_folder))
-    resolved = TrainingConfig.from_toml(folder.config_toml()).resolve()
+    folder = RunFolder(_named(run_folder))
+    config = TrainingConfig.from_toml(folder.config_toml(), folder.path / "config.toml")
+    resolved = config.resolve()
+    if unsaid := resolved.config.named() - config.named():
+        warnings.warn(
+            f"{folder.path / 'config.toml'}, of another version, says nothing of "
+            f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
+            UserWarning,
+            stacklevel=3,
+        )
     with folder.held():
         return Trainer(resolved, folder, quiet=quiet).run()
 
 
+@checked
 def evaluate(
-    config: TrainingConfig, agent_state: Any, num_episodes: int = 128, seed: int = 0
+    config: TrainingConfig,
+    agent_state: Any,
+    num_episodes: Annotated[int, Integer(1)] = 128,
+    seed: Seed = 0,
 ) -> jax.Array:
     """Return the returns of whole greedy episodes of a trained agent, float32 `[num_episodes]`.
 
     Raises:
-        InvalidArgumentError: `num_episodes` is not an integer of at least 1, or `seed` does not fit
-            in 64 bits.
+        InvalidArgumentError: `num_episodes` is not an integer of at least 1 or does not fit into
+            memory, `seed` does not fit in 64 bits, or `agent_state` is not that of such an agent.
     """
-    require_integer("num_episodes", num_episodes, 1)
     resolved = config.resolve()
-    evaluation = Evaluation(
-        resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
-    )
-    return jax.jit(evaluation.returns)(agent_state, key_alone(seed))[0]
+    _require_state(resolved, agent_state)
+    key = key_alone(seed)
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
+        # Inside a program of yours, what fits is for that program to say.
+        evaluation = Evaluation(
+            resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
+        )
+        return jax.jit(evaluation.returns)(agent_state, key)[0]
+    with shortage_named():
+        compiled = compile_evaluation(resolved, num_episodes, agent_state, key)
+        return jax.block_until_ready(compiled(agent_state, key)[0])
 
 
 class PureTraining(Protocol):
@@ -138,6 +173,7 @@ class PureTraining(Protocol):
     def __call__(self, key: jax.Array) -> dict[str, Any]: ...
 
 
+@checked
 def make_train(config: TrainingConfig) -> PureTraining:
     """Return `train(key)`, the whole training as one pure function of a key.
 
@@ -190,13 +226,17 @@ def make_train(config: TrainingConfig) -> PureTraining:
     return pure
 
 
-def evaluate_run(run_folder: str | Path, num_episodes: int = 128, seed: int = 0) -> jax.Array:
+@checked
+def evaluate_run(
+    run_folder: str | Path, num_episodes: Annotated[int, Integer(1)] = 128, seed: Seed = 0
+) -> jax.Array:
     """Evaluate the agent of a run's newest checkpoint, as `evaluate` does."""
     config, _, agent = load_agent(run_folder)
     state = agent.state if isinstance(agent, TrainedPolicy) else None
     return evaluate(config, state, num_episodes, seed)
 
 
+@checked
 def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
     """Return the configuration of a run, its environment, and its trained agent.
 
@@ -204,23 +244,52 @@ def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
     controller.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, or no checkpoint yet.
+        InvalidArgumentError: the folder holds no run, or no checkpoint yet, or its checkpoint does
+            not fit into memory.
     """
     folder = RunFolder(Path(run_folder))
-    config = TrainingConfig.from_toml(folder.config_toml())
+    config = TrainingConfig.from_toml(folder.config_toml(), folder.path / "config.toml")
     resolved = config.resolve()
     learner = resolved.learner
     if isinstance(learner, ControllerLearner):
         return config, resolved.env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
-    newest = checkpoints.latest()
-    if newest is None:
+    loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+    shapes = jax.eval_shape(loop.init, make_key(config.seed))
+    require_restorable(folder.path, shapes)
+    state = checkpoints.restore_newest(shapes)
+    if state is None:
         raise InvalidArgumentError(
             f"{folder.path} holds no checkpoint yet: resume the run to its end first."
         )
-    loop = LearningLoop(resolved.env, learner, resolved.num_envs)
-    state = checkpoints.restore(newest, jax.eval_shape(loop.init, make_key(config.seed)))
+    release_freed_memory()
     return config, resolved.env, TrainedPolicy(learner, state.agent)
+
+
+def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
+    """Raise unless it has the leaves of the learner's state, of any sizes."""
+    learner = resolved.learner
+    num_envs = resolved.num_envs
+    if isinstance(learner, ControllerLearner):
+        return  # It has none to evaluate.
+
+    def kinds(state: Any) -> Any:
+        leaves, structure = jax.tree.flatten(state)
+        of_leaves = [(getattr(x, "ndim", None), getattr(x, "dtype", None)) for x in leaves]
+        return structure, of_leaves
+
+    if kinds(agent_state) == kinds(jax.eval_shape(lambda: learner.init(make_key(0), num_envs))):
+        return
+    raise InvalidArgumentError(
+        f"agent_state must be that of a trained {resolved.config.agent}, such as the agent_state "
+        f"of its results, but got {shown(agent_state)}."
+    )
+
+
+def _named(run_folder: str | Path) -> Path:
+    if not str(run_folder):
+        raise InvalidArgumentError("run_folder must name a folder, but got ''.")
+    return Path(run_folder)
 
 
 def _new_path(config: TrainingConfig) -> Path:

@@ -1,11 +1,14 @@
 """`myriad cite`: say how to repeat a figure and why to believe it, from a CSV of results."""
 
+import contextlib
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from myriad.errors import InvalidArgumentError
+from myriad.files import read_text, regular
 
 Row = Mapping[str, str]
 
@@ -14,6 +17,12 @@ _NEEDED = (
     "suite", "library", "env", "agent", "num_envs", "scan_chunk_size", "device_name",
     "steps_per_s", "status", "package_version", "commit", "jax_version", "timestamp",
 )  # fmt: skip
+# What must be a number where a table of results gives it.
+_INTEGERS = (
+    "num_envs", "scan_chunk_size", "num_steps", "samples",
+    "memory_total_bytes", "argument_bytes", "temp_bytes", "peak_bytes",
+)  # fmt: skip
+_DECIMALS = ("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "compile_s")
 _HEADERS = (
     "suite", "library", "environment", "agent", "environments", "chunk",
     "steps/s (95% interval)", "run, s", "compiling, s", "peak memory",
@@ -30,7 +39,7 @@ def cite(path: Path) -> str:
     Raises:
         InvalidArgumentError: the file can't be read, or is not a table of results.
     """
-    every = _read(path)
+    every = read_table(path, _NEEDED)
     rows = [row for row in every if row["status"] == "ok"]
     if not rows:
         raise InvalidArgumentError(f"{path} holds no row that was measured.")
@@ -55,20 +64,65 @@ def cite(path: Path) -> str:
     return "\n\n".join(blocks)
 
 
-def _read(path: Path) -> Sequence[Row]:
+def read_table(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
+    """Read the rows of a CSV of results, every value as the text that it holds.
+
+    Args:
+        path: the file.
+        needed: columns that it must have.
+
+    Raises:
+        InvalidArgumentError: the file can't be read, lacks a column, or has a damaged line.
+    """
+    columns = columns_of(path)
+    if missing := [name for name in needed if name not in columns]:
+        raise InvalidArgumentError(
+            f"{path} is not a table of results: it lacks the column {missing[0]!r}."
+        )
+    with _reading(path) as reader:
+        rows = []
+        for row in reader:
+            if damage := _damage(row):
+                raise InvalidArgumentError(
+                    f"results {path} are damaged in line {reader.line_num}: {damage}."
+                )
+            rows.append(row)
+    return rows
+
+
+def columns_of(path: Path) -> list[str]:
+    """Read the names of the columns of a CSV.
+
+    Raises:
+        InvalidArgumentError: the file can't be read.
+    """
+    with _reading(path) as reader:
+        return list(reader.fieldnames or ())
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator["csv.DictReader[str]"]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            rows = list(reader)
-            columns = reader.fieldnames or ()
-    except (OSError, UnicodeDecodeError) as error:
+        with regular(path).open(newline="", encoding="utf-8") as file:
+            yield csv.DictReader(file)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InvalidArgumentError(f"results {path} can't be read: {reason}.") from error
-    if missing := [name for name in _NEEDED if name not in columns]:
-        raise InvalidArgumentError(
-            f"{path} is no table of results: it lacks the column {missing[0]!r}."
-        )
-    return rows
+
+
+def _damage(row: Row) -> str:
+    """Say what can't be right in a row, or nothing."""
+    if None in row or None in row.values():
+        return "it has more or fewer cells than there are columns"
+    for names, kind in ((_INTEGERS, int), (_DECIMALS, float)):
+        for name in names:
+            try:
+                is_finite = math.isfinite(kind(row.get(name) or 0))
+            except (ValueError, OverflowError):
+                is_finite = False
+            if not is_finite:
+                return f"{name} is {row[name]!r}"
+    return ""
 
 
 def _source(row: Row) -> str:
@@ -131,6 +185,6 @@ def _command(path: Path) -> str:
     """Return the command in the raw samples beside the CSV, or nothing if there are none."""
     samples = path.with_name(f"{path.stem}_samples.json")
     try:
-        return str(json.loads(samples.read_text(encoding="utf-8")).get("command", ""))
-    except (OSError, ValueError):
+        return str(json.loads(read_text(samples)).get("command", ""))
+    except (ValueError, AttributeError, RecursionError):
         return ""

@@ -15,7 +15,30 @@ Each is also the built-in that you would expect, so `except ValueError` keeps wo
 """
 
 import difflib
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+# How much of a value a message repeats.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = 12
+_MOST_BITS = 256
+
+
+def shown(value: Any) -> str:
+    """Return how a message shows a value: as Python writes it, but short and in one line.
+
+    Example:
+        >>> shown(list(range(10**6)))
+        '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...]'
+    """
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"an integer of {value.bit_length():,} bits"
+    try:
+        return " ".join(_SHORT.repr(value).split())
+    except Exception:  # noqa: BLE001 (a value of yours may not be able to say what it is)
+        return f"a value of type {type(value).__name__}"
 
 
 class ShortTrainingWarning(UserWarning):
@@ -29,6 +52,17 @@ class MyriadError(Exception):
 class InvalidArgumentError(MyriadError, ValueError):
     """A value that can't be used."""
 
+    def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
+        """Return the error with its argument called as you called it.
+
+        Args:
+            names: your names, by those that a sentence may begin with, such as `gamma must be`.
+        """
+        name, must, rest = str(self).partition(" must ")
+        if name not in names:
+            return self
+        return InvalidArgumentError(f"{names[name]}{must}{rest}")
+
 
 class UnknownNameError(InvalidArgumentError):
     """A name that is not registered.
@@ -40,9 +74,9 @@ class UnknownNameError(InvalidArgumentError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str], aliases: Iterable[str] = ()):
         known = sorted(known)
-        close = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.4)
+        close = difflib.get_close_matches(str(name)[:80], [*known, *aliases], n=1, cutoff=0.4)
         hint = f"; did you mean {close[0]!r}?" if close else "."
-        super().__init__(f"unknown {kind} {name!r}{hint} Known: {', '.join(known) or 'none'}.")
+        super().__init__(f"unknown {kind} {shown(name)}{hint} Known: {', '.join(known) or 'none'}.")
 
 
 class FaultyEnvironmentError(InvalidArgumentError):

@@ -1,18 +1,26 @@
 """Writing files: a reader finds the old one or the new one, and never half of either."""
 
 import contextlib
+import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from myriad.errors import InvalidArgumentError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path to write to, whose file takes the place of `path` when the block succeeds.
 
-    The temporary file lies beside `path`, has the same ending and is gone after a failure.
+    The temporary file lies beside `path`, has the same ending and is gone after a failure. A link
+    stays one, and its target is replaced. What is no regular file, such as a device, is written to.
 
     Raises:
         InvalidArgumentError: the file can't be written.
@@ -22,7 +30,12 @@ def replacing(path: Path) -> Iterator[Path]:
         with replacing(Path("results.json")) as new:
             new.write_text("{}")
     """
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with write_errors_explained(path):
+            yield target
+        return
+    temporary = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     with write_errors_explained(path):
         try:
             yield temporary
@@ -30,11 +43,90 @@ def replacing(path: Path) -> Iterator[Path]:
                 # The content must reach the disk before the name does, or a crash leaves an empty
                 # file under the new name.
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            temporary.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
+
+
+def read_text(path: Path) -> str:
+    """Read a file of text.
+
+    Raises:
+        InvalidArgumentError: it is missing, no regular file, or not UTF-8.
+    """
+    try:
+        return regular(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        # Beside bytes that are no UTF-8, a name that holds a null character.
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidArgumentError(f"{path} can't be read: {reason}.") from error
+
+
+def regular(path: Path) -> Path:
+    """Return a path that can be read without waiting. A pipe may have nobody who writes to it.
+
+    Raises:
+        OSError: a folder, a pipe or a device is there.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path
+
+
+def say(sentence: str) -> None:
+    """Print to standard error. If it is closed or full, nothing is said."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{sentence}\n")
+            sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
+    """Lock a folder against others who lock it, until the block ends. Nothing is written.
+
+    Args:
+        path: the folder.
+        shared: allow other shared locks beside this one.
+        wait: until others have let go of it.
+
+    Yields:
+        False if the folder is gone or somebody else holds it. Where the system or the file system
+        knows no locks, that is never found out.
+    """
+    with contextlib.ExitStack() as opened:
+        yield _lock(path, opened, shared=shared, wait=wait)
+
+
+def _lock(path: Path, opened: contextlib.ExitStack, *, shared: bool, wait: bool) -> bool:
+    if fcntl is None:
+        return True
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        folder = os.open(path, os.O_RDONLY)
+        opened.callback(os.close, folder)
+        fcntl.flock(folder, kind if wait else kind | fcntl.LOCK_NB)
+    except (FileNotFoundError, BlockingIOError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def holder_of(lock: Path) -> str:
+    """Name the process that holds a locked file, as far as the system tells."""
+    try:
+        held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        status = lock.stat()
+        device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+        file = f"{device}:{status.st_ino}"
+        number = next(words[4] for words in held if words[1] == "FLOCK" and words[5] == file)
+        state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, StopIteration, IndexError):
+        return "another process"
+    return f"process {number}, which is stopped" if state == "T" else f"process {number}"
 
 
 @contextlib.contextmanager

@@ -9,21 +9,30 @@ import importlib.metadata
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jaxlib.version
 
 from myriad import settings
+from myriad.arguments import checked
 from myriad.errors import (
     BackendStartedError,
     DeviceNotFoundError,
     InvalidArgumentError,
     UnknownNameError,
 )
-from myriad.host import cpu_name, has_512_bit_vectors, host_memory, usable_cores
+from myriad.host import (
+    cpu_name,
+    has_512_bit_vectors,
+    host_memory,
+    resident_bytes,
+    usable_cores,
+)
+from myriad.ranges import Integer
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 _FUSED_OUTPUTS = "xla_cpu_use_multi_output_fusion"
@@ -108,8 +117,12 @@ class Hardware:
         return f"{model}_{round(self.memory_total_bytes / 2**30)}GB"
 
 
+@checked
 def configure(
-    cpu_devices: int | None = None, *, xla_options: bool = True, without: Iterable[str] = ()
+    cpu_devices: Annotated[int | None, Integer(1, 4096)] = None,
+    *,
+    xla_options: bool = True,
+    without: Iterable[str] = (),
 ) -> Configuration:
     """Set XLA's CPU options and the number of CPU devices, unless you have set them.
 
@@ -125,7 +138,7 @@ def configure(
 
     Raises:
         BackendStartedError: JAX's backend has started and something would have changed.
-        InvalidArgumentError: `cpu_devices` is not an integer of at least 1, or an option to leave
+        InvalidArgumentError: `cpu_devices` is not an integer from 1 to 4,096, or an option to leave
             out is set already.
         UnknownNameError: `without` names no option of `XLA_CPU_OPTIONS`.
 
@@ -135,10 +148,6 @@ def configure(
 
         print(myriad.configure())
     """
-    if cpu_devices is not None and (type(cpu_devices) is not int or cpu_devices < 1):
-        raise InvalidArgumentError(
-            f"cpu_devices must be an integer of at least 1, but got {cpu_devices!r}."
-        )
     plan = _Plan(without=_known_options(without))
     if xla_options:
         for name, value in XLA_CPU_OPTIONS.items():
@@ -223,7 +232,7 @@ def _known_options(names: Iterable[str]) -> list[str]:
     chosen = [names] if isinstance(names, str) else [*names]
     chosen += settings.left_out_xla_options()
     for name in chosen:
-        if name not in XLA_CPU_OPTIONS:
+        if not isinstance(name, str) or name not in XLA_CPU_OPTIONS:
             raise UnknownNameError("XLA option of Myriad", name, XLA_CPU_OPTIONS)
     return chosen
 
@@ -293,6 +302,12 @@ def compiles_loops_whole() -> bool:
     return _WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")
 
 
+def is_configured() -> bool:
+    """Return whether XLA has options of `configure`, here or from a parent process."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    return any(name in flags for name in XLA_CPU_OPTIONS)
+
+
 def fingerprint() -> Hardware:
     """Describe the machine as this process may use it.
 
@@ -300,10 +315,26 @@ def fingerprint() -> Hardware:
         DeviceNotFoundError: see `resolve_platform`.
     """
     kind = resolve_platform()
-    if kind == "cpu":
-        return Hardware(kind, cpu_name(), usable_cores(), *host_memory())
-    device = jax.local_devices()[0]
-    return Hardware(kind, device.device_kind, usable_cores(), *_device_memory(device))
+    name = cpu_name() if kind == "cpu" else jax.local_devices()[0].device_kind
+    return Hardware(kind, name, usable_cores(), *_memory(kind))
+
+
+def available_bytes(limit: int | None = None) -> int:
+    """Return the bytes that a program may take beside what this process already holds.
+
+    Args:
+        limit: bytes of the whole process on a CPU, and of the device's memory elsewhere. The
+            answer is never more than the machine has left.
+
+    Raises:
+        DeviceNotFoundError: see `resolve_platform`.
+    """
+    kind = resolve_platform()
+    available = _memory(kind)[1]
+    left = sys.maxsize if available is None else available
+    if limit is None:
+        return left
+    return min(left, limit - (resident_bytes() if kind == "cpu" else 0))
 
 
 def package_versions() -> dict[str, str]:
@@ -320,6 +351,11 @@ def _installed_version(name: str) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _memory(kind: str) -> tuple[int | None, int | None]:
+    """Return the total and the available bytes of what JAX puts its arrays into."""
+    return host_memory() if kind == "cpu" else _device_memory(jax.local_devices()[0])
 
 
 def _device_memory(device: Any) -> tuple[int | None, int | None]:

@@ -33,7 +33,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.ranges import SEEDS, Seed
 
 _GOLDEN = np.uint32(0x9E3779B9)
 _SECOND = np.uint32(0x85EBCA6B)
@@ -137,7 +138,7 @@ MIX2X32 = define_prng_impl(
 PRNG_IMPLEMENTATIONS = {"mix2x32": MIX2X32, "threefry2x32": "threefry2x32", "rbg": "rbg"}
 
 
-def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.Array:
+def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.Array:
     """Make a typed random key, a scalar, from an integer seed.
 
     Args:
@@ -147,15 +148,17 @@ def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.A
 
     Raises:
         UnknownNameError: `prng` names no implementation.
-        InvalidArgumentError: `seed` does not fit.
+        InvalidArgumentError: `seed` is no integer, or does not fit.
     """
-    if prng not in PRNG_IMPLEMENTATIONS:
+    if not isinstance(prng, str) or prng not in PRNG_IMPLEMENTATIONS:
         raise UnknownNameError("random number generator", prng, PRNG_IMPLEMENTATIONS)
     implementation = PRNG_IMPLEMENTATIONS[prng]
     if not isinstance(seed, int | np.integer):
+        is_scalar = isinstance(seed, jax.Array | np.ndarray) and not seed.shape
+        if not is_scalar or not jnp.issubdtype(seed.dtype, jnp.integer):
+            raise InvalidArgumentError(f"seed must be {SEEDS}, but got {shown(seed)}.")
         return jax.random.key(seed, impl=implementation)
-    if not -(2**63) <= seed < 2**63:
-        raise InvalidArgumentError(f"seed must fit in 64 bits, but got {seed!r}.")
+    SEEDS.require("seed", seed)
     if 0 <= seed < 2**32:
         return jax.random.key(np.uint32(seed), impl=implementation)
     # Without `jax_enable_x64` JAX would keep the low word alone.
@@ -168,8 +171,23 @@ def make_key(seed: int | np.integer | jax.Array, prng: str = "mix2x32") -> jax.A
     return jax.random.wrap_key_data(words, impl=implementation)
 
 
+def is_key(value: Any) -> bool:
+    """Return whether a value is one typed key, known or traced."""
+    if not isinstance(value, jax.Array) or value.shape:
+        return False
+    return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
 def fast_key(key: jax.Array) -> jax.Array:
-    """Return a `mix2x32` key that follows from a scalar `key`; do not also draw from `key`."""
+    """Return a `mix2x32` key that follows from a scalar `key`; do not also draw from `key`.
+
+    Raises:
+        InvalidArgumentError: `key` is not one typed key.
+    """
+    if not is_key(key):
+        raise InvalidArgumentError(
+            f"key must be one typed key, as make_key or jax.random.key makes, but got {shown(key)}."
+        )
     if jax.random.key_impl(key) == MIX2X32:
         return key
     # Two words drawn from the other generator are a key of ours.

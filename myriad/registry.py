@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
 
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 
 
 class Registry:
@@ -72,7 +72,7 @@ class Registry:
         """
         if name in self._built_in:
             raise InvalidArgumentError(
-                f"{self.kind} {name!r} is already registered; choose another name."
+                f"{self.kind} {shown(name)} is already registered; choose another name."
             )
         if ":" in name:
             raise InvalidArgumentError(
@@ -91,11 +91,13 @@ class Registry:
             reason = f"there is no module {error.name!r}; is its folder on PYTHONPATH?"
         except (AttributeError, ValueError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
-        raise InvalidArgumentError(f"{self.kind} {name!r} can't be imported: {reason}")
+        raise InvalidArgumentError(f"{self.kind} {shown(name)} can't be imported: {reason}")
 
 
 def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
     """Refuse what does not fit the fields of `owner`; where a default is None, any value may.
+
+    Fields that declare a range have None here: `require_ranges` looks at them.
 
     Raises:
         UnknownNameError: `owner` has no such field.
@@ -110,7 +112,7 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
             and not _KINDS[kind](value)
             and not (kind in _NUMBERS and hasattr(value, "dtype"))
         ):
-            raise InvalidArgumentError(f"{name} of {owner} must be {kind}, but got {value!r}.")
+            raise InvalidArgumentError(f"{name} must be {kind}, but got {shown(value)}.")
 
 
 def is_integer(value: Any) -> bool:
@@ -122,7 +124,7 @@ def require_integer(name: str, value: Any, least: int) -> None:
     """Raise InvalidArgumentError unless `value` is an integer of at least `least`."""
     if not is_integer(value) or value < least:
         raise InvalidArgumentError(
-            f"{name} must be an integer of at least {least}, but got {value!r}."
+            f"{name} must be an integer of at least {least}, but got {shown(value)}."
         )
 
 

@@ -9,7 +9,7 @@ results are the same bits for every chunk size, tile size and number of devices.
 import dataclasses
 import math
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +17,18 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from myriad.agents import Agent
-from myriad.agents.controller import Controller, WithMemory
+from myriad import loops
+from myriad.agents import Learner
+from myriad.agents.controller import AnyAgent, WithMemory
+from myriad.arguments import checked, require
 from myriad.counters import Counter
-from myriad.envs import Environment
+from myriad.envs.environment import AnyEnvironment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
-from myriad.random import make_key
-from myriad.registry import require_integer
-from myriad.xla import OuterJit, output_fusion
+from myriad.random import is_key, make_key
+from myriad.ranges import INT64, Integer, Seed
+from myriad.xla import OuterJit, count_primitives, output_fusion
 
 # A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
 # gained.
@@ -37,8 +39,13 @@ _VECTOR = 16
 _LEAST_TILE = 3 * _VECTOR
 # Below this many environments a second CPU device costs more to wake than it computes.
 _MIN_ENVS_PER_DEVICE = 64
+# Steps that a GPU's compiler sees at once are one kernel. On an H100 eight of CartPole's were 3 to
+# 4.5 times as fast as one, for 5 s of compiling. What a step may come to together with its
+# neighbours is limited, since compiling takes seconds by the operation.
+_MOST_UNROLLED, _UNROLLED_OPERATIONS = 8, 2048
 # One key per purpose: no two draws of a step share a stream.
 _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
+_STEPS = Integer(0, INT64)
 
 
 @jax.tree_util.register_dataclass
@@ -139,30 +146,26 @@ class Rollout:
         250000
     """
 
+    @checked
     def __init__(
         self,
-        env: Environment,
-        agent: Agent | Controller,
-        num_envs: int,
-        scan_chunk_size: int,
+        env: AnyEnvironment,
+        agent: AnyAgent,
+        num_envs: Annotated[int, Integer(1)],
+        scan_chunk_size: Annotated[int, Integer(1)],
         *,
-        tile_size: int | None = None,
-        num_devices: int | None = None,
+        tile_size: Annotated[int | None, Integer(1)] = None,
+        num_devices: Annotated[int | None, Integer(1)] = None,
         params: Any = None,
     ):
+        if isinstance(agent, Learner):
+            raise InvalidArgumentError(
+                f"agent must be trained before it acts, but got {shown(agent)}: "
+                "train it, and use what load_agent returns."
+            )
         devices = jax.local_devices()
         if num_devices is None:
-            require_integer("num_envs", num_envs, 1)
             num_devices = max(1, min(len(devices), num_envs // _MIN_ENVS_PER_DEVICE))
-        sizes = {
-            "num_envs": num_envs,
-            "scan_chunk_size": scan_chunk_size,
-            "num_devices": num_devices,
-        }
-        for name, size in (
-            sizes if tile_size is None else sizes | {"tile_size": tile_size}
-        ).items():
-            require_integer(name, size, 1)
         if num_devices > len(devices):
             raise InvalidArgumentError(
                 f"num_devices must be at most {len(devices)}, but got {num_devices}."
@@ -200,9 +203,9 @@ class Rollout:
             out_shardings=(placement, None),
         )
 
-    def init(self, seed: int | np.integer | jax.Array) -> RolloutState:
+    def init(self, seed: Seed | np.integer | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
-        key = make_key(seed) if isinstance(seed, int | np.integer) else seed
+        key = seed if is_key(seed) else make_key(seed)
         # Passed as an argument: as constants, the parameters of every environment would be part
         # of the program.
         own_params = jax.device_put(self._envs.params.own, self._replicated)
@@ -213,6 +216,7 @@ class Rollout:
 
         `state` is donated: its arrays are gone after the call.
         """
+        _require_state(state)
         return self._run(state, self._trip_count(num_steps))
 
     def record_chunk(
@@ -223,16 +227,18 @@ class Rollout:
         With `final_obs` the trajectory also holds what each step led to before a reset took its
         place.
         """
+        _require_state(state)
+        require("final_obs", final_obs, bool)
         return self._record(state, self._trip_count(num_steps), final_obs)
 
     def run(self, state: RolloutState, num_steps: int) -> RolloutState:
         """Run `num_steps` steps in as many chunks as they need. `state` is donated.
 
         Raises:
-            InvalidArgumentError: `num_steps` is below 0.
+            InvalidArgumentError: `num_steps` is not an integer of at least 0, or `state` is of
+                another type.
         """
-        if num_steps < 0:
-            raise InvalidArgumentError(f"num_steps must be at least 0, but got {num_steps}.")
+        _STEPS.require("num_steps", num_steps)
         # JAX queues these calls. Nothing waits for the device before `summary`.
         for _ in range(num_steps // self.scan_chunk_size):
             state = self.run_chunk(state)
@@ -241,6 +247,7 @@ class Rollout:
 
     def batch_state(self, state: RolloutState) -> BatchState:
         """Return the environments of `state` without the padding: leaves `[num_envs, ...]`."""
+        _require_state(state)
         batch_state = jax.tree.map(self.layout.without_padding, state.batch_state)
         if not self._remembers:
             return batch_state
@@ -275,7 +282,7 @@ class Rollout:
     def _default_tile(self, platform: str) -> int:
         # Where every step goes back to the runtime, a tile would only make it do so more often.
         if platform != "cpu" or not compiles_loops_whole():
-            return self._envs.num_envs
+            return math.ceil(self._envs.num_envs / _VECTOR) * _VECTOR
         own = jax.tree.map(lambda leaf: leaf[:1], self._envs.params.own)
         one_env = jax.eval_shape(self._envs.reset, make_key(0)[None], own)
         env_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_env))
@@ -289,13 +296,23 @@ class Rollout:
         env_index = jax.ShapeDtypeStruct(state.halves.shape, jnp.uint32)
         return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index)
 
+    def _unrolled_steps(self) -> int:
+        """Return how many steps become one kernel: which a CPU has no use for."""
+        if not loops.waits_for_host():
+            return 1
+        primitives = count_primitives(self._step_program().jaxpr)
+        # A loop within a step goes back to the runtime anyway.
+        if primitives["while"] or primitives["scan"]:
+            return 1
+        affordable = max(1, _UNROLLED_OPERATIONS // primitives.total())
+        return min(_MOST_UNROLLED, 1 << (affordable.bit_length() - 1))
+
     def _trip_count(self, num_steps: int | None) -> jax.Array:
-        if num_steps is None or num_steps == self.scan_chunk_size:
+        if num_steps is None:
             return self._whole_chunk
-        if not 0 <= num_steps <= self.scan_chunk_size:
-            raise InvalidArgumentError(
-                f"num_steps must be 0 to {self.scan_chunk_size}, but got {num_steps}."
-            )
+        Integer(0, self.scan_chunk_size).require("num_steps", num_steps)
+        if num_steps == self.scan_chunk_size:
+            return self._whole_chunk
         # An argument, not a constant: a shorter chunk is the same program and compiles nothing.
         return jax.device_put(np.int32(num_steps), self._replicated)
 
@@ -377,9 +394,13 @@ class Rollout:
 
         def run_tile(index: jax.Array | int, tile: BatchState) -> BatchState:
             env_index = self._env_indices(index, tile_size)
-            return jax.lax.fori_loop(
-                0, num_steps, lambda i, tile: self._step(tile, keys[i], env_index)[0], tile
-            )
+
+            def step(i: jax.Array, tile: BatchState, rest: None) -> tuple[BatchState, None]:
+                return self._step(tile, keys[i], env_index)[0], rest
+
+            most = self.scan_chunk_size
+            unroll = self._unrolled_steps()
+            return loops.repeat(num_steps, step, tile, None, most=most, unroll=unroll)[0]
 
         if num_tiles == 1:
             return run_tile(0, batch_state)
@@ -413,13 +434,19 @@ class Rollout:
             lambda leaf: jnp.zeros((self.scan_chunk_size, *leaf.shape), leaf.dtype), row
         )
 
-        def body(
-            i: jax.Array, carry: tuple[BatchState, Transition]
+        def record(
+            i: jax.Array, batch_state: BatchState, trajectory: Transition
         ) -> tuple[BatchState, Transition]:
-            batch_state, transition = step(carry[0], i)
-            return batch_state, _put_row(carry[1], transition, i)
+            batch_state, transition = step(batch_state, i)
+            return batch_state, _put_row(trajectory, transition, i)
 
-        return _loop_out_of_line(num_steps, body, (batch_state, trajectory))
+        if loops.waits_for_host():
+            return loops.repeat(
+                num_steps, record, batch_state, trajectory, most=self.scan_chunk_size
+            )
+        return _loop_out_of_line(
+            num_steps, lambda i, carry: record(i, *carry), (batch_state, trajectory)
+        )
 
     def _env_indices(self, tile: jax.Array | int, tile_size: int) -> jax.Array:
         """Return the indices of this tile's environments among all, uint32 `[tile_size]`."""
@@ -485,3 +512,8 @@ def _put_row(tree: Any, row: Any, index: jax.Array) -> Any:
 
 def _fold_each(key: jax.Array, values: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, values)
+
+
+def _require_state(state: Any) -> None:
+    if not isinstance(state, RolloutState):
+        raise InvalidArgumentError(f"state must be what init returned, but got {shown(state)}.")

@@ -143,6 +143,11 @@ class Box:
     def contains(self, value: jax.Array) -> jax.Array:
         return jnp.all((value >= self.low) & (value <= self.high))
 
+    def cast(self, values: jax.Array) -> jax.Array:
+        """Return numbers in this box's dtype, rounded to the nearest where it holds integers."""
+        is_integer = not np.issubdtype(self.dtype, np.floating)
+        return (jnp.round(values) if is_integer else values).astype(self.dtype)
+
     def validate(self, action: Any) -> jax.Array:
         """See `Space.validate`; floats out of bounds pass: the environment interprets them."""
         if not np.issubdtype(self.dtype, np.floating):

@@ -6,6 +6,7 @@ benchmarks of compilation and memory call it.
 
 import contextlib
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,13 @@ import jax
 import jax.numpy as jnp
 from jax import monitoring
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, get_opaque_trace_state, jaxprs_in_params
+from jax.extend.core import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    get_opaque_trace_state,
+    jaxprs_in_params,
+)
 
 from myriad import hardware
 from myriad.errors import InvalidArgumentError
@@ -26,6 +33,7 @@ from myriad.errors import InvalidArgumentError
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(.*$", re.MULTILINE)
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
+_KNOWN_PASSES = "known_trip_count"
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # Elementwise operations, reductions, products, shapes, random numbers and loops: XLA may fuse their
@@ -63,6 +71,8 @@ class ProgramReport:
         instructions: instructions of the optimised HLO, inside fusions too.
         fusions: fused kernels.
         while_loops: loops that are left as loops.
+        open_loops: those of them whose number of passes the compiler doesn't know. A GPU's runtime
+            asks its host in every pass of such a loop.
         copies: copies of a buffer, those that start an asynchronous one included.
         custom_calls: calls into libraries, host callbacks included.
         host_callbacks: calls into Python on the host, each a round trip.
@@ -77,6 +87,7 @@ class ProgramReport:
     instructions: int
     fusions: int
     while_loops: int
+    open_loops: int
     copies: int
     custom_calls: int
     host_callbacks: int
@@ -130,6 +141,9 @@ def _count_operations(hlo: str) -> dict[str, int]:
         "instructions": len(lines),
         "fusions": counts["fusion"],
         "while_loops": counts["while"],
+        "open_loops": sum(
+            opcode == "while" and _KNOWN_PASSES not in line for opcode, line in lines
+        ),
         "copies": counts["copy"] + counts["copy-start"],
         "custom_calls": counts["custom-call"],
         "host_callbacks": sum(_reaches_host(opcode, line) for opcode, line in lines),
@@ -154,7 +168,7 @@ def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
             answer depends on it.
     """
     options = hardware.output_fusion_options()
-    return options if options and _primitives(trace().jaxpr) <= _FUSABLE else {}
+    return options if options and set(count_primitives(trace().jaxpr)) <= _FUSABLE else {}
 
 
 class OuterJit:
@@ -177,14 +191,17 @@ class OuterJit:
         return (self._inside if is_inside else self._outside)(*args)
 
 
-def _primitives(jaxpr: Jaxpr) -> set[str]:
-    """Return the names of the operations in a program and in the programs inside it."""
-    names: set[str] = set()
+def count_primitives(jaxpr: Jaxpr) -> Counter[str]:
+    """Count the operations in a program and in the programs inside it, by their names."""
+    return Counter(equation.primitive.name for equation in equations(jaxpr))
+
+
+def equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """Yield the operations in a program and in the programs inside it."""
     for equation in jaxpr.eqns:
-        names.add(equation.primitive.name)
+        yield equation
         for inner in jaxprs_in_params(equation.params):
-            names |= _primitives(inner)
-    return names
+            yield from equations(inner)
 
 
 @dataclass
@@ -210,8 +227,20 @@ def matmul_precision() -> str:
 
 
 def use_compilation_cache(folder: Path) -> None:
-    """Keep compiled programs in `folder`, also small ones, unless you have chosen a folder."""
+    """Keep compiled programs in `folder`, also small ones, unless you have chosen a folder.
+
+    If the folder can't be made, a warning says why, and nothing is kept.
+    """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        warnings.warn(
+            f"compiled programs are not kept, since {folder} can't be made: {error.strerror}; "
+            "set MYRIAD_COMPILATION_CACHE to another folder, or to off.",
+            stacklevel=2,
+        )
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

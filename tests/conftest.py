@@ -1,6 +1,7 @@
 """Every test runs with two CPU devices and XLA's options set, as the command line does."""
 
 import os
+import signal
 from pathlib import Path
 
 import jax
@@ -15,6 +16,12 @@ os.environ["MYRIAD_COMPILATION_CACHE"] = str(CACHE)
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+# Tests start processes that share a GPU with them: none may take it whole at its start.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+# A job in a shell's background ignores interrupts, and so would the processes that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 configure(cpu_devices=2)
 # A first example compiles, and a shared machine is slow at times: no test judges by the clock.

@@ -106,7 +106,7 @@ def test_a_cell_that_does_not_apply_is_a_dash(tmp_path, capsys):
     [
         (None, "can't be read: No such file"),
         (b"\xff\xfe\x00", "can't be read"),
-        (b"a,b\n1,2\n", "is no table of results: it lacks the column 'suite'"),
+        (b"a,b\n1,2\n", "is not a table of results: it lacks the column 'suite'"),
         (",".join(COLUMNS).encode(), "holds no row that was measured"),
     ],
 )
@@ -118,3 +118,29 @@ def test_a_file_that_is_none_is_refused_in_one_sentence(tmp_path, capsys, text, 
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b",10000,", b",many,", "line 2: num_envs is 'many'."),
+        (b",0.25,", b",nan,", "line 2: run_s is 'nan'."),
+        (
+            b",0123456789abcdef-dirty",
+            b"",
+            "line 2: it has more or fewer cells than there are columns.",
+        ),
+    ],
+)
+def test_a_damaged_line_is_named(old, new, reason, tmp_path, capsys):
+    path = write(tmp_path / "run.csv", MEASURED)
+    path.write_bytes(path.read_bytes().replace(old, new))
+    assert main(["cite", str(path)]) == 2
+    assert capsys.readouterr().err == f"results {path} are damaged in {reason}\n"
+
+
+@pytest.mark.parametrize("samples", ["[1]", "[" * 100_000, "{"])
+def test_damaged_samples_give_no_command(samples, tmp_path, capsys):
+    path = write(tmp_path / "run.csv", MEASURED)
+    (tmp_path / "run_samples.json").write_text(samples)
+    assert "Reproduce" not in cite(path, capsys)

@@ -110,6 +110,19 @@ MEMINFO = "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailabl
         ),
         pytest.param(
             {
+                "proc/self/cgroup": "0::/job",
+                "sys/fs/cgroup/job/memory.max": str(8 * GIB),
+                "sys/fs/cgroup/job/memory.current": str(7 * GIB),
+                "sys/fs/cgroup/job/memory.stat": (
+                    f"inactive_file {GIB}\nactive_file {4 * GIB}\nfile_mapped {GIB}"
+                ),
+            },
+            8,
+            5,
+            id="version 2, files that were read twice",
+        ),
+        pytest.param(
+            {
                 "proc/self/cgroup": "5:memory:/host/path/container\n3:cpuset:/\n0::/",
                 "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2 * GIB),
                 "sys/fs/cgroup/memory/memory.usage_in_bytes": str(GIB),
@@ -434,6 +447,6 @@ def test_in_this_process_configure_repeats_what_the_tests_set_and_refuses_anythi
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "2"])
 def test_a_wrong_number_of_devices_gets_one_sentence(count):
-    sentence = f"cpu_devices must be an integer of at least 1, but got {count!r}."
+    sentence = f"cpu_devices must be an integer from 1 to 4,096, but got {count!r}."
     with pytest.raises(InvalidArgumentError, match=f"^{re.escape(sentence)}$"):
         hardware.configure(count)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from myriad import make_key
-from myriad.errors import UnknownNameError
-from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, scalar_keys
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import MIX2X32, PRNG_IMPLEMENTATIONS, fast_key, scalar_keys
 
 GOLDEN, SECOND, MULTIPLIER_1, MULTIPLIER_2 = 0x9E3779B9, 0x85EBCA6B, 0x21F0AAAD, 0xD35A2D97
 MASK = 0xFFFFFFFF
@@ -266,3 +266,19 @@ def test_dieharder_does_not_tell_the_stream_from_chance(number):
 def words_from(step: int) -> np.ndarray:
     """Return 64 steps of 4,096 environments and five words, as a cart-pole draws them."""
     return np.asarray(ALL_ENVS(make_key(7), jnp.arange(step, step + 64, dtype=jnp.uint32), 4096, 5))
+
+
+@pytest.mark.parametrize(
+    "seed", ["1", 1.5, None, True, np.float32, np.arange(2), jnp.float32(1), [1], 2**63]
+)
+def test_what_is_no_seed_is_refused_in_a_sentence(seed):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^seed must be an integer of 64 bits, but got "
+    ):
+        make_key(seed)
+
+
+@pytest.mark.parametrize("key", [0, np.float32, jnp.zeros(2, jnp.uint32)])
+def test_what_is_no_key_is_refused_in_a_sentence(key):
+    with pytest.raises(InvalidArgumentError, match=r"^key must be one typed key, .*, but got "):
+        fast_key(key)

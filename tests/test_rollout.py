@@ -128,12 +128,12 @@ def test_a_layout_holds_every_environment_in_tiles_of_whole_vectors(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"num_envs": 0}, "num_envs must be an integer of at least 1, but got 0."),
+        ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0."),
         (
             {"scan_chunk_size": 2.5},
-            "scan_chunk_size must be an integer of at least 1, but got 2.5.",
+            "scan_chunk_size must be an integer from 1 to 2,147,483,647, but got 2.5.",
         ),
-        ({"tile_size": -1}, "tile_size must be an integer of at least 1, but got -1."),
+        ({"tile_size": -1}, "tile_size must be an integer from 1 to 2,147,483,647, but got -1."),
         ({"num_devices": 99}, "num_devices must be at most"),
     ],
 )
@@ -144,13 +144,17 @@ def test_a_bad_size_is_refused_by_name(options, sentence):
 
 def test_more_steps_than_the_chunk_holds_are_refused():
     rollout = make_rollout(4, 8)
-    with pytest.raises(InvalidArgumentError, match="num_steps must be 0 to 8, but got 9"):
+    with pytest.raises(
+        InvalidArgumentError, match="num_steps must be an integer from 0 to 8, but got 9"
+    ):
         rollout.run_chunk(rollout.init(seed=0), num_steps=9)
 
 
 def test_steps_below_zero_are_refused():
     rollout = make_rollout(4, 8)
-    with pytest.raises(InvalidArgumentError, match=r"^num_steps must be at least 0, but got -3\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^num_steps must be an integer .*, but got -3\.$"
+    ):
         rollout.run(rollout.init(seed=0), num_steps=-3)
 
 

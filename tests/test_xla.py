@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from myriad.errors import InvalidArgumentError
-from myriad.xla import _count_operations, count_compilations, describe
+from myriad.xla import (
+    _count_operations,
+    count_compilations,
+    describe,
+    use_compilation_cache,
+)
 
 KIB = jnp.zeros(256)  # float32: one KiB
 
@@ -41,7 +46,7 @@ def test_flops_count_the_body_of_a_loop_once(num_steps):
     looped = describe(
         compiled(lambda x: jax.lax.fori_loop(0, num_steps, lambda _, x: x * 2.0 + 1.0, x), KIB)
     )
-    assert looped.while_loops == 1
+    assert (looped.while_loops, looped.open_loops) == (1, 0)
     assert once == 512
     assert looped.flops_estimate < 2 * once
 
@@ -93,6 +98,7 @@ ENTRY %main (x: f32[8]) -> (f32[8], s32[]) {
         "instructions": 11,
         "fusions": 1,
         "while_loops": 1,
+        "open_loops": 1,
         "copies": 2,
         "custom_calls": 2,
         "host_callbacks": 2,
@@ -140,3 +146,17 @@ def test_an_exception_ends_the_counting():
         len(4)
     jax.jit(lambda x: x * 7)(KIB)
     assert compilations.count == 0
+
+
+def test_a_cache_whose_folder_cannot_be_made_is_named_and_left_out(tmp_path):
+    (tmp_path / "file").write_text("")
+    before = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        with pytest.warns(
+            UserWarning, match=r"are not kept, since .*/file/xla can't be made: Not a"
+        ):
+            use_compilation_cache(tmp_path / "file" / "xla")
+        assert jax.config.values["jax_compilation_cache_dir"] is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

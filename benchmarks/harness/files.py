@@ -16,13 +16,24 @@ from typing import Any
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, and move it to `path` when the block succeeds."""
+    """Yield a temporary path beside `path`, and move it to `path` when the block succeeds.
+
+    Raises:
+        InvalidArgumentError: the file can't be written.
+    """
+    from myriad.errors import InvalidArgumentError
+
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         yield part
         part.replace(path)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"{path} can't be written: {error.strerror or error}."
+        ) from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

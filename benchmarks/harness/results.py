@@ -7,7 +7,7 @@ import json
 import platform
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +24,21 @@ COLUMNS: tuple[str, ...] = (
     *("device", "device_name", "cores", "memory_total_bytes"),
     *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
     *("argument_bytes", "temp_bytes", "peak_bytes", "status", "reason"),
-    *("package_version", "commit", "jax_version", "python_version", "timestamp"),
+    *("package_version", "commit", "jax_version", "jaxlib_version", "numpy_version"),
+    *("python_version", "timestamp"),
 )
 
 # What every table of results has had. A file of an older version may lack the other columns.
-_NEEDED = {"suite", "library", "env", "agent", "num_envs", "steps_per_s", "status", "timestamp"}
+_NEEDED: tuple[str, ...] = (
+    "agent",
+    "env",
+    "library",
+    "num_envs",
+    "status",
+    "steps_per_s",
+    "suite",
+    "timestamp",
+)
 
 CSV_FOLDER = ROOT / "results" / "csv"
 LEAST_SAMPLES = Budget.min_rounds  # the fewest that have a 95% interval of their median
@@ -54,7 +64,7 @@ def machine_columns() -> Row:
         "cores": machine.cores,
         "memory_total_bytes": _or_empty(machine.memory_total_bytes),
         "package_version": myriad.__version__,
-        "jax_version": versions.get("jax", ""),
+        **_versions_of(versions),
     }
 
 
@@ -117,9 +127,13 @@ def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
         "status": outcome.status,
         "reason": outcome.reason,
         "package_version": versions.get("myriad", ""),
-        "jax_version": versions.get("jax", ""),
+        **_versions_of(versions),
     }
     return row | (_measured(outcome) if outcome.status == "ok" else {})
+
+
+def _versions_of(versions: Mapping[str, str]) -> Row:
+    return {f"{name}_version": versions.get(name, "") for name in ("jax", "jaxlib", "numpy")}
 
 
 def _measured(outcome: Outcome) -> Row:
@@ -224,23 +238,24 @@ def read_csv(path: Path) -> list[TextRow]:
     A column that a file of an older version lacks is empty.
 
     Raises:
-        InvalidArgumentError: the file is not a table of results.
+        InvalidArgumentError: the file can't be read, is not a table of results, or is damaged.
     """
-    from myriad.errors import InvalidArgumentError
+    from myriad.citation import read_table
 
-    if missing := missing_columns(path):
-        raise InvalidArgumentError(
-            f"{path} is not a table of results: it lacks the column {min(missing)!r}."
-        )
-    with path.open(newline="", encoding="utf-8") as file:
-        empty = dict.fromkeys(COLUMNS, "")
-        return [empty | row for row in csv.DictReader(file)]
+    empty = dict.fromkeys(COLUMNS, "")
+    return [empty | row for row in read_table(path, _NEEDED)]
 
 
 def missing_columns(path: Path) -> set[str]:
-    """Return the columns that a CSV file would need to be a table of results, of any version."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return _NEEDED - set(csv.DictReader(file).fieldnames or ())
+    """Return the columns that a CSV file would need to be a table of results, of any version.
+
+    Raises:
+        InvalidArgumentError: the file can't be read.
+    """
+    from myriad.citation import columns_of
+
+    columns = columns_of(path)
+    return {name for name in _NEEDED if name not in columns}
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -123,11 +123,12 @@ def draw(
             plain name.
 
     Raises:
-        InvalidArgumentError: there is nothing to draw, no such type, or `source` is a file of
-            another schema.
+        InvalidArgumentError: there is nothing to draw, no such type, `source` is a file of
+            another schema, a table of results is damaged, or a picture can't be written.
         NotInstalledError: matplotlib is absent.
     """
     from myriad.errors import InvalidArgumentError
+    from myriad.files import write_errors_explained
 
     plot_types = [plot_type(name) for name in plot_types]
     if not source.exists():
@@ -146,7 +147,8 @@ def draw(
     for plot in (PLOTS[name] for name in plot_types):
         for name, of_env in _by_env(rows, plot, env):
             if shown := select(of_env, plot):
-                folder.mkdir(parents=True, exist_ok=True)
+                with write_errors_explained(folder):
+                    folder.mkdir(parents=True, exist_ok=True)
                 paths += _save(plot.figure(shown), folder / name)
     if not paths:
         kinds = f"{plot_types[0]} results" if len(plot_types) == 1 else "results"

@@ -220,12 +220,12 @@ def hello(library: str) -> Reply:
         importlib.import_module(package)
     except ImportError as missing:
         raise ImportError(f"`pip install {package}` installs it: {missing}") from missing
-    version = importlib.import_module("importlib.metadata").version(package)
+    version_of = importlib.import_module("importlib.metadata").version
     return {
         "hardware": {"device_kind": "cpu"},
-        "versions": {},
+        "versions": {"numpy": version_of("numpy")},
         "library": library,
-        "library_version": version,
+        "library_version": version_of(package),
     }
 
 

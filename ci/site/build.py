@@ -8,8 +8,10 @@ host it under any path. No page loads anything from another host.
 """
 
 import argparse
+import ctypes
 import gzip
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -28,6 +30,9 @@ _MARK = "site.json"  # a folder that holds this file is a site, which may be rep
 _ASSETS = ("style.css", "site.js", "charts.js", "scaling.js", "history.js", "compare.js")
 _VENDORED = ("uPlot.iife.min.js", "uPlot.min.css")
 _ACCEPTED = Path("ci/accepted.toml")
+# Linux's own, from linux/fs.h and fcntl.h.
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
 _MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
 
@@ -83,18 +88,22 @@ def publish(
         repository: the folder of the repository that was measured.
 
     Raises:
-        PublishError: `output` holds something else than a site, or contains the results.
+        PublishError: `output` holds something else than a site, contains the results, or can't be
+            written.
         UsageError: a file of the repository has a mistake.
     """
     _check(results, output)
     site = read_site(results, built, accepted, repository)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the output, since a rename can't leave its file system.
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as temporary:
-        new = Path(temporary) / "new"
-        num_pages = _build(site, results, new)
-        new.chmod(0o755)
-        _swap(new, output, Path(temporary) / "old")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the output, since a rename can't leave its file system.
+        with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as temporary:
+            new = Path(temporary) / "new"
+            num_pages = _build(site, results, new)
+            new.chmod(0o755)
+            _swap(new, output, Path(temporary) / "old")
+    except OSError as error:
+        raise PublishError(f"{output} can't be written: {error.strerror or error}.") from error
     return num_pages
 
 
@@ -111,6 +120,8 @@ def _check(results: Path, output: Path) -> None:
 
 def _swap(new: Path, output: Path, old: Path) -> None:
     """Put `new` in the place of `output`, or the old site back if that fails."""
+    if output.exists() and _exchange(new, output):
+        return
     if output.exists():
         output.rename(old)
     try:
@@ -119,6 +130,16 @@ def _swap(new: Path, output: Path, old: Path) -> None:
         if old.exists():
             old.rename(output)
         raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders at once; return whether this system can."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):  # neither macOS nor Windows has it
+        return False
+    paths = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    return renameat2(*paths, _RENAME_EXCHANGE) == 0
 
 
 def _build(site: Site, results: Path, folder: Path) -> int:
@@ -162,6 +183,7 @@ def _copy_files(site: Site, results: Path, folder: Path) -> Files:
         path.name: path
         for place in ("published", "plots")
         for path in sorted((results / place).glob("*.png"))
+        if path.is_file()
     }
     for name, path in found.items():
         (folder / "plots").mkdir(exist_ok=True)

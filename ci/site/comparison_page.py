@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ci.site.formatting import counted
-from ci.site.measurements import Speedup, SuiteRun
+from ci.site.measurements import SuiteRun
 from ci.site.model import Site
 from ci.site.project import Library, Project
+from ci.site.speedups import Speedup
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,36 @@
 """Read what the suites publish: the rows of every CSV file, and the raw samples behind the ratios.
 
-`ci.site.model` calls it. A ratio needs two libraries that were called in turn in the same run.
+`ci.site.model` calls it.
 """
 
 import csv
-import json
-import math
+import io
 import re
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ci.site.formatting import hardware
-from ci.site.project import Project
+from perfgate.history.checks import (
+    DAMAGE,
+    array,
+    integer,
+    number,
+    read_json,
+    read_text,
+    table,
+    text,
+)
 
 MeasuredRow = dict[str, str]
 _NEEDED = {"suite", "library", "env", "num_envs", "steps_per_s", "status", "commit", "timestamp"}
-_CONFIDENCE = 0.95
+_OPTIONAL = ("library_version", "steps_per_s_low", "steps_per_s_high", "compile_s", "reason")
+_MOST_ENVS = 10**15
+_SLOWEST = 1e-30  # steps/s: a chart's logarithm needs more than 0
+_SHORTEST_S = 1e-12
+_PREPARED = ("num_steps", "compile_s", "argument_bytes", "temp_bytes")
 
 
 @dataclass(frozen=True)
@@ -65,29 +75,6 @@ class SuiteRun:
 
 
 @dataclass(frozen=True)
-class Speedup:
-    """How many times as fast as a peer we are, over the rounds of one alternation.
-
-    Attributes:
-        ours: our samples.
-        peer: the peer's samples.
-        run: the run that measured both.
-        middle: the median of the rounds' ratios.
-        low: the lower end of its 95% interval, None where there are too few rounds.
-        high: the upper end.
-        variants: the same ratio with a variant in the place of its library, by the variant's name.
-    """
-
-    ours: LibrarySamples
-    peer: LibrarySamples
-    run: SuiteRun
-    middle: float
-    low: float | None
-    high: float | None
-    variants: dict[str, float]
-
-
-@dataclass(frozen=True)
 class Measurements:
     """All that the folders of CSV files hold."""
 
@@ -95,6 +82,7 @@ class Measurements:
     runs: Sequence[SuiteRun]
     tables: Sequence[OtherTable]
     files: Sequence[Path]
+    unreadable: Sequence[str] = ()
 
     @property
     def libraries(self) -> set[str]:
@@ -109,23 +97,36 @@ class Measurements:
 
 
 def read_measurements(folders: Sequence[Path]) -> Measurements:
-    """Return what the folders hold. Missing folders and broken files are left out."""
+    """Return what the folders hold. Missing folders are left out.
+
+    A damaged file is left out whole, and named in `unreadable`.
+    """
     rows: list[MeasuredRow] = []
     tables: list[OtherTable] = []
     runs: list[SuiteRun] = []
+    files: list[Path] = []
+    unreadable: list[str] = []
     found_files = [path for folder in folders for path in sorted(folder.glob("*"))]
-    files = [path for path in found_files if path.suffix in {".csv", ".json"}]
-    for path in files:
-        if path.suffix == ".csv":
-            headers, found = _read_csv(path)
-            if set(headers) >= _NEEDED:
-                rows += found
-            elif headers:
-                cells = [[row[name] or "" for name in headers] for row in found]
-                tables.append(OtherTable(path.stem, headers, cells))
-        elif path.stem.endswith("_samples"):
-            runs += _read_run(path)
-    return Measurements(rows, runs, tables, files)
+    for path in found_files:
+        if path.suffix not in {".csv", ".json"}:
+            continue
+        try:
+            if path.suffix == ".csv":
+                headers, found = _read_csv(path)
+                if set(headers) >= _NEEDED:
+                    rows += [_measured(row) for row in found]
+                elif headers:
+                    cells = [[row[name] for name in headers] for row in found]
+                    tables.append(OtherTable(path.stem, headers, cells))
+            elif path.stem.endswith("_samples"):
+                runs.append(_read_run(path))
+            else:
+                read_json(path)
+        except (*DAMAGE, csv.Error):
+            unreadable.append(f"{path.parent.name}/{path.name}")
+        else:
+            files.append(path)
+    return Measurements(rows, runs, tables, files, unreadable)
 
 
 def when(timestamp: str) -> datetime | None:
@@ -137,112 +138,73 @@ def when(timestamp: str) -> datetime | None:
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[MeasuredRow]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        # a run that was killed leaves half a line at the end
-        rows = [row for row in reader if None not in row.values() and None not in row]
-        return list(reader.fieldnames or ()), rows
+    reader = csv.DictReader(io.StringIO(text(read_text(path)), newline=""))
+    rows = list(reader)
+    if rows and not _is_whole(rows[-1]):
+        rows.pop()  # a run that was killed leaves half a line at the end
+    if not all(_is_whole(row) for row in rows):
+        raise ValueError(f"a line of {path} has too many or too few cells")
+    return list(reader.fieldnames or ()), rows
 
 
-def _read_run(path: Path) -> Iterator[SuiteRun]:
+def _is_whole(row: MeasuredRow) -> bool:
+    return None not in row.values() and None not in row
+
+
+def _measured(row: MeasuredRow) -> MeasuredRow:
+    """Return a row that has every column, and whose numbers are numbers."""
+    row = dict.fromkeys(_OPTIONAL, "") | row
+    integer(int(row["num_envs"]), 1, _MOST_ENVS)
+    hardware(row)
+    rates = [row[f"steps_per_s{end}"] for end in ("", "_low", "_high")]
+    for rate in rates:
+        if rate or (row["status"] == "ok" and rate is rates[0]):
+            number(float(rate), _SLOWEST)
+    return row
+
+
+def _read_run(path: Path) -> SuiteRun:
+    found = read_json(path)
+    alternations = [
+        [_samples(outcome) for outcome in group.values()] for group in array(found["alternations"])
+    ]
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        alternations = [
-            [_samples(outcome) for outcome in group.values()] for group in found["alternations"]
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return
-    table = path.with_name(path.stem.removesuffix("_samples") + ".csv")
-    rows = _read_csv(table)[1] if table.exists() else []
+        rows = _read_csv(path.with_name(path.stem.removesuffix("_samples") + ".csv"))[1]
+    except (*DAMAGE, csv.Error):
+        rows = []
     newest = max(rows, key=lambda row: row.get("timestamp", ""), default={})
     # the folder of the output belongs to the machine that ran it
-    command = re.sub(r" --output[ =]\S+", "", str(found.get("command", "")))
+    command = re.sub(r" --output[ =]\S+", "", text(found.get("command", "")))
     suite = newest.get("suite") or path.stem.split("_")[0]
     measured = when(newest.get("timestamp", ""))
-    yield SuiteRun(suite, command, newest.get("commit", ""), measured, path.name, alternations)
+    return SuiteRun(suite, command, newest.get("commit", ""), measured, path.name, alternations)
 
 
 def _samples(outcome: dict[str, Any]) -> LibrarySamples:
     # Files from before the harness's present names say "contender".
     case = outcome["case"] if "case" in outcome else outcome["contender"]
-    hello = outcome["hello"]
-    prepared = outcome["prepared"]
+    hello = table(outcome["hello"])
+    prepared = table(outcome["prepared"])
+    stats = table(outcome.get("stats", {}))
+    for found in (*map(prepared.get, _PREPARED), stats.get("peak_bytes")):
+        if found is not None:
+            number(found, 0)
     workload = case["workload"]
-    steps = workload["num_envs"] * prepared.get("num_steps", 0)
+    num_envs = integer(workload["num_envs"], 1, _MOST_ENVS)
+    steps = num_envs * prepared.get("num_steps", 0)
     return LibrarySamples(
-        library=case["side"],
-        library_version=hello.get("library_version", ""),
-        env=workload["env"],
-        agent=workload.get("agent") or "random",
-        workload=workload["name"],
-        num_envs=workload["num_envs"],
+        library=text(case["side"]),
+        library_version=text(hello.get("library_version", "")),
+        env=text(workload["env"]),
+        agent=text(workload.get("agent") or "random"),
+        workload=text(workload["name"]),
+        num_envs=num_envs,
         recorded=bool(case.get("record")),
-        status=outcome["status"],
-        reason=outcome.get("reason", ""),
-        hardware=hardware(hello.get("hardware", {})),
-        jax_version=hello.get("versions", {}).get("jax", ""),
-        rates=[seconds and steps / seconds for seconds in outcome["seconds"]],
+        status=text(outcome["status"]),
+        reason=text(outcome.get("reason", "")),
+        hardware=text(hardware(hello.get("hardware", {}))),
+        jax_version=text(hello.get("versions", {}).get("jax", "")),
+        rates=[seconds and steps / number(seconds, _SHORTEST_S) for seconds in outcome["seconds"]],
         prepared=prepared,
-        stats=outcome.get("stats", {}),
+        stats=stats,
     )
-
-
-def speedups(runs: Sequence[SuiteRun], project: Project) -> list[Speedup]:
-    """Return the newest speedup over each peer, for each environment, agent, size and machine."""
-    newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
-    # The oldest first: a later run then replaces what an earlier one said.
-    for run in sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC)):
-        for alternation in run.alternations:
-            for found in _speedups(run, alternation, project):
-                ours = found.ours
-                peer = found.peer.library
-                machine = ours.hardware
-                key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, machine)
-                newest[key] = found
-    return [newest[key] for key in sorted(newest)]
-
-
-def _speedups(
-    run: SuiteRun, alternation: Sequence[LibrarySamples], project: Project
-) -> Iterator[Speedup]:
-    # Reversed, so that of a library measured twice the first counts.
-    by_library = {samples.library: samples for samples in reversed(alternation)}
-    ours = by_library.get(project.ours)
-    for name, peer in by_library.items():
-        if ours is None or name == project.ours or project.libraries[name].variant_of:
-            continue
-        ratios = _ratios(ours, peer)
-        if not ratios:
-            continue
-        pairs = {variant: (ours.library, variant) for variant in project.variants_of(name)}
-        pairs |= {variant: (variant, name) for variant in project.variants_of(project.ours)}
-        variants = {
-            variant: statistics.median(quotients)
-            for variant, (of, to) in pairs.items()
-            if variant in by_library and (quotients := _ratios(by_library[of], by_library[to]))
-        }
-        middle = statistics.median(ratios)
-        yield Speedup(ours, peer, run, middle, *median_interval(ratios), variants)
-
-
-def _ratios(of: LibrarySamples, to: LibrarySamples) -> list[float]:
-    if of.status != "ok" or to.status != "ok":
-        return []
-    return [a / b for a, b in zip(of.rates, to.rates, strict=False) if a and b]
-
-
-def median_interval(samples: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
-    """Return the two samples that enclose the true median with a probability of at least 95%.
-
-    Both are None if there are too few samples. The k-th smallest lies above the median only if
-    fewer than k of n fair coins show heads (Conover, Practical Nonparametric Statistics, 3.2).
-    """
-    # Exact, since a float overflows at 2**1024.
-    allowed = (1 - Fraction(_CONFIDENCE)) * 2 ** len(samples) / 2
-    rank = 0
-    below = 1
-    while below <= allowed:
-        rank += 1
-        below += math.comb(len(samples), rank)
-    ordered = sorted(samples)
-    return (ordered[rank - 1], ordered[-rank]) if rank else (None, None)

@@ -13,12 +13,11 @@ from ci.site.measurements import (
     LibrarySamples,
     MeasuredRow,
     Measurements,
-    Speedup,
     SuiteRun,
     read_measurements,
-    speedups,
 )
 from ci.site.project import Project, read_project
+from ci.site.speedups import Speedup, speedups
 from perfgate.config import Accepted, read_accepted
 from perfgate.history.asv_results import Archive, Benchmark, read_archive
 from perfgate.history.levels import BenchmarkHistory, Change, histories, worst_first

@@ -216,7 +216,7 @@ def _data(site: Site, files: Files) -> dict[str, Any]:
     published = sorted(files.published.values())
     return {
         "files": [{"name": name, "size": size} for name, size in published],
-        "unreadable": site.archive.unreadable,
+        "unreadable": [*site.measurements.unreadable, *site.archive.unreadable],
         "tables": tables,
         "badges": list(badges(site)),
     }

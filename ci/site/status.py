@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ci.site.formatting import NOT_MEASURED, counted, hardware, is_stale
-from ci.site.measurements import Speedup, when
+from ci.site.measurements import when
 from ci.site.model import Site
+from ci.site.speedups import Speedup
 from perfgate.history.asv_results import Commit, Setup
 from perfgate.history.levels import Change
 

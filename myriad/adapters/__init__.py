@@ -7,12 +7,14 @@ need neither library before.
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from myriad.envs.environment import Environment
+from myriad.arguments import Like, checked, require
+from myriad.envs.environment import AnyEnvironment
 from myriad.errors import NotInstalledError
+from myriad.ranges import Integer
 from myriad.spaces import Box
 
 if TYPE_CHECKING:
@@ -21,10 +23,14 @@ if TYPE_CHECKING:
 
     from myriad.adapters.gymnax import FromGymnax
 
+_GYMNAX_ENVIRONMENT = Annotated[
+    Any, Like("a gymnax environment", "default_params", "reset_env", "step_env")
+]
 _NO_BOUND = np.finfo(np.float32).max
 
 
-def to_gymnax(env: Environment) -> "GymnaxEnvironment":
+@checked
+def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
     """Return `env` as a gymnax environment, auto-reset and `info["final_observation"]` included.
 
     Raises:
@@ -59,11 +65,13 @@ def from_gymnax(name_or_env: "str | GymnaxEnvironment", **overrides: Any) -> "Fr
         >>> from_gymnax("CartPole-v1", max_steps_in_episode=200).default_params.max_steps_in_episode
         200
     """
+    require("name_or_env", name_or_env, str | _GYMNAX_ENVIRONMENT)
     return _import("gymnax", "myriad.adapters.gymnax").adapt(name_or_env, **overrides)
 
 
+@checked
 def to_gymnasium(
-    env: Environment, *, render_mode: str | None = None, normalize_actions: bool = True
+    env: AnyEnvironment, *, render_mode: str | None = None, normalize_actions: bool = True
 ) -> "gymnasium.Env[Any, Any]":
     """Return `env` as a `gymnasium.Env`, stepped on JAX's default device and seen through NumPy.
 
@@ -91,9 +99,10 @@ def to_gymnasium(
     return module.AsGymnasium(env, render_mode=render_mode, normalize_actions=normalize_actions)
 
 
+@checked
 def to_gymnasium_vector(
-    env: Environment,
-    num_envs: int,
+    env: AnyEnvironment,
+    num_envs: Annotated[int, Integer(1)],
     *,
     autoreset_mode: str = "SameStep",
     render_mode: str | None = None,

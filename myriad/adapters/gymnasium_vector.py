@@ -23,7 +23,6 @@ from myriad.adapters.gymnasium import (
 )
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.registry import require_integer
 
 
 class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
@@ -41,7 +40,6 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         render_mode: str | None,
         normalize_actions: bool,
     ):
-        require_integer("num_envs", num_envs, 1)
         self.env = env
         self.num_envs = int(num_envs)
         self.render_mode = render_mode

@@ -4,8 +4,10 @@ import dataclasses
 from typing import Any
 
 from myriad.agents.agent import Agent, Learner
-from myriad.envs import Environment
+from myriad.arguments import checked
+from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import ranges_of
 from myriad.registry import Registry, check_overrides
 
 __all__ = ["Agent", "Learner", "list_agents", "make_agent", "make_learner"]
@@ -31,7 +33,8 @@ def list_agents() -> list[str]:
     return AGENTS.names()
 
 
-def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
+@checked
+def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
     """Build the agent called `name` for `env`: a fixed policy, a controller or a learner.
 
     Args:
@@ -54,8 +57,8 @@ def make_agent(name: str, env: Environment, **overrides: Any) -> Any:
         for f in dataclasses.fields(kind)
         if f.name not in _BUILT and not f.metadata.get("derived")
     ]
-    # A field of several kinds says itself what it refuses.
-    defaults = {f.name: None if f.metadata.get("any_kind") else f.default for f in chosen}
+    ranges = ranges_of(kind)
+    defaults = {f.name: None if f.name in ranges else f.default for f in chosen}
     check_overrides(name, defaults, overrides)
     return kind.create(env, **overrides)
 

@@ -1,13 +1,14 @@
 """Bang-bang control: full force towards the setpoint, whichever side the quantity is on."""
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 
 from myriad.agents.controller import Actuator
 from myriad.envs import Environment
+from myriad.ranges import Number, require_ranges
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +25,19 @@ class BangBang:
 
     actuator: Actuator
     env: Any
-    offset: float = 0.0
-    hysteresis: float = 0.0
+    offset: Annotated[float, Number()] = 0.0
+    hysteresis: Annotated[float, Number(0)] = 0.0
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "BangBang":
-        """Build the controller; raise InvalidArgumentError if `env` has no setpoint."""
-        return cls(Actuator.of("bangbang", env), env, **overrides)
+        """Build the controller.
+
+        Raises:
+            InvalidArgumentError: `env` has no setpoint, or a value can't be used.
+        """
+        controller = cls(Actuator.of("bangbang", env), env, **overrides)
+        require_ranges(controller)
+        return controller
 
     def first_memory(self) -> jax.Array:
         """Return the output, -1: off."""

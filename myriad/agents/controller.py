@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from myriad.agents.agent import Agent, EnvStep, Learner
+from myriad.arguments import Like
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, select_reset
 from myriad.errors import InvalidArgumentError
@@ -165,6 +166,11 @@ class WithMemory:
         return self.env.action_space(params)
 
 
+_AGENT = "an agent, as make_agent or load_agent gives it"
+# What a function takes that is given a fixed policy or a controller.
+AnyAgent = Annotated[Agent, Like(_AGENT, "act")] | Annotated[Controller, Like(_AGENT, "control")]
+
+
 def controller_of(agent: Any) -> Controller:
     """Return any agent but a learner as a controller of ONE environment."""
     return agent if hasattr(agent, "control") else Memoryless(agent)
@@ -204,9 +210,8 @@ class Actuator:
             low, high = (
                 jnp.asarray(bound, jnp.float32) for bound in (self.space.low, self.space.high)
             )
-            return jnp.reshape(
-                low + (high - low) * 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0), self.space.shape
-            )
+            chosen = low + (high - low) * 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0)
+            return self.space.cast(jnp.reshape(chosen, self.space.shape))
         if self.space.n == 2:
             return (output > 0).astype(jnp.int32)
         share = 0.5 * (jnp.clip(output, -1.0, 1.0) + 1.0)

@@ -7,7 +7,7 @@ size of a flattened observation, `A` the number of actions and `P` that of param
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,18 @@ from myriad.agents import q_learning
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, EnvStep, Learner
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
+    Count,
+    Fraction,
+    Limit,
+    ManySteps,
+    ManyUpdates,
+    Positive,
+    PositiveOrOff,
+    Repetitions,
+    Weight,
+    Widths,
     annealed,
     annealed_over,
-    validate_anneal_updates,
-    validate_hyperparameters,
 )
 from myriad.agents.minibatches import MANY_ENVS, steps_for_many
 from myriad.agents.networks import flatten
@@ -36,7 +44,9 @@ from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition
+from myriad.loops import repeat_or_skip
 from myriad.random import make_key
+from myriad.ranges import Integer, require_ranges
 from myriad.registry import is_integer
 
 # One key per purpose: no two draws share a stream.
@@ -45,6 +55,9 @@ _COLLECT, _SAMPLE = range(2)
 _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
 # Steps of each environment in a training, about four of CartPole's longest episodes.
 _STEPS_PER_ENV = 2_000
+
+# Parameters, the optimiser's state and the sum of losses.
+_Learned = tuple[jax.Array, optax.OptState, jax.Array]
 
 
 def _total_steps(num_envs: int) -> int:
@@ -129,29 +142,28 @@ class DQN(Learner[DQNState]):
     """
 
     env: Environment
-    train_every: int = 1
-    gradient_steps: int = 2
-    batch_size: int = 128
-    buffer_size: int = 100_000
-    learning_starts: int = 1_000
-    learning_rate: float = 3e-4
-    anneal_updates: int | str | None = dataclasses.field(
-        default=WHOLE_TRAINING, metadata={"any_kind": True}
-    )
-    gamma: float = 0.995
-    n_step: int = 3
+    train_every: Repetitions = 1
+    gradient_steps: Repetitions = 2
+    batch_size: Count = 128
+    buffer_size: Count = 100_000
+    learning_starts: ManySteps = 1_000
+    learning_rate: Positive = 3e-4
+    anneal_updates: ManyUpdates = WHOLE_TRAINING
+    gamma: Fraction = 0.995
+    # A sum of so many rewards is unrolled.
+    n_step: Annotated[int, Integer(1, 512)] = 3
     double: bool = True
     dueling: bool = False
-    huber_delta: float | None = None
-    polyak: float = 0.98
-    target_period: int = 1
-    epsilon_start: float = 1.0
-    epsilon_end: float = 0.1
-    exploration_steps: int = 20_000
+    huber_delta: PositiveOrOff = None
+    polyak: Fraction = 0.98
+    target_period: Count = 1
+    epsilon_start: Fraction = 1.0
+    epsilon_end: Fraction = 0.1
+    exploration_steps: ManySteps = 20_000
     # Far above Adam's own 1e-8, so that tiny gradients take small steps.
-    optimizer_epsilon: float = 1.5e-4
-    max_grad_norm: float = 10.0
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    optimizer_epsilon: Weight = 1.5e-4
+    max_grad_norm: Limit = 10.0
+    hidden_sizes: Widths = (64, 64)
     activation: str = "relu"
     layer_norm: bool = False
     normalize_observations: bool = True
@@ -170,22 +182,7 @@ class DQN(Learner[DQNState]):
         """
         q_learning.require_discrete_actions(cls, env)
         learner = cls(env, **overrides)
-        sizes = (
-            "train_every",
-            "gradient_steps",
-            "batch_size",
-            "buffer_size",
-            "n_step",
-            "target_period",
-        )
-        validate_hyperparameters(
-            learner,
-            integers=(*sizes, "learning_starts", "exploration_steps"),
-            positive=("learning_rate", "huber_delta", "max_grad_norm"),
-            fractions=("gamma", "polyak", "epsilon_start", "epsilon_end"),
-            weights=("optimizer_epsilon",),
-        )
-        validate_anneal_updates(learner.anneal_updates)
+        require_ranges(learner)
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
 
@@ -344,7 +341,7 @@ class DQN(Learner[DQNState]):
         )
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
-        def train_step(i: jax.Array, carry: tuple[jax.Array, optax.OptState, jax.Array]) -> Any:
+        def train_step(i: jax.Array, carry: _Learned) -> _Learned:
             params, opt_state, total_loss = carry
             batch, target_values = jax.tree.map(lambda leaf: leaf[i], batches)
             target = self.target(params, batch, target_values)
@@ -355,8 +352,9 @@ class DQN(Learner[DQNState]):
 
         learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
         carry = (state.params, state.opt_state, jnp.zeros((), jnp.float32))
-        num_steps = jnp.where(learns, self.gradient_steps, 0)
-        params, opt_state, total_loss = jax.lax.fori_loop(0, num_steps, train_step, carry)
+        params, opt_state, total_loss = repeat_or_skip(
+            learns, self.gradient_steps, train_step, carry
+        )
         target_params = self._renewed(state, params)
         state = dataclasses.replace(
             state, params=params, target_params=target_params, opt_state=opt_state

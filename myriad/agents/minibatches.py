@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, LEARNER_AXIS
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import INT32
 from myriad.registry import is_integer
 
 # A dataclass that is a pytree, with leaves `[B, ...]`.
@@ -49,6 +50,10 @@ def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
 
 def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
     """Raise InvalidArgumentError unless num_envs x rollout_steps rows divide into minibatches."""
+    if batch_rows > INT32:
+        raise InvalidArgumentError(
+            f"num_envs x rollout_steps must be at most {INT32:,}, but is {batch_rows:,}."
+        )
     if batch_rows % num_minibatches:
         raise InvalidArgumentError(
             "num_minibatches must divide the batch of num_envs x rollout_steps = "

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from myriad.agents.networks import EXACT
+
 # Added to a variance before its root, so that what never varies is divided by 1e-4 and not by 0.
 _EPSILON = 1e-8
 
@@ -100,7 +102,7 @@ def preserve_outputs(
     shift = jnp.clip((new.mean - old.mean) * old_inverse, -1.0, 1.0)
     changed = {
         "kernel": first["kernel"] * scale[:, None],
-        "bias": first["bias"] + shift @ first["kernel"],
+        "bias": first["bias"] + jnp.matmul(shift, first["kernel"], precision=EXACT),
     }
     return layers | {"Dense_0": changed}
 

@@ -1,13 +1,14 @@
 """PID control: an output proportional to the error, to its sum and to its change."""
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 
 from myriad.agents.controller import Actuator
 from myriad.envs import Environment
+from myriad.ranges import Number, require_ranges
 
 
 @jax.tree_util.register_dataclass
@@ -39,15 +40,21 @@ class PID:
 
     actuator: Actuator
     env: Any
-    proportional: float = 1.0
-    integral: float = 0.0
-    derivative: float = 10.0
-    limit: float = 1.0
+    proportional: Annotated[float, Number()] = 1.0
+    integral: Annotated[float, Number()] = 0.0
+    derivative: Annotated[float, Number()] = 10.0
+    limit: Annotated[float, Number(0, infinity=True)] = 1.0
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PID":
-        """Build the controller; raise InvalidArgumentError if `env` has no setpoint."""
-        return cls(Actuator.of("pid", env), env, **overrides)
+        """Build the controller.
+
+        Raises:
+            InvalidArgumentError: `env` has no setpoint, or a value can't be used.
+        """
+        controller = cls(Actuator.of("pid", env), env, **overrides)
+        require_ranges(controller)
+        return controller
 
     def first_memory(self) -> PIDMemory:
         """Return the memory before any error."""

@@ -150,7 +150,7 @@ class GaussianPolicy:
         least = np.where(self._bounded, low, -1)
         most = np.where(self._bounded, high, 1)
         spread = 0.5 * (least + most) + 0.5 * (most - least) * choice.reshape(-1, *self.space.shape)
-        return jnp.clip(spread, low, high)
+        return self.space.cast(jnp.clip(spread, low, high))
 
     @property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:

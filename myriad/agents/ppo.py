@@ -19,10 +19,17 @@ from jax.flatten_util import ravel_pytree
 from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
+    Count,
+    Fraction,
+    Limit,
+    ManyUpdates,
+    Positive,
+    PositiveOrOff,
+    Repetitions,
+    Weight,
+    Widths,
     annealed,
     annealed_over,
-    validate_anneal_updates,
-    validate_hyperparameters,
 )
 from myriad.agents.minibatches import (
     MANY_ENVS,
@@ -36,7 +43,7 @@ from myriad.agents.minibatches import (
     share_of_rows,
     steps_for_many,
 )
-from myriad.agents.networks import MLP, flatten
+from myriad.agents.networks import EXACT, MLP, flatten
 from myriad.agents.normalization import (
     RunningMoments,
     first_or,
@@ -50,6 +57,7 @@ from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
+from myriad.ranges import require_ranges
 
 # One key per purpose: no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
@@ -135,29 +143,27 @@ class PPO(Learner[PPOState]):
     """
 
     env: Environment
-    rollout_steps: int = 64
-    num_epochs: int = 8
-    num_minibatches: int = 8
-    learning_rate: float = 5e-4
-    anneal_updates: int | str | None = dataclasses.field(
-        default=WHOLE_TRAINING, metadata={"any_kind": True}
-    )
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip_epsilon: float = 0.2
-    value_clip: float | None = None
-    entropy_coef: float = 0.01
-    value_coef: float = 0.5
+    rollout_steps: Count = 64
+    num_epochs: Repetitions = 8
+    num_minibatches: Count = 8
+    learning_rate: Positive = 5e-4
+    anneal_updates: ManyUpdates = WHOLE_TRAINING
+    gamma: Fraction = 0.99
+    gae_lambda: Fraction = 0.95
+    clip_epsilon: Positive = 0.2
+    value_clip: PositiveOrOff = None
+    entropy_coef: Weight = 0.01
+    value_coef: Weight = 0.5
     # That of OpenAI's baselines. Adam's paper has 1e-8.
-    optimizer_epsilon: float = 1e-5
-    max_grad_norm: float = 0.5
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    optimizer_epsilon: Weight = 1e-5
+    max_grad_norm: Limit = 0.5
+    hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
     normalize_observations: bool = True
     preserve_outputs: bool = True
     normalize_rewards: bool = True
     normalize_advantages: bool = True
-    num_devices: int = dataclasses.field(default=1, metadata={"derived": True})
+    num_devices: Count = dataclasses.field(default=1, metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
     metric_names: ClassVar[tuple[str, ...]] = (
         "loss",
@@ -175,14 +181,7 @@ class PPO(Learner[PPOState]):
             InvalidArgumentError: a value can't be used.
         """
         learner = cls(env, **overrides)
-        validate_hyperparameters(
-            learner,
-            integers=("rollout_steps", "num_epochs", "num_minibatches"),
-            positive=("learning_rate", "clip_epsilon", "value_clip", "max_grad_norm"),
-            fractions=("gamma", "gae_lambda"),
-            weights=("entropy_coef", "value_coef", "optimizer_epsilon"),
-        )
-        validate_anneal_updates(learner.anneal_updates)
+        require_ranges(learner)
         _ = learner.policy, learner._actor  # both refuse by themselves
         return learner
 
@@ -417,7 +416,7 @@ class PPO(Learner[PPOState]):
 
     def _clip(self, gradient: jax.Array) -> jax.Array:
         # A product with itself is a vector loop, as a sum of squares in a fixed order is not.
-        norm = jnp.sqrt(jnp.vdot(gradient, gradient))
+        norm = jnp.sqrt(jnp.vdot(gradient, gradient, precision=EXACT))
         return gradient * jnp.minimum(1, self.max_grad_norm / (norm + 1e-6))
 
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:

@@ -17,10 +17,17 @@ from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
+    Count,
+    Fraction,
+    Limit,
+    ManySteps,
+    ManyUpdates,
+    Positive,
+    Repetitions,
+    Weight,
+    Widths,
     annealed,
     annealed_over,
-    validate_anneal_updates,
-    validate_hyperparameters,
 )
 from myriad.agents.minibatches import (
     MANY_ENVS,
@@ -37,6 +44,7 @@ from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
+from myriad.ranges import require_ranges
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
@@ -119,22 +127,20 @@ class PQN(Learner[PQNState]):
     """
 
     env: Environment
-    rollout_steps: int = 64
-    num_epochs: int = 4
-    num_minibatches: int = 8
-    learning_rate: float = 7e-4
-    anneal_updates: int | str | None = dataclasses.field(
-        default=WHOLE_TRAINING, metadata={"any_kind": True}
-    )
-    gamma: float = 0.995
-    td_lambda: float = 0.95
-    epsilon_start: float = 1.0
-    epsilon_end: float = 0.2
-    epsilon_spread: float = 1.0
-    exploration_steps: int = 30_000
-    optimizer_epsilon: float = 1.5e-4
-    max_grad_norm: float = 0.1
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    rollout_steps: Count = 64
+    num_epochs: Repetitions = 4
+    num_minibatches: Count = 8
+    learning_rate: Positive = 7e-4
+    anneal_updates: ManyUpdates = WHOLE_TRAINING
+    gamma: Fraction = 0.995
+    td_lambda: Fraction = 0.95
+    epsilon_start: Fraction = 1.0
+    epsilon_end: Fraction = 0.2
+    epsilon_spread: Fraction = 1.0
+    exploration_steps: ManySteps = 30_000
+    optimizer_epsilon: Weight = 1.5e-4
+    max_grad_norm: Limit = 0.1
+    hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = True
     normalize_observations: bool = True
@@ -151,14 +157,7 @@ class PQN(Learner[PQNState]):
         """
         q_learning.require_discrete_actions(cls, env)
         learner = cls(env, **overrides)
-        validate_hyperparameters(
-            learner,
-            integers=("rollout_steps", "num_epochs", "num_minibatches", "exploration_steps"),
-            positive=("learning_rate", "max_grad_norm"),
-            fractions=("gamma", "td_lambda", "epsilon_start", "epsilon_end", "epsilon_spread"),
-            weights=("optimizer_epsilon",),
-        )
-        validate_anneal_updates(learner.anneal_updates)
+        require_ranges(learner)
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
 

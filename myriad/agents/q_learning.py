@@ -16,7 +16,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
-from myriad.agents.networks import ACTIVATIONS, MLP, affine, sum_rows
+from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
@@ -131,12 +131,13 @@ def _normalize_forward(
 def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     centred, inverse, scale = saved
     weighted = gradient * centred
-    along = jnp.square(inverse) * (weighted @ (scale / scale.size)[:, None])
+    mean = jnp.matmul(weighted, (scale / scale.size)[:, None], precision=EXACT)
+    along = jnp.square(inverse) * mean
     # The whole layer norm's gradient has its mean over features taken off, too. `_centre` does
     # that, since its gradient is itself.
     return (
         inverse * (gradient * scale - centred * along),
-        inverse[:, 0] @ weighted,
+        jnp.matmul(inverse[:, 0], weighted, precision=EXACT),
         sum_rows(gradient),
     )
 
@@ -148,7 +149,9 @@ def _centre(matrix: jax.Array) -> jax.Array:
 
 
 def _mean_columns(matrix: jax.Array) -> jax.Array:
-    """Average `[B, O]` over its columns, `[B, 1]`, as a product."""
+    """Average `[B, O]` over its columns, `[B, 1]`; on a CPU as a product."""
+    if jax.default_backend() != "cpu":
+        return jnp.mean(matrix, axis=1, keepdims=True)
     return matrix @ jnp.full((matrix.shape[1], 1), 1 / matrix.shape[1], matrix.dtype)
 
 
@@ -204,7 +207,7 @@ def clip_by_norm(max_norm: float) -> optax.GradientTransformation:
         return optax.identity()
 
     def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        norm = jnp.sqrt(jnp.vdot(updates, updates))
+        norm = jnp.sqrt(jnp.vdot(updates, updates, precision=EXACT))
         return updates * (max_norm / jnp.maximum(norm, max_norm)), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)

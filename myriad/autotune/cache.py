@@ -1,24 +1,41 @@
 """What the autotuner found, in one readable JSON file that identical machines may share."""
 
 import contextlib
+import dataclasses
+import itertools
 import json
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from myriad import settings
+from myriad.autotune.keys import digest
+from myriad.autotune.search import Candidate
 from myriad.errors import InvalidArgumentError
-from myriad.files import replacing, write_errors_explained
+from myriad.files import holder_of, regular, replacing, write_errors_explained
 
 SCHEMA_VERSION = 1
+# Of each entry. One that lacks it was written by hand.
+_CHECKSUM = "checksum"
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
-# What every answer holds. A file with others was changed by hand or by another version.
+# What every answer holds. Others were changed by hand or by another version.
 _ANSWER = {
-    "optimal_chunk_size", "throughput_steps_per_s", "throughput_low", "throughput_high",
-    "memory_bytes", "validated_at", "candidates",
-}  # fmt: skip
+    "optimal_chunk_size": int,
+    "throughput_steps_per_s": float,
+    "throughput_low": float,
+    "throughput_high": float,
+    "memory_bytes": int,
+    "validated_at": str,
+    "candidates": dict,
+    "stretch_steps": int,
+    "rounds_s": dict,
+}
+_CANDIDATE: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Candidate)}
+# Writing takes milliseconds, so whoever holds the lock for longer is stopped or hangs.
+_LOCK_WAIT_S = 30.0
 
 Entry = dict[str, Any]
 
@@ -27,18 +44,24 @@ class ProfileCache:
     """The file `autotune_profiles.json`: an object for each of `SECTIONS`, from key to entry.
 
     Writers take turns by a lock and replace the whole file, so readers need no lock. A file that
-    can't be understood is renamed with a warning, and a new one is begun.
+    can't be understood is renamed with a warning, and a new one is begun. An entry that can't be
+    one of ours, or does not match its checksum, counts as missing and is replaced.
     """
 
     def __init__(self, path: Path | None = None):
         self.path = settings.home() / "autotune_profiles.json" if path is None else path
+        self._gave_up = False
 
     def read(self) -> dict[str, dict[str, Entry]]:
         """Return every section."""
         content = self._parse()
         if content is None:
-            with self._locked():
-                content = self._parse() or self._set_aside()
+            try:
+                with self._locked():
+                    content = self._parse() or self._set_aside()
+            except _LockedError as error:
+                warnings.warn(f"{error}; what it holds is not used.", stacklevel=2)
+                content = {section: {} for section in SECTIONS}
         return content
 
     def get(self, section: str, key: str) -> Entry | None:
@@ -48,17 +71,31 @@ class ProfileCache:
     def update(self, section: str, key: str, change: Callable[[Entry], Entry]) -> None:
         """Replace an entry by what `change` makes of it, or of `{}` if there is none.
 
-        Nobody else writes between the reading and the writing.
+        Nobody else writes between the reading and the writing. If somebody holds the lock for too
+        long, a warning says who, and nothing is written.
         """
-        with self._locked():
-            content = self._parse() or self._set_aside()
-            content[section][key] = change(content[section].get(key, {}))
-            _dump(self.path, content)
+        if self._gave_up:
+            return
+        try:
+            with self._locked():
+                content = self._parse() or self._set_aside()
+                content[section][key] = change(content[section].get(key, {}))
+                _dump(self.path, content)
+        except _LockedError as error:
+            self._gave_up = True
+            warnings.warn(f"{error}; what is found is not kept.", stacklevel=2)
 
     def clear(self) -> None:
-        """Forget everything."""
-        with self._locked():
-            self.path.unlink(missing_ok=True)
+        """Forget everything.
+
+        Raises:
+            InvalidArgumentError: another process holds the lock, or the file can't be removed.
+        """
+        try:
+            with self._locked(), write_errors_explained(f"autotune cache {self.path}"):
+                self.path.unlink(missing_ok=True)
+        except _LockedError as error:
+            raise InvalidArgumentError(f"{error}; try again when it has ended.") from error
 
     def export(self, path: Path) -> None:
         """Write a copy, for a machine like this one."""
@@ -77,26 +114,28 @@ class ProfileCache:
     def _parse(self) -> dict[str, dict[str, Entry]] | None:
         """Return the sections, empty if there is no file, or None if it is not one of ours."""
         try:
-            content = json.loads(self.path.read_text(encoding="utf-8"))
+            content = json.loads(regular(self.path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {section: {} for section in SECTIONS}
         except OSError as error:
             raise InvalidArgumentError(
                 f"autotune cache {self.path} can't be read: {error.strerror}."
             ) from error
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(content, dict) or content.get("schema_version") != SCHEMA_VERSION:
             return None
         sections = {section: content.get(section, {}) for section in SECTIONS}
-        whole = all(
-            isinstance(s, dict) and all(isinstance(e, dict) for e in s.values())
-            for s in sections.values()
-        )
-        answered = whole and all(
-            entry.keys() >= _ANSWER for entry in sections["chunk_size_configs"].values()
-        )
-        return sections if answered else None
+        if not all(isinstance(entries, dict) for entries in sections.values()):
+            return None
+        return {
+            section: {
+                key: {name: value for name, value in entry.items() if name != _CHECKSUM}
+                for key, entry in entries.items()
+                if _is_entry(section, entry) and _is_whole(entry)
+            }
+            for section, entries in sections.items()
+        }
 
     def _set_aside(self) -> dict[str, dict[str, Entry]]:
         aside = self.path.with_name(
@@ -113,18 +152,81 @@ class ProfileCache:
     # Without a lock, 4 processes that wrote 50 entries each left 3 of 200.
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        from filelock import FileLock
+        from filelock import FileLock, Timeout
 
+        path = self.path.with_name(f".{self.path.name}.lock")
+        lock = FileLock(path)
         with write_errors_explained(f"autotune cache {self.path}"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
-            lock.acquire()
+            try:
+                lock.acquire(timeout=_LOCK_WAIT_S)
+            except Timeout as error:
+                raise _LockedError(
+                    f"autotune cache {self.path} is locked by {holder_of(path)} "
+                    f"(waited {_LOCK_WAIT_S:g} s)"
+                ) from error
         try:
             yield
         finally:
             lock.release()
 
 
+class _LockedError(InvalidArgumentError):
+    """Somebody held the lock for longer than we wait."""
+
+
+def _is_entry(section: str, entry: Any) -> bool:
+    if section != "chunk_size_configs":
+        return isinstance(entry, dict)
+    if not _has(entry, _ANSWER) or not entry["optimal_chunk_size"] * entry["stretch_steps"]:
+        return False
+    if not _are_rounds(entry["rounds_s"]):
+        return False
+    return all(
+        _has(candidate, _CANDIDATE) and candidate.keys() == _CANDIDATE.keys()
+        for candidate in entry["candidates"].values()
+    )
+
+
+def _are_rounds(rounds: Mapping[str, Any]) -> bool:
+    """Tell whether these are chunk sizes and as many seconds of each, as text."""
+    try:
+        sizes = [int(size) for size in rounds]
+        seconds = [[float(sample) for sample in samples.split()] for samples in rounds.values()]
+    except (ValueError, AttributeError):
+        return False
+    samples = list(itertools.chain.from_iterable(seconds))
+    return (
+        bool(samples)
+        and min(sizes) > 0
+        and len(set(map(len, seconds))) == 1
+        and all(0 < sample <= sys.float_info.max for sample in samples)
+    )
+
+
+def _is_whole(entry: Entry) -> bool:
+    rest = {name: value for name, value in entry.items() if name != _CHECKSUM}
+    return entry.get(_CHECKSUM, digest(rest)) == digest(rest)
+
+
+def _has(entry: Any, kinds: Mapping[str, Any]) -> bool:
+    """Tell whether an object has these values, each of its type."""
+    return isinstance(entry, dict) and all(
+        _is_a(kind, entry.get(name)) for name, kind in kinds.items()
+    )
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    """Tell whether a value is of a type. A number is finite and not negative, and no bool."""
+    if kind is float:
+        return type(value) in (int, float) and 0 <= value <= sys.float_info.max
+    return type(value) is kind and (kind is not int or 0 <= value < 2**63)
+
+
 def _dump(path: Path, content: dict[str, dict[str, Entry]]) -> None:
+    signed = {
+        section: {key: entry | {_CHECKSUM: digest(entry)} for key, entry in entries.items()}
+        for section, entries in content.items()
+    }
     with replacing(path) as new, new.open("w", encoding="utf-8") as file:
-        json.dump({"schema_version": SCHEMA_VERSION} | content, file, indent=1, sort_keys=True)
+        json.dump({"schema_version": SCHEMA_VERSION} | signed, file, indent=1, sort_keys=True)

@@ -7,15 +7,15 @@ from typing import Any
 import jax
 
 from myriad import __version__, settings
-from myriad.hardware import Hardware, package_versions
+from myriad.hardware import Hardware, is_configured, package_versions
 from myriad.training.config import TrainingConfig
 from myriad.xla import compute_dtype, matmul_precision
 
-# What neither speed nor memory depends on. The length of a schedule is a constant in the program,
-# but costs nothing.
+# What neither the timings nor memory depend on. The length of a schedule is a constant in the
+# program, but costs nothing. How often a training evaluates decides which timings count for it.
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
-    "eval_max_steps",
+    "eval_max_steps", "eval_frequency",
 }  # fmt: skip
 _IRRELEVANT_OPTIONS = {"exploration_steps"}
 
@@ -46,13 +46,19 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
         "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
         "dtype": compute_dtype(),
         "matmul_precision": matmul_precision(),
+        "configured": is_configured(),
         "xla_flags": settings.xla_flags(),
     }
 
 
 def key(config: TrainingConfig, hardware: Hardware, spelled_out: dict[str, Any]) -> str:
-    """Return the key of an answer, such as `cartpole-control:dqn:100000:AMD-EPYC_24GB:5a3c90ff`."""
-    return f"{config.env}:{config.agent}:{config.num_envs}:{hardware.slug}:{digest(spelled_out)}"
+    """Return the key of an answer.
+
+    Such as `cartpole-control:dqn:100000:AMD-EPYC_24GB:configured:5a3c90ff`.
+    """
+    configured = "configured" if spelled_out["configured"] else "unconfigured"
+    parts = (config.env, config.agent, config.num_envs, hardware.slug, configured)
+    return ":".join(map(str, (*parts, digest(spelled_out))))
 
 
 def digest(value: Any) -> str:

@@ -42,14 +42,14 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a search came to.
+    """What the timings say for a training.
 
     Attributes:
         chunk_size: the chunk chosen, in steps of every environment.
         steps_per_s: steps/s of all environments with it.
         steps_per_s_low: the lower end of its 95% interval.
         steps_per_s_high: the upper end.
-        candidates: every chunk considered, with its verdict.
+        candidates: every chunk that was timed and that the training can take, with its verdict.
     """
 
     chunk_size: int
@@ -59,33 +59,59 @@ class Found:
     candidates: tuple[Candidate, ...]
 
 
-def search(training: CompiledTraining, others: Collection[int], seconds: float) -> Found:
-    """Choose among `CANDIDATES` and `others` for a compiled training.
+@dataclasses.dataclass(frozen=True)
+class Rounds:
+    """What was timed, whatever the training's length and evaluations.
+
+    Attributes:
+        steps: of every environment, that each timing is of.
+        seconds: for each chunk size the seconds of those steps, one per round.
+    """
+
+    steps: int
+    seconds: Mapping[int, Sequence[float]]
+
+    def calls(self, size: int) -> float:
+        """Return the calls that the steps take with a chunk size."""
+        return -(-self.steps // size) if size <= self.steps else self.steps / size
+
+
+def measure(training: CompiledTraining, others: Collection[int], seconds: float) -> Rounds:
+    """Time `CANDIDATES` and `others` for a compiled training.
 
     Every chunk is the same program called with another number of updates, so one compilation
-    serves all. The trainer's own loop over chunks is timed, and the time of a stretch of it is
-    (calls x overhead) + (updates x step). A fit of that to all timings names the smallest chunk
-    that is no more than 2% slower than the best.
+    serves all. The trainer's own loop over chunks is timed, and every timing holds a whole chunk.
 
     Args:
         training: a compiled training.
         others: further chunk sizes, the untuned configuration's among them.
         seconds: to spend on timing; the fewest rounds are taken even so.
     """
-    sizes = sorted({*CANDIDATES, *others})
     stretch = Stretch(training)
-    times = stretch.times(sizes, seconds)
-    model = _Model.fit({stretch.calls(size): statistics.median(times[size]) for size in sizes})
-    window = {
-        size: model.seconds(stretch.window_calls(size), stretch.window_stretches) for size in sizes
+    sizes = stretch.offered({*CANDIDATES, *others})
+    return Rounds(stretch.steps, stretch.times(sizes, seconds))
+
+
+def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:
+    """Choose among the chunks that were timed.
+
+    Args:
+        rounds: the timings.
+        num_envs: environments of the training.
+        window: steps of every environment between two evaluations, no fewer than the smallest
+            chunk. The training ends every chunk there, so longer ones are left out. None leaves
+            out none.
+    """
+    times = {
+        size: rounds.seconds[size]
+        for size in sorted(rounds.seconds)
+        if window is None or size <= window
     }
-    chosen = next(
-        size for size in sizes if window[size] <= (1 + _TOLERANCE / 2) * min(window.values())
-    )
-    # What was measured has the last word: a chunk that is surely faster by more is taken instead.
-    faster = [size for size in sizes if _against(times[size], times[chosen])[2] < 1 - _TOLERANCE]
-    chosen = min(faster, key=lambda size: statistics.median(times[size]), default=chosen)
-    steps = stretch.num_updates * training.steps_per_update
+    # The choice among all is that of every training that can take it, however long its windows.
+    chosen = _nearly_best(rounds, rounds.seconds)
+    if chosen not in times:
+        chosen = _nearly_best(rounds, times)
+    steps = rounds.steps * num_envs
     low, high = _interval(times[chosen])
     candidates = tuple(
         Candidate(
@@ -93,11 +119,26 @@ def search(training: CompiledTraining, others: Collection[int], seconds: float) 
             steps / statistics.median(times[size]),
             *_verdict(times[size], times[chosen], size == chosen),
         )
-        for size in sizes
+        for size in times
     )
     return Found(
         chosen, steps / statistics.median(times[chosen]), steps / high, steps / low, candidates
     )
+
+
+def _nearly_best(rounds: Rounds, times: Mapping[int, Sequence[float]]) -> int:
+    """Return the smallest of some chunks that is no more than 2% slower than the best of them.
+
+    The time of some steps is (calls x overhead) + (steps x step), fitted to all timings.
+    """
+    sizes = sorted(times)
+    model = _Model.fit({rounds.calls(size): statistics.median(times[size]) for size in sizes})
+    predicted = {size: model.seconds(rounds.steps / size) for size in sizes}
+    limit = (1 + _TOLERANCE / 2) * min(predicted.values())
+    chosen = next(size for size in sizes if predicted[size] <= limit)
+    # What was measured has the last word: a chunk that is surely faster by more is taken instead.
+    faster = [size for size in sizes if _against(times[size], times[chosen])[2] < 1 - _TOLERANCE]
+    return min(faster, key=lambda size: statistics.median(times[size]), default=chosen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,19 +149,26 @@ class _Model:
     rest: float
 
     @classmethod
-    def fit(cls, seconds: Mapping[int, float]) -> "_Model":
-        """Fit by least squares of relative errors. `seconds` maps numbers of calls to times."""
+    def fit(cls, seconds: Mapping[float, float]) -> "_Model":
+        """Fit by least squares of relative errors, neither below 0.
+
+        `seconds` maps numbers of calls to times.
+        """
         calls = np.array(list(seconds), float)
         times = np.array(list(seconds.values()), float)
         if len(calls) == 1:
             return cls(0.0, times[0])
         columns = np.stack([calls, np.ones_like(calls)], axis=1) / times[:, None]
-        per_call, rest = np.linalg.lstsq(columns, np.ones_like(times), rcond=None)[0]
-        return cls(max(0.0, float(per_call)), float(rest))
+        found = np.linalg.lstsq(columns, np.ones_like(times), rcond=None)[0]
+        if found.min() < 0:
+            # On a busy machine. Nothing costs less than nothing, so the other one explains all.
+            other = columns[:, found.argmax()]
+            found = np.where(found < 0, 0.0, other.sum() / (other @ other))
+        return cls(*map(float, found))
 
-    def seconds(self, calls: int, stretches: float) -> float:
-        """Return the time of so many stretches' steps in so many calls."""
-        return self.rest * stretches + calls * self.per_call
+    def seconds(self, calls: float) -> float:
+        """Return the time of the stretch in so many calls."""
+        return self.rest + calls * self.per_call
 
 
 def _against(times: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:

@@ -1,6 +1,6 @@
 """A stretch of the real training, run with any chunk size: what the autotuner times."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,8 +8,11 @@ from myriad import timing
 from myriad.training.loop import TrainState
 from myriad.training.programs import CompiledTraining
 
-# A stretch lasts at most this long, so that several rounds fit into the budget.
-_MOST_STRETCH_S = 0.1
+# A call of a stretch lasts at most this long, so that several rounds fit into the budget. Beside
+# that, what a call costs doesn't show.
+_MOST_CALL_S = 0.1
+# So many steps are a stretch where they don't take that long.
+_MOST_STEPS = 1_024
 LEAST_ROUNDS = 7
 _MOST_ROUNDS = 25
 # An update may be so long that all chunks are one. Then there is nothing to compare.
@@ -17,7 +20,7 @@ _LEAST_ROUNDS_ALONE = 2
 
 
 class Stretch:
-    """Some updates of the real training, no more than the window between two evaluations.
+    """Some updates of the real training, without its evaluations.
 
     Args:
         training: a compiled training. Its state is made here, and goes on from timing to timing.
@@ -31,47 +34,47 @@ class Stretch:
         self._unit = training.resolved.learner.steps_per_update
         self._state: TrainState = training.first_state()
         self._warm_up()
-        self.num_updates = self._length()
-
-    def updates(self, size: int) -> int:
-        """Return the updates in a call with this chunk size.
-
-        Beyond the stretch's length all chunk sizes are the stretch itself.
-        """
-        return min(self.num_updates, -(-size // self._unit))
-
-    def calls(self, size: int) -> int:
-        """Return the calls that a stretch takes with this chunk size."""
-        return -(-self.num_updates // self.updates(size))
-
-    def window_calls(self, size: int) -> int:
-        """Return the calls from one evaluation to the next."""
-        return -(-self._training.eval_every * self._unit // size)
+        self.num_updates, self._update_s = self._length()
 
     @property
-    def window_stretches(self) -> float:
-        """How many stretches there are from one evaluation to the next."""
-        return self._training.eval_every / self.num_updates
+    def steps(self) -> int:
+        """Steps of every environment in the stretch."""
+        return self.num_updates * self._unit
+
+    def offered(self, sizes: Collection[int]) -> list[int]:
+        """Return the chunk sizes to time, in whole updates, each call once.
+
+        Those whose call takes too long to be timed whole are left out.
+        """
+        chunks = sorted({-(-size // self._unit) for size in sizes})
+        return [
+            chunk * self._unit
+            for chunk in chunks
+            if chunk <= max(self.num_updates, int(_MOST_CALL_S / self._update_s))
+        ]
 
     def times(self, sizes: Sequence[int], seconds: float) -> dict[int, list[float]]:
         """Time the stretch with every chunk size, round after round.
 
         Args:
-            sizes: chunk sizes. Those that come to the same calls are timed once.
+            sizes: chunk sizes of whole updates.
             seconds: to spend; the fewest rounds are taken even so.
 
         Returns:
             for each chunk size the seconds of a stretch, one per round.
         """
-        chunks = sorted({self.updates(size) for size in sizes})
         samples = timing.interleave(
-            [partial(self._run, self.num_updates, chunk) for chunk in chunks],
-            least_rounds=LEAST_ROUNDS if len(chunks) > 1 else _LEAST_ROUNDS_ALONE,
+            [partial(self._stretch_s, size // self._unit) for size in sizes],
+            least_rounds=LEAST_ROUNDS if len(sizes) > 1 else _LEAST_ROUNDS_ALONE,
             most_rounds=_MOST_ROUNDS,
             budget_s=seconds,
         )
-        by_chunk = dict(zip(chunks, samples, strict=True))
-        return {size: by_chunk[self.updates(size)] for size in sizes}
+        return dict(zip(sizes, samples, strict=True))
+
+    def _stretch_s(self, chunk: int) -> float:
+        """Return the seconds of a stretch, by a whole call where that is longer."""
+        num_updates = max(self.num_updates, chunk)
+        return self._run(num_updates, chunk) * self.num_updates / num_updates
 
     def _warm_up(self) -> None:
         """Go on until the agent learns, as it does in all but a training's first moments."""
@@ -79,14 +82,19 @@ class Stretch:
         first = learner.first_learning_update(self._training.resolved.num_envs)
         self._run(first, chunk=first)
 
-    def _length(self) -> int:
-        """Return how many updates last long enough to be timed, and no longer."""
-        one = self._run(1, chunk=1)
-        if one < _MOST_STRETCH_S:
+    def _length(self) -> tuple[int, float]:
+        """Return how many updates last long enough to be timed, and the seconds of each."""
+        most = max(1, _MOST_STEPS // self._unit)
+        num_updates = 1
+        seconds = self._run(1, chunk=1)
+        if seconds < _MOST_CALL_S:
             # The first call may have paid for pages and caches. Beyond that length it doesn't
             # matter.
-            one = min(one, *(self._run(1, chunk=1) for _ in range(2)))
-        return max(1, min(self._training.eval_every, int(_MOST_STRETCH_S / one)))
+            seconds = min(seconds, *(self._run(1, chunk=1) for _ in range(2)))
+        while num_updates < most and seconds <= _MOST_CALL_S / 2:
+            num_updates = min(2 * num_updates, most)
+            seconds = self._run(num_updates, chunk=num_updates)
+        return num_updates, seconds / num_updates
 
     def _run(self, num_updates: int, chunk: int) -> float:
         """Train for some updates in chunks of so many; return the seconds."""

@@ -2,30 +2,37 @@
 
 import time
 from collections.abc import Iterator
+from typing import Annotated
 
+from myriad.arguments import checked
 from myriad.autotune.tuner import BUDGET_S, AutotuneResult, autotune, printer
 from myriad.errors import InvalidArgumentError
+from myriad.hardware import available_bytes
+from myriad.ranges import Bytes, Integer, Seconds
 from myriad.training.config import TrainingConfig, make_config
-from myriad.training.memory import available_bytes, state_size
+from myriad.training.memory import state_size
 
-# Long enough that the evaluations bound a window, and not the training's end, and that the
-# learning rate falls as in a long run.
-STEPS_PER_ENV = 10_000
+# A training so long that ten of the longest candidates fit between two of its 20 evaluations, and
+# that the learning rate falls as in a long run.
+STEPS_PER_ENV = 20 * 10 * 1_024
 # Beyond a million environments nothing runs faster.
 _MOST_ENVS = 1 << 20
 
 
+@checked
 def suggest_scan_chunk_size(
-    num_envs: int,
+    num_envs: Annotated[int, Integer(1)],
     env: str,
     agent: str,
-    buffer_size: int | None = None,
+    buffer_size: Annotated[int | None, Integer(1)] = None,
     force_revalidate: bool = False,  # noqa: FBT001, FBT002 (the documented signature)
     verbose: bool = True,  # noqa: FBT001, FBT002
     *,
-    memory_limit: int | None = None,
+    memory_limit: Bytes | None = None,
 ) -> int:
     """Return the smallest chunk size, in steps, that trains no more than 2% slower than the best.
+
+    It is for a training of any length whose evaluations lie at least so many steps apart.
 
     Args:
         num_envs: environments in parallel.
@@ -53,12 +60,13 @@ def suggest_scan_chunk_size(
     return result.scan_chunk_size
 
 
+@checked
 def suggest_config(
     env: str,
     agent: str,
     *,
-    memory_limit: int | None = None,
-    seconds: float = 60.0,
+    memory_limit: Bytes | None = None,
+    seconds: Seconds = 60.0,
     verbose: bool = True,
 ) -> TrainingConfig:
     """Return the configuration that trains the most steps/s here.

@@ -3,15 +3,21 @@
 import dataclasses
 import time
 
+from myriad.arguments import checked
 from myriad.autotune import keys
 from myriad.autotune.cache import Entry, ProfileCache
-from myriad.autotune.fits import readable_bytes, require_fit
 from myriad.autotune.profiles import Say, record_profiles
-from myriad.autotune.search import Candidate, Found, search
+from myriad.autotune.search import Candidate, Rounds, choose, measure
 from myriad.envs import ENVIRONMENTS
-from myriad.hardware import fingerprint
+from myriad.hardware import available_bytes, fingerprint, is_configured
+from myriad.ranges import Bytes, Seconds
 from myriad.training.config import ResolvedConfig, TrainingConfig
-from myriad.training.memory import available_bytes, most_bytes, program_bytes, state_size
+from myriad.training.fits import (
+    compile_within_memory,
+    readable_bytes,
+    shortage_named,
+)
+from myriad.training.memory import Needs, most_bytes
 from myriad.training.programs import CompiledTraining
 
 BUDGET_S = 12.0
@@ -31,9 +37,11 @@ class AutotuneResult:
         steps_per_s_low: the lower end of its 95% interval.
         steps_per_s_high: the upper end.
         memory_bytes: the most that the programs hold at once, by what the compiler states.
-        candidates: every chunk considered, with its verdict, smallest first.
+        candidates: every chunk that was timed and that the training can take, with its verdict,
+            smallest first.
         seconds: how long this took.
         from_cache: whether the answer was known.
+        configured: whether the options of `myriad.configure` were set, for which it holds.
     """
 
     resolved: ResolvedConfig
@@ -45,6 +53,7 @@ class AutotuneResult:
     candidates: tuple[Candidate, ...]
     seconds: float
     from_cache: bool
+    configured: bool
 
     @property
     def config(self) -> TrainingConfig:
@@ -61,22 +70,25 @@ class AutotuneResult:
             f"{self.steps_per_s:,.0f} steps/s ({interval}), "
             f"{readable_bytes(self.memory_bytes)} of memory, {source} in {self.seconds:.2f} s"
         )
+        if not self.configured:
+            rows.append("configure() was not called: this holds only for processes without it")
         return "\n".join(rows)
 
 
+@checked
 def autotune(
     config: TrainingConfig,
     *,
     force_revalidate: bool = False,
     verbose: bool = True,
-    memory_limit: int | None = None,
-    seconds: float = BUDGET_S,
+    memory_limit: Bytes | None = None,
+    seconds: Seconds = BUDGET_S,
     cache: ProfileCache | None = None,
 ) -> AutotuneResult:
     """Choose `scan_chunk_size` for a training by timing that training.
 
     Args:
-        config: any configuration. If it has a chunk size, that is one of the candidates.
+        config: any configuration. If it has a chunk size, that is timed, too.
         force_revalidate: measure again what is known.
         verbose: print what is done and found.
         memory_limit: bytes that may be used; by default what the machine has left.
@@ -98,31 +110,42 @@ def autotune(
     spelled_out = keys.details(resolved.config, hardware)
     key = keys.key(resolved.config, hardware, spelled_out)
     known = None if force_revalidate else cache.get("chunk_size_configs", key)
-    if known is not None and known["memory_bytes"] <= available_bytes(memory_limit, hardware):
+    if known is not None and _answers(known, resolved, available_bytes(memory_limit)):
         result = _result(resolved, known, time.perf_counter() - start, from_cache=True)
         say(f"{key}: cached")
         say(str(result))
         return result
     record_profiles(cache, resolved, hardware, say)
-    # What could never fit is refused before anything compiles, and the rest before it runs.
-    size = state_size(resolved)
-    require_fit(resolved, size, available_bytes(memory_limit, hardware))
     training = CompiledTraining(resolved)
-    training.compile()
-    programs = program_bytes(training)
-    how = "loaded from the cache" if training.from_cache else "compiled"
-    say(f"program: {how} in {training.compile_s:.1f} s")
-    require_fit(resolved, size, available_bytes(memory_limit), programs)
-    untuned = resolved.untuned_chunk_size
+    needs = _compile(training, memory_limit, say)
+    # As the training would run them: no chunk goes beyond an evaluation.
+    others = {
+        min(chunk, resolved.eval_frequency)
+        for chunk in (resolved.untuned_chunk_size, resolved.scan_chunk_size)
+    }
     left = max(0.0, seconds - (time.perf_counter() - start))
-    found = search(
-        training, {untuned, config.scan_chunk_size or untuned}, min(_MOST_TIMING_S, left)
-    )
-    entry = _entry(found, most_bytes(programs), spelled_out)
+    with shortage_named():
+        rounds = measure(training, others, min(_MOST_TIMING_S, left))
+    entry = _entry(rounds, resolved.num_envs, most_bytes(needs.stated), spelled_out)
     cache.update("chunk_size_configs", key, lambda _: entry)
     result = _result(resolved, entry, time.perf_counter() - start, from_cache=False)
     say(str(result))
     return result
+
+
+def _compile(training: CompiledTraining, memory_limit: int | None, say: Say) -> Needs:
+    """Refuse what could never fit before anything compiles, and the rest before it runs."""
+    resolved = training.resolved
+    needs = compile_within_memory(
+        training,
+        limit=memory_limit,
+        subject=f"No valid chunk_size found for {resolved.num_envs:,} environments of "
+        f"{resolved.config.env} with {resolved.config.agent}: they",
+        by_shapes_first=True,
+    )
+    how = "loaded from the cache" if training.from_cache else "compiled"
+    say(f"program: {how} in {training.compile_s:.1f} s")
+    return needs
 
 
 def printer(*, verbose: bool) -> Say:
@@ -135,7 +158,15 @@ def printer(*, verbose: bool) -> Say:
     return say
 
 
-def _entry(found: Found, memory_bytes: int, spelled_out: Entry) -> Entry:
+def _answers(entry: Entry, resolved: ResolvedConfig, room: int) -> bool:
+    """Whether an entry holds the answer for a training."""
+    smallest = min(map(int, entry["rounds_s"]))
+    return smallest <= resolved.eval_frequency and entry["memory_bytes"] <= room
+
+
+def _entry(rounds: Rounds, num_envs: int, memory_bytes: int, spelled_out: Entry) -> Entry:
+    """Return what the file holds: the timings, and what they say for a long training."""
+    found = choose(rounds, num_envs)
     return {
         "optimal_chunk_size": found.chunk_size,
         "throughput_steps_per_s": found.steps_per_s,
@@ -144,6 +175,12 @@ def _entry(found: Found, memory_bytes: int, spelled_out: Entry) -> Entry:
         "memory_bytes": memory_bytes,
         "validated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "candidates": {str(c.chunk_size): dataclasses.asdict(c) for c in found.candidates},
+        "stretch_steps": rounds.steps,
+        # A line each, for those who read the file.
+        "rounds_s": {
+            str(size): " ".join(f"{sample:.6g}" for sample in samples)
+            for size, samples in rounds.seconds.items()
+        },
         "details": spelled_out,
     }
 
@@ -151,15 +188,21 @@ def _entry(found: Found, memory_bytes: int, spelled_out: Entry) -> Entry:
 def _result(
     resolved: ResolvedConfig, entry: Entry, seconds: float, *, from_cache: bool
 ) -> AutotuneResult:
-    candidates = [Candidate(**candidate) for candidate in entry["candidates"].values()]
+    seconds_of = {
+        int(size): [float(sample) for sample in samples.split()]
+        for size, samples in entry["rounds_s"].items()
+    }
+    rounds = Rounds(entry["stretch_steps"], seconds_of)
+    found = choose(rounds, resolved.num_envs, resolved.eval_frequency)
     return AutotuneResult(
-        resolved=resolved.with_chunk(entry["optimal_chunk_size"]),
-        scan_chunk_size=entry["optimal_chunk_size"],
-        steps_per_s=entry["throughput_steps_per_s"],
-        steps_per_s_low=entry["throughput_low"],
-        steps_per_s_high=entry["throughput_high"],
+        resolved=resolved.with_chunk(found.chunk_size),
+        scan_chunk_size=found.chunk_size,
+        steps_per_s=found.steps_per_s,
+        steps_per_s_low=found.steps_per_s_low,
+        steps_per_s_high=found.steps_per_s_high,
         memory_bytes=entry["memory_bytes"],
-        candidates=tuple(sorted(candidates, key=lambda candidate: candidate.chunk_size)),
+        candidates=found.candidates,
         seconds=seconds,
         from_cache=from_cache,
+        configured=is_configured(),
     )

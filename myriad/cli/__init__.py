@@ -4,29 +4,163 @@ Each subcommand is a dataclass: its fields are the options, and its `run` does t
 heavy loads inside the functions, so that `myriad --help` answers at once.
 """
 
+import contextlib
+import math
+import os
+import signal
 import sys
+import threading
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
-from myriad.cli.arguments import parse
-from myriad.errors import MyriadError
+from myriad.files import say
 
 __all__ = ["main", "parse"]
 
+# What a shell reports of a process that a signal ended.
+_INTERRUPTED = 128 + signal.SIGINT
+_NOBODY_READS = 128 + 13  # SIGPIPE, which Windows lacks
+# Seconds within which further SIGINTs mean the same.
+_IN_A_ROW_S = 1.0
+
+
+def parse(argv: Sequence[str]) -> Any:
+    """Turn arguments into a command; see `myriad.cli.arguments.parse`."""
+    # Loaded here, so that an interrupt meanwhile ends as one later does.
+    from myriad.cli.arguments import parse
+
+    return parse(argv)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, or 2 if the input can't be used."""
+    """Run the command line and return its exit code.
+
+    It is 0, 2 if the input can't be used or the output can't be written, 130 after an interrupt,
+    and 141 if nobody reads the output any more.
+    """
+    is_ours = argv is None  # Otherwise the process and its signals are somebody else's.
+    _open_standard_files()
+    if is_ours:
+        _Interrupts().install()
     try:
-        command = parse(sys.argv[1:] if argv is None else argv)
-        # This comes before anything can start JAX's backend, which reads its options once.
-        from myriad.hardware import configure
+        code = _run(sys.argv[1:] if argv is None else argv)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        if is_ours:
+            _end(interrupt)
+        return _INTERRUPTED
+    except OSError as error:
+        if error.filename is not None:
+            say(f"{error.filename} can't be used: {error.strerror}.")
+            return 2
+        if is_ours:
+            _close_stdout()
+        if isinstance(error, BrokenPipeError):
+            return _NOBODY_READS
+        say(f"standard output or another file can't be used: {error.strerror or error}.")
+        return 2
+    return code
+
+
+def _run(argv: Sequence[str]) -> int:
+    from myriad.errors import InvalidArgumentError, MyriadError
+
+    try:
+        with _interrupts_end_at_once():
+            command = parse(argv)
+            # This comes before anything can start JAX's backend, which reads its options once.
+            from myriad.hardware import configure
 
         configure(without=command.without_xla_option)
         warnings.formatwarning = lambda message, *_: f"{message}\n"
         command.run()
-    except MyriadError as error:
-        print(error, file=sys.stderr)
+    except InvalidArgumentError as error:
+        from myriad.cli.arguments import flags_by_name
+
+        say(str(error.renamed(flags_by_name(argv))))
         return 2
-    except KeyboardInterrupt:
-        return 130
+    except MyriadError as error:
+        say(str(error))
+        return 2
     return 0
+
+
+def _end(interrupt: KeyboardInterrupt) -> NoReturn:
+    """End the process, and say what the interrupted command says."""
+    # Another one would only spoil the way out.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for sentence in interrupt.args:
+        say(sentence)
+    with contextlib.suppress(AttributeError, OSError):
+        sys.stdout.flush()
+    # Threads that still compile would abort Python's own end.
+    os._exit(_INTERRUPTED)
+
+
+def _open_standard_files() -> None:
+    """Open what was closed. The next file would take its number, and get what libraries print."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # 2 is standard error
+        pass
+    os.close(number)
+
+
+class _Interrupts:
+    """Raises `KeyboardInterrupt` once for several SIGINTs in a row, and loses none."""
+
+    def __init__(self):
+        self._last_s = -math.inf
+
+    def install(self) -> None:
+        """Handle SIGINT, unless it is ignored."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self.handle)
+            sys.unraisablehook = self.repeat
+
+    def handle(self, *_: Any) -> None:
+        """Raise, but not into the way out of the one before."""
+        now_s = time.monotonic()
+        if now_s - self._last_s >= _IN_A_ROW_S:
+            self._last_s = now_s
+            raise KeyboardInterrupt
+
+    def repeat(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        """Raise one later that came where Python can't raise it, as in JAX's garbage collection.
+
+        Python would print a traceback and go on.
+        """
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, self._again).start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    def _again(self) -> None:
+        self._last_s = -math.inf
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@contextlib.contextmanager
+def _interrupts_end_at_once() -> Iterator[None]:
+    """Let an interrupt kill the process while its modules load. Nothing has been done yet.
+
+    An exception may not come out of a module written in C as what it was: an interrupted import of
+    jaxlib is an `ImportError`.
+    """
+    previous = signal.getsignal(signal.SIGINT)
+    if not isinstance(getattr(previous, "__self__", None), _Interrupts):
+        yield  # They are ignored, or the process is somebody else's.
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _close_stdout() -> None:
+    """Drop what is left to write: Python would try again at its end, and complain."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)

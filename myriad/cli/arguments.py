@@ -13,8 +13,12 @@ import tyro
 from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Render
 from myriad.cli.train import Train, with_effective_defaults
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.ranges import ranges_of, require_ranges
 
 _DESCRIPTION = "Massively parallel reinforcement-learning environments on JAX."
+
+# Characters of a value that a sentence repeats.
+_LONG = 60
 
 COMMANDS: dict[str, Any] = {
     "train": Train,
@@ -44,11 +48,13 @@ def parse(argv: Sequence[str]) -> Command:
         )
     if not argv[0].startswith("-") and argv[0] not in COMMANDS:
         raise UnknownNameError("command", argv[0], COMMANDS)
+    _require_no_empty(argv)
     words, options = _without_dotted(argv)
     commands = COMMANDS
     if words[0] == "train" and {"-h", "--help"} & set(words):
         commands = COMMANDS | {"train": with_effective_defaults(words, options)}
     command = _parsed(words, commands)
+    require_ranges(command)
     if not options:
         return command
     if not isinstance(command, Train):
@@ -56,6 +62,23 @@ def parse(argv: Sequence[str]) -> Command:
             f"only `myriad train` takes dotted names, but got --{next(iter(options))}."
         )
     return dataclasses.replace(command, options=options)
+
+
+def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
+    """Return the flags in the arguments by what Python calls them, which errors begin with."""
+    flags = (word.partition("=")[0] for word in argv if word.startswith("--"))
+    return {flag.removeprefix("--").replace("-", "_"): flag for flag in flags}
+
+
+def _require_no_empty(argv: Sequence[str]) -> None:
+    """Refuse an empty argument. As a path it would stand for the current folder."""
+    for i, word in enumerate(argv):
+        flag, equals, value = word.partition("=")
+        if word == "" or (flag.startswith("--") and equals and not value):
+            flag = flag or (argv[i - 1] if argv[i - 1].startswith("--") else "an argument")
+            raise InvalidArgumentError(
+                f"{flag} must not be empty; is the variable that you gave set?"
+            )
 
 
 def _without_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -81,9 +104,10 @@ def _without_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 def _value(text: str) -> Any:
     """Read a value as TOML does. Anything that TOML can't read is a string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        table = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return text
+    return table["value"] if len(table) == 1 else text
 
 
 def _parsed(argv: Sequence[str], commands: dict[str, Any]) -> Any:
@@ -112,16 +136,18 @@ def _sentence(box: str, command: str) -> str:
     statement = " ".join(re.split(r"^--", wrong, maxsplit=1, flags=re.MULTILINE)[0].split())
     fields = dataclasses.fields(COMMANDS[command]) if command in COMMANDS else ()
     own = {f"--{field.name.replace('_', '-')}" for field in fields}  # tyro looks in every command.
-    meant = [name for hint in hints if "meant" in hint for name in _flags(hint) if name in own]
     unknown = [name for hint in hints if "Unrecognized" in hint for name in _flags(hint)]
-    named = " ".join([_in_words(statement), ", ".join(_flags(wrong))]).rstrip(". ")
+    other = own.difference(statement.split())
+    meant = [name for hint in hints if "meant" in hint for name in _flags(hint) if name in other]
+    named = " ".join([_in_words(statement, command), ", ".join(_flags(wrong))]).rstrip(". ")
     if unknown:
         named += f"; unknown: {', '.join(unknown)}"
     return f"{named}; did you mean {' or '.join(meant)}?" if meant else named
 
 
-def _in_words(statement: str) -> str:
+def _in_words(statement: str, command: str) -> str:
     """Say what a value must be, where tyro repeats what Python's conversions raised."""
+    ranges = ranges_of(COMMANDS[command]) if command in COMMANDS else {}
     kinds = {"int": "an integer", "float": "a number"}
     reports = (
         r"no type matching \{None\}\|(?P<kind>\w+) could be .* from \[(?P<value>.*?)\]\. .*",
@@ -131,9 +157,15 @@ def _in_words(statement: str) -> str:
     for report in reports:
         found = re.fullmatch(rf"Error parsing (?P<flag>--[\w-]+): {report}", statement)
         if found and found["kind"].lower() in kinds:
-            kind = kinds[found["kind"].lower()]
-            return f"{found['flag']} must be {kind}, but got {found['value']}"
-    return statement
+            name = found["flag"].removeprefix("--").replace("-", "_")
+            rule = ranges.get(name, kinds[found["kind"].lower()])
+            return f"{found['flag']} must be {rule}, but got {_short(found['value'])}"
+    return re.sub(r" \(required\)$|\.? Expected 1 values\.?$", "", statement)
+
+
+def _short(quoted: str) -> str:
+    """Return a long value shortened. tyro has broken it into lines."""
+    return quoted if len(quoted) <= _LONG else f"{quoted[:_LONG]}...'"
 
 
 def _flags(rows: str) -> list[str]:

@@ -2,12 +2,13 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import tyro
 
 from myriad.cli.flags import XlaFlags, config_flags
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import Bytes, FramesPerSecond, Integer, Seed, VideoSteps
 
 
 class Command(Protocol):
@@ -32,10 +33,10 @@ class Evaluate(XlaFlags):
     run_folder: tyro.conf.Positional[Path]
     """Folder of the run."""
 
-    episodes: int = 128
+    episodes: Annotated[int, Integer(1)] = 128
     """Episodes to play."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the episodes."""
 
     def run(self) -> None:
@@ -66,13 +67,13 @@ class Render(config_flags("env"), XlaFlags):
     run_folder: Path | None = None
     """Show the trained agent of this run in its environment."""
 
-    steps: int = 500
+    steps: VideoSteps = 500
     """Most steps to show, if the episode lasts longer."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the first state, the actions and the dynamics."""
 
-    fps: int = 30
+    fps: FramesPerSecond = 30
     """Steps shown per second."""
 
     def run(self) -> None:
@@ -109,7 +110,7 @@ class Render(config_flags("env"), XlaFlags):
 class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags):
     """Choose the chunk size of a training on this machine, or manage what was found before."""
 
-    memory_limit: int | None = None
+    memory_limit: Bytes | None = None
     """Bytes that may be used. By default what the machine has left."""
 
     force: bool = False

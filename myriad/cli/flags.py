@@ -8,6 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import tyro
 
+from myriad.ranges import Range
 from myriad.training.config import TrainingConfig
 
 # A configuration's options are given by dotted name.
@@ -64,6 +65,8 @@ def field_flag(name: str, hint: str | None = None) -> Any:
             metavar=kind.__name__.upper(),
             help_behavior_hint=_own_hint(name) if hint is None else hint,
         ),
+        # The field's range.
+        *TrainingConfig.model_fields[name].metadata,
     ]
 
 
@@ -73,20 +76,38 @@ def field_default(name: str) -> Any:
     return () if get_origin(kind) is list else None
 
 
-def shown_flag(name: str, value: Any, sentence: str) -> Any:
+def shown_flag(name: str, value: Any, sentence: str, declared: Range | None) -> Any:
     """Return the type of a flag that `--help` shows and `parse` takes out beforehand."""
     metavar = "VALUE" if value is None else type(value).__name__.upper()
     return Annotated[
         str | None,
         tyro.conf.arg(
-            name=name, help=sentence, metavar=metavar, help_behavior_hint=f"(default: {value})"
+            name=name,
+            help=sentence,
+            metavar=metavar,
+            help_behavior_hint=hint_of(value, declared),
         ),
     ]
 
 
+def range_of(name: str) -> Range | None:
+    """Return the range of a field of `TrainingConfig`."""
+    metadata = TrainingConfig.model_fields[name].metadata
+    return next((each for each in metadata if isinstance(each, Range)), None)
+
+
+def hint_of(value: Any, declared: Range | None) -> str:
+    """Return a default and a range as `--help` shows them."""
+    parts = [f"(default: {value})", str(declared)] if declared else [f"(default: {value})"]
+    return ", ".join(parts)
+
+
 def _own_hint(name: str) -> str:
     field = TrainingConfig.model_fields[name]
-    return "" if field.is_required() or field.default is None else f"(default: {field.default})"
+    declared = range_of(name)
+    if field.is_required() or field.default is None:
+        return "" if declared is None else str(declared)
+    return hint_of(field.default, declared)
 
 
 def _given_type(annotation: Any) -> Any:

@@ -13,10 +13,14 @@ from myriad.cli.flags import (
     config_flags,
     field_default,
     field_flag,
+    hint_of,
+    range_of,
     sentences,
     shown_flag,
 )
 from myriad.errors import InvalidArgumentError
+from myriad.files import read_text
+from myriad.ranges import ranges_of
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.options import options_of
 
@@ -125,7 +129,7 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
         return Train
     resolved = make_config(**fields, **options).resolve()
     shown = [
-        (name, field_flag(name, _hint(value)), field_default(name))
+        (name, field_flag(name, _hint(name, value)), field_default(name))
         for name, value in resolved.config.model_dump().items()
         if name in NAMES
     ]
@@ -138,8 +142,11 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
     )
 
 
-def _hint(value: Any) -> str:
-    return "" if value is None else f"(default: {value})"
+def _hint(name: str, value: Any) -> str:
+    declared = range_of(name)
+    if value is None:
+        return "" if declared is None else str(declared)
+    return hint_of(value, declared)
 
 
 def _options_shown(resolved: ResolvedConfig) -> list[tuple[str, Any, Any]]:
@@ -151,10 +158,16 @@ def _options_shown(resolved: ResolvedConfig) -> list[tuple[str, Any, Any]]:
     flags = []
     for owner, thing in owners:
         described = sentences(type(thing))
+        ranges = ranges_of(thing)
         for name, value in (options_of(thing, with_none=True)).items():
             if name in NAMES:
                 continue
-            flag = shown_flag(f"{owner}.{name.replace('_', '-')}", value, described.get(name, ""))
+            flag = shown_flag(
+                f"{owner}.{name.replace('_', '-')}",
+                value,
+                described.get(name, ""),
+                ranges.get(name),
+            )
             flags.append((f"{owner}_option_{name}", flag, None))
     return flags
 
@@ -170,9 +183,4 @@ def _argument(argv: Sequence[str], flag: str) -> str | None:
 
 
 def _read(file: Path) -> TrainingConfig:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InvalidArgumentError(f"config {file} can't be read: {reason}.") from error
-    return TrainingConfig.from_toml(text)
+    return TrainingConfig.from_toml(read_text(file), file)

@@ -5,8 +5,10 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from myriad.arguments import checked
 from myriad.envs.environment import Environment, require_32_bits
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import ranges_of, require_ranges
 from myriad.registry import Registry, check_overrides
 
 __all__ = ["Environment", "list_envs", "make_env", "register_env"]
@@ -39,6 +41,7 @@ def list_envs() -> list[str]:
     return ENVIRONMENTS.names()
 
 
+@checked
 def make_env(name: str, **overrides: Any) -> Environment:
     """Build the environment called `name`.
 
@@ -73,17 +76,20 @@ def make_env(name: str, **overrides: Any) -> Environment:
         for field in dataclasses.fields(env.default_params)
     }
     # The fields of the configuration have been looked at by the class itself.
-    check_overrides(ENVIRONMENTS.resolve(name), dict.fromkeys(config) | params, overrides)
+    known = dict.fromkeys(config) | params | dict.fromkeys(ranges_of(env.default_params))
+    check_overrides(ENVIRONMENTS.resolve(name), known, overrides)
     chosen = {field: value for field, value in overrides.items() if field in params}
-    return dataclasses.replace(
-        env, default_params=dataclasses.replace(env.default_params, **chosen)
-    )
+    env = dataclasses.replace(env, default_params=dataclasses.replace(env.default_params, **chosen))
+    require_ranges(env)
+    require_ranges(env.default_params)
+    return env
 
 
 def _is_environment_class(kind: Any) -> bool:
     return isinstance(kind, type) and "default_params" in getattr(kind, "__dataclass_fields__", ())
 
 
+@checked
 def register_env(name: str) -> Callable[[Kind], Kind]:
     """Let `make_env`, and so every command, know the decorated environment class by `name`.
 

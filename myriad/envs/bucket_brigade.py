@@ -10,16 +10,16 @@ import functools
 import importlib.resources
 import tomllib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.environment import load_drawing
+from myriad.envs.environment import Finite, NotNegative, Probability, load_drawing
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import scalar_keys
-from myriad.registry import require_integer
+from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete, MultiDiscrete
 
 SAFE, BURNING, RUINED = range(3)
@@ -78,19 +78,19 @@ class BucketBrigadeParams:
             mode only.
     """
 
-    beta: float | jax.Array
-    kappa: float | jax.Array
-    rho: float | jax.Array
-    team_reward: float | jax.Array
-    team_penalty: float | jax.Array
-    own_reward: float | jax.Array
-    own_penalty: float | jax.Array
-    cost_to_work: float | jax.Array
-    min_nights: int | jax.Array
-    other_reward: float | jax.Array = 0.0
-    other_penalty: float | jax.Array = 0.0
-    reward_rest: float | jax.Array = 0.5
-    suppression_per_worker: float | jax.Array = 0.5
+    beta: Probability
+    kappa: Probability
+    rho: Probability
+    team_reward: Finite
+    team_penalty: Finite
+    own_reward: Finite
+    own_penalty: Finite
+    cost_to_work: Finite
+    min_nights: Annotated[int | jax.Array, Integer(0, arrays=True)]
+    other_reward: Finite = 0.0
+    other_penalty: Finite = 0.0
+    reward_rest: Finite = 0.5
+    suppression_per_worker: NotNegative = 0.5
 
 
 # What an observation tells of a scenario, in this order.
@@ -313,16 +313,16 @@ class BucketBrigade:
         default_params: a scenario in full, in place of the one that `scenario` names.
     """
 
-    num_houses: int = 10
-    num_opponents: int = 2
+    # A step is unrolled over houses and agents.
+    num_houses: Annotated[int, Integer(3, 100)] = 10
+    num_opponents: Annotated[int, Integer(0, 100)] = 2
     mode: str = "bernoulli"
     opponents: str | tuple[str, ...] = "random"
     scenario: str = "default"
     default_params: BucketBrigadeParams = None  # pyright: ignore[reportAssignmentType]  filled in below
 
     def __post_init__(self) -> None:
-        for name, least in (("num_houses", 3), ("num_opponents", 0)):
-            require_integer(name, getattr(self, name), least)
+        require_ranges(self)
         if self.mode not in MODES:
             raise UnknownNameError("mode", self.mode, MODES)
         if self.scenario not in scenarios():

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.environment import load_drawing
+from myriad.envs.environment import Finite, Limit, Positive, Steps, load_drawing
 from myriad.envs.trigonometry import sin_cos
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
@@ -31,15 +31,15 @@ class CartPoleState:
 class CartPoleParams:
     """Physical parameters in SI units, then the task's; `half_length` is Gymnasium's `length`."""
 
-    gravity: float | jax.Array = 9.8
-    mass_cart: float | jax.Array = 1.0
-    mass_pole: float | jax.Array = 0.1
-    half_length: float | jax.Array = 0.5
-    force: float | jax.Array = 10.0
-    tau: float | jax.Array = 0.02
-    x_threshold: float | jax.Array = 2.4
-    theta_threshold: float | jax.Array = 12 * 2 * math.pi / 360
-    max_steps: int | jax.Array = 500
+    gravity: Finite = 9.8
+    mass_cart: Positive = 1.0
+    mass_pole: Positive = 0.1
+    half_length: Positive = 0.5
+    force: Finite = 10.0
+    tau: Positive = 0.02
+    x_threshold: Limit = 2.4
+    theta_threshold: Limit = 12 * 2 * math.pi / 360
+    max_steps: Steps = 500
 
 
 def accelerations(

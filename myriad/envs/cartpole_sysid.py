@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.envs.cartpole import CartPoleParams, CartPoleState, accelerations, integrate
+from myriad.envs.environment import Positive, Spread
 from myriad.envs.estimation import (
     Gaussian,
     Scalars,
@@ -39,9 +40,9 @@ class CartPoleSysIDParams(CartPoleParams):
     and `theta_noise`, rad/s^2, are those of the disturbances of the accelerations.
     """
 
-    spread: float | jax.Array = 0.3
-    x_noise: float | jax.Array = 0.5
-    theta_noise: float | jax.Array = 2.0
+    spread: Spread = 0.3
+    x_noise: Positive = 0.5
+    theta_noise: Positive = 2.0
 
 
 @jax.tree_util.register_dataclass

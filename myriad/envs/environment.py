@@ -5,13 +5,24 @@ In docstrings here `O` is the shape of an observation and `A` that of an action.
 
 import importlib
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import jax
 import numpy as np
 
+from myriad.arguments import Like
 from myriad.errors import InvalidArgumentError
+from myriad.ranges import Integer, Number
 from myriad.spaces import Space
+
+# Parameters with their ranges, which `make_env` holds them to. They may be batched or traced.
+Finite = Annotated[float | jax.Array, Number(arrays=True)]
+NotNegative = Annotated[float | jax.Array, Number(0, arrays=True)]
+Positive = Annotated[float | jax.Array, Number(positive=True, arrays=True)]
+Limit = Annotated[float | jax.Array, Number(positive=True, infinity=True, arrays=True)]
+Probability = Annotated[float | jax.Array, Number(0, 1, arrays=True)]
+Spread = Annotated[float | jax.Array, Number(0, 10, arrays=True)]
+Steps = Annotated[int | jax.Array, Integer(1, arrays=True)]
 
 State = TypeVar("State")
 Params = TypeVar("Params")
@@ -50,6 +61,18 @@ class Environment(Protocol[State, Params]):
     def action_space(self, params: Params) -> Space:
         """Return the space of the actions that `step` accepts."""
         ...
+
+
+# What a function takes that is given an environment.
+AnyEnvironment = Annotated[
+    Environment,
+    Like(
+        "an environment, as make_env builds it",
+        "default_params",
+        "reset",
+        "step",
+    ),
+]
 
 
 def require_32_bits() -> None:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.envs.environment import Spread
 from myriad.envs.estimation import (
     Gaussian,
     Scalars,
@@ -36,7 +37,7 @@ class GeneCircuitSysIDParams(GeneCircuitParams):
     `spread` is the standard deviation of each hidden figure's natural logarithm.
     """
 
-    spread: float | jax.Array = 0.3
+    spread: Spread = 0.3
 
 
 @jax.tree_util.register_dataclass

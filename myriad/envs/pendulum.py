@@ -2,16 +2,16 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.environment import load_drawing
+from myriad.envs.environment import Finite, Limit, Positive, Steps, load_drawing
 from myriad.envs.trigonometry import sin_cos
-from myriad.errors import InvalidArgumentError
 from myriad.random import scalar_keys
+from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
 
 # A full turn in two parts: the first one's products with up to 2**15 turns are exact in float32.
@@ -33,13 +33,13 @@ class PendulumState:
 class PendulumParams:
     """Physical parameters in SI units (a uniform rod of `length`), then the task's."""
 
-    gravity: float | jax.Array = 10.0
-    mass: float | jax.Array = 1.0
-    length: float | jax.Array = 1.0
-    tau: float | jax.Array = 0.05
-    max_speed: float | jax.Array = 8.0
-    max_torque: float | jax.Array = 2.0
-    max_steps: int | jax.Array = 200
+    gravity: Finite = 10.0
+    mass: Positive = 1.0
+    length: Positive = 1.0
+    tau: Positive = 0.05
+    max_speed: Limit = 8.0
+    max_torque: Positive = 2.0
+    max_steps: Steps = 200
 
 
 def acceleration(theta: jax.Array, torque: jax.Array, params: PendulumParams) -> jax.Array:
@@ -67,20 +67,14 @@ class Pendulum:
     before the step, theta within half a turn of upright.
 
     Raises:
-        InvalidArgumentError: `discrete_torques` is neither None nor an integer of at least 2.
+        InvalidArgumentError: `discrete_torques` is neither None nor an integer from 2 to 1,000,000.
     """
 
     default_params: PendulumParams = PendulumParams()
-    discrete_torques: int | None = None
+    discrete_torques: Annotated[int | None, Integer(2, 1_000_000, words=(None,))] = None
 
     def __post_init__(self) -> None:
-        torques = self.discrete_torques
-        if torques is not None and (
-            isinstance(torques, bool) or not isinstance(torques, int) or torques < 2
-        ):
-            raise InvalidArgumentError(
-                f"discrete_torques must be None or an integer of at least 2, but got {torques!r}."
-            )
+        require_ranges(self)
 
     def reset(self, key: jax.Array, params: PendulumParams) -> tuple[jax.Array, PendulumState]:
         """Draw the angle uniformly from (-pi, pi) and its rate from (-1, 1)."""

@@ -7,15 +7,15 @@ plane `b` is the set of cells whose time has bit `b`.
 """
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad.envs.environment import load_drawing
+from myriad.envs.environment import Finite, load_drawing
 from myriad.errors import InvalidArgumentError
-from myriad.registry import is_integer
+from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
 
 Cells = tuple[jax.Array, ...]
@@ -23,6 +23,8 @@ Cells = tuple[jax.Array, ...]
 UP, RIGHT, DOWN, LEFT = range(4)
 START_LENGTH = 3
 _WORD = 32
+# A step is unrolled over words: a board of so many cells compiles in about a minute.
+_MOST_CELLS = 4096
 
 
 @jax.tree_util.register_dataclass
@@ -59,7 +61,7 @@ class SnakeState:
 class SnakeParams:
     """What each step costs, whatever else it brings."""
 
-    step_penalty: float | jax.Array = 0.0
+    step_penalty: Finite = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,22 +80,16 @@ class Snake:
     the length), over `height * width`. Channel 2 is one at the food.
     """
 
-    height: int = 12
-    width: int = 12
+    height: Annotated[int, Integer(1, _MOST_CELLS)] = 12
+    width: Annotated[int, Integer(START_LENGTH, _MOST_CELLS)] = 12
     default_params: SnakeParams = SnakeParams()
 
     def __post_init__(self) -> None:
-        height = self.height
-        width = self.width
-        if (
-            not (is_integer(height) and is_integer(width))
-            or width < START_LENGTH
-            or height < 1
-            or not START_LENGTH < height * width < 2**16
-        ):
+        require_ranges(self)
+        if not START_LENGTH < self.num_cells <= _MOST_CELLS:
             raise InvalidArgumentError(
-                "a board needs integers, width >= 3, height >= 1, and 4 to 65,535 cells, "
-                f"but got height x width = {height!r} x {width!r}."
+                f"height x width must be {START_LENGTH + 1} to {_MOST_CELLS:,} cells, "
+                f"but got {self.height:,} x {self.width:,}."
             )
 
     @property

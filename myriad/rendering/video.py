@@ -12,12 +12,13 @@ import jax
 import numpy as np
 
 from myriad.agents import Agent
-from myriad.agents.controller import Controller, controller_of
-from myriad.envs import Environment
+from myriad.agents.controller import AnyAgent, Controller, controller_of
+from myriad.arguments import checked
+from myriad.envs.environment import AnyEnvironment, Environment
 from myriad.errors import InvalidArgumentError, NotInstalledError
 from myriad.files import replacing
 from myriad.random import make_key
-from myriad.registry import require_integer
+from myriad.ranges import FramesPerSecond, Seed, VideoSteps
 
 # Viewers slow a GIF down that asks for more: its unit of time is 10 ms, and one unit counts as
 # none.
@@ -44,14 +45,15 @@ class Recording:
     end: str
 
 
+@checked
 def record(
-    env: Environment,
-    agent: Agent | Controller,
+    env: AnyEnvironment,
+    agent: AnyAgent,
     path: str | Path,
     *,
-    num_steps: int = 500,
-    seed: int = 0,
-    fps: int = 30,
+    num_steps: VideoSteps = 500,
+    seed: Seed = 0,
+    fps: FramesPerSecond = 30,
 ) -> Recording:
     """Play one episode and write a picture of the state after each of its steps.
 
@@ -73,7 +75,7 @@ def record(
         print(record(env, myriad.make_agent("random", env), "snake.gif", num_steps=200))
     """
     path = Path(path)
-    _check(path, num_steps, fps)
+    _check(path, fps)
     if not callable(getattr(env, "render", None)):
         raise InvalidArgumentError(
             f"{type(env).__name__} has no method render(state), so there is nothing to record."
@@ -210,23 +212,22 @@ def _ffmpeg() -> str:
         ) from error
 
 
-def _check(path: Path, num_steps: int, fps: int) -> None:
+def _check(path: Path, fps: int) -> None:
     if path.suffix.lower() not in _MAX_FPS:
         raise InvalidArgumentError(
             f"the file must end in {' or '.join(_MAX_FPS)}, but got {str(path)!r}."
         )
     if not path.parent.is_dir():
         raise InvalidArgumentError(
-            f"{path} can't be written, since the folder {path.parent} does not exist."
+            f"{path} can't be written, since there is no folder {path.parent}."
         )
     if path.is_dir():
         raise InvalidArgumentError(f"{path} can't be written, since it is a folder.")
     most = _MAX_FPS[path.suffix.lower()]
-    if not 1 <= fps <= most:
+    if fps > most:
         raise InvalidArgumentError(
             f"fps must be 1 to {most} for a {path.suffix} file, but got {fps!r}."
         )
-    require_integer("num_steps", num_steps, 1)
 
 
 def _check_picture(picture: Any) -> np.ndarray:

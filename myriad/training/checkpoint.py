@@ -3,11 +3,10 @@
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.errors import InvalidArgumentError
+from myriad.files import locked, regular
+from myriad.training.silence import orbax_silenced
 
 _CHECKSUMS = "checksums.json"
+_ROWS = "metrics.jsonl"
+_DEVICES = "devices.json"
+# What this module makes, and orbax under the name that it was given. Nothing else is removed.
+_TEMPORARY = re.compile(r"(saving|replaced)-\d+(\..*)?")
 
 
 class Checkpoints:
@@ -40,8 +45,16 @@ class Checkpoints:
         """Return how many updates the newest finished checkpoint has done, or None."""
         return max(self._done(), default=None)
 
-    def save(self, num_updates: int, state: Any) -> None:
-        """Save the arrays of `state`, and return when they are on the disk.
+    def save(
+        self, num_updates: int, state: Any, rows: str = "", devices: Sequence[str] = ()
+    ) -> None:
+        """Save the arrays of `state` and what belongs to it; return when they are on the disk.
+
+        Args:
+            num_updates: the updates done.
+            state: the arrays, on one device.
+            rows: the lines of the rows up to then.
+            devices: what the run has trained on up to then.
 
         Raises:
             InvalidArgumentError: they can't be written. The checkpoints before stay as they were.
@@ -53,7 +66,7 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._tidy()  # This comes first, since what a kill left may be what fills the disk.
-            _write(aside, _arrays(state))
+            _write(aside, _arrays(state), rows, devices)
             # A rename can't replace a folder that holds files.
             if path.exists():
                 path.rename(replaced)
@@ -71,7 +84,7 @@ class Checkpoints:
             )
 
     def restore(self, num_updates: int, like: Any) -> Any:
-        """Return a saved state.
+        """Return a saved state on the default device, whatever devices it was saved from.
 
         Args:
             num_updates: which one.
@@ -83,6 +96,67 @@ class Checkpoints:
         """
         import orbax.checkpoint as ocp
 
+        path = self._whole(num_updates)
+        expected = jax.eval_shape(_arrays, like)
+        with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
+            held: Any = checkpointer.metadata(path).item_metadata
+            for name in sorted(expected.keys() | held.keys()):
+                has = _kind(held.get(name))
+                needs = _kind(expected.get(name))
+                if has != needs:
+                    raise InvalidArgumentError(
+                        f"checkpoint {path} holds {name} as {has}, "
+                        f"but this configuration needs {needs}."
+                    )
+            # Asked for NumPy's arrays, orbax doesn't look for the devices that it was saved from.
+            saved = checkpointer.restore(path, {name: _numpy(held[name]) for name in held})
+        leaves, structure = jax.tree.flatten(like)
+        named = zip(_names(like), leaves, strict=True)
+        return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
+
+    def restore_newest(self, like: Any) -> Any | None:
+        """Return the newest state, or None. A training may write to the folder meanwhile.
+
+        Raises:
+            InvalidArgumentError: see `restore`.
+        """
+        while (newest := self.latest()) is not None:
+            path = self.folder / str(newest)
+            before = _identity(path)
+            with locked(path, shared=True) as is_there:
+                if not is_there or before is None or _identity(path) != before:
+                    continue  # The training removed it before it was locked, for a newer one.
+                try:
+                    return self.restore(newest, like)
+                except Exception:
+                    # Where the file system knows no locks, it may be gone by now.
+                    if _identity(path) == before:
+                        raise
+        return None
+
+    def rows(self, num_updates: int) -> str | None:
+        """Return the lines of the rows that were saved with a state.
+
+        Older versions saved none, and then None is returned.
+
+        Raises:
+            InvalidArgumentError: the checkpoint is damaged.
+        """
+        file = self._whole(num_updates) / _ROWS
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
+    def devices(self, num_updates: int) -> list[str]:
+        """Return what the run had trained on; nothing if an older version saved the checkpoint."""
+        path = self.folder / str(num_updates) / _DEVICES
+        # What is damaged here, `restore` names.
+        try:
+            devices = json.loads(path.read_bytes()) if path.is_file() else []
+        except (OSError, ValueError, RecursionError):
+            return []
+        return [str(each) for each in devices] if isinstance(devices, list) else []
+
+    def _whole(self, num_updates: int) -> Path:
+        """Return the folder of a checkpoint, or refuse a damaged one."""
         path = self.folder / str(num_updates)
         if (damage := _damage(path)) is not None:
             older = [
@@ -92,55 +166,39 @@ class Checkpoints:
                 f"remove it to go on from update {max(older)}" if older else "no older one is whole"
             )
             raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
-        with ocp.StandardCheckpointer() as checkpointer:
-            saved = checkpointer.restore(path)
-        expected = jax.eval_shape(_arrays, like)
-        for name in sorted(expected.keys() | saved.keys()):
-            has = _kind(saved.get(name))
-            needs = _kind(expected.get(name))
-            if has != needs:
-                raise InvalidArgumentError(
-                    f"checkpoint {path} holds {name} as {has}, "
-                    f"but this configuration needs {needs}."
-                )
-        leaves, structure = jax.tree.flatten(like)
-        named = zip(_names(like), leaves, strict=True)
-        return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
+        return path
 
     def _done(self) -> list[int]:
         return [int(path.name) for path in self.folder.glob("*") if path.name.isdigit()]
 
     def _tidy(self) -> None:
-        newest = sorted(self._done())[-self._keep :]
         for path in self.folder.glob("*"):
-            if not path.name.isdigit() or int(path.name) not in newest:
+            if _TEMPORARY.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
+        for number in sorted(self._done())[: -self._keep]:
+            path = self.folder / str(number)
+            # A reader sees a whole checkpoint or none.
+            removed = self.folder / f"replaced-{number}"
+            with contextlib.suppress(OSError), locked(path, wait=False) as is_free:
+                if is_free:  # The next save removes one that is being read.
+                    path.rename(removed)
+                    shutil.rmtree(removed, ignore_errors=True)
 
 
-def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
-    """Have orbax write a folder, and add a checksum of each of its files."""
+def _write(path: Path, arrays: dict[str, jax.Array], rows: str, devices: Sequence[str]) -> None:
+    """Have orbax write a folder, and add the rows, the devices and a checksum of each file."""
     import orbax.checkpoint as ocp
 
-    with _silent_orbax(), ocp.StandardCheckpointer() as checkpointer:
+    with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, arrays, force=True)
+    (path / _ROWS).write_text(rows, encoding="utf-8")
+    (path / _DEVICES).write_text(json.dumps([*devices]), encoding="utf-8")
     sums = {
         str(file.relative_to(path)): _checksum(file)
         for file in sorted(path.rglob("*"))
         if file.is_file()
     }
     (path / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _silent_orbax() -> Iterator[None]:
-    """Keep orbax from also logging the tracebacks of the errors that it raises."""
-    logger = logging.getLogger("absl")
-    before = logger.disabled
-    logger.disabled = True
-    try:
-        yield
-    finally:
-        logger.disabled = before
 
 
 def _system_error(error: Exception) -> str | None:
@@ -155,17 +213,28 @@ def _damage(path: Path) -> str | None:
     """Return which file is not as it was saved, or None."""
     # Orbax notices most damage, but not all of it, and not in one way.
     try:
-        sums = json.loads((path / _CHECKSUMS).read_text(encoding="utf-8"))
+        sums = json.loads(regular(path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, checksum in sums.items() if _checksum(path / name) != checksum]
+        if not sums or (_ROWS not in sums and (path / _ROWS).exists()):
+            changed = [_CHECKSUMS]
     except OSError as error:
-        return f"{Path(error.filename).relative_to(path)} can't be read: {error.strerror}"
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        return f"{os.path.relpath(error.filename, path)} can't be read: {error.strerror}"
+    except (ValueError, AttributeError, RecursionError):
+        # no UTF-8, no JSON, no object, no name of a file, or nested too deeply
         changed = [_CHECKSUMS]
     return f"{changed[0]} is not as it was saved" if changed else None
 
 
+def _identity(path: Path) -> int | None:
+    """Return what tells a folder from another one of the same name, or None if it is gone."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
 def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -184,10 +253,15 @@ def _words(leaf: Any) -> jax.Array:
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
+def _numpy(kind: Any) -> np.ndarray:
+    """Return an array of a shape and type that takes no memory."""
+    return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
+
+
 def _leaf(saved: Any, like: Any) -> jax.Array:
     if not like.size:
         return jnp.zeros(like.shape, like.dtype)
-    array = jnp.asarray(np.asarray(saved))
+    array = jnp.asarray(saved)
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
     return array

@@ -3,17 +3,28 @@
 Importing this module loads no JAX, since the command line takes its flags from here.
 """
 
+import contextlib
 import dataclasses
 import json
-import math
+import re
 import tomllib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.arguments import checked
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.ranges import HOST, INT64, Integer, Number, Range, Seed
 from myriad.training.options import options_of, plain, with_tuples, without_none
 
 if TYPE_CHECKING:
@@ -72,32 +83,47 @@ class TrainingConfig(BaseModel):
 
     env: str
     agent: str
-    num_envs: int | None = Field(None, ge=1)
-    steps_per_env: int | None = Field(None, ge=1)
-    total_steps: int | None = Field(None, ge=1)
-    scan_chunk_size: int | None = Field(None, ge=1)
-    rollout_steps: int | None = Field(None, ge=1)
-    buffer_size: int | None = Field(None, ge=1)
-    batch_size: int | None = Field(None, ge=1)
-    eval_frequency: int | None = Field(None, ge=1)
-    eval_rollouts: int = Field(32, ge=1)
-    eval_max_steps: int = Field(10_000, ge=1)
-    target_return: float | None = None
-    checkpoint_every_s: float = Field(60.0, ge=0)
-    log_to: list[str] = Field(default_factory=list)
-    seed: int = Field(0, ge=-(2**63), lt=2**63)
+    num_envs: Annotated[int | None, Integer(1)] = None
+    steps_per_env: Annotated[int | None, Integer(1, INT64)] = None
+    total_steps: Annotated[int | None, Integer(1, INT64)] = None
+    scan_chunk_size: Annotated[int | None, Integer(1, INT64)] = None
+    rollout_steps: Annotated[int | None, Integer(1)] = None
+    buffer_size: Annotated[int | None, Integer(1)] = None
+    batch_size: Annotated[int | None, Integer(1)] = None
+    eval_frequency: Annotated[int | None, Integer(1, INT64)] = None
+    eval_rollouts: Annotated[int, Integer(1)] = 32
+    eval_max_steps: Annotated[int, Integer(1)] = 10_000
+    target_return: Annotated[float | None, Number(*HOST, words=(None,))] = None
+    checkpoint_every_s: Annotated[float, Number(0, HOST[1], infinity=True)] = 60.0
+    log_to: list[str] = Field(default_factory=list, max_length=16)
+    seed: Seed = 0
     env_options: dict[str, Any] = Field(default_factory=dict)
     agent_options: dict[str, Any] = Field(default_factory=dict)
 
-    @field_validator("agent_options")
+    @field_validator("*", mode="before")
+    @classmethod
+    def _in_range(cls, value: Any, info: ValidationInfo) -> Any:
+        field = cls.model_fields[str(info.field_name)]
+        declared = next((each for each in field.metadata if isinstance(each, Range)), None)
+        if declared is not None and (value is not None or field.default is not None):
+            declared.require(str(info.field_name), value)
+        return value
+
+    @field_validator("target_return", mode="before")
+    @classmethod
+    def _or_none(cls, value: Any) -> Any:
+        return None if value == _NONE else value
+
+    @field_validator("agent_options", "env_options")
     @classmethod
     def _with_none(cls, options: dict[str, Any]) -> dict[str, Any]:
         return {name: None if value == _NONE else value for name, value in options.items()}
 
     def to_toml(self) -> str:
-        """Write the configuration as TOML, without what is None.
+        """Write the configuration as TOML.
 
-        A hyperparameter that you set to None is written as "none".
+        An option that is None, and a `target_return` of None, are written as "none". Other fields
+        that are None follow from the rest, and are left out.
         """
         return tomli_w.dumps(self._plain())
 
@@ -107,31 +133,52 @@ class TrainingConfig(BaseModel):
 
     def _plain(self) -> dict[str, Any]:
         table = self.model_dump(mode="json")
-        table["agent_options"] = {
-            name: _NONE if value is None else value
-            for name, value in table["agent_options"].items()
-        }
+        for off in (table["agent_options"], table["env_options"]):
+            off |= {name: _NONE for name, value in off.items() if value is None}
+        if table["target_return"] is None:
+            table["target_return"] = _NONE
         return without_none(table)
 
+    def named(self) -> set[str]:
+        """Return what the configuration gives a value to, options by their dotted names."""
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        tables = {"env": self.env_options, "agent": self.agent_options}
+        dotted = {f"{owner}.{name}" for owner, table in tables.items() for name in table}
+        return (given | dotted) - {"env_options", "agent_options"}
+
     @classmethod
-    def from_toml(cls, text: str) -> Self:
+    @checked
+    def from_toml(cls, text: str, file: Path | None = None) -> Self:
         """Read what `to_toml` wrote, or a person.
+
+        Args:
+            text: the configuration.
+            file: where it comes from, for the message.
 
         Raises:
             InvalidArgumentError: the text is not TOML, or not a configuration.
         """
         try:
-            return _checked(cls, tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidArgumentError(f"the configuration is not TOML: {error}.") from None
+            return _checked(cls, _parsed(tomllib.loads, text, "TOML"))
+        except InvalidArgumentError as error:
+            if file is None:
+                raise
+            raise InvalidArgumentError(f"{file}: {error}") from error
 
     @classmethod
+    @checked
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` wrote. Raises what `from_toml` does."""
+        return _checked(cls, _parsed(json.loads, text, "JSON"))
+
+    @contextlib.contextmanager
+    def _options_named(self, owner: str) -> Iterator[None]:
+        """Let an error call an option by its dotted name, as you gave it."""
+        table = self.env_options if owner == "env" else self.agent_options
         try:
-            return _checked(cls, json.loads(text))
-        except json.JSONDecodeError as error:
-            raise InvalidArgumentError(f"the configuration is not JSON: {error}.") from None
+            yield
+        except InvalidArgumentError as error:
+            raise error.renamed({name: f"{owner}.{name}" for name in table}) from None
 
     def resolve(self) -> "ResolvedConfig":
         """Build the environment and the agent, and fill in every default that follows from them.
@@ -149,17 +196,23 @@ class TrainingConfig(BaseModel):
                 "steps_per_env and total_steps say the same, so only one of them can be given, "
                 f"but got {self.steps_per_env} and {self.total_steps}."
             )
-        env = make_env(self.env, **with_tuples(self.env_options))
+        with self._options_named("env"):
+            env = make_env(self.env, **with_tuples(self.env_options))
         shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
         options = without_none(shared) | with_tuples(self.agent_options)
         num_envs = self.num_envs or default_num_envs(self.agent)
         asked = self.total_steps or (self.steps_per_env and self.steps_per_env * num_envs)
-        learner = make_learner(self.agent, env, num_envs, asked, **options)
+        with self._options_named("agent"):
+            learner = make_learner(self.agent, env, num_envs, asked, **options)
         learner.require_num_envs(num_envs)
         unit = learner.steps_per_update
         total_steps = self.total_steps or learner.default_total_steps(num_envs)
-        steps = _whole(self.steps_per_env or math.ceil(total_steps / num_envs), unit)
-        window = self.eval_frequency or math.ceil(steps / _EVALUATIONS)
+        steps = _whole(self.steps_per_env or -(-total_steps // num_envs), unit)
+        if steps * num_envs > INT64:
+            raise InvalidArgumentError(
+                f"steps_per_env x num_envs must be at most {INT64:,}, but is {steps * num_envs:,}."
+            )
+        window = self.eval_frequency or -(-steps // _EVALUATIONS)
         eval_frequency = min(steps, _whole(min(window, _LONGEST_WINDOW), unit))
         # About a million steps of all environments: enough to hide the cost of a call, and still
         # some calls a second for the progress.
@@ -269,7 +322,7 @@ def make_config(
         options = overrides.pop(table, {})
         if not isinstance(options, Mapping):
             raise InvalidArgumentError(
-                f"{table} must be a table of names and values, but got {options!r}."
+                f"{table} must be a table of names and values, but got {shown(options)}."
             )
         fields[table] = dict(options)
     for name, value in overrides.items():
@@ -288,8 +341,8 @@ def _filled_options(
     config: TrainingConfig, env: "Environment", learner: "Learner[Any]"
 ) -> dict[str, Any]:
     """Return the configuration's options with the defaults of environment and agent filled in."""
-    of_env = options_of(env) | options_of(env.default_params)
-    of_agent = options_of(learner.agent)
+    of_env = options_of(env, with_none=True) | options_of(env.default_params, with_none=True)
+    of_agent = options_of(learner.agent, with_none=True)
     shared = {name: of_agent.pop(name) for name in _SHARED_WITH_AGENT if name in of_agent}
     chosen = {name: value for name, value in config.agent_options.items() if name not in shared}
     # What you chose stays, too: an adapter may keep it where no field of the environment shows it.
@@ -299,8 +352,21 @@ def _filled_options(
     }
 
 
+def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise InvalidArgumentError(f"the configuration is not {language}: {error}.") from None
+    except RecursionError:
+        raise InvalidArgumentError("the configuration is nested too deeply.") from None
+
+
 def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
     """Build the configuration, with pydantic's report turned into one sentence."""
+    if not isinstance(fields, Mapping):
+        raise InvalidArgumentError(
+            f"the configuration must be a table of names and values, but got {shown(fields)}."
+        )
     for name in fields:
         if name not in cls.model_fields:
             known = [*cls.model_fields, "agent.<hyperparameter>", "env.<parameter>"]
@@ -309,11 +375,11 @@ def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
         return cls(**fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if isinstance(refused := first.get("ctx", {}).get("error"), InvalidArgumentError):
+            raise refused from None
         name = ".".join(str(part) for part in first["loc"])
-        says = first["msg"][0].lower() + first["msg"][1:]
-        raise InvalidArgumentError(
-            f"{name}: {says.removeprefix('input ')}, but got {first['input']!r}."
-        ) from None
+        says = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
+        raise InvalidArgumentError(f"{name} {says}, but got {shown(first['input'])}.") from None
 
 
 def _whole(steps: int, unit: int) -> int:

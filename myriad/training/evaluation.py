@@ -10,6 +10,7 @@ from myriad.agents.controller import policy_of
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, VectorEnv
+from myriad.loops import while_loop
 from myriad.random import make_key
 
 # Folded into a run's key for its evaluations, so that they share no key with the training, and into
@@ -104,6 +105,6 @@ class Evaluation:
             jnp.zeros(env_index.shape, jnp.float32),
             jnp.zeros(env_index.shape, jnp.int32),
         )
-        _, batch_state, _, returns, lengths = jax.lax.while_loop(running, body, start)
+        _, batch_state, _, returns, lengths = while_loop(running, body, start)
         ended = batch_state.num_episodes > 0
         return jnp.where(ended, returns, batch_state.episode_return), ended, lengths

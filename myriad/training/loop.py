@@ -145,6 +145,12 @@ class LearningLoop:
         options = output_fusion(traced)
         return init, jax.jit(run, donate_argnums=0, compiler_options=options, **shardings)
 
+    @property
+    def devices(self) -> str:
+        """What `run` trains on, such as "2 CPU devices"."""
+        platform = self._everywhere.mesh.devices.flat[0].platform.upper()
+        return f"{self.num_devices} {platform} device{'s' if self.num_devices > 1 else ''}"
+
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, from a checkpoint say, where `run` takes it."""
         return state if self.num_devices == 1 else jax.device_put(state, self._everywhere)

@@ -1,22 +1,35 @@
 """What a training needs of memory, by its shapes and by the compiler. Nothing runs."""
 
 import dataclasses
-import os
-import resource
-import sys
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 
-from myriad.hardware import Hardware, fingerprint
+from myriad.hardware import resolve_platform
 from myriad.random import make_key
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import LearningLoop
-from myriad.training.programs import CompiledTraining
-from myriad.xla import describe
+from myriad.training.programs import CompiledTraining, ProgramSize
 
 # A process also holds the interpreter's and XLA's threads, code, and a copy of a report.
 _BESIDE_PROGRAMS = 32 << 20
+# On a CPU, a product copies matrices in the order that it reads them, which the compiler doesn't
+# state. The gradients of an actor and of a critic run side by side: 4 to 6.5 copies were measured.
+_COPIES = 6
+# The return, the length and whether it ended: what an evaluation gives back of an episode.
+EPISODE_BYTES = 9
+# A checkpoint is compressed in memory. Trained environments and full buffers came to 36 to 43% of
+# their size. One that is restored is held twice.
+_SAVING_SHARE = 0.75
+_RESTORING_SHARE = 1.05
+_RESTORING = 64 << 20
+# What the compiler takes, from nine trainings on two cores. One program at a time took 0.5 to 0.6
+# of what three side by side do.
+_COMPILING = 60 << 20
+_COMPILING_OPERATION = 72 << 10
+_COMPILING_PRODUCT = 5 << 20
+_ONE_AT_A_TIME = 0.55
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +53,28 @@ class StateSize:
         return max(0, (limit - self.fixed) // max(1, self.per_env))
 
 
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """Bytes that a training holds.
+
+    Attributes:
+        state: throughout.
+        beside: the most that a call or a checkpoint holds beside the state.
+        evaluation: what an evaluation holds beside the state.
+        is_compiled: whether the compiler has stated them. Before that they are the least.
+    """
+
+    state: int
+    beside: int
+    evaluation: int
+    is_compiled: bool
+
+    @property
+    def stated(self) -> int:
+        """The most at a time."""
+        return self.state + max(self.beside, self.evaluation)
+
+
 def state_size(resolved: ResolvedConfig) -> StateSize:
     """Measure the state of a training by its shapes at two small numbers of environments.
 
@@ -47,16 +82,55 @@ def state_size(resolved: ResolvedConfig) -> StateSize:
     """
     # An agent may refuse fewer: its batch must divide into minibatches.
     few = resolved.learner.num_envs_multiple
-    small = _bytes(resolved, few)
-    large = _bytes(resolved, 2 * few)
+    small = _state_bytes(resolved, few)
+    large = _state_bytes(resolved, 2 * few)
     per_env = max(1, (large - small) // few)
     return StateSize(max(0, small - per_env * few), per_env)
 
 
-def _bytes(resolved: ResolvedConfig, num_envs: int) -> int:
+def _state_bytes(resolved: ResolvedConfig, num_envs: int) -> int:
     loop = LearningLoop(resolved.env, resolved.learner, num_envs)
-    state = jax.eval_shape(loop.init, make_key(0))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    return bytes_of(jax.eval_shape(loop.init, make_key(0)))
+
+
+def least_needs(resolved: ResolvedConfig) -> Needs:
+    """Return the least that a training can need, by its shapes."""
+    state = state_size(resolved).bytes(resolved.num_envs)
+    return Needs(state, 0, EPISODE_BYTES * resolved.config.eval_rollouts, is_compiled=False)
+
+
+def program_needs(
+    training: CompiledTraining, *, saves: bool = False, resumes: bool = False
+) -> Needs:
+    """Return what a compiled training needs.
+
+    Args:
+        training: the training.
+        saves: whether checkpoints are saved.
+        resumes: whether it begins with a checkpoint.
+    """
+    init = _Stated.of(training.init)
+    run = _Stated.of(training.run)
+    _, of_run, _ = training.sizes
+    is_cpu = resolve_platform() == "cpu"
+    # Each device holds the whole state. Those of a CPU share its memory.
+    num_devices = training.loop.num_devices if is_cpu else 1
+    state = num_devices * init.results
+    # The state is donated, so most of what a call returns lies where its arguments were.
+    returned = run.results - run.aliases
+    copied = _COPIES * of_run.product_bytes if is_cpu else 0
+    beside = [
+        num_devices * (init.arguments + init.temporaries),
+        num_devices * (run.temporaries + returned + copied),
+    ]
+    # Elsewhere a checkpoint is made in another memory than the state lies in.
+    if is_cpu:
+        if saves:
+            beside.append(round(_SAVING_SHARE * _written_bytes(training)))
+        if resumes:
+            beside.append(restoring_bytes(training.state_shapes))
+    # One device evaluates.
+    return Needs(state, max(beside), evaluation_bytes(training.evaluate), is_compiled=True)
 
 
 def program_bytes(training: CompiledTraining) -> int:
@@ -64,21 +138,71 @@ def program_bytes(training: CompiledTraining) -> int:
 
     The state is included.
     """
-    init = describe(training.init)
-    run = describe(training.run)
-    evaluate = describe(training.evaluate)
-    state = init.output_bytes
-    # The state is donated, so most of what a call returns lies where its arguments were.
-    while_running = state + run.temp_bytes + run.output_bytes - run.alias_bytes
-    while_evaluating = state + evaluate.temp_bytes + evaluate.output_bytes
-    num_devices = training.loop.num_devices  # Each of them holds the whole state.
-    return num_devices * max(init.peak_bytes, while_running, while_evaluating)
+    return program_needs(training).stated
+
+
+def evaluation_bytes(compiled: jax.stages.Compiled) -> int:
+    """Return what an evaluation holds beside the agent."""
+    stated = _Stated.of(compiled)
+    return stated.temporaries + stated.results
+
+
+def restoring_bytes(shapes: Any) -> int:
+    """Return what restoring a state from a checkpoint holds beside the state."""
+    return round(_RESTORING_SHARE * bytes_of(shapes)) + _RESTORING
+
+
+def bytes_of(tree: Any) -> int:
+    """Return the bytes of a tree's arrays, by their shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _written_bytes(training: CompiledTraining) -> int:
+    """Return the bytes of the state that something is written to: not the rest of the buffer."""
+    state = bytes_of(training.state_shapes)
+    slots = training.resolved.config.buffer_size
+    if slots is None:
+        return state
+    environments = bytes_of(training.state_shapes.batch_state)
+    filled = min(1.0, training.num_updates * training.steps_per_update / slots)
+    return environments + round((state - environments) * filled)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Stated:
+    """Bytes of a program on one device: what the compiler states, or 0 where it states nothing."""
+
+    arguments: int = 0
+    results: int = 0
+    aliases: int = 0
+    temporaries: int = 0
+
+    @classmethod
+    def of(cls, compiled: jax.stages.Compiled) -> "_Stated":
+        # `myriad.xla.describe` reads the whole program, too, which takes longer than this.
+        stats = compiled.memory_analysis()
+        if stats is None:
+            return cls()
+        return cls(
+            stats.argument_size_in_bytes,
+            stats.output_size_in_bytes,
+            stats.alias_size_in_bytes,
+            stats.temp_size_in_bytes,
+        )
+
+
+def compiler_bytes(sizes: Sequence[ProgramSize]) -> tuple[int, int]:
+    """Return what the compiler holds for programs side by side, and for one after another."""
+    operations = sum(size.operations for size in sizes)
+    products = sum(size.products for size in sizes)
+    together = _COMPILING + _COMPILING_OPERATION * operations + _COMPILING_PRODUCT * products
+    return together, round(_ONE_AT_A_TIME * together)
 
 
 def most_bytes(programs: int) -> int:
     """Return the most bytes of a process whose programs state `programs` bytes."""
-    # Matrix products and the allocator were measured to add 7%.
-    return programs + programs // 10 + _BESIDE_PROGRAMS
+    # The allocator was measured to add 3%.
+    return programs + programs // 25 + _BESIDE_PROGRAMS
 
 
 def stated_bytes_within(room: int) -> int:
@@ -86,32 +210,4 @@ def stated_bytes_within(room: int) -> int:
 
     The inverse of `most_bytes`.
     """
-    return max(0, (room - _BESIDE_PROGRAMS) * 10 // 11)
-
-
-def available_bytes(limit: int | None = None, hardware: Hardware | None = None) -> int:
-    """Return the bytes that a training may take beside what this process already holds.
-
-    Args:
-        limit: bytes of the whole process on a CPU, and of the device's memory elsewhere. The
-            answer is never more than the machine has left.
-        hardware: the machine, if you have it at hand.
-    """
-    hardware = fingerprint() if hardware is None else hardware
-    left = (
-        sys.maxsize if hardware.memory_available_bytes is None else hardware.memory_available_bytes
-    )
-    if limit is None:
-        return left
-    return min(left, limit - (resident_bytes() if hardware.device_kind == "cpu" else 0))
-
-
-def resident_bytes() -> int:
-    """Return the bytes of memory that this process holds, or the most it ever held if unknown."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-            1 if sys.platform == "darwin" else 1024
-        )
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return max(0, (room - _BESIDE_PROGRAMS) * 25 // 26)

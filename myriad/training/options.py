@@ -6,6 +6,8 @@ from typing import Any
 
 from myriad.errors import InvalidArgumentError
 
+# A configuration is read by people, and compared with others.
+_MOST_ITEMS = 100_000
 _PLAIN = (bool, int, float, str, list)
 
 
@@ -25,6 +27,10 @@ def plain(name: str, value: Any) -> Any:
         owner = name.removesuffix("_options")
         return {key: plain(f"{owner}.{key}", each) for key, each in value.items()}
     if isinstance(value, list | tuple):
+        if len(value) > _MOST_ITEMS:
+            raise InvalidArgumentError(
+                f"{name} must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."
+            )
         return [plain(name, each) for each in value]
     if not hasattr(value, "item"):
         return value

@@ -3,9 +3,10 @@
 The trainer runs it and the autotuner times it, so what is tuned is what will run.
 """
 
+import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,9 +20,36 @@ from myriad.timing import collector_paused
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
-from myriad.xla import count_cache_hits, output_fusion, use_compilation_cache
+from myriad.xla import count_cache_hits, equations, output_fusion, use_compilation_cache
 
 OnReport = Callable[[Report, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramSize:
+    """How large a traced program is, with those inside it.
+
+    Attributes:
+        operations: how many there are.
+        products: how many of them multiply matrices.
+        product_bytes: the largest matrix that they multiply.
+    """
+
+    operations: int
+    products: int
+    product_bytes: int
+
+    @classmethod
+    def of(cls, traced: jax.stages.Traced) -> "ProgramSize":
+        """Count the operations of a traced program."""
+        operations = 0
+        products = []
+        for each in equations(traced.jaxpr.jaxpr):
+            operations += 1
+            if each.primitive.name == "dot_general":
+                matrices: Any = [operand.aval for operand in each.invars]
+                products.append(max(x.size * x.dtype.itemsize for x in matrices))
+        return cls(operations, len(products), max(products, default=0))
 
 
 class CompiledTraining:
@@ -38,6 +66,7 @@ class CompiledTraining:
         eval_every: updates between two evaluations.
         chunk: updates in one call of `run`. The autotuner changes it.
         state_shapes: the shapes of a `TrainState`, once compiled.
+        sizes: of `init`, `run` and `evaluate`, once compiled.
         compile_s: seconds that tracing and compiling took.
         from_cache: whether every program came from the persistent cache.
     """
@@ -59,35 +88,49 @@ class CompiledTraining:
         self.run: Any = None
         self.evaluate: Any = None
         self.state_shapes: Any = None
+        self.sizes: tuple[ProgramSize, ...] = ()
         self.compile_s = 0.0
         self.from_cache = False
 
-    def compile(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def compile(
+        self,
+        meanwhile: Callable[[], None] = lambda: None,
+        at_a_time: Callable[[Sequence[ProgramSize]], int] = len,
+    ) -> None:
         """Compile the three programs side by side. Nothing compiles once the training runs.
 
         Args:
             meanwhile: called while the compiler works.
+            at_a_time: called with the programs' sizes before the compiler works; returns how many
+                it may work on at a time.
         """
         start = time.perf_counter()
         if (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
         init, run = self.loop.jitted()
         evaluate: Any = jax.jit(self._evaluate)
-        with count_cache_hits() as hits, ThreadPoolExecutor(3) as pool, collector_paused():
+        with count_cache_hits() as hits, collector_paused():
             first = init.trace(make_key(0))
             state = self.state_shapes = jax.tree.map(
                 lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info
             )
             evaluation = evaluate.trace(state.agent, state.key, state.num_updates)
-            # The longest goes first. While the compiler works, Python is free to trace the next
+            running = run.trace(state, np.int32(0), np.bool_(False))  # noqa: FBT003
+            traced = (first, running, evaluation)
+            self.sizes = tuple(ProgramSize.of(each) for each in traced)
+            workers = at_a_time(self.sizes)
+            # The longest goes first. While the compiler works, Python is free to lower the next
             # one and to import. The collector would take a sixth of tracing to find nothing.
-            compiling = [
-                pool.submit(run.lower(state, np.int32(0), np.bool_(False)).compile),  # noqa: FBT003
-                pool.submit(first.lower().compile),
-                pool.submit(evaluation.lower().compile, output_fusion(lambda: evaluation.jaxpr)),
-            ]
-            meanwhile()
-            self.run, self.init, self.evaluate = (program.result() for program in compiling)
+            with ThreadPoolExecutor(workers) as pool:
+                compiling = [
+                    pool.submit(running.lower().compile),
+                    pool.submit(first.lower().compile),
+                    pool.submit(
+                        evaluation.lower().compile, output_fusion(lambda: evaluation.jaxpr)
+                    ),
+                ]
+                meanwhile()
+                self.run, self.init, self.evaluate = (program.result() for program in compiling)
         self.compile_s = time.perf_counter() - start
         self.from_cache = hits.count >= len(compiling)
 

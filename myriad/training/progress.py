@@ -1,20 +1,30 @@
-"""The live line that a training shows on a terminal."""
+"""How far a training is: a live line on a terminal, and elsewhere a line every half minute."""
 
+import math
 import sys
+import time
+
+from myriad.files import say
+
+# Seconds between two lines where there is no terminal.
+_EVERY_S = 30.0
 
 
 class Progress:
-    """Steps, steps/s, return and time left on standard error, if that is a terminal.
+    """Steps, steps/s, return and time left on standard error.
 
     Args:
         total_steps: steps of all environments together in the whole training.
-        quiet: show nothing, also on a terminal.
+        quiet: show nothing.
     """
 
     def __init__(self, total_steps: int, *, quiet: bool):
         self._bar = None
         self._task = None
-        if quiet or not sys.stderr.isatty():
+        self._quiet = quiet
+        self._total_steps = total_steps
+        self._said_at = time.monotonic()
+        if quiet or sys.stderr is None or not sys.stderr.isatty():
             return
         from rich import console, progress
 
@@ -45,10 +55,17 @@ class Progress:
             rate: in steps/s.
             score: the last evaluation's mean return, None before the first.
         """
+        shown = "-" if score is None else f"{score:.1f}"
         if self._bar is not None and self._task is not None:
-            shown = "-" if score is None else f"{score:.1f}"
             self._bar.update(
                 self._task, completed=steps, steps=f"{steps:,}", rate=f"{rate:,.0f}/s", score=shown
+            )
+        elif not self._quiet and time.monotonic() - self._said_at >= _EVERY_S:
+            self._said_at = time.monotonic()
+            left_s = (self._total_steps - steps) / rate if rate else math.inf
+            say(
+                f"{steps:,} of {self._total_steps:,} steps, {rate:,.0f}/s, return {shown}, "
+                f"{left_s:,.0f} s left"
             )
 
     def close(self) -> None:

@@ -1,19 +1,28 @@
 """A run's folder on the disk: its configuration, its metrics line by line, and who may write."""
 
 import contextlib
+import hashlib
+import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from myriad.errors import InvalidArgumentError
-from myriad.files import replacing, write_errors_explained
+from myriad.files import holder_of, read_text, regular, replacing, write_errors_explained
 from myriad.training.history import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+# The first line of config.toml. Without it, a person or an older version wrote the file.
+_SEAL = re.compile(r"# sha256 of the lines below: [0-9a-f]*")
+
+# What `replacing` calls the first files of a run until they are whole.
+_TEMPORARY = re.compile(r"\.(config\.\d+\.toml|environment\.\d+\.json)")
 
 
 class RunFolder:
@@ -37,11 +46,17 @@ class RunFolder:
             environment: what `environment.json` holds: hardware, versions, precision.
 
         Raises:
-            InvalidArgumentError: the folder already holds a run, is in use, or can't be written.
+            InvalidArgumentError: the folder already holds a run or anything else, is in use, or
+                can't be written.
         """
         folder = cls(path)
+        if path.exists() and not path.is_dir():
+            raise InvalidArgumentError(
+                f"run folder {path} is a file: name a new or an empty folder."
+            )
         with write_errors_explained(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
+            _require_own(path)
         with folder.held():
             if (path / "config.toml").exists():
                 raise InvalidArgumentError(
@@ -51,7 +66,7 @@ class RunFolder:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
             # The configuration comes last: where it is, the folder is a run.
             with replacing(path / "config.toml") as new:
-                new.write_text(config_toml, encoding="utf-8")
+                new.write_text(_sealed(config_toml), encoding="utf-8")
         return folder
 
     @contextlib.contextmanager
@@ -64,12 +79,12 @@ class RunFolder:
         from filelock import FileLock, Timeout
 
         lock = FileLock(self.path / ".lock")
-        with write_errors_explained(f"run folder {self.path}"):
+        with write_errors_explained(self.path / ".lock"):
             try:
                 lock.acquire(timeout=0)
             except Timeout as error:
                 raise InvalidArgumentError(
-                    f"run folder {self.path} is in use by another process: "
+                    f"run folder {self.path} is in use by {holder_of(self.path / '.lock')}: "
                     "wait until it ends, or name another folder."
                 ) from error
         try:
@@ -81,14 +96,33 @@ class RunFolder:
         """Read the configuration.
 
         Raises:
-            InvalidArgumentError: the folder holds no run.
+            InvalidArgumentError: the folder holds no run, the file can't be read, or it is not as
+                the run wrote it.
         """
-        try:
-            return (self.path / "config.toml").read_text(encoding="utf-8")
-        except OSError as error:
+        path = self.path / "config.toml"
+        # These also answer where the name is too long for the system.
+        if not os.path.exists(path):  # noqa: PTH110
+            names = ((each, each / "environment.json") for each in self.path.parents[:2])
+            runs = [each for each, record in names if os.path.exists(record)]  # noqa: PTH110
+            name_it = f"did you mean {runs[0]}?" if runs else "name a folder that a training wrote."
+            is_there = os.path.exists(self.path)  # noqa: PTH110
+            why = "it holds no config.toml" if is_there else "it does not exist"
+            raise InvalidArgumentError(f"{self.path} is not a run folder: {why}; {name_it}")
+        text = read_text(path)
+        first, _, rest = text.partition("\n")
+        if not _SEAL.fullmatch(first):
+            return text
+        if text != _sealed(rest):
             raise InvalidArgumentError(
-                f"{self.path} holds no run to resume: {error.strerror}: config.toml."
-            ) from error
+                f"{path} is not as the run wrote it: undo the change, or remove its first line to "
+                "go on with what it says."
+            )
+        return rest
+
+    @property
+    def metrics(self) -> Path:
+        """The file of rows, a line of JSON each."""
+        return self.path / "metrics.jsonl"
 
     def append(self, row: Row) -> None:
         """Add a line to `metrics.jsonl`.
@@ -96,38 +130,140 @@ class RunFolder:
         Raises:
             InvalidArgumentError: the line can't be written. The lines before it stay.
         """
-        path = self.path / "metrics.jsonl"
-        size = path.stat().st_size if path.exists() else 0
-        with write_errors_explained(path):
+        size = self.metrics.stat().st_size if self.metrics.exists() else 0
+        with write_errors_explained(self.metrics):
             try:
-                with path.open("a", encoding="utf-8") as file:
-                    file.write(_line(row))
+                with self.metrics.open("a", encoding="utf-8") as file:
+                    file.write(lines_of([row]))
             except OSError:
                 # A full disk may have taken the first half of the line.
                 with contextlib.suppress(OSError):
-                    os.truncate(path, size)
+                    os.truncate(self.metrics, size)
                 raise
 
-    def rows(self, up_to_update: int) -> list[dict[str, Any]]:
-        """Return the rows up to an update and drop later ones from the file.
+    def flush(self) -> None:
+        """Wait until the rows are on the disk.
 
-        A resumed run starts at a checkpoint, and writes the later rows again.
+        Raises:
+            InvalidArgumentError: they can't be written.
         """
-        path = self.path / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        rows: list[dict[str, Any]] = []
-        for line in lines:
+        if self.metrics.exists():
+            with write_errors_explained(self.metrics), self.metrics.open("rb+") as file:
+                os.fsync(file.fileno())
+
+    def go_back_to(self, rows: Sequence[Row]) -> bool:
+        """Cut `metrics.jsonl` back to the rows that a checkpoint holds: the run goes on from there.
+
+        A resumed run writes the later ones again. Where the file is missing or empty, it is made
+        again from the checkpoint.
+
+        Returns:
+            whether it was made again.
+
+        Raises:
+            InvalidArgumentError: the file holds other rows than the checkpoint. It stays as it is.
+        """
+        kept = lines_of(rows).encode()
+        try:
+            found = regular(self.metrics).read_bytes()
+        except FileNotFoundError:
+            found = b""
+        except OSError as error:
+            raise InvalidArgumentError(
+                f"{self.metrics} can't be read: {error.strerror}."
+            ) from error
+        if found and not found.startswith(kept):
+            pairs = zip(kept.splitlines(), found.splitlines(), strict=False)
+            same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+            raise InvalidArgumentError(
+                f"{self.metrics} is damaged: line {same + 1} is not what the checkpoint holds; "
+                "move the file away, and resuming makes it again from the checkpoint."
+            )
+        if found != kept:
+            with replacing(self.metrics) as new:
+                new.write_bytes(kept)
+        return not found and bool(kept)
+
+    def rows_until(self, update: int) -> list[dict[str, Any]]:
+        """Read the rows up to an update, for a checkpoint of an older version, which holds none.
+
+        Raises:
+            InvalidArgumentError: a line among them is damaged, or the file can't be read.
+        """
+        rows = []
+        text = read_text(self.metrics) if self.metrics.exists() else ""
+        for number, line in enumerate(text.splitlines(keepends=True), 1):
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                break  # A kill cut this line short, so it is the last one.
-            if row["update"] > up_to_update:
+                (row,) = rows_of(line)
+                is_later = row["update"] > update
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                if not line.endswith("\n"):
+                    break  # A kill cut this line, so it came after the checkpoint.
+                raise InvalidArgumentError(
+                    f"{self.metrics} is damaged: line {number} is not a row, and a checkpoint of "
+                    "this older version holds no copy; mend or remove that line."
+                ) from error
+            if is_later:
                 break
-            rows.append({name: _NON_FINITE.get(value, value) for name, value in row.items()})
-        if len(rows) < len(lines):
-            with replacing(path) as new:
-                new.write_text("".join(map(_line, rows)), encoding="utf-8")
+            rows.append(row)
         return rows
+
+    def leftovers(self) -> list[Path]:
+        """Return the files of a run that has not trained yet."""
+        return [
+            path
+            for path in self.path.iterdir()
+            if path.name in (".lock", "config.toml")
+            or _TEMPORARY.fullmatch(path.name)
+            or (path.name == "environment.json" and _is_record(path))
+        ]
+
+    def discard(self) -> None:
+        """Remove the folder of a run that has not trained yet, unless it holds anything else."""
+        with contextlib.suppress(OSError):
+            leftovers = self.leftovers()
+            if len(leftovers) == len(list(self.path.iterdir())):
+                for path in leftovers:
+                    path.unlink()
+                self.path.rmdir()
+
+
+def lines_of(rows: Sequence[Row]) -> str:
+    """Return rows as `metrics.jsonl` holds them."""
+    return "".join(map(_line, rows))
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    """Read what `lines_of` wrote."""
+    rows = map(json.loads, text.splitlines())
+    return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
+
+
+def _sealed(config_toml: str) -> str:
+    checksum = hashlib.sha256(config_toml.encode()).hexdigest()
+    return f"# sha256 of the lines below: {checksum}\n{config_toml}"
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a run wrote this `environment.json`."""
+    try:
+        return "versions" in json.loads(regular(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+def _require_own(path: Path) -> None:
+    """Refuse a folder that holds what no run wrote."""
+    folder = RunFolder(path)
+    foreign = {each.name for each in path.iterdir()} - {each.name for each in folder.leftovers()}
+    lock = path / ".lock"
+    if lock.exists() and (not lock.is_file() or lock.stat().st_size):
+        foreign.add(lock.name)  # ours is empty, and taking the lock would empty this one
+    if foreign and not (path / "config.toml").exists():
+        raise InvalidArgumentError(
+            f"run folder {path} holds {min(foreign)}, which no run wrote: "
+            "name a new or an empty folder."
+        )
 
 
 def _line(row: Row) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import shlex
 import signal
 import threading
 import time
@@ -16,14 +17,17 @@ import numpy as np
 from myriad import hardware
 from myriad.counters import whole
 from myriad.errors import DivergedError, ShortTrainingWarning
+from myriad.files import say
+from myriad.host import release_freed_memory
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig
+from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.history import History
 from myriad.training.loop import PARTS, Report, TrainState
 from myriad.training.programs import CompiledTraining
 from myriad.training.progress import Progress
 from myriad.training.results import Timings, TrainingResults
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.trackers import Tracker, make_trackers
 from myriad.xla import compute_dtype, matmul_precision
 
@@ -40,6 +44,9 @@ class Trainer:
         resolved: the training.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         quiet: show no progress.
+
+    Attributes:
+        has_trained: whether an update was done, now or before it was resumed.
     """
 
     def __init__(self, resolved: ResolvedConfig, folder: RunFolder, *, quiet: bool = False):
@@ -50,6 +57,9 @@ class Trainer:
         self._progress = Progress(
             self.programs.num_updates * self.programs.steps_per_update, quiet=quiet
         )
+        self.has_trained = False
+        # What the run has trained on, with this process last.
+        self._devices = [self.programs.loop.devices]
         self._train_s = 0.0
         self._evaluate_s = 0.0
         self._report: Any = None
@@ -58,13 +68,17 @@ class Trainer:
         """Train to the end, from the newest checkpoint where there is one.
 
         Raises:
+            InvalidArgumentError: it doesn't fit into memory.
             DivergedError: a NaN came up, or an infinity where none can be learned from. The run's
                 folder holds the last good checkpoint.
-            KeyboardInterrupt: you interrupted it. A checkpoint was saved first.
+            KeyboardInterrupt: you interrupted it. A checkpoint was saved first. SIGTERM saves one,
+                too, and then ends the process, unless you have a handler for it.
         """
         start = time.perf_counter()
         with contextlib.ExitStack() as opened:
             opened.callback(self._progress.close)
+            opened.enter_context(shortage_named())
+            self._note_devices()
             self._compile()
             trackers = make_trackers(
                 self.config.log_to, self.folder, self.config.model_dump(mode="json")
@@ -101,8 +115,32 @@ class Trainer:
             from_cache=self.programs.from_cache,
         )
 
+    def _note_devices(self) -> None:
+        """Say that a run goes on on other devices, before anything takes long."""
+        now = self._devices[-1]
+        done = self._checkpoints.latest()
+        before = [] if done is None else self._checkpoints.devices(done)
+        others = [devices for devices in before if devices != now]
+        platform = now.split()[1]
+        agrees = "differs by rounding"
+        if all(platform in devices for devices in others):
+            agrees = "gives the same results within 1e-5 but not the same bits"
+        if others and done != self.programs.num_updates:
+            warnings.warn(
+                f"this run trained on {' and '.join(others)} and continues on {now}: an update "
+                f"{agrees}, so a long training ends differently, as if by another seed.",
+                UserWarning,
+                stacklevel=4,
+            )
+        self._devices = [*others, now]
+
     def _compile(self) -> None:
-        self.programs.compile(meanwhile=_import_orbax)
+        compile_within_memory(
+            self.programs,
+            saves=True,
+            resumes=self._checkpoints.latest() is not None,
+            meanwhile=_import_orbax,
+        )
         how = "loaded from the cache" if self.programs.from_cache else "compiled"
         num_envs = self.programs.resolved.num_envs
         self._progress.say(
@@ -113,15 +151,30 @@ class Trainer:
     def _first_state(self) -> tuple[TrainState, int, list[dict[str, Any]]]:
         done = self._checkpoints.latest()
         if done is None:
-            return self.programs.first_state(), 0, self.folder.rows(up_to_update=0)
+            self.folder.go_back_to([])
+            return self.programs.first_state(), 0, []
+        self.has_trained = True
         state = self._checkpoints.restore(done, self.programs.state_shapes)
-        return self.programs.loop.everywhere(state), done, self.folder.rows(up_to_update=done)
+        release_freed_memory()
+        lines = self._checkpoints.rows(done)
+        rows = self.folder.rows_until(done) if lines is None else rows_of(lines)
+        if self.folder.go_back_to(rows):
+            self._progress.say(f"{self.folder.metrics} is made again from checkpoint {done}")
+        return self.programs.loop.everywhere(state), done, rows
+
+    def _save(self, done: int, state: TrainState, rows: list[dict[str, Any]]) -> None:
+        self.folder.flush()
+        # Of one device, since all hold the same.
+        state = self.programs.loop.on_one_device(state)
+        self._checkpoints.save(done, state, lines_of(rows), self._devices)
+        # A whole state, compressed, once for each save.
+        release_freed_memory()
 
     def _train(
         self, state: TrainState, done: int, rows: list[dict[str, Any]], trackers: list[Tracker]
     ) -> tuple[TrainState, str]:
         """Go from window to window; save when it is time to, and stop where the run ends."""
-        saved = done
+        saved = self._checkpoints.latest()
         saved_at = time.monotonic()
         score = None
         with _interrupt_noted() as interrupted:
@@ -135,15 +188,23 @@ class Trainer:
                     for tracker in trackers:
                         tracker.log(rows[-1], done * self.programs.steps_per_update)
                 due = time.monotonic() - saved_at >= self.config.checkpoint_every_s
-                if interrupted.is_set() or due:
-                    self._checkpoints.save(done, state)
+                if done != saved and (interrupted.is_set() or due):
+                    self._save(done, state, rows)
                     saved = done
                     saved_at = time.monotonic()
                 if interrupted.is_set():
-                    raise KeyboardInterrupt
-            if saved < done:
-                self._checkpoints.save(done, state)
+                    self._progress.close()
+                    interrupted.end(self._how_to_go_on(done))
+            if done != saved:
+                self._save(done, state, rows)
         return state, "target" if self._reached(rows) else "end"
+
+    def _how_to_go_on(self, done: int) -> str:
+        steps = self.programs.steps_per_update
+        return (
+            f"stopped after {done * steps:,} of {self.programs.num_updates * steps:,} steps, "
+            f"which are saved; `myriad train --resume {shlex.quote(str(self.folder.path))}` goes on"
+        )
 
     def _run_window(
         self,
@@ -159,6 +220,7 @@ class Trainer:
         steps = self.programs.steps_per_update
 
         def watch(report: Report, done: int) -> None:
+            self.has_trained = True
             self._report = self._watch(report, done)
             rate = (done - first) * steps / (time.perf_counter() - start)
             self._progress.update(done * steps, rate, score)
@@ -236,7 +298,7 @@ class Trainer:
                 f"{steps:,} steps of each of {resolved.num_envs:,} environments {reason}: "
                 "raise steps_per_env or total_steps.",
                 ShortTrainingWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _reached(self, rows: list[dict[str, Any]]) -> bool:
@@ -266,25 +328,57 @@ def _import_orbax() -> None:
     import orbax.checkpoint  # noqa: F401  (loaded here, while the compiler works)
 
 
-@contextlib.contextmanager
-def _interrupt_noted() -> Iterator[threading.Event]:
-    """Turn the first interrupt into a flag, so that the running chunk ends well.
+class _Interrupt(threading.Event):
+    """Set by the first signal that asks the process to end, so that the running chunk ends well.
 
-    A second interrupt ends the process.
+    Attributes:
+        number: which signal it was.
     """
-    noted = threading.Event()
+
+    number = 0
+
+    def end(self, said: str) -> None:
+        """End as the signal would have ended the process, now that all is saved.
+
+        Raises:
+            KeyboardInterrupt: it was an interrupt.
+        """
+        if self.number == signal.SIGINT:
+            raise KeyboardInterrupt(said)
+        say(said)
+        signal.raise_signal(self.number)
+
+
+@contextlib.contextmanager
+def _interrupt_noted() -> Iterator[_Interrupt]:
+    """Turn the first SIGINT or SIGTERM into a flag. A second one ends the process.
+
+    A signal that is ignored stays ignored, and a SIGTERM that you handle stays yours.
+    """
+    noted = _Interrupt()
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread may set handlers, and only it is interrupted.
         yield noted
         return
-    previous = signal.getsignal(signal.SIGINT)
+    previous: dict[int, Any] = {}
+    # None is a handler that Python didn't install, and can't put back.
+    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
+        previous[signal.SIGINT] = signal.getsignal(signal.SIGINT)
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        previous[signal.SIGTERM] = signal.SIG_DFL
 
-    def note(*_: Any) -> None:
+    def note(number: int, _: Any) -> None:
+        noted.number = number
         noted.set()
-        signal.signal(signal.SIGINT, previous)
+        restore()
 
-    signal.signal(signal.SIGINT, note)
+    def restore() -> None:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+    for number in previous:
+        signal.signal(number, note)
     try:
         yield noted
     finally:
-        signal.signal(signal.SIGINT, previous)
+        restore()

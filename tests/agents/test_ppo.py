@@ -279,6 +279,18 @@ def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
     np.testing.assert_allclose(far, [4, 1e3])
 
 
+def test_the_actions_of_a_box_of_integers_are_integers_that_it_accepts():
+    space = Box(np.array([-3, 0]), np.array([2, 255]), (2,), np.int16)
+    policy = GaussianPolicy(space)
+    choice = policy.sample(make_key(0), jnp.zeros((20_000, 2)), policy.initial_log_std())
+    action = policy.action(choice)
+    jax.vmap(space.validate)(action)
+    assert action.dtype == np.int16
+    assert space.contains(action)
+    assert set(np.unique(action[:, 0])) == {-3, -2, -1, 0, 1, 2}
+    np.testing.assert_array_equal(policy.action(jnp.array([[0.2, -1.0]]))[0], [0, 0])
+
+
 def test_a_policy_is_named_by_the_space():
     assert make_policy(Discrete(3)).num_outputs == 3
     assert make_policy(MultiDiscrete((3, 2))).num_choices == 2
@@ -362,19 +374,19 @@ def test_an_unknown_field_is_answered_with_the_nearest():
 @pytest.mark.parametrize(
     ("field", "value", "rule"),
     [
-        ("rollout_steps", 0, "at least 1"),
+        ("rollout_steps", 0, "an integer from 1"),
         ("num_epochs", 2.0, "integer"),
-        ("anneal_updates", 0, "at least 1"),
+        ("anneal_updates", 0, "an integer from 1"),
         ("anneal_updates", "trainin", "'training' or None, but got 'trainin'"),
         ("gamma", 1.1, "between 0 and 1"),
         ("learning_rate", float("nan"), "above 0"),
         ("max_grad_norm", 0, "above 0"),
         ("optimizer_epsilon", -1e-8, "at least 0"),
-        ("value_clip", "off", "a number above 0, but got 'off'"),
-        ("value_clip", True, "a number above 0, but got True"),
+        ("value_clip", "off", "a finite number above 0 or None, but got 'off'"),
+        ("value_clip", True, "a finite number above 0 or None, but got True"),
         ("entropy_coef", -0.1, "at least 0"),
         ("activation", "tan", "did you mean 'tanh'"),
-        ("hidden_sizes", (0,), "at least 1"),
+        ("hidden_sizes", (0,), "each an integer from 1 to"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused_by_name(field, value, rule):

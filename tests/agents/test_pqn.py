@@ -323,10 +323,10 @@ def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
 @pytest.mark.parametrize(
     ("field", "value", "rule"),
     [
-        ("rollout_steps", 0, "an integer of at least 1"),
-        ("num_epochs", 1.5, "an integer of at least 1"),
-        ("anneal_updates", 0, "an integer of at least 1, 'training' or None"),
-        ("learning_rate", 0.0, "a number above 0"),
+        ("rollout_steps", 0, "an integer from 1 to .*"),
+        ("num_epochs", 1.5, "an integer from 1 to .*"),
+        ("anneal_updates", 0, "an integer from 1 to .*, 'training' or None"),
+        ("learning_rate", 0.0, "a finite number above 0"),
         ("gamma", 1.1, "a number between 0 and 1"),
         ("epsilon_end", -0.1, "a number between 0 and 1"),
     ],

@@ -13,15 +13,22 @@ import pytest
 
 from benchmarks.autotune import Autotune
 from myriad import create_config
-from myriad.autotune import ProfileCache, autotune, suggest_config, suggest_scan_chunk_size, tuner
-from myriad.autotune import search as searching
-from myriad.autotune.search import CANDIDATES, Found, _against, _Model, search
+from myriad.autotune import (
+    ProfileCache,
+    autotune,
+    keys,
+    suggest,
+    suggest_config,
+    suggest_scan_chunk_size,
+    tuner,
+)
+from myriad.autotune.search import CANDIDATES, Rounds, _against, _Model, choose
 from myriad.autotune.stretch import Stretch
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.hardware import fingerprint
-from myriad.training.config import TrainingConfig
-from myriad.training.memory import available_bytes, resident_bytes
+from myriad.hardware import available_bytes, fingerprint
+from myriad.host import resident_bytes
+from myriad.training.config import TrainingConfig, make_config
 from myriad.training.programs import CompiledTraining
 from myriad.xla import count_compilations
 
@@ -35,7 +42,8 @@ import jax
 from benchmarks.harness.memory import peak_resident_bytes
 from myriad import configure, create_config
 configure(cpu_devices=2)
-from myriad.training.memory import most_bytes, program_bytes, resident_bytes
+from myriad.host import resident_bytes
+from myriad.training.memory import most_bytes, program_bytes
 from myriad.training.programs import CompiledTraining
 
 agent, num_envs, buffer_size = json.loads(sys.argv[1])
@@ -181,7 +189,9 @@ def test_force_revalidate_measures_again():
 def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_configuration_changes():
     config = create_config("cartpole-control", "pid", 4, 10_000, scan_chunk_size=48)
     result = autotune(config, verbose=False, seconds=0)
-    assert {*CANDIDATES, 48, 1_000} == {candidate.chunk_size for candidate in result.candidates}
+    # Evaluations come every 500 steps: 512 and 1,024 would be cut off there, as the default is.
+    kept = {chunk for chunk in CANDIDATES if chunk <= 500}
+    assert {*kept, 48, 500} == {candidate.chunk_size for candidate in result.candidates}
     own = config.resolve().config
     assert result.config == own.model_copy(
         update={"scan_chunk_size": result.config.scan_chunk_size}
@@ -190,11 +200,11 @@ def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_config
 
 
 @pytest.mark.usefixtures("no_compilation")
-def test_ten_billion_environments_are_refused_from_shapes_with_what_would_fit():
+def test_two_billion_environments_are_refused_from_shapes_with_what_would_fit():
     with pytest.raises(
-        InvalidArgumentError, match=r"^No valid chunk_size found for 10,000,000,000 environments"
+        InvalidArgumentError, match=r"^No valid chunk_size found for 2,000,000,000 environments"
     ) as e:
-        suggest_scan_chunk_size(10**10, "cartpole-control", "dqn", verbose=False)
+        suggest_scan_chunk_size(2 * 10**9, "cartpole-control", "dqn", verbose=False)
     assert re.search(
         r"they need .* of memory, and .* are free; fewer than [\d,]+ environments fit", str(e.value)
     )
@@ -204,12 +214,12 @@ def test_ten_billion_environments_are_refused_from_shapes_with_what_would_fit():
 def test_a_limit_beyond_the_machine_refuses_what_the_machine_cannot_hold():
     with pytest.raises(InvalidArgumentError, match="No valid chunk_size found"):
         suggest_scan_chunk_size(
-            10**10, "cartpole-control", "dqn", verbose=False, memory_limit=10**18
+            2 * 10**9, "cartpole-control", "dqn", verbose=False, memory_limit=10**18
         )
     assert available_bytes(10**18) <= (fingerprint().memory_available_bytes or 10**18)
 
 
-@pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (200_000, 48 * MIB)])
+@pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (900_000, 96 * MIB)])
 def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(
     monkeypatch, num_envs, limit
 ):
@@ -219,7 +229,7 @@ def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(
         rf"{limit // MIB} MiB are free"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(tuner, "search", lambda *_: pytest.fail("it ran"))
+        patch.setattr(tuner, "measure", lambda *_: pytest.fail("it ran"))
         with pytest.raises(InvalidArgumentError, match=sentence) as refused:
             suggest_scan_chunk_size(
                 num_envs, "cartpole-control", "random", verbose=False, memory_limit=limit
@@ -236,7 +246,7 @@ def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(
 
 def test_a_buffer_that_exceeds_a_memory_limit_is_refused_with_one_that_fits():
     limit = resident_bytes() + 100 * MIB
-    with pytest.raises(InvalidArgumentError, match=r"or a buffer_size of about [\d,]+\.$"):
+    with pytest.raises(InvalidArgumentError, match=r"; a buffer_size of about [\d,]+ fits\.$"):
         suggest_scan_chunk_size(
             8, "cartpole-control", "dqn", 10**9, verbose=False, memory_limit=limit
         )
@@ -267,7 +277,7 @@ def test_a_wrong_name_or_number_is_one_sentence():
         suggest_scan_chunk_size(64, "cartpole-contrl", "random")
     with pytest.raises(UnknownNameError, match="did you mean 'random'"):
         suggest_scan_chunk_size(64, "cartpole-control", "randm")
-    with pytest.raises(InvalidArgumentError, match=r"^num_envs: .*, but got 0\.$"):
+    with pytest.raises(InvalidArgumentError, match=r"^num_envs must be .*, but got 0\.$"):
         suggest_scan_chunk_size(0, "cartpole-control", "random")
 
 
@@ -294,19 +304,22 @@ def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
 
 def test_suggest_config_stops_at_what_fits_as_a_state_but_not_as_a_program(monkeypatch):
     monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
-    monkeypatch.setattr(tuner, "search", lambda *_: Found(16, 2e6, 1.9e6, 2.1e6, ()))
+    monkeypatch.setattr(tuner, "measure", lambda *_: Rounds(1_024, {16: [0.1, 0.2]}))
     assert (
-        suggest_config("cartpole-control", "random", memory_limit=33 * MIB, verbose=False).num_envs
-        <= 10_000
+        suggest_config("cartpole-control", "random", memory_limit=80 * MIB, verbose=False).num_envs
+        < 1_000_000
     )
 
 
 def test_the_model_finds_the_cost_of_a_call_and_of_the_rest():
     model = _Model.fit({calls: 0.01 + 0.002 * calls for calls in (1, 2, 4, 8, 100)})
     assert (model.per_call, model.rest) == (pytest.approx(0.002), pytest.approx(0.01))
-    assert model.seconds(30, 2.5) == pytest.approx(0.085)
+    assert model.seconds(30) == pytest.approx(0.07)
     assert _Model.fit({1: 0.5, 10: 0.4}).per_call == 0  # no call costs less than nothing
-    assert _Model.fit({3: 0.5}).seconds(7, 2) == pytest.approx(1.0)
+    noisy = _Model.fit({1: 0.1, 2: 0.5, 10: 4.0})
+    assert noisy.rest == 0
+    assert noisy.per_call > 0
+    assert _Model.fit({3: 0.5}).seconds(7) == pytest.approx(0.5)
 
 
 def test_ratios_go_round_by_round_so_that_a_slow_round_does_not_count():
@@ -315,35 +328,14 @@ def test_ratios_go_round_by_round_so_that_a_slow_round_does_not_count():
     assert (middle, low, high) == (pytest.approx(1.5),) * 3
 
 
-class MadeUpTraining:
-    """Stands in for a compiled training, of which the search reads no more than its sizes."""
-
-    steps_per_update = 4
-
-
-def made_up(monkeypatch, seconds, num_updates=1024):
-    """Search where a stretch takes `seconds(calls, a_round)`."""
-
-    class MadeUpStretch(Stretch):
-        def __init__(self, training):
-            self.num_updates, self._unit = num_updates, 1
-
-        window_stretches = 1.0
-
-        def window_calls(self, size):
-            return self.calls(size)
-
-        def times(self, sizes, budget_s):
-            return {
-                size: [seconds(self.calls(size), a_round) for a_round in range(9)] for size in sizes
-            }
-
-    monkeypatch.setattr(searching, "Stretch", MadeUpStretch)
-    return search(MadeUpTraining(), set(), 0)
+def made_up(seconds):
+    """Choose where 1,024 steps of 4 environments take `seconds(calls, a_round)`."""
+    rounds = {size: [seconds(1024 // size, a_round) for a_round in range(9)] for size in CANDIDATES}
+    return choose(Rounds(1024, rounds), num_envs=4)
 
 
-def test_the_smallest_chunk_that_is_nearly_the_best_is_chosen(monkeypatch):
-    found = made_up(monkeypatch, lambda calls, _: 1.0 + 0.001 * calls)
+def test_the_smallest_chunk_that_is_nearly_the_best_is_chosen():
+    found = made_up(lambda calls, _: 1.0 + 0.001 * calls)
     best = 1.001
     assert 1.0 + 0.001 * -(-1024 // found.chunk_size) <= 1.02 * best
     assert (
@@ -352,21 +344,20 @@ def test_the_smallest_chunk_that_is_nearly_the_best_is_chosen(monkeypatch):
     assert found.steps_per_s == pytest.approx(1024 * 4 / (1.0 + 0.001 * 1024 / found.chunk_size))
 
 
-def test_a_flat_curve_chooses_the_smallest(monkeypatch):
-    found = made_up(monkeypatch, lambda calls, _: 1.0)
+def test_a_flat_curve_chooses_the_smallest():
+    found = made_up(lambda calls, _: 1.0)
     assert found.chunk_size == 1
     assert {candidate.verdict for candidate in found.candidates[1:]} == {"indistinguishable"}
 
 
-def test_what_was_measured_outweighs_the_model(monkeypatch):
-    found = made_up(monkeypatch, lambda calls, _: 0.5 if calls == 8 else 1.0)
+def test_what_was_measured_outweighs_the_model():
+    found = made_up(lambda calls, _: 0.5 if calls == 8 else 1.0)
     assert found.chunk_size == 128
 
 
-def test_a_verdict_needs_an_interval_that_excludes_equality(monkeypatch):
+def test_a_verdict_needs_an_interval_that_excludes_equality():
     noise = [0.9, 1.1, 1.0, 0.95, 1.05, 1.2, 0.8, 1.0, 1.1]
     found = made_up(
-        monkeypatch,
         lambda calls, a_round: (2.0 if calls > 100 else 1.0) * (noise[a_round] ** (calls > 1)),
     )
     verdicts = {candidate.chunk_size: candidate for candidate in found.candidates}
@@ -379,19 +370,147 @@ def test_a_verdict_needs_an_interval_that_excludes_equality(monkeypatch):
     assert all(c.low <= c.slowdown <= c.high for c in found.candidates)
 
 
-def test_the_entry_is_the_median_of_what_was_timed(monkeypatch):
+def test_the_entry_is_the_median_of_what_was_timed():
     seconds = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8]
-    found = made_up(monkeypatch, lambda calls, a_round: seconds[a_round])
+    found = made_up(lambda calls, a_round: seconds[a_round])
     assert found.steps_per_s == pytest.approx(4096 / statistics.median(seconds))
     assert found.steps_per_s_low < found.steps_per_s < found.steps_per_s_high
 
 
+def test_a_chunk_that_an_evaluation_would_cut_off_is_not_offered():
+    rounds = {size: [1.0 + 0.01 * (1024 // size)] * 9 for size in CANDIDATES}
+    everywhere = choose(Rounds(1024, rounds), num_envs=4)
+    assert everywhere.chunk_size > 32
+    for window in (1, 24, 64, 500, 5_000):
+        found = choose(Rounds(1024, rounds), 4, window)
+        assert [c.chunk_size for c in found.candidates] == [n for n in CANDIDATES if n <= window]
+        assert [c.chunk_size for c in found.candidates if c.verdict == "best"] == [found.chunk_size]
+        expected = everywhere.chunk_size if window >= everywhere.chunk_size else found.chunk_size
+        assert found.chunk_size == expected
+
+
+def stretch_of(seconds_of_a_call, unit, num_updates=8):
+    """Return a stretch of updates of so many steps, and the calls it makes."""
+    calls = []
+
+    class Timed(Stretch):
+        def __init__(self):
+            self._unit = unit
+            self.num_updates, self._update_s = num_updates, seconds_of_a_call(1)
+
+        def _run(self, num_updates, chunk):
+            calls.append((num_updates, chunk))
+            return sum(
+                seconds_of_a_call(min(chunk, num_updates - done))
+                for done in range(0, num_updates, chunk)
+            )
+
+    return Timed(), calls
+
+
+def test_chunks_that_are_one_call_are_one_candidate():
+    stretch, calls = stretch_of(lambda updates: 0.001 * updates, unit=64, num_updates=16)
+    assert stretch.offered({*CANDIDATES, 1_000}) == [64, 128, 256, 512, 1024]
+    stretch.times(stretch.offered(CANDIDATES), 0)
+    assert {chunk for _, chunk in calls} == {1, 2, 4, 8, 16}
+
+
+def test_every_candidate_is_timed_whole_and_one_that_takes_too_long_is_not_offered():
+    stretch, calls = stretch_of(lambda updates: 0.002 * updates, unit=1)
+    offered = stretch.offered(CANDIDATES)
+    assert offered == [1, 2, 4, 8, 16, 32]  # a call of 64 takes over a tenth of a second
+    times = stretch.times(offered, 0)
+    assert all(num_updates >= chunk for num_updates, chunk in calls)
+    assert {chunk for _, chunk in calls} == set(offered)
+    for seconds in times.values():  # each of 8 updates, however long the call
+        assert seconds == pytest.approx([0.016] * len(seconds))
+
+
+@pytest.mark.slow
+def test_a_real_training_is_timed_in_calls_of_every_whole_candidate(monkeypatch):
+    runs = []
+    run_window = CompiledTraining.run_window
+
+    def noted(self, state, done, boundary, on_report, *rest):
+        runs.append((boundary - done, self.chunk))
+        return run_window(self, state, done, boundary, on_report, *rest)
+
+    monkeypatch.setattr(CompiledTraining, "run_window", noted)
+    shape = {"num_envs": 4, "steps_per_env": 1_024, "rollout_steps": 16}
+    config = create_config("cartpole", "ppo", **shape, **{"agent.hidden_sizes": (4,)})
+    result = autotune(config, verbose=False, seconds=0)
+    unit = config.resolve().learner.steps_per_update
+    for candidate in result.candidates:
+        assert any(num >= chunk == candidate.chunk_size // unit for num, chunk in runs)
+        taken = result.resolved.with_chunk(candidate.chunk_size)
+        assert taken.scan_chunk_size == candidate.chunk_size <= taken.eval_frequency
+    assert len(result.candidates) == len({c.chunk_size // unit for c in result.candidates})
+
+
+# --- the same question asked in other words ---
+
+
+@pytest.mark.parametrize(("agent", "num_envs"), [("dqn", 100_000), ("ppo", 102_400), ("pid", 8)])
+def test_every_way_to_ask_has_the_same_key(agent, num_envs):
+    asked = [
+        make_config("cartpole-control", agent, num_envs, suggest.STEPS_PER_ENV),
+        create_config("cartpole-control", agent, num_envs),
+        create_config("cartpole-control", agent, num_envs, 5_000, eval_frequency=100),
+        create_config("cartpole-control", agent, num_envs, total_steps=10**9, target_return=9.0),
+    ]
+    machine = fingerprint()
+    resolved = [config.resolve().config for config in asked]
+    found = {keys.key(each, machine, keys.details(each, machine)) for each in resolved}
+    assert len(found) == 1
+
+
+def test_the_recipe_for_a_cluster_measures_once(tmp_path, monkeypatch, capsys):
+    measured = []
+    measure = tuner.measure
+
+    def counted(*args):
+        measured.append(args)
+        return measure(*args)
+
+    monkeypatch.setattr(tuner, "measure", counted)
+    asked = ["--env", "cartpole-control", "--agent", "random", "--num-envs", "10000"]
+    assert main(["autotune", *asked]) == 0
+    assert main(["autotune", "--export", str(tmp_path / "profiles.json")]) == 0
+    (tmp_path / "node").mkdir()
+    (tmp_path / "profiles.json").rename(tmp_path / "node" / "autotune_profiles.json")
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "node"))
+    create_config("cartpole-control", "random", 10_000, auto_tune=True)
+    create_config("cartpole-control", "random", 10_000, 500, eval_frequency=100, auto_tune=True)
+    suggest_scan_chunk_size(10_000, "cartpole-control", "random")
+    folder = str(tmp_path / "run")
+    assert main(["train", *asked, "--auto-tune", "--run-folder", folder, "--quiet"]) == 0
+    assert len(measured) == 1
+    assert capsys.readouterr().out.count(": cached\n") == 4
+
+
+@pytest.mark.usefixtures("no_compilation")
+def test_an_answer_says_that_it_is_for_a_process_without_configure(known, capsys, monkeypatch):
+    suggest_scan_chunk_size(*ARGUMENTS)
+    said = capsys.readouterr().out
+    assert ":configured:" in said
+    assert "configure()" not in said
+    cached = only_answer()
+    monkeypatch.setenv("XLA_FLAGS", "")
+    config = make_config(ARGUMENTS[1], ARGUMENTS[2], ARGUMENTS[0]).resolve().config
+    key = keys.key(config, fingerprint(), keys.details(config, fingerprint()))
+    ProfileCache().update("chunk_size_configs", key, lambda _: cached)
+    assert suggest_scan_chunk_size(*ARGUMENTS) == known
+    said = capsys.readouterr().out
+    assert ":unconfigured:" in said
+    assert "configure() was not called: this holds only for processes without it" in said
+
+
 @pytest.mark.usefixtures("no_compilation")
 def test_create_config_tunes_at_once_and_refuses_a_chunk_beside_it(known, capsys):
-    config = create_config("cartpole-control", "random", 64, 10_000, auto_tune=True)
+    config = create_config("cartpole-control", "random", 64, 1_000_000, auto_tune=True)
     assert config.scan_chunk_size == known
     assert "cached" in capsys.readouterr().out
-    untuned = create_config("cartpole-control", "random", 64, 10_000)
+    untuned = create_config("cartpole-control", "random", 64, 1_000_000)
     assert config == untuned.model_copy(update={"scan_chunk_size": known})
     with pytest.raises(InvalidArgumentError, match=r"auto_tune .*scan_chunk_size.* but got 16\.$"):
         create_config("cartpole-control", "random", 64, scan_chunk_size=16, auto_tune=True)

@@ -1,8 +1,10 @@
 """The autotuner's file survives many writers and their deaths, and is for this machine only."""
 
+import contextlib
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import jax
 import pytest
 
 from myriad import create_config
+from myriad.autotune import cache as cache_module
 from myriad.autotune import keys
 from myriad.autotune.cache import SCHEMA_VERSION, SECTIONS, ProfileCache
 from myriad.errors import InvalidArgumentError
@@ -25,6 +28,8 @@ ANSWER = {
     "memory_bytes": 1 << 20,
     "validated_at": "2026-01-01T00:00:00Z",
     "candidates": {},
+    "stretch_steps": 1024,
+    "rounds_s": {"16": "0.011 0.012", "32": "0.013 0.012"},
 }
 MACHINE = Hardware("cpu", "AMD EPYC", 2, 24 << 30, 20 << 30)
 # Both import once and fork before JAX's backend starts: an import for each writer would take most
@@ -130,13 +135,6 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
         "{}",
         json.dumps({"schema_version": SCHEMA_VERSION + 1}),
         json.dumps({"schema_version": SCHEMA_VERSION, "hardware": []}),
-        json.dumps({"schema_version": SCHEMA_VERSION, "hardware": {"a": 1}}),
-        json.dumps(
-            {
-                "schema_version": SCHEMA_VERSION,
-                "chunk_size_configs": {"a": {"optimal_chunk_size": 16}},
-            }
-        ),
     ],
     ids=[
         *(
@@ -147,9 +145,7 @@ def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
             "no version",
             "other version",
             "wrong section",
-            "wrong entry",
         ),
-        "half an answer",
     ],
 )
 def test_a_file_that_is_not_ours_is_set_aside_with_a_warning_and_kept(cache, content):
@@ -164,6 +160,121 @@ def test_a_file_that_is_not_ours_is_set_aside_with_a_warning_and_kept(cache, con
     assert aside.read_text() == content
     cache.update("hardware", "new", lambda _: {"cores": 1})
     assert cache.get("hardware", "new") == {"cores": 1}
+
+
+CANDIDATE = {
+    "chunk_size": 16,
+    "steps_per_s": 2e6,
+    "verdict": "best",
+    "slowdown": 1.0,
+    "low": 1.0,
+    "high": 1,
+    "why": "the best",
+}
+WRONG = {
+    "another type": 1,
+    "half an answer": {"optimal_chunk_size": 16},
+    "a chunk of -5": ANSWER | {"optimal_chunk_size": -5},
+    "a chunk of 0": ANSWER | {"optimal_chunk_size": 0},
+    "a chunk that is true": ANSWER | {"optimal_chunk_size": True},
+    "a chunk in words": ANSWER | {"optimal_chunk_size": "16"},
+    "no speed": ANSWER | {"throughput_low": None},
+    "a speed that is no number": ANSWER | {"throughput_low": float("nan")},
+    "a speed beyond floats": ANSWER | {"throughput_low": 10**400},
+    "less than no memory": ANSWER | {"memory_bytes": -1},
+    "no date": ANSWER | {"validated_at": 3},
+    "a list of candidates": ANSWER | {"candidates": [16]},
+    "a candidate of another type": ANSWER | {"candidates": {"16": 3}},
+    "half a candidate": ANSWER | {"candidates": {"16": {"chunk_size": 16}}},
+    "too much of a candidate": ANSWER | {"candidates": {"16": CANDIDATE | {"more": 1}}},
+    "a stretch of no steps": ANSWER | {"stretch_steps": 0},
+    "no rounds": ANSWER | {"rounds_s": {}},
+    "rounds of nothing": ANSWER | {"rounds_s": {"16": ""}},
+    "rounds of an unnamed chunk": ANSWER | {"rounds_s": {"some": "0.1"}},
+    "rounds of a chunk of 0": ANSWER | {"rounds_s": {"0": "0.1"}},
+    "rounds in words": ANSWER | {"rounds_s": {"16": "soon"}},
+    "rounds of numbers": ANSWER | {"rounds_s": {"16": 0.1}},
+    "rounds of no time": ANSWER | {"rounds_s": {"16": "0.0"}},
+    "rounds without end": ANSWER | {"rounds_s": {"16": "inf"}},
+    "more rounds of one than another": ANSWER | {"rounds_s": {"16": "0.1", "32": "0.1 0.1"}},
+}
+
+
+def test_an_answer_whose_digit_changed_counts_as_missing(cache):
+    cache.update("chunk_size_configs", "ours", lambda _: ANSWER)
+    text = cache.path.read_text()
+    changed = text.replace(
+        f'"optimal_chunk_size": {ANSWER["optimal_chunk_size"]}', '"optimal_chunk_size": 4'
+    )
+    cache.path.write_text(changed)
+    assert changed != text
+    assert cache.get("chunk_size_configs", "ours") is None
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_an_entry_that_cannot_be_ours_counts_as_missing_and_is_replaced(wrong, cache):
+    whole = ANSWER | {"candidates": {"16": CANDIDATE}}
+    cache.path.parent.mkdir()
+    content = {"schema_version": SCHEMA_VERSION, "hardware": {"b": {"cores": 2}}}
+    content["chunk_size_configs"] = {"wrong": wrong, "whole": whole}
+    cache.path.write_text(json.dumps(content))
+    assert cache.get("chunk_size_configs", "wrong") is None
+    assert cache.get("chunk_size_configs", "whole") == whole
+    assert "1 answers" in cache.table()
+    cache.update("chunk_size_configs", "wrong", lambda found: found | ANSWER)
+    assert cache.get("chunk_size_configs", "wrong") == ANSWER
+    assert cache.get("hardware", "b") == {"cores": 2}
+
+
+HOLDER = """
+import sys
+from filelock import FileLock
+with FileLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextlib.contextmanager
+def held_by_a_stopped_process(lock):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        holder.send_signal(signal.SIGSTOP)
+        os.waitpid(holder.pid, os.WUNTRACED)
+        try:
+            yield holder
+        finally:
+            holder.kill()
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system names no holder")
+def test_a_lock_that_a_stopped_process_holds_is_waited_for_and_then_gone_without(
+    cache, monkeypatch
+):
+    monkeypatch.setattr(cache_module, "_LOCK_WAIT_S", 0.2)
+    cache.update("hardware", "before", lambda _: {"cores": 2})
+    lock = cache.path.with_name(f".{cache.path.name}.lock")
+    with held_by_a_stopped_process(lock) as holder:
+        sentence = (
+            rf"^autotune cache {cache.path} is locked by process {holder.pid}, "
+            r"which is stopped \(waited 0\.2 s\); "
+        )
+        with pytest.warns(UserWarning, match=rf"{sentence}what is found is not kept\.$"):
+            cache.update("hardware", "one", lambda _: {"cores": 3})
+        cache.update("hardware", "two", lambda _: {"cores": 3})  # warns and waits once only
+        assert cache.read()["hardware"] == {"before": {"cores": 2}}
+        with pytest.raises(InvalidArgumentError, match=rf"{sentence}try again when it has ended"):
+            cache.clear()
+        cache.path.write_text("damaged")
+        with pytest.warns(UserWarning, match=rf"{sentence}what it holds is not used\.$"):
+            assert cache.get("hardware", "before") is None
+    assert cache.path.read_text() == "damaged"
 
 
 def test_bytes_that_are_no_text_are_set_aside_by_a_writer_too(cache):
@@ -198,7 +309,7 @@ def test_the_file_is_readable_and_moves_with_myriad_home(tmp_path, monkeypatch):
     ProfileCache().update("hardware", "AMD-EPYC_24GB", lambda _: {"cores": 2})
     text = (tmp_path / "moved" / "autotune_profiles.json").read_text()
     assert json.loads(text) == {"schema_version": 1, **{section: {} for section in SECTIONS}} | {
-        "hardware": {"AMD-EPYC_24GB": {"cores": 2}}
+        "hardware": {"AMD-EPYC_24GB": {"cores": 2, "checksum": "8bd18d50"}}
     }
     assert len(text.splitlines()) > 5
 
@@ -227,7 +338,6 @@ def key_of(config, machine=MACHINE):
         {"num_envs": 8},
         {"buffer_size": 1024},
         {"batch_size": 32},
-        {"eval_frequency": 128},
         {"eval_rollouts": 100_000},
         {"env.gravity": 3.7},
         {"env.max_steps": 100},
@@ -251,6 +361,7 @@ def test_an_answer_is_for_this_environment_and_agent_only():
     [
         {"seed": 1},
         {"steps_per_env": 2048},
+        {"eval_frequency": 128},
         {"scan_chunk_size": 7},
         {"target_return": 475.0},
         {"checkpoint_every_s": 1.0},
@@ -319,12 +430,19 @@ def test_an_answer_is_for_this_precision_and_these_options_of_xla_only(monkeypat
     assert len(found) == 4
 
 
+def test_an_answer_is_for_processes_that_called_configure_only(monkeypatch):
+    configured = key_of(dqn())
+    monkeypatch.setenv("XLA_FLAGS", "")
+    assert ":configured:" in configured
+    assert ":unconfigured:" in key_of(dqn())
+
+
 def test_the_key_is_readable_and_its_rest_is_spelled_out():
     config = dqn()
     spelled_out = keys.details(config, MACHINE)
     assert (
         keys.key(config, MACHINE, spelled_out)
-        == f"cartpole:dqn:4:AMD-EPYC_24GB:{keys.digest(spelled_out)}"
+        == f"cartpole:dqn:4:AMD-EPYC_24GB:configured:{keys.digest(spelled_out)}"
     )
     assert spelled_out["config"]["buffer_size"] == 512
     assert spelled_out["device"] == {

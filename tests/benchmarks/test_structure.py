@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -18,6 +19,7 @@ from benchmarks.harness.libraries import (
     read_libraries,
 )
 from benchmarks.harness.supervisor import ROOT
+from perfgate.source.asv_config import read_config
 
 SCRIPTS = sorted(
     path.name
@@ -160,3 +162,14 @@ def test_a_script_answers_a_mistake_in_a_declaration_without_a_traceback(tmp_pat
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("libraries.toml: myriad: key 'colour' is unknown; did you mean")
+
+
+def test_asv_measures_under_the_locked_versions_and_a_pinned_build_backend():
+    config = read_config(ROOT / "asv.conf.json", ROOT)
+    locked = (ROOT / "constraints.txt").read_text()
+    for requirement in config.requirements:
+        assert re.search(rf"^{re.escape(requirement)} ", locked, re.MULTILINE), requirement
+    named = {requirement.partition("==")[0] for requirement in config.requirements}
+    assert {"jax", "jaxlib", "numpy"} <= named  # they decide the speed, so results say which
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert all("==" in each for each in project["build-system"]["requires"])

@@ -529,10 +529,10 @@ def test_an_unknown_scenario_is_answered_with_the_closest_one():
         ("opponents", "firefigther", "did you mean 'firefighter'"),
         ("opponents", ("hero",), r"opponents must be one name or 2 names"),
         ("opponents", 5, r"opponents must be one name or 2 names"),
-        ("num_houses", 2, "num_houses must be an integer of at least 3, but got 2"),
-        ("num_houses", "x", "num_houses must be an integer of at least 3, but got 'x'"),
-        ("num_opponents", True, "num_opponents must be an integer of at least 0, but got True"),
-        ("num_opponents", -1, "num_opponents must be an integer of at least 0, but got -1"),
+        ("num_houses", 2, "num_houses must be an integer from 3 to 100, but got 2"),
+        ("num_houses", "x", "num_houses must be an integer from 3 to 100, but got 'x'"),
+        ("num_opponents", True, "num_opponents must be an integer from 0 to 100, but got True"),
+        ("num_opponents", -1, "num_opponents must be an integer from 0 to 100, but got -1"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(field, value, message):

@@ -281,7 +281,7 @@ def test_a_setting_that_makes_no_sense_is_refused():
         GeneCircuit(target="sinus")
     for n_horizon in (-1, 1.0, True):
         with pytest.raises(
-            InvalidArgumentError, match="n_horizon must be an integer of at least 0"
+            InvalidArgumentError, match="n_horizon must be an integer from 0 to 1,000"
         ):
             GeneCircuit(n_horizon=n_horizon)
 

@@ -162,7 +162,8 @@ def test_the_spaces_are_gymnasiums():
 @pytest.mark.parametrize("count", [0, 1, -3, 2.0, True, "5"])
 def test_a_count_of_torques_that_makes_no_sense_is_refused(count):
     with pytest.raises(
-        InvalidArgumentError, match="discrete_torques must be None or an integer of at least 2"
+        InvalidArgumentError,
+        match="discrete_torques must be an integer from 2 to 1,000,000",
     ):
         Pendulum(discrete_torques=count)
 

@@ -103,12 +103,17 @@ class Visit:
         self.requests: list[str] = []
         self.page.on("console", self._listen)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.errors.append(request.url))
+        self.page.on("requestfailed", self._fail)
         self.page.on("request", lambda request: self.requests.append(request.url))
 
     def _listen(self, message) -> None:
         if message.type in {"error", "warning"}:
             self.errors.append(message.text)
+
+    def _fail(self, request) -> None:
+        # the browser gives up what is still under way when a test leaves a page
+        if request.failure != "net::ERR_ABORTED":
+            self.errors.append(request.url)
 
     def open(self, path: Path, fragment: str = "") -> "Visit":
         self.page.goto("about:blank")  # a new fragment alone would not load the page again

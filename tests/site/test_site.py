@@ -13,7 +13,7 @@ import pytest
 
 from ci.site.build import PublishError, main, publish
 from ci.site.formatting import counted, percent, quantity, slugs, times
-from ci.site.measurements import median_interval
+from ci.site.speedups import median_interval
 from made_up_results import commit_hash
 from myriad import timing
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from myriad import files
 from myriad.errors import InvalidArgumentError
+from myriad.training import checkpoint
 from myriad.training.checkpoint import Checkpoints
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +88,108 @@ def test_the_newest_are_kept_by_number_not_by_name(keep, tmp_path):
     assert_same(checkpoints.restore(12 - keep, state_of(0)), state_of(12 - keep))
 
 
+def test_only_what_this_class_wrote_is_removed(tmp_path):
+    for name in ("best_model", "saving-notes", "saving-3", "replaced-2", "saving-4.orbax-tmp-1"):
+        (tmp_path / name).mkdir()
+    Checkpoints(tmp_path, keep=1).save(5, state_of(1))
+    assert {path.name for path in tmp_path.iterdir()} == {"5", "best_model", "saving-notes"}
+
+
+def test_rows_are_saved_and_checked_with_the_state(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(5, state_of(1), '{"update": 5}\n')
+    assert checkpoints.rows(5) == '{"update": 5}\n'
+    (tmp_path / "5" / "metrics.jsonl").write_text('{"update": 4}\n')
+    with pytest.raises(InvalidArgumentError, match=r"metrics\.jsonl is not as it was saved"):
+        checkpoints.rows(5)
+
+
+def test_devices_are_saved_and_a_damaged_record_is_named_on_restoring(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(5, state_of(1), devices=["2 CPU devices"])
+    assert checkpoints.devices(5) == ["2 CPU devices"]
+    record = tmp_path / "5" / "devices.json"
+    for content in ("{}", "[", "\N{LATIN SMALL LETTER E WITH ACUTE}", "[" * 100_000):
+        record.write_text(content, encoding="latin-1")
+        assert checkpoints.devices(5) == []
+    with pytest.raises(InvalidArgumentError, match=r"devices\.json is not as it was saved"):
+        checkpoints.restore(5, state_of(0))
+    record.unlink()
+    assert checkpoints.devices(5) == []
+    os.mkfifo(record)
+    assert checkpoints.devices(5) == []
+
+
+def test_a_reader_without_locks_gets_the_newest_when_what_it_reads_is_removed(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(files, "fcntl", None)  # until the reader looks into the checkpoint
+    training = Checkpoints(tmp_path)
+    training.save(1, state_of(1))
+    damage_of = checkpoint._damage  # where a reader first looks into a checkpoint
+
+    def after_two_saves(path):
+        monkeypatch.undo()
+        training.save(2, state_of(2))
+        training.save(3, state_of(3))
+        return damage_of(path)
+
+    monkeypatch.setattr(checkpoint, "_damage", after_two_saves)
+    assert_same(Checkpoints(tmp_path).restore_newest(state_of(0)), state_of(3))
+
+
+def test_a_reader_beside_a_training_never_hears_of_damage(tmp_path):
+    training = Checkpoints(tmp_path, keep=1)
+    training.save(0, state_of(0))
+    writer = threading.Thread(
+        target=lambda: [training.save(number, state_of(number)) for number in range(1, 20)]
+    )
+    writer.start()
+    seen = []
+    while writer.is_alive():
+        state = Checkpoints(tmp_path).restore_newest(state_of(0))
+        assert_same(state, state_of(int(state["count"])))
+        seen.append(int(state["count"]))
+    writer.join()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 1
+
+
+def test_a_checkpoint_that_is_read_is_removed_only_afterwards(tmp_path, monkeypatch):
+    training = Checkpoints(tmp_path, keep=1)
+    training.save(1, state_of(1))
+    restore = Checkpoints.restore
+
+    def slow(reader, number, like):
+        training.save(2, state_of(2))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+        return restore(reader, number, like)
+
+    monkeypatch.setattr(Checkpoints, "restore", slow)
+    state = Checkpoints(tmp_path).restore_newest(state_of(0))
+    assert_same(state, state_of(1))
+    training.save(3, state_of(3))
+    assert [path.name for path in tmp_path.iterdir()] == ["3"]
+
+
+def test_a_reader_hears_of_real_damage_and_of_no_checkpoint(tmp_path):
+    assert Checkpoints(tmp_path).restore_newest(state_of(0)) is None
+    Checkpoints(tmp_path).save(5, state_of(5))
+    change_a_bit(largest_file(tmp_path / "5"))
+    with pytest.raises(InvalidArgumentError, match="5 is damaged"):
+        Checkpoints(tmp_path).restore_newest(state_of(0))
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "3", "null", '{"/cdbt": ""}', '{"metrics.jsonl\\u0000": ""}', "{}"]
+)
+def test_a_file_of_checksums_that_says_anything_is_damage(content, tmp_path):
+    Checkpoints(tmp_path).save(5, state_of(5))
+    (tmp_path / "5" / "checksums.json").write_text(content)
+    with pytest.raises(InvalidArgumentError, match=r"5 is damaged: .*; no older one is whole\.$"):
+        Checkpoints(tmp_path).restore(5, state_of(0))
+
+
 def test_saving_the_same_update_again_replaces_it(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(5, state_of(1))
@@ -97,6 +202,18 @@ def test_a_checkpoint_moved_with_its_run_still_restores(tmp_path):
     Checkpoints(tmp_path / "here").save(5, state_of(1))
     (tmp_path / "here").rename(tmp_path / "there")
     assert_same(Checkpoints(tmp_path / "there").restore(5, state_of(0)), state_of(1))
+
+
+def test_a_checkpoint_from_a_device_that_is_not_here_still_restores(tmp_path):
+    Checkpoints(tmp_path).save(5, state_of(1))
+    saved_from = tmp_path / "5" / "_sharding"
+    text = saved_from.read_text()
+    assert "cpu:0" in text
+    saved_from.write_text(text.replace("cpu:0", "cuda:0"))
+    sums = json.loads((tmp_path / "5" / "checksums.json").read_text())
+    sums["_sharding"] = checkpoint._checksum(saved_from)
+    (tmp_path / "5" / "checksums.json").write_text(json.dumps(sums))
+    assert_same(Checkpoints(tmp_path).restore(5, state_of(0)), state_of(1))
 
 
 @pytest.mark.parametrize(
@@ -137,11 +254,16 @@ def change_a_bit(path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [cut_short, change_a_bit, Path.unlink])
+def make_a_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("damage", [cut_short, change_a_bit, make_a_pipe, Path.unlink])
 def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     for file in names_of_files(checkpoints):
-        checkpoints.save(2, state_of(2))
+        checkpoints.save(2, state_of(2), "a row")
         damage(tmp_path / "checkpoints" / "2" / file)
         with pytest.raises(
             InvalidArgumentError, match=r"2 is damaged: .*; no older one is whole\.$"
@@ -152,7 +274,7 @@ def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
 
 def names_of_files(checkpoints):
     """Save, and name the files that have the same name in every save."""
-    checkpoints.save(2, state_of(2))
+    checkpoints.save(2, state_of(2), "a row")
     sums = json.loads((checkpoints.folder / "2" / "checksums.json").read_text())
     return [*(name for name in sums if "/d/" not in f"/{name}"), "checksums.json"]
 
@@ -229,7 +351,8 @@ def said_of_full_disks(tmp_path_factory):
         Checkpoints(folder).save(1, state_of(1))
     arguments = [argument for limit, folder in folders.items() for argument in (folder, limit)]
     with start(FULL, *arguments) as process:
-        said, _ = process.communicate(timeout=120)
+        said, complained = process.communicate(timeout=120)
+    assert not complained
     lines = said.splitlines(keepends=True)
     assert len(lines) == len(FULL_AT), said
     return {limit: (folders[limit], line) for limit, line in zip(FULL_AT, lines, strict=True)}

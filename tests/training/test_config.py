@@ -244,18 +244,21 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"num_envs": 0}, "num_envs: should be greater than or equal to 1, but got 0"),
-        ({"num_envs": 2.5}, "num_envs: should be a valid integer, but got 2.5"),
-        ({"seed": "a"}, "seed: should be a valid integer, but got 'a'"),
-        ({"agent.learning_rate": "fast"}, "learning_rate of ppo must be a number, but got 'fast'"),
-        ({"agent.learning_rate": -1.0}, "learning_rate must be"),
+        ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0"),
+        ({"num_envs": 2.5}, "num_envs must be an integer from 1 to 2,147,483,647, but got 2.5"),
+        ({"seed": "a"}, "seed must be an integer of 64 bits, but got 'a'"),
+        (
+            {"agent.learning_rate": "fast"},
+            "agent.learning_rate must be a finite number above 0, but",
+        ),
+        ({"agent.learning_rate": -1.0}, "agent.learning_rate must be"),
         (
             {"env.gravity": np.ones(3)},
             r"env\.gravity must be a number or a list, but got an array of shape \(3,\)\.$",
         ),
         (
             {"env.max_steps": np.float32(0.5)},
-            "max_steps of cartpole-control must be an integer, but got 0.5",
+            "env.max_steps must be an integer from 1 to 2,147,483,647, but got 0.5",
         ),
         (
             {"num_envs": 1, "rollout_steps": 4},
@@ -265,18 +268,21 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
             {"agent": "pqn", "num_envs": 1, "rollout_steps": 4},
             "num_minibatches must divide the batch .* = 4, but is 8",
         ),
-        ({"agent.value_clip": "off"}, "value_clip must be a number above 0, but got 'off'"),
+        (
+            {"agent.value_clip": "off"},
+            "agent.value_clip must be a finite number above 0 or None, but",
+        ),
         (
             {"agent.hidden_sizes": ["a"]},
-            "hidden_sizes and num_outputs must be integers of at least 1, but got",
+            "agent.hidden_sizes must be a list of 0 to 64 items, each an integer from 1 to",
         ),
         (
             {"env": "snake", "env.height": "big"},
-            "a board needs integers, .*, but got height x width = 'big' x 12",
+            "env.height must be an integer from 1 to 4,096, but got 'big'",
         ),
         (
             {"env": "bucket-brigade", "env.num_houses": "x"},
-            "num_houses must be an integer of at least 3, but got 'x'",
+            "env.num_houses must be an integer from 3 to 100, but got 'x'",
         ),
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
         (

@@ -18,7 +18,7 @@ import pytest
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import replacing
 from myriad.training.history import History
-from myriad.training.run_folder import RunFolder
+from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.trackers import TRACKERS, make_trackers
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def test_a_folder_is_one_processs_until_it_ends_or_is_killed(tmp_path):
         assert process.stdout
         assert process.stdout.readline() == "in\n"
         with pytest.raises(
-            InvalidArgumentError, match=r"^run folder .*run is in use by another process: .*\.$"
+            InvalidArgumentError, match=r"^run folder .*run is in use by .*process.*: .*\.$"
         ):
             folder.held().__enter__()
         process.send_signal(signal.SIGKILL)
@@ -101,7 +101,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for i in range(50):
     try:
-        RunFolder.create(Path(sys.argv[1]) / str(i), sys.argv[2], {"who": sys.argv[2]})
+        RunFolder.create(Path(sys.argv[1]) / str(i), sys.argv[2], {"versions": sys.argv[2]})
         print(i, flush=True)
     except InvalidArgumentError as error:
         assert "in use" in str(error) or "already holds a run" in str(error), error
@@ -120,9 +120,9 @@ def test_of_several_creators_exactly_one_wins(tmp_path):
     assert sorted(itertools.chain(*won), key=int) == [str(i) for i in range(50)]
     for number, folders in enumerate(won):
         for name in folders:
-            assert (tmp_path / name / "config.toml").read_text() == str(number)
+            assert RunFolder(tmp_path / name).config_toml() == str(number)
             assert json.loads((tmp_path / name / "environment.json").read_text()) == {
-                "who": str(number)
+                "versions": str(number)
             }
 
 
@@ -152,13 +152,24 @@ def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
         new_folder(tmp_path / "run")
     (tmp_path / "file").write_text("")
     for path, why in [
-        (tmp_path / "file", "File exists"),
-        (tmp_path / "file" / "run", "Not a directory"),
+        (tmp_path / "file", "is a file: name a new or an empty folder"),
+        (tmp_path / "file" / "run", "can't be written: Not a directory"),
     ]:
-        with pytest.raises(
-            InvalidArgumentError, match=f"run folder .* can't be written: {why}\\.$"
-        ):
+        with pytest.raises(InvalidArgumentError, match=f"^run folder .* {why}\\.$"):
             new_folder(path)
+
+
+def test_what_is_not_a_run_is_refused_with_the_run_that_it_lies_in(tmp_path):
+    run = new_folder(tmp_path / "run").path
+    (run / "checkpoints" / "7").mkdir(parents=True)
+    for path in (run / "checkpoints" / "7", run / "checkpoints", run / "config.toml"):
+        with pytest.raises(
+            InvalidArgumentError, match=f"{path} is not a run .*; did you mean {run}\\?$"
+        ):
+            RunFolder(path).config_toml()
+    for path, why in [(tmp_path, "it holds no config.toml"), (run.parent / "x", "it does not exi")]:
+        with pytest.raises(InvalidArgumentError, match=f"{why}.*; name a folder that a training"):
+            RunFolder(path).config_toml()
 
 
 # --- metrics.jsonl ---
@@ -168,14 +179,13 @@ def test_every_line_is_strict_json_and_reads_back_as_it_was(tmp_path):
     folder = new_folder(tmp_path / "run")
     for row in ROWS:
         folder.append(row)
-    text = (folder.path / "metrics.jsonl").read_text()
+    text = folder.metrics.read_text()
     assert [strict(line) for line in text.splitlines()][1:] == [
         {"update": 2, "loss": "NaN", "low": "-Infinity"},
         {"update": 3, "loss": "Infinity"},
     ]
-    assert repr(folder.rows(up_to_update=3)) == repr(ROWS)
-    assert (folder.path / "metrics.jsonl").read_text() == text
-    frame = pd.read_json(folder.path / "metrics.jsonl", lines=True)
+    assert repr(rows_of(text)) == repr(ROWS)
+    frame = pd.read_json(folder.metrics, lines=True)
     assert pd.to_numeric(frame["loss"]).tolist()[::2] == [0.1, math.inf]
 
 
@@ -183,13 +193,92 @@ def test_rows_beyond_the_checkpoint_and_a_line_cut_short_are_dropped(tmp_path):
     folder = new_folder(tmp_path / "run")
     for row in ROWS:
         folder.append(row)
-    with (folder.path / "metrics.jsonl").open("a") as file:
+    with folder.metrics.open("a") as file:
         file.write('{"update": 4, "lo')
-    assert [row["update"] for row in folder.rows(up_to_update=9)] == [1, 2, 3]
-    assert [row["update"] for row in folder.rows(up_to_update=2)] == [1, 2]
-    assert len((folder.path / "metrics.jsonl").read_text().splitlines()) == 2
-    folder.append({"update": 3})
-    assert [row["update"] for row in folder.rows(up_to_update=3)] == [1, 2, 3]
+    for number in (3, 2, 2, 0):
+        assert not folder.go_back_to(ROWS[:number])
+        assert folder.metrics.read_text() == lines_of(ROWS[:number])
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_rows_that_are_gone_come_back_from_the_checkpoint(content, tmp_path):
+    folder = new_folder(tmp_path / "run")
+    if content is not None:
+        folder.metrics.write_bytes(content)
+    assert not folder.go_back_to([])
+    assert folder.go_back_to(ROWS)
+    assert folder.metrics.read_text() == lines_of(ROWS)
+
+
+def test_any_flipped_bit_of_a_row_is_named_and_the_file_is_kept(tmp_path):
+    folder = new_folder(tmp_path / "run")
+    whole = lines_of(ROWS).encode()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        folder.metrics.write_bytes(damaged)
+        line = whole[: bit // 8].count(b"\n") + 1
+        with pytest.raises(InvalidArgumentError, match=rf"is damaged: line {line} is not what"):
+            folder.go_back_to(ROWS)
+        assert folder.metrics.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    "content", [b"null\n", b"\xff\xfe\n", b"[]\n" * 3, b"\n", lines_of(ROWS[:2]).encode()]
+)
+def test_rows_of_another_kind_are_named_and_the_file_is_kept(content, tmp_path):
+    folder = new_folder(tmp_path / "run")
+    folder.metrics.write_bytes(content)
+    with pytest.raises(InvalidArgumentError, match=r"is damaged: line [13] is not what"):
+        folder.go_back_to(ROWS)
+    assert folder.metrics.read_bytes() == content
+
+
+# --- what was there before ---
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "metrics.jsonl",
+        "checkpoints/best_model/weights",
+        "notes.txt",
+        "results/config.toml",
+        "environment.json",
+    ],
+)
+def test_a_folder_that_holds_anything_else_is_refused_and_left_as_it_is(foreign, tmp_path):
+    path = tmp_path / "run" / foreign
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(InvalidArgumentError, match=rf"holds {foreign.split('/')[0]}, which no run"):
+        new_folder(tmp_path / "run")
+    assert path.read_text() == "mine"
+    assert [each.name for each in (tmp_path / "run").iterdir()] == [foreign.split("/")[0]]
+
+
+def test_a_foreign_lock_is_not_emptied(tmp_path):
+    (tmp_path / ".lock").write_text("somebody's")
+    with pytest.raises(InvalidArgumentError, match=r"holds \.lock, which no run wrote"):
+        new_folder(tmp_path)
+    assert (tmp_path / ".lock").read_text() == "somebody's"
+
+
+def test_an_empty_folder_and_what_an_early_kill_leaves_are_taken(tmp_path):
+    (tmp_path / ".lock").touch()
+    (tmp_path / "environment.json").write_text('{"versions": {}}')
+    (tmp_path / ".config.123.toml").write_text("env = ")
+    folder = new_folder(tmp_path)
+    assert folder.config_toml() == 'env = "cartpole"\n'
+
+
+def test_a_run_that_has_not_trained_is_discarded_and_one_that_has_is_not(tmp_path):
+    early, late = (new_folder(tmp_path / name) for name in ("early", "late"))
+    late.append(ROWS[0])
+    for folder in (early, late):
+        folder.discard()
+    assert not early.path.exists()
+    assert late.config_toml()
 
 
 FULL = """
@@ -417,3 +506,21 @@ def test_weights_and_biases_without_a_login_says_what_to_do(tmp_path, monkeypatc
     assert said.startswith("log_to 'wandb' can't start: No API key configured.")
     assert said.endswith("; WANDB_MODE=offline keeps the run on this machine.\n")
     assert said.count("\n") == 1
+
+
+def test_a_link_stays_one_and_its_target_is_replaced(tmp_path):
+    (tmp_path / "target").write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to("target")
+    with replacing(link) as new:
+        new.write_text("new")
+    assert link.is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
+def test_what_is_no_regular_file_is_written_to_and_not_replaced():
+    for device in ("/dev/null", "/dev/full"):
+        before = Path(device).stat().st_rdev
+        with contextlib.suppress(InvalidArgumentError), replacing(Path(device)) as new:
+            new.write_text("new")
+        assert Path(device).stat().st_rdev == before

@@ -1,15 +1,19 @@
 """From a shell: flags reach the run or are refused, a running run is left alone, Tab completes."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from myriad import create_config
 from myriad.cli import main, parse
+from myriad.errors import InvalidArgumentError
+from myriad.training.programs import CompiledTraining
 from myriad.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -55,13 +59,131 @@ def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_ki
         new = ["train", "--env", "cartpole", "--agent", "pid", "--run-folder", str(folder.path)]
         assert main(new) == 2
         refusal = (
-            f"run folder {folder.path} is in use by another process: "
+            f"run folder {folder.path} is in use by process {process.pid}: "
             "wait until it ends, or name another folder.\n"
         )
         assert capsys.readouterr().err == 2 * refusal
         process.kill()
     assert main(["train", "--resume", str(folder.path)]) == 0
     assert "after 128 steps" in capsys.readouterr().out
+
+
+SMALL = ["--env", "cartpole", "--agent", "pid", "--num-envs", "2", "--steps-per-env", "64"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "flag"),
+    [
+        (["train", *SMALL, "--run-folder", ""], "--run-folder"),
+        (["train", *SMALL, "--run-folder="], "--run-folder"),
+        (["train", "--resume", ""], "--resume"),
+        (["evaluate", ""], "an argument"),
+        (["train", "--agent.gamma="], "--agent.gamma"),
+    ],
+)
+def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(
+    argv, flag, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert said == f"{flag} must not be empty; is the variable that you gave set?\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_somebodys_files_in_the_folder_of_a_run_stay_as_they_are(tmp_path, capsys):
+    best = tmp_path / "run" / "checkpoints" / "best_model"
+    best.mkdir(parents=True)
+    assert main(["train", *SMALL, "--run-folder", str(tmp_path / "run")]) == 2
+    assert "holds checkpoints, which no run wrote" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "run").rglob("*")] == ["checkpoints", "best_model"]
+
+
+def test_a_run_that_fails_early_leaves_nothing_in_the_way_of_the_next(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise InvalidArgumentError("this program can't be compiled.")
+
+    command = ["train", *SMALL, "--run-folder", str(tmp_path / "run"), "--quiet"]
+    with monkeypatch.context() as patched:
+        patched.setattr(CompiledTraining, "compile", fail)
+        assert main(command) == 2
+    assert not (tmp_path / "run").exists()
+    assert main(command) == 0
+
+
+def test_rows_are_as_safe_as_checkpoints(tmp_path, capsys):
+    folder = RunFolder(tmp_path / "run")
+    evaluations = ["--eval-frequency", "8", "--eval-rollouts", "2"]
+    assert main(["train", *SMALL, *evaluations, "--run-folder", str(folder.path), "--quiet"]) == 0
+    whole = folder.metrics.read_bytes()
+    resume = ["train", "--resume", str(folder.path)]
+    damaged = whole.replace(b"update", b"updatf", 1)
+    folder.metrics.write_bytes(damaged)
+    assert main(resume) == 2
+    assert "metrics.jsonl is damaged: line 1 is not what the checkpoint" in capsys.readouterr().err
+    assert folder.metrics.read_bytes() == damaged
+    folder.metrics.unlink()
+    assert main(resume) == 0
+    assert folder.metrics.read_bytes() == whole
+
+
+def without_rows(checkpoint):
+    """Make a checkpoint what older versions wrote."""
+    sums = json.loads((checkpoint / "checksums.json").read_text())
+    del sums["metrics.jsonl"]
+    (checkpoint / "checksums.json").write_text(json.dumps(sums))
+    (checkpoint / "metrics.jsonl").unlink()
+
+
+def test_a_run_of_an_older_version_goes_on_with_the_rows_of_its_file(tmp_path, capsys):
+    folder = RunFolder(tmp_path / "run")
+    evaluations = ["--eval-frequency", "8", "--eval-rollouts", "2"]
+    assert main(["train", *SMALL, *evaluations, "--run-folder", str(folder.path), "--quiet"]) == 0
+    whole = folder.metrics.read_bytes()
+    (newest,) = folder.checkpoints.iterdir()
+    without_rows(newest)
+    folder.metrics.write_bytes(whole + b'{"update": 99}\n{"upd')  # later, and cut by a kill
+    resume = ["train", "--resume", str(folder.path)]
+    assert main(resume) == 0
+    assert folder.metrics.read_bytes() == whole
+    folder.metrics.write_bytes(whole.replace(b"update", b"updatf", 1))
+    capsys.readouterr()
+    assert main(resume) == 2
+    assert "metrics.jsonl is damaged: line 1 is not a row, and" in capsys.readouterr().err
+    assert main(["evaluate", str(folder.path), "--episodes", "2"]) == 0
+
+
+def test_a_run_whose_file_lacks_a_field_goes_on_and_the_field_is_named(tmp_path, capsys):
+    folder = RunFolder(tmp_path / "run")
+    assert main(["train", *SMALL, "--run-folder", str(folder.path), "--quiet"]) == 0
+    file = folder.path / "config.toml"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["train", "--resume", str(folder.path)]) == 0
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "gravity" not in line))
+    assert main(["train", "--resume", str(folder.path)]) == 2
+    assert "config.toml is not as the run wrote it: undo the change" in capsys.readouterr().err
+    file.write_text("".join(line for line in lines[1:] if "gravity" not in line))
+    with pytest.warns(UserWarning, match=r"config.toml, of another .* nothing of env\.gravity:"):
+        assert main(["train", "--resume", str(folder.path)]) == 0
+
+
+def test_a_configuration_that_is_no_file_of_text_is_one_sentence(tmp_path, capsys):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "latin").write_bytes(b"env = '\xe9'")
+    (tmp_path / "deep").write_text("a = " + "[" * 10_000 + "]" * 10_000)
+    sentences = {
+        "pipe": f"{pipe} can't be read: it is no regular file.",
+        "": f"{tmp_path} can't be read: it is no regular file.",
+        "latin": f"{tmp_path / 'latin'} can't be read: it is not UTF-8.",
+        "deep": f"{tmp_path / 'deep'}: the configuration is nested too deeply.",
+        "gone": f"{tmp_path / 'gone'} can't be read: No such file or directory.",
+    }
+    for name, sentence in sentences.items():
+        assert main(["train", "--config", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err == f"{sentence}\n"
 
 
 def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
@@ -72,7 +194,8 @@ def test_a_flag_that_is_zero_wins_over_the_file(tmp_path, capsys):
     ).training()
     assert (config.seed, config.target_return) == (0, 0)
     assert main(["train", "--config", str(file), "--num-envs", "0"]) == 2
-    assert capsys.readouterr().err == "num_envs: should be greater than or equal to 1, but got 0.\n"
+    said = "--num-envs must be an integer from 1 to 2,147,483,647, but got 0.\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(
@@ -94,21 +217,12 @@ def test_what_a_resumed_run_would_ignore_is_refused(flags, tmp_path, capsys):
     )
 
 
-def test_a_configuration_that_is_not_text_is_refused_in_a_sentence(tmp_path, capsys):
-    (tmp_path / "config.toml").write_bytes(b"\xff")
-    assert main(["train", "--config", str(tmp_path / "config.toml")]) == 2
-    assert (
-        capsys.readouterr().err
-        == f"config {tmp_path / 'config.toml'} can't be read: it is not UTF-8.\n"
-    )
-
-
 def test_a_seed_beyond_64_bits_is_refused_in_a_sentence(tmp_path, capsys):
     folder = RunFolder.create(
         tmp_path / "run", create_config("cartpole", "pid").resolve().config.to_toml(), {}
     )
     assert main(["evaluate", str(folder.path), "--seed", "9" * 20]) == 2
-    assert capsys.readouterr().err == f"seed must fit in 64 bits, but got {'9' * 20}.\n"
+    assert capsys.readouterr().err == f"--seed must be an integer of 64 bits, but got {'9' * 20}.\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")

@@ -118,7 +118,7 @@ def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
     train_and_evaluate(small_config("pid"), tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="already holds a run"):
         train_and_evaluate(small_config("pid"), tmp_path / "run")
-    with pytest.raises(InvalidArgumentError, match="holds no run to resume"):
+    with pytest.raises(InvalidArgumentError, match="is not a run folder"):
         resume(tmp_path / "nowhere")
 
 
@@ -153,6 +153,23 @@ def test_an_interrupt_before_the_first_update_closes_what_was_opened(tmp_path, m
     with pytest.raises(KeyboardInterrupt):
         train_and_evaluate(small_config("pid", log_to=["recorded"]), tmp_path / "run")
     assert closed == ["tracker", "progress"]
+
+
+def test_an_interrupt_right_after_resuming_leaves_the_only_checkpoint_alone(tmp_path, monkeypatch):
+    run_window = CompiledTraining.run_window
+
+    def interrupted(self, *args):
+        signal.raise_signal(signal.SIGINT)
+        return run_window(self, *args)
+
+    monkeypatch.setattr(CompiledTraining, "run_window", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="goes on"):
+        train_and_evaluate(small_config("pid"), tmp_path / "run")
+    (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
+    before = saved.stat().st_ino
+    with pytest.raises(KeyboardInterrupt, match="goes on"):
+        resume(tmp_path / "run")
+    assert saved.stat().st_ino == before
 
 
 def test_a_finished_run_resumes_to_itself(tmp_path):
@@ -217,8 +234,9 @@ def test_an_infinity_is_bad_where_the_agent_sees_it_and_a_nan_everywhere():
 def test_a_training_too_short_to_learn_gives_a_warning(shape, sentence, tmp_path):
     endless = {"env.theta_threshold": 99.0, "env.x_threshold": 999.0, "env.max_steps": 100}
     config = small_config("ppo", **shape, **endless)
-    with pytest.warns(ShortTrainingWarning, match=sentence):
+    with pytest.warns(ShortTrainingWarning, match=sentence) as caught:
         train_and_evaluate(config, tmp_path / "run")
+    assert caught[0].filename == __file__
 
 
 @SLOW
@@ -349,14 +367,17 @@ def test_an_interrupt_saves_first(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", script, str(folder), "ppo"], env=env, cwd=ROOT
     ) as process:
-        while (
-            not (folder / "metrics.jsonl").exists()
-            or len((folder / "metrics.jsonl").read_text()) < 100
-        ):
-            assert process.poll() is None
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) != 0
+        try:
+            while (
+                not (folder / "metrics.jsonl").exists()
+                or len((folder / "metrics.jsonl").read_text()) < 100
+            ):
+                assert process.poll() is None
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) != 0
+        finally:
+            process.kill()
     _, _, agent = load_agent(folder)
     assert agent.state is not None
 
@@ -389,7 +410,7 @@ def test_how_many_devices_share_a_step_is_the_trainers_choice():
 
 @pytest.mark.parametrize("num_episodes", [0, True, 2.0, "8"])
 def test_a_number_of_episodes_that_cannot_be_is_refused_in_a_sentence(num_episodes):
-    sentence = f"num_episodes must be an integer of at least 1, but got {num_episodes!r}."
+    sentence = f"num_episodes must be an integer from 1 to 2,147,483,647, but got {num_episodes!r}."
     with pytest.raises(InvalidArgumentError, match=re.escape(sentence)):
         evaluate(small_config("pid"), None, num_episodes)
 

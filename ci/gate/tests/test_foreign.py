@@ -220,6 +220,10 @@ def test_a_suite_may_lie_beside_its_own_configuration(repository):
             {"install_command": ["python -m pip install -r more.txt {wheel_file}"]},
             "install_command .* was not run",
         ),
+        (
+            {"install_command": ["python -m pip install --constraint old.txt {wheel_file}"]},
+            "install_command .* was not run",
+        ),
         ({"uninstall_command": ["rm -r x"]}, "uninstall_command .* was not run"),
         ({"repo": "https://example.com/o/other.git"}, r"repo .*\(https:.*other.git\) was not read"),
     ],
@@ -247,6 +251,12 @@ def test_a_setting_that_is_not_followed_is_named(repository, changed, expected):
             ]
         },
         {"install_command": ["in-dir={env_dir} python -m pip install {wheel_file}[fast]"]},
+        {
+            "install_command": [
+                "python -m pip install --quiet uv",
+                "python -m uv pip install --constraint {conf_dir}/constraints.txt {wheel_file}",
+            ]
+        },
         {"uninstall_command": ["return-code=any python -m pip uninstall -y smallsum"]},
         {"repo": "https://example.com/o/project.git"},  # the folder's name
     ],

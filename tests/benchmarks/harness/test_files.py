@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.harness.files import replacing, write_text
+from myriad.errors import InvalidArgumentError
 
 
 def test_a_text_replaces_the_old_file_with_its_own_line_endings(tmp_path):
@@ -21,7 +22,16 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
 
     path = tmp_path / "plot.png"
     path.write_text("old")
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InvalidArgumentError, match=r"plot\.png can't be written: disk full\."):
         write_half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "rows.csv"
+    with pytest.raises(
+        InvalidArgumentError, match=r"rows\.csv can't be written: Not a directory\.$"
+    ):
+        write_text(path, "new")

@@ -7,17 +7,18 @@ column. `benchmarks.json` describes the benchmarks.
 
 import ast
 import itertools
-import json
-import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from perfgate.errors import UsageError
+from perfgate.history.checks import DAMAGE, array, finite, number, read_json, table, text
 from perfgate.source.git import git
 
 _NO_RESULTS = {"machine.json", "benchmarks.json"}
+_LAST_MS = 253_402_300_799_000  # the last millisecond that has a date
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Benchmark:
         """What it measures, in the words of its own docstrings."""
         try:
             tree = ast.parse(self.code)
-        except SyntaxError:  # asv joins the sources of setup and method, at times half a class
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            # asv joins the sources of setup and method, at times half a class
             return ""
         kinds = (ast.FunctionDef, ast.ClassDef)
         texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
@@ -93,21 +95,30 @@ class Archive:
 
 
 def read_archive(folder: Path) -> Archive:
-    """Return what `folder` holds of main's commits; an empty archive if there is nothing."""
+    """Return what `folder` holds of main's commits; an empty archive if there is nothing.
+
+    A damaged file is left out whole, and named in `unreadable`.
+    """
     archive = Archive()
-    described = folder / "benchmarks.json"
-    descriptions = _read_json(described, archive) if described.exists() else {}
+    descriptions = _descriptions(folder / "benchmarks.json", archive)
     on_main = _main_subjects(folder)
     dates: dict[str, float] = {}
     for path in sorted(folder.glob("*/*.json")):
-        run = _read_json(path, archive) if path.name not in _NO_RESULTS else {}
-        if not {"commit_hash", "results", "result_columns"} <= run.keys() or (
-            on_main and run["commit_hash"] not in on_main
-        ):
+        if path.name in _NO_RESULTS:
             continue
-        dates[run["commit_hash"]] = run.get("date", 0) / 1000
-        archive.measured = max(archive.measured, (_started_s(run), _machine(run)))
-        for benchmark, point in _points(run, descriptions):
+        try:
+            run = read_json(path)
+            commit = _commit(run)
+            if on_main and commit not in on_main:
+                continue
+            measured = (_started_s(run), _machine(run))
+            points = list(_points(run, descriptions))
+        except DAMAGE:
+            archive.unreadable.append(f"{path.parent.name}/{path.name}")
+            continue
+        dates[commit] = _date_s(run)
+        archive.measured = max(archive.measured, measured)
+        for benchmark, point in points:
             archive.benchmarks[benchmark.name] = benchmark
             archive.points.setdefault(benchmark.name, []).append(point)
     order = {commit: place for place, commit in enumerate(on_main)}
@@ -119,16 +130,20 @@ def read_archive(folder: Path) -> Archive:
     return archive
 
 
-def _read_json(path: Path, archive: Archive) -> dict[str, Any]:
-    """Return a file's object; note and skip a file that a killed run left half written."""
+def _descriptions(path: Path, archive: Archive) -> dict[str, Any]:
+    """Return what asv says of each benchmark. Without it the names decide."""
+    if not path.exists():
+        return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        found = None
-    if isinstance(found, dict):
-        return found
-    archive.unreadable.append(f"{path.parent.name}/{path.name}")
-    return {}
+        found = read_json(path)
+        for description in found.values():
+            if isinstance(description, dict):
+                text(description.get("unit", ""))
+                text(description.get("code", ""))
+    except DAMAGE:
+        archive.unreadable.append(f"{path.parent.name}/{path.name}")
+        return {}
+    return found
 
 
 def _main_subjects(folder: Path) -> dict[str, str]:
@@ -145,29 +160,50 @@ def _main_subjects(folder: Path) -> dict[str, str]:
 def _points(run: dict[str, Any], descriptions: dict[str, Any]) -> Iterator[tuple[Benchmark, Point]]:
     machine = _machine(run)
     versions = _versions(run)
-    for function, row in run["results"].items():
-        # asv leaves out empty columns at the end.
-        columns = dict(zip(run["result_columns"], row, strict=False))
-        setup = Setup(machine, versions, columns.get("version") or "")
-        described = descriptions.get(function, {})
-        values: Sequence[float | None] = columns.get("result") or []
-        for place, parameters in enumerate(itertools.product(*(columns.get("params") or []))):
-            value = values[place] if place < len(values) else None
-            if value is None or not math.isfinite(value):  # it failed there, or was skipped
+    commit = _commit(run)
+    date_s = _date_s(run)
+    for function, columns in _rows(run):
+        setup = Setup(machine, versions, text(columns.get("version") or ""))
+        described = table(descriptions.get(function, {}))
+        values = array(columns.get("result") or [])
+        params = [[text(each) for each in array(axis)] for axis in columns.get("params") or []]
+        combinations = itertools.product(*params)
+        for place, (given, parameters) in enumerate(zip(values, combinations, strict=False)):
+            value = finite(given)
+            if value is None:  # it failed there, or was skipped
                 continue
-            low, high = (_finite(_at(columns, f"stats_ci_99_{end}", place)) for end in "ab")
-            samples = tuple(_at(columns, "samples", place) or ())
-            point = Point(
-                run["commit_hash"], run.get("date", 0) / 1000, setup, value, low, high, samples
-            )
-            yield _benchmark(function, parameters, described), point
+            low, high = (finite(_at(columns, f"stats_ci_99_{end}", place)) for end in "ab")
+            samples = tuple(number(each) for each in _at(columns, "samples", place) or ())
+            point = Point(commit, date_s, setup, value, low, high, samples)
+            yield _benchmark(text(function), parameters, described), point
+
+
+def _rows(run: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the columns of each benchmark; asv leaves out empty ones at the end."""
+    for function, row in table(run["results"]).items():
+        yield function, dict(zip(array(run["result_columns"]), array(row), strict=False))
+
+
+def _commit(run: dict[str, Any]) -> str:
+    """Return the commit, which names files of the site."""
+    commit = text(run["commit_hash"])
+    if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
+        raise ValueError(f"{commit!r} is not a commit")
+    return commit
+
+
+def _date_s(run: dict[str, Any]) -> float:
+    return number(run.get("date", 0), 0, _LAST_MS) / 1000
 
 
 def _started_s(run: dict[str, Any]) -> float:
     """Return when its last benchmark started; asv's `date` is the commit's."""
-    rows = (dict(zip(run["result_columns"], row, strict=False)) for row in run["results"].values())
-    started = [row["started_at"] for row in rows if row.get("started_at")]
-    return max(started, default=run.get("date", 0)) / 1000
+    started = [
+        number(columns["started_at"], 0, _LAST_MS) / 1000
+        for _, columns in _rows(run)
+        if columns.get("started_at")
+    ]
+    return max(started, default=_date_s(run))
 
 
 def _benchmark(function: str, parameters: tuple[str, ...], described: dict[str, Any]) -> Benchmark:
@@ -184,21 +220,18 @@ def _at(columns: dict[str, Any], name: str, place: int) -> Any:
     return column[place] if column and place < len(column) else None
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
 def _machine(run: dict[str, Any]) -> str:
     """Name the hardware: another processor makes another machine, even of the same name."""
-    params = run.get("params", {})
-    parts = [params.get("machine", ""), params.get("cpu", "")]
-    cores = f"{params['num_cpu']} cores" if params.get("num_cpu") else ""
+    params = table(run.get("params", {}))
+    parts = [text(params.get(name) or "") for name in ("machine", "cpu")]
+    cores = text(f"{params['num_cpu']} cores") if params.get("num_cpu") else ""
     return ", ".join(part for part in (*parts, cores) if part) or "unknown machine"
 
 
 def _versions(run: dict[str, Any]) -> str:
-    python = str(run.get("python", ""))
+    python = text(run.get("python") or "")
     # The site shows no paths.
     python = f"Python {python}" if python and "/" not in python else "the caller's Python"
-    required = sorted((run.get("requirements") or {}).items())
-    return ", ".join([python, *(f"{name} {version}".strip() for name, version in required)])
+    required = sorted(table(run.get("requirements") or {}).items())
+    versions = (f"{name} {version or ''}".strip() for name, version in required)
+    return text(", ".join([python, *versions]))

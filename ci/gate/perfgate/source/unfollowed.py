@@ -19,12 +19,12 @@ from perfgate.source.git import git
 _LOCKS = ("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "environment.yml")
 _CONDA = ("conda", "mamba", "rattler")
 # Commands that do what the gate's own call of pip does, as asv's default ones. An installation may
-# name extras, and those are followed.
+# name extras, and those are followed. The gate holds versions to constraints.txt, too.
 _PLAIN_COMMANDS = {
     "build_command": re.compile(r"(\S+=\S+ )*python -m ?(pip wheel|build) .*"),
     "install_command": re.compile(
-        r"(\S+=\S+ )*python -m ?pip install (-\S+ )*"
-        r"\{(wheel_file|build_dir)\}(\[[^\]]+\])?( -\S+)*"
+        r"(\S+=\S+ )*python -m ?(uv )?pip install (-\S+ |--constraint \S*constraints\.txt )*"
+        r"(uv|\{(wheel_file|build_dir)\}(\[[^\]]+\])?( -\S+)*)"
     ),
     "uninstall_command": re.compile(r"(\S+=\S+ )*python -m ?pip uninstall .*"),
 }

@@ -1,0 +1,208 @@
+"""What only a GPU can show: the rates of rollouts, trainings and evaluations on this one.
+
+    python benchmarks/gpu_report.py                  every program, in under 10 minutes
+    python benchmarks/gpu_report.py --only rollout   those whose name holds this
+
+`asks` counts the loops whose condition the runtime copies to the host in every pass, since the
+compiler doesn't know how many passes there are. To see what a change does, run the report on both
+commits on the same machine.
+"""
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+
+    require_setup()
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from benchmarks.harness.command_line import Parser, guarded, writable
+from benchmarks.harness.files import write_rows
+from benchmarks.harness.programs import program
+from benchmarks.harness.workloads import SuiteError
+
+_SCRIPT = "benchmarks/gpu_report.py"
+_STEPS = 128
+ROLLOUTS = {
+    "cartpole-control": (1, 1_000, 100_000, 1_000_000, 10_000_000),
+    "pendulum-control": (100_000,),
+    "snake": (100_000,),
+    "bucket-brigade": (100_000,),
+    "gene-circuit-control": (100_000,),
+}
+RECORDED = ("cartpole-control", 100_000)
+TRAININGS = (
+    ("cartpole-control", "ppo", 1_024),
+    ("cartpole-control", "ppo", 65_536),
+    ("cartpole-control", "pqn", 1_024),
+    ("cartpole-control", "pqn", 65_536),
+    ("cartpole-control", "dqn", 8),
+    ("cartpole-control", "dqn", 1_024),
+    ("cartpole-control", "dqn", 65_536),
+    ("pendulum-control", "ppo", 4_096),
+    ("snake", "ppo", 4_096),
+)
+EVALUATIONS = (("cartpole-control", "ppo", 1_024),)
+_TRAINING_S = 0.5  # of updates in a timed call
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One program: its rate over the timed calls, with a 95% interval, and what it is made of."""
+
+    name: str
+    num_envs: int
+    steps_per_s: float
+    steps_per_s_low: float
+    steps_per_s_high: float
+    compile_s: float
+    temp_bytes: int
+    asks: int
+
+
+def measured() -> Iterator[tuple[str, Callable[[str], Measured]]]:
+    """Yield the name of each program and a function of the name that measures it."""
+    for env, sizes in ROLLOUTS.items():
+        for num_envs in sizes:
+            yield f"rollout {env}", partial(_rollout, env, num_envs)
+    yield f"record {RECORDED[0]}", partial(_recorded, *RECORDED)
+    for env, agent, num_envs in TRAININGS:
+        yield f"train {agent} {env}", partial(_training, env, agent, num_envs)
+    for env, agent, num_envs in EVALUATIONS:
+        yield f"evaluate {agent} {env}", partial(_evaluation, env, agent, num_envs)
+
+
+def _rollout(env_id: str, num_envs: int, name: str) -> Measured:
+    rollout = program(env_id, "random", num_envs, _STEPS)
+    rollout.start()
+    timing = _timing(partial(rollout.run, _STEPS))
+    return _row(name, num_envs, num_envs * _STEPS, timing, rollout.compile_s, rollout.reports[0])
+
+
+def _recorded(env_id: str, num_envs: int, name: str) -> Measured:
+    import jax
+
+    from myriad import Rollout, make_agent, make_env
+    from myriad.xla import describe
+
+    env = make_env(env_id)
+    rollout = Rollout(env, make_agent("random", env), num_envs, _STEPS)
+    state = rollout.init(0)
+    start = time.perf_counter()
+    chunk = jax.jit(rollout.record_chunk, donate_argnums=0).lower(state).compile()
+    compile_s = time.perf_counter() - start
+    timing = _timing(chunk, state, carry=True)
+    return _row(name, num_envs, num_envs * _STEPS, timing, compile_s, describe(chunk))
+
+
+def _training(env_id: str, agent: str, num_envs: int, name: str) -> Measured:
+    import jax
+    import numpy as np
+
+    from myriad.xla import describe
+
+    training = _compiled(env_id, agent, num_envs)
+
+    def update(state: Any, num_updates: int) -> Any:
+        return training.run(state, np.int32(num_updates), np.bool_(False))  # noqa: FBT003
+
+    state, _ = jax.block_until_ready(update(training.first_state(), 2))
+    start = time.perf_counter()
+    state, _ = jax.block_until_ready(update(state, 4))
+    updates = max(1, round(_TRAINING_S * 4 / (time.perf_counter() - start)))
+    timing = _timing(partial(update, num_updates=updates), state, carry=True)
+    steps = updates * training.steps_per_update
+    return _row(name, num_envs, steps, timing, training.compile_s, describe(training.run))
+
+
+def _evaluation(env_id: str, agent: str, num_envs: int, name: str) -> Measured:
+    """Measure greedy episodes of an agent that has not learned, until the last one ended."""
+    from myriad.xla import describe
+
+    training = _compiled(env_id, agent, num_envs, eval_rollouts=num_envs)
+    state = training.first_state()
+    evaluate = partial(training.evaluate, state.agent, state.key, state.num_updates)
+    _, _, lengths = evaluate()
+    steps = int(lengths.max()) * num_envs
+    timing = _timing(evaluate)
+    return _row(name, num_envs, steps, timing, training.compile_s, describe(training.evaluate))
+
+
+def _compiled(env_id: str, agent: str, num_envs: int, **settings: Any) -> Any:
+    from myriad import create_config
+    from myriad.training.programs import CompiledTraining
+
+    training = CompiledTraining(create_config(env_id, agent, num_envs, **settings).resolve())
+    training.compile()
+    return training
+
+
+def _timing(call: Callable[..., Any], *args: Any, carry: bool = False) -> Any:
+    from myriad.timing import measure
+
+    return measure(call, *args, carry=carry, num_samples=7, min_sample_s=0.05)
+
+
+def _row(
+    name: str, num_envs: int, steps: int, timing: Any, compile_s: float, report: Any
+) -> Measured:
+    """Return the row of a program whose timed call takes so many environment steps."""
+    return Measured(
+        name,
+        num_envs,
+        steps / timing.median_s,
+        steps / timing.high_s,
+        steps / timing.low_s,
+        compile_s,
+        report.temp_bytes,
+        report.open_loops,
+    )
+
+
+def line(row: Measured) -> str:
+    """Return a row of the report."""
+    spread = f"({row.steps_per_s_low:.3g} to {row.steps_per_s_high:.3g})"
+    return (
+        f"{row.name:32} {row.num_envs:>10,}  {row.steps_per_s:9.3g} {spread:24} "
+        f"{row.compile_s:6.1f} s  {row.temp_bytes / 1e6:8.1f} MB  {row.asks}"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; without a GPU it is one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    from myriad import configure
+    from myriad.hardware import fingerprint
+
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--only", default="", metavar="TEXT", help="programs whose name holds it")
+    parser.add_argument("--output", type=writable, metavar="FILE", help="CSV file, a row each")
+    options = parser.parse_args(argv)
+    configure()
+    machine = fingerprint()
+    if machine.device_kind != "gpu":
+        raise SuiteError(
+            f"{_SCRIPT} needs a GPU, but JAX runs on the {machine.device_kind} here: install JAX "
+            "for your GPU, as in `pip install 'myriad[gpu]'`."
+        )
+    print(f"{machine.device_name}, {machine.cores} cores")
+    print(f"{'program':32} {'envs':>10}  {'steps/s':34} {'compile':8} {'temporary':12} asks")
+    rows = []
+    for name, measure_it in measured():
+        if options.only in name:
+            rows.append(measure_it(name))
+            print(line(rows[-1]), flush=True)
+    if options.output is not None:
+        write_rows(options.output, Measured, rows)
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

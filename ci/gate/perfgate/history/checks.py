@@ -1,0 +1,86 @@
+"""Read result files that a killed run, a full disk or a stranger may have damaged.
+
+A reader calls these while it reads one file, catches `DAMAGE`, and leaves that file out. What
+passes can be computed with, written to a page and used as a key.
+"""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+# What reading a file of any content may raise.
+DAMAGE = (
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
+
+# Neither XML nor UTF-8 can hold these.
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+# Beyond these, ratios and sums would leave the range of floats.
+_LARGEST = 1e60
+_SMALLEST = 1e-60
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a regular file. Opening a pipe would wait for a writer."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a regular file")
+    return path.read_text(encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object that a file holds."""
+    found = json.loads(read_text(path))
+    # Raises where a text holds half a surrogate pair, which no page can.
+    json.dumps(found, ensure_ascii=False).encode()
+    return table(found)
+
+
+def text(value: Any) -> str:
+    """Return a text that a page can hold."""
+    if not isinstance(value, str) or _UNWRITABLE.search(value):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def number(value: Any, least: float = -_LARGEST, most: float = _LARGEST) -> float:
+    """Return a finite number of a size that ratios and sums can stand."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    if not least <= value <= most or 0 < abs(value) < _SMALLEST:
+        raise ValueError(f"{value!r} is out of range")
+    return value
+
+
+def finite(value: Any) -> float | None:
+    """Return a number, or None for None, NaN and the infinities."""
+    is_there = value is not None and math.isfinite(value)
+    return number(value) if is_there else None
+
+
+def integer(value: Any, least: int, most: int) -> int:
+    """Return an integer of a range."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r} is not an integer from {least} to {most}")
+    return value
+
+
+def table(value: Any) -> dict[str, Any]:
+    """Return an object of JSON."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return value
+
+
+def array(value: Any) -> list[Any]:
+    """Return an array of JSON."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is not an array")
+    return value

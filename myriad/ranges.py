@@ -1,0 +1,220 @@
+"""The range of every number that you can set, declared in the annotation of its field or argument.
+
+The command line, TOML files and Python all come to the same check. A field that declares nothing,
+as in an environment of your own, is not looked at.
+"""
+
+import dataclasses
+import math
+import sys
+import types
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from myriad.errors import InvalidArgumentError, shown
+
+INT32 = 2**31 - 1
+INT64 = 2**63 - 1
+# Devices compute in float32. Smaller numbers are 0 there, and larger ones infinite.
+_SMALLEST, _LARGEST = 2.0**-126, 3.4028234663852886e38
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a number may be, as in `Annotated[float, Number(0)]`. Made by `Integer` and `Number`.
+
+    Attributes:
+        least: the least value.
+        most: the greatest value.
+        whole: only integers.
+        positive: 0 itself is not in the range, nor what float32 takes for it.
+        infinity: infinity may stand for no limit.
+        words: what else may stand in the number's place, as None stands for off.
+        items: the fewest and the most items, if it is a list of such numbers.
+        arrays: an array of such numbers may stand in the number's place.
+
+    Example:
+        >>> Integer(1, 8).require("num_envs", 9)
+        Traceback (most recent call last):
+        ...
+        myriad.errors.InvalidArgumentError: num_envs must be an integer from 1 to 8, but got 9.
+    """
+
+    least: float
+    most: float
+    whole: bool = False
+    positive: bool = False
+    infinity: bool = False
+    words: tuple[str | None, ...] = ()
+    items: tuple[int, int] | None = None
+    arrays: bool = False
+
+    def require(self, name: str, value: Any) -> None:
+        """Raise unless a value is in the range. A value that is being traced has none yet.
+
+        Args:
+            name: how you called it.
+            value: anything.
+
+        Raises:
+            InvalidArgumentError: it isn't. The message names the value and the range.
+        """
+        is_word = (value is None or isinstance(value, str)) and value in self.words
+        if is_word or _is_traced(value):
+            return
+        if self.items is None:
+            fits = self._holds(value)
+        else:
+            few, many = self.items
+            is_list = isinstance(value, tuple | list) and few <= len(value) <= many
+            fits = is_list and all(self._holds(each) for each in cast(Any, value))
+        if not fits:
+            lost = "" if self.whole else _lost(value)
+            raise InvalidArgumentError(f"{name} must be {self}{lost}, but got {shown(value)}.")
+
+    def __str__(self) -> str:
+        """Say what is in the range."""
+        if self.items is not None:
+            few, many = self.items
+            return f"a list of {few} to {many} items, each {dataclasses.replace(self, items=None)}"
+        others = ["infinity"] * self.infinity
+        others += ["None" if word is None else repr(word) for word in self.words]
+        return " or ".join([", ".join([self._numbers(), *others[:-1]]), *others[-1:]])
+
+    def _numbers(self) -> str:
+        if (self.least, self.most) == (-(2**63), INT64):
+            return "an integer of 64 bits"
+        if self.whole:
+            return f"an integer from {self.least:,} to {self.most:,}"
+        if self.most < _LARGEST:
+            between = f"a number between {self.least:,g} and {self.most:,g}"
+            return f"{between}, not 0 itself" if self.positive else between
+        if self.least <= -_LARGEST:
+            return "a finite number"
+        least = "above 0" if self.positive else f"of at least {self.least:g}"
+        return f"a finite number {least}"
+
+    def _holds(self, value: Any) -> bool:
+        if isinstance(value, type):
+            return False  # NumPy's have the attributes of its numbers.
+        if getattr(value, "shape", ()):
+            return self.arrays and self._holds_all(value)
+        if hasattr(value, "item") and (self.arrays or not self.whole):
+            value = value.item()
+        kind: Any = Integral if self.whole else Real
+        if isinstance(value, bool) or not isinstance(value, kind) or self._overflows(value):
+            return False
+        if self.infinity and value == math.inf:
+            return True
+        if self.positive and not value >= _SMALLEST:
+            return False
+        return self.least <= value <= self.most
+
+    def _overflows(self, value: Any) -> bool:
+        """Return whether JAX refuses a number because it is written as a large integer."""
+        on_device = not self.whole and self.most <= _LARGEST
+        return on_device and isinstance(value, int) and _is_wide(value)
+
+    def _holds_all(self, array: Any) -> bool:
+        is_numbers = hasattr(array, "min") and array.size > 0 and array.dtype.kind in "iuf"
+        return is_numbers and self._holds(array.min()) and self._holds(array.max())
+
+
+def Integer(  # noqa: N802 (it stands where a type does)
+    least: int,
+    most: int = INT32,
+    *,
+    words: tuple[str | None, ...] = (),
+    items: tuple[int, int] | None = None,
+    arrays: bool = False,
+) -> Range:
+    """Return the range of an integer, or of the integers in a list."""
+    return Range(least, most, whole=True, words=words, items=items, arrays=arrays)
+
+
+def Number(  # noqa: N802
+    least: float = -_LARGEST,
+    most: float = _LARGEST,
+    *,
+    positive: bool = False,
+    infinity: bool = False,
+    words: tuple[str | None, ...] = (),
+    arrays: bool = False,
+) -> Range:
+    """Return the range of a number. Those that float32 can't hold are outside."""
+    least = 0 if positive else least
+    return Range(least, most, positive=positive, infinity=infinity, words=words, arrays=arrays)
+
+
+# What stays on the host need not fit into float32.
+HOST = (-sys.float_info.max, sys.float_info.max)
+
+# What several modules declare.
+SEEDS = Integer(-(2**63), INT64)
+Seed = Annotated[int, SEEDS]
+Bytes = Annotated[int, Integer(0, INT64)]
+Seconds = Annotated[float, Number(0, infinity=True)]
+VideoSteps = Annotated[int, Integer(1, 100_000)]
+FramesPerSecond = Annotated[int, Integer(1, 1_000)]
+
+
+def range_in(annotation: Any) -> Range | None:
+    """Return the range that an annotation declares, if it declares one."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        found = [each for each in map(range_in, get_args(annotation)) if each is not None]
+        return found[0] if len(found) == 1 else None
+    if get_origin(annotation) is not Annotated:
+        return None
+    declared = (each for each in annotation.__metadata__ if isinstance(each, Range))
+    return next(declared, None)
+
+
+def ranges_of(kind: Any) -> dict[str, Range]:
+    """Return the ranges that a dataclass declares, by the names of their fields."""
+    found = ((field.name, range_in(field.type)) for field in dataclasses.fields(kind))
+    return {name: declared for name, declared in found if declared is not None}
+
+
+def require_ranges(instance: Any) -> None:
+    """Raise InvalidArgumentError unless the fields of a dataclass are in the ranges declared.
+
+    None passes where it is the field's default.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(instance)}
+    for name, declared in ranges_of(instance).items():
+        value = getattr(instance, name)
+        if value is not None or defaults[name] is not None:
+            declared.require(name, value)
+
+
+def undeclared(kind: Any) -> Iterator[str]:
+    """Yield the fields of a dataclass that hold numbers and declare no range."""
+    for field in dataclasses.fields(kind):
+        if range_in(field.type) is None and numbers_in(field.type):
+            yield field.name
+
+
+def numbers_in(annotation: Any) -> bool:
+    """Return whether an annotation is a number, or holds one."""
+    return annotation in (int, float) or any(map(numbers_in, get_args(annotation)))
+
+
+def _is_traced(value: Any) -> bool:
+    jax: Any = sys.modules.get("jax")  # Whoever traces has loaded it.
+    return jax is not None and isinstance(value, jax.core.Tracer)
+
+
+def _is_wide(value: int) -> bool:
+    """Return whether an integer needs more than 32 bits."""
+    return not -INT32 <= value <= INT32
+
+
+def _lost(value: Any) -> str:
+    """Say why a device can't hold a finite number, if that is so."""
+    kind: Any = Real
+    if not isinstance(value, kind) or not -math.inf < value < math.inf:
+        return ""
+    if abs(value) > _LARGEST or 0 < abs(value) < _SMALLEST:
+        return " in float32"
+    return " with a decimal point" if isinstance(value, int) and _is_wide(value) else ""

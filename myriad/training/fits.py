@@ -1,0 +1,257 @@
+"""Compile a training or an evaluation only if it fits into memory, and say what would fit.
+
+By the shapes before the compiler works, and by what the compiler states before anything runs. The
+trainer, `evaluate` and the autotuner call this.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from myriad.errors import InvalidArgumentError
+from myriad.hardware import available_bytes, resolve_platform
+from myriad.host import release_freed_memory
+from myriad.training.config import ResolvedConfig
+from myriad.training.evaluation import Evaluation
+from myriad.training.memory import (
+    EPISODE_BYTES,
+    Needs,
+    bytes_of,
+    compiler_bytes,
+    evaluation_bytes,
+    least_needs,
+    most_bytes,
+    program_needs,
+    restoring_bytes,
+    state_size,
+    stated_bytes_within,
+)
+from myriad.training.programs import CompiledTraining, ProgramSize
+
+# Tracing at a size that no shape can have fails in other words. Below it, nothing is traced twice.
+_MANY = 1 << 20
+# A hundredth is left for what doesn't grow with the numbers, so that what is named is not refused.
+_MARGIN = 0.99
+
+
+def compile_within_memory(
+    training: CompiledTraining,
+    *,
+    limit: int | None = None,
+    saves: bool = False,
+    resumes: bool = False,
+    subject: str = "",
+    by_shapes_first: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Needs:
+    """Compile a training's programs, unless it doesn't fit into memory.
+
+    Args:
+        training: not compiled yet.
+        limit: see `myriad.hardware.available_bytes`.
+        saves: whether checkpoints are saved.
+        resumes: whether it begins with a checkpoint.
+        subject: what needs the memory, in the message; by default the settings that decide it.
+        by_shapes_first: look at the shapes before the compiler works also where numbers are small.
+        meanwhile: called while the compiler works.
+
+    Raises:
+        InvalidArgumentError: it doesn't fit. The message says what would.
+    """
+    resolved = training.resolved
+    config = resolved.config
+    sizes = (resolved.num_envs, config.buffer_size or 0, config.eval_rollouts)
+    if by_shapes_first or max(sizes) > _MANY:
+        require_fit(resolved, least_needs(resolved), available_bytes(limit), subject)
+    what = f"{config.agent} on {config.env}"
+    training.compile(
+        meanwhile, lambda sizes: programs_at_a_time(sizes, available_bytes(limit), what)
+    )
+    release_freed_memory()
+    needs = program_needs(training, saves=saves, resumes=resumes)
+    require_fit(resolved, needs, available_bytes(limit), subject)
+    return needs
+
+
+def programs_at_a_time(sizes: Sequence[ProgramSize], room: int, what: str) -> int:
+    """Return how many programs the compiler may work on at a time: all, or one.
+
+    A program that the persistent cache holds needs less. What is in it shows only later.
+
+    Args:
+        sizes: of the programs.
+        room: bytes that the compiler may take.
+        what: is compiled, for the message.
+
+    Raises:
+        InvalidArgumentError: not even one at a time fits into `room`.
+    """
+    if resolve_platform() != "cpu":
+        return len(sizes)  # The compiler works in the host's memory.
+    together, one_by_one = compiler_bytes(sizes)
+    if together <= room:
+        return len(sizes)
+    if one_by_one <= room:
+        return 1
+    raise InvalidArgumentError(
+        f"compiling {what} needs about {readable_bytes(one_by_one)} of memory, "
+        f"and {readable_bytes(max(0, room))} are free; give it more, or choose a smaller agent."
+    )
+
+
+def compile_evaluation(
+    resolved: ResolvedConfig, num_episodes: int, agent_state: Any, key: jax.Array
+) -> jax.stages.Compiled:
+    """Compile `Evaluation.returns` of an agent, unless it doesn't fit into memory.
+
+    Raises:
+        InvalidArgumentError: it doesn't fit. The message says how many episodes would.
+    """
+    config = resolved.config
+    if num_episodes > _MANY:
+        _require_episodes(num_episodes, EPISODE_BYTES * num_episodes, is_compiled=False)
+    evaluation = Evaluation(
+        resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
+    )
+    traced = jax.jit(evaluation.returns).trace(agent_state, key)
+    size = ProgramSize.of(traced)
+    programs_at_a_time([size], available_bytes(), f"{config.agent} on {config.env}")
+    compiled = traced.lower().compile()
+    release_freed_memory()
+    # The agent's state is there already.
+    _require_episodes(num_episodes, evaluation_bytes(compiled), is_compiled=True)
+    return compiled
+
+
+def _require_episodes(num_episodes: int, stated: int, *, is_compiled: bool) -> None:
+    room = available_bytes()
+    needed = most_bytes(stated)
+    if needed <= room:
+        return
+    fits = int(_MARGIN * num_episodes * stated_bytes_within(room) / stated)
+    at_most = "at most about" if is_compiled else "fewer than"
+    raise InvalidArgumentError(
+        f"num_episodes = {num_episodes:,} need {readable_bytes(needed)} of memory, "
+        f"and {readable_bytes(max(0, room))} are free; {at_most} {fits:,} episodes fit."
+    )
+
+
+@contextlib.contextmanager
+def shortage_named() -> Iterator[None]:
+    """Turn JAX's error into a sentence where memory runs out although it was predicted to suffice.
+
+    Another process may have taken it, or `ulimit -v` counts addresses that nothing uses.
+
+    Raises:
+        InvalidArgumentError: memory ran out in the block.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        said = str(error).splitlines()[0]
+        if not said.startswith("RESOURCE_EXHAUSTED"):
+            raise
+        raise InvalidArgumentError(
+            f"memory ran out ({said}): use fewer environments or episodes or a smaller buffer_size,"
+            " or leave more memory."
+        ) from None
+
+
+def require_restorable(path: Path, state: Any) -> None:
+    """Raise unless there is room to load a checkpoint.
+
+    Args:
+        path: of its run, for the message.
+        state: its shapes.
+    """
+    needed = bytes_of(state) + restoring_bytes(state)
+    room = available_bytes()
+    if resolve_platform() == "cpu" and needed > room:
+        raise InvalidArgumentError(
+            f"the checkpoint of {path} needs {readable_bytes(needed)} of memory to be loaded, and "
+            f"{readable_bytes(max(0, room))} are free; load it where there is more."
+        )
+
+
+def require_fit(resolved: ResolvedConfig, needs: Needs, room: int, subject: str = "") -> None:
+    """Raise unless a training fits into `room` bytes.
+
+    Args:
+        resolved: the training.
+        needs: what it needs.
+        room: bytes that it may take.
+        subject: see `compile_within_memory`.
+
+    Raises:
+        InvalidArgumentError: it doesn't fit. The message says what would.
+    """
+    needed = most_bytes(needs.stated)
+    if needed <= room:
+        return
+    raise InvalidArgumentError(
+        f"{subject or _settings(resolved)} need {readable_bytes(needed)} of memory, "
+        f"and {readable_bytes(max(0, room))} are free; {_what_fits(resolved, needs, room)}."
+    )
+
+
+def _settings(resolved: ResolvedConfig) -> str:
+    config = resolved.config
+    named = [f"num_envs = {resolved.num_envs:,}"]
+    if config.buffer_size is not None:
+        named.append(f"buffer_size = {config.buffer_size:,}")
+    return f"{', '.join(named)} and eval_rollouts = {config.eval_rollouts:,}"
+
+
+def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
+    """Return the numbers with which the training would fit, each with the others as they are."""
+    config = resolved.config
+    size = state_size(resolved)
+    at_most = "at most about" if needs.is_compiled else "fewer than"
+    room = round(_MARGIN * stated_bytes_within(room))
+    # Calls hold this many times the state.
+    share = (needs.state + needs.beside) / needs.state
+    state = min(int(room / share), room - needs.evaluation)
+    multiple = resolved.learner.num_envs_multiple
+    envs = size.most_envs(state) // multiple * multiple
+    remedies = []
+    if 0 < envs < resolved.num_envs:
+        remedies.append(f"{at_most} {envs:,} environments fit")
+    if config.buffer_size is not None and size.fixed > state / 2:
+        left = state - size.per_env * resolved.num_envs
+        slots = config.buffer_size * left // max(1, size.fixed)
+        if 0 < slots < config.buffer_size:
+            remedies.append(f"a buffer_size of about {slots:,}")
+    if needs.state + needs.evaluation > room >= needs.state + needs.beside:
+        episodes = config.eval_rollouts * (room - needs.state) // needs.evaluation
+        if episodes:
+            remedies.append(f"eval_rollouts of about {episodes:,}")
+    if not remedies:
+        return _what_fits_together(resolved, room / needs.stated)
+    if not remedies[0].endswith("fit"):
+        remedies[0] += " fits"
+    return ", or ".join(remedies)
+
+
+def _what_fits_together(resolved: ResolvedConfig, share: float) -> str:
+    """Return smaller numbers for all settings, where no single one of them helps."""
+    config = resolved.config
+    multiple = resolved.learner.num_envs_multiple
+    envs = int(share * resolved.num_envs) // multiple * multiple
+    if not envs:
+        return "not even one environment fits"
+    smaller = [f"about {envs:,} environments"]
+    if config.buffer_size is not None:
+        smaller.append(f"a buffer_size of {max(1, int(share * config.buffer_size)):,}")
+    episodes = max(1, int(share * config.eval_rollouts))
+    return f"{', '.join(smaller)} and eval_rollouts of {episodes:,} together fit"
+
+
+def readable_bytes(num_bytes: int) -> str:
+    """Return a number of bytes in MiB, GiB or TiB."""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30)):
+        if num_bytes >= size:
+            return f"{num_bytes / size:,.1f} {unit}"
+    return f"{num_bytes / (1 << 20):,.0f} MiB"

@@ -1,0 +1,180 @@
+"""Damaged result files are left out of the site and listed on it. Everything else is shown."""
+
+import html
+import itertools
+import json
+import os
+import random
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ci.site.build import main, publish
+from ci.site.measurements import read_measurements
+from made_up_results import commit_hash, write_asv
+from perfgate.history.asv_results import read_archive
+
+ROOT = Path(__file__).parents[2]
+BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CSV = ROOT / "results" / "published" / "throughput_snake_cpu.csv"
+SAMPLES = CSV.with_name("throughput_snake_cpu_samples.json")
+# What stands in the place of a value.
+ODD = [None, [], {}, [None], "x", "", -1, 0, True, 1e300, 1e-300, 10**400, "\ud800", "\0", "../x"]
+ODD += [float("nan"), float("inf"), {"x": [1]}, "2026", 10**30]
+MANY = 300
+
+
+def leaves(value, path=()):
+    """Yield the path of everything in a JSON value, the value itself included."""
+    yield path
+    items = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value[:3])
+    for name, each in items:
+        yield from leaves(each, (*path, name))
+
+
+def replaced(value, path, new):
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copy
+
+
+def json_variants(text, rng):
+    """Yield a file's text with one value replaced or one name removed."""
+    content = json.loads(text)
+    paths = list(leaves(content))
+    for path, new in rng.sample(list(itertools.product(paths, ODD)), MANY):
+        yield json.dumps(replaced(content, path, new)).encode()
+
+
+def csv_variants(text, rng):
+    lines = [line.split(",") for line in text.splitlines()[:2]]
+    cells = list(itertools.product(range(2), range(len(lines[0])), ODD))
+    for row, column, new in rng.sample(cells, MANY):
+        copy = [list(line) for line in lines]
+        copy[row][column] = str(new)
+        joined = "\n".join(",".join(line) for line in copy) + "\n" + text.splitlines()[2] + "\n"
+        yield joined.encode("utf-8", "surrogatepass")
+
+
+def byte_variants(content, rng):
+    """Yield a file with a bit flipped, or cut."""
+    for _ in range(MANY // 2):
+        flipped = bytearray(content)
+        flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        yield bytes(flipped)
+    for _ in range(20):
+        yield content[: rng.randrange(len(content))]
+
+
+def store(folder):
+    """Write a small store of asv's results, and return its newest file."""
+    write_asv(folder, {"suite.Class.time_it": np.ones((3, 1))}, workloads=("one",))
+    (newest,) = (folder / "runner").glob(f"{commit_hash(2)[:8]}*")
+    return newest
+
+
+def assert_sound(site):
+    ET.parse(site / "feed.xml")  # noqa: S314  (we wrote it)
+    assert (site / "index.html").is_file()
+
+
+@pytest.mark.parametrize("kind", ["rows", "samples", "asv"])
+def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
+    rng = random.Random(kind)
+    whole = {"rows": CSV, "samples": SAMPLES}.get(kind) or store(tmp_path / "made")
+    folder = tmp_path / "results" / {"asv": "asv/runner"}.get(kind, "csv")
+    folder.mkdir(parents=True)
+    content = whole.read_bytes()
+    of_values = csv_variants if kind == "rows" else json_variants
+    variants = [*byte_variants(content, rng), *of_values(content.decode(), rng)]
+    for number, variant in enumerate(variants):
+        ending = "_samples" if kind == "samples" else ""
+        (folder / f"damaged_{number}{ending}{whole.suffix}").write_bytes(variant)
+    (folder / f"whole_samples{whole.suffix}").write_bytes(content)
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)
+    assert_sound(tmp_path / "site")
+    listed = (tmp_path / "site" / "data.html").read_text(encoding="utf-8")
+    assert listed.count("<li><code>") > 50
+    assert f"<li><code>{folder.name}/whole" not in listed
+
+
+ROWS = CSV.read_text().splitlines(keepends=True)
+DAMAGED = {
+    "csv/latin.csv": b"suite,\xe9\n",
+    "csv/null.csv": b"a,b\n1,\0\n",
+    "csv/short_line.csv": "".join([ROWS[0], "throughput,myriad\n", *ROWS[1:]]).encode(),
+    "csv/words_for_numbers.csv": CSV.read_bytes().replace(b",1000,256,", b",many,256,", 1),
+    "csv/no_number.csv": CSV.read_bytes().replace(b"127541001.19530466", b"nan"),
+    "csv/cut_samples.json": SAMPLES.read_bytes()[:-3],
+    "csv/list_samples.json": b"[1]",
+    "csv/deep_samples.json": b"[" * 100_000,
+    "csv/surrogate_samples.json": SAMPLES.read_bytes().replace(b'"snake"', b'"\\ud800"'),
+    "asv/runner/cut.json": b'{"commit_hash": "',
+    "asv/runner/null.json": b"null",
+    "asv/runner/nothing.json": b"{}",
+    "asv/runner/deep.json": b"[" * 100_000,
+    "asv/benchmarks.json": b'{"suite.Class.time_it": {"unit": []}, "version": 2}',
+}
+
+
+def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
+    results = tmp_path / "results"
+    store(results / "asv")
+    (results / "csv").mkdir()
+    (results / "csv" / CSV.name).write_bytes(CSV.read_bytes())
+    for name, content in DAMAGED.items():
+        (results / name).write_bytes(content)
+    os.mkfifo(results / "csv" / "pipe.csv")
+    (results / "csv" / "folder.csv").mkdir()
+    (results / "csv" / "gone.csv").symlink_to("nowhere")
+    publish(results, tmp_path / "site", BUILT, repository=ROOT)
+    assert_sound(tmp_path / "site")
+    page = html.unescape((tmp_path / "site" / "data.html").read_text(encoding="utf-8"))
+    left_out = [*DAMAGED, "csv/pipe.csv", "csv/folder.csv", "csv/gone.csv"]
+    for name in left_out:
+        assert f"<li><code>{'/'.join(name.split('/')[-2:])}</code></li>" in page
+    assert page.count("<li><code>") == len(left_out)
+    assert read_measurements([results / "csv"]).files == [results / "csv" / CSV.name]
+    assert "snake" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert (tmp_path / "site" / "b" / "suite.Class.time_it-one.html").is_file()
+
+
+def test_the_documented_columns_are_enough(tmp_path):
+    folder = tmp_path / "results" / "csv"
+    folder.mkdir(parents=True)
+    (folder / "mine.csv").write_text(
+        "suite,library,env,num_envs,steps_per_s,status,commit,timestamp\n"
+        "throughput,mine,maze,100,1e6,ok,abcdef1,20261121T082729Z\n"
+        "throughput,mine,maze,1000,2e6,ok,abcdef1,20261121T082729Z\n"
+        "throughput,other,maze,100,,missing,abcdef1,20261121T082729Z\n"
+    )
+    publish(tmp_path / "results", tmp_path / "site", BUILT)
+    assert "maze" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    comparison = (tmp_path / "site" / "comparison.html").read_text(encoding="utf-8")
+    assert "<td>missing</td>" in comparison
+
+
+@pytest.mark.parametrize("commit", ["../../../outside", "", "main", 7, None])
+def test_a_commit_that_is_none_names_no_file(commit, tmp_path):
+    newest = store(tmp_path)
+    newest.write_text(json.dumps(json.loads(newest.read_text()) | {"commit_hash": commit}))
+    archive = read_archive(tmp_path)
+    assert archive.unreadable == [f"runner/{newest.name}"]
+    assert len(archive.commits) == 2
+
+
+def test_a_site_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
+    store(tmp_path / "asv")
+    (tmp_path / "file").write_text("")
+    output = tmp_path / "file" / "site"
+    assert main(["--results", str(tmp_path), "--output", str(output)]) == 2
+    assert capsys.readouterr().err == f"{output} can't be written: File exists.\n"

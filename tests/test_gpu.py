@@ -1,0 +1,107 @@
+"""What only a GPU can show: skipped without one. `pytest -m gpu` runs these tests alone."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import Rollout, create_config, make_agent, make_env, train_and_evaluate
+from myriad.agents.networks import sum_rows
+from myriad.xla import describe
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(jax.default_backend() != "gpu", reason="JAX runs on no GPU here"),
+]
+
+# Prints a digest of a short training's parameters, so that processes can be compared.
+DIGEST = """
+import hashlib, sys, jax, numpy as np
+from myriad import create_config
+from myriad.training.programs import CompiledTraining
+training = CompiledTraining(create_config("cartpole-control", sys.argv[1], 256).resolve())
+training.compile()
+state, _ = training.run(training.first_state(), np.int32(5), np.bool_(False))
+leaves = jax.tree.leaves(state.agent)
+print(hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest())
+"""
+
+
+def bits(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("name", ["cartpole-control", "pendulum-control", "gene-circuit", "snake"])
+def test_a_rollout_is_the_same_bits_for_any_chunk(name: str) -> None:
+    env = make_env(name)
+
+    def outcome(scan_chunk_size: int, *, recorded: bool = False) -> list[np.ndarray]:
+        rollout = Rollout(env, make_agent("random", env), 1_000, scan_chunk_size)
+        state = rollout.init(0)
+        if recorded:
+            return bits(rollout.batch_state(rollout.record_chunk(state)[0]))
+        return bits(rollout.batch_state(rollout.run(state, 100)))
+
+    expected = outcome(100)
+    for other in (outcome(7), outcome(64), outcome(100, recorded=True)):
+        for one, two in zip(expected, other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_a_chunk_asks_its_host_once_a_block() -> None:
+    env = make_env("cartpole-control")
+    rollout = Rollout(env, make_agent("random", env), 1_000, 128)
+    assert describe(rollout.compile(rollout.init(0))).open_loops == 1
+
+
+def test_a_sum_by_a_product_is_rounded_as_a_sum() -> None:
+    matrix = jax.random.normal(jax.random.key(0), (4_096, 64)) + 3
+    exact = np.asarray(matrix, np.float64).sum(axis=0)
+    np.testing.assert_allclose(jax.jit(sum_rows)(matrix), exact, rtol=1e-5)
+
+
+def digests(agent: str, **variables: str) -> set[str]:
+    """Train in two processes, one after the other."""
+    return {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST, agent],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | variables,
+        ).stdout
+        for _ in range(2)
+    }
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_a_program_from_the_cache_trains_to_the_same_bits(agent: str, tmp_path: Path) -> None:
+    assert len(digests(agent, MYRIAD_COMPILATION_CACHE=str(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_fixed_kernels_train_to_the_same_bits_without_the_cache(agent: str) -> None:
+    fixed = "--xla_gpu_exclude_nondeterministic_ops=true"
+    assert len(digests(agent, MYRIAD_COMPILATION_CACHE="off", XLA_FLAGS=fixed)) == 1
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_the_defaults_learn_cartpole(agent: str, tmp_path: Path) -> None:
+    config = create_config("cartpole-control", agent, 1_024)
+    results = train_and_evaluate(config, tmp_path / "run", quiet=True)
+    assert results.evaluations[-1]["return"] >= 475
+
+
+def test_a_large_rollout_counts_every_step() -> None:
+    env = make_env("cartpole-control")
+    rollout = Rollout(env, make_agent("random", env), 1_000_000, 50)
+    summary = rollout.summary(rollout.run(rollout.init(0), 200))
+    assert summary.num_steps == 200_000_000
+    assert 21 < summary.mean_episode_length < 24
+    assert jnp.isfinite(summary.mean_episode_return)

@@ -1,0 +1,238 @@
+"""Every number that can be set has a range, which is held to before anything is done with it."""
+
+import dataclasses
+import inspect
+import math
+import re
+from pathlib import Path
+from typing import Annotated, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import myriad
+from myriad import autotune as autotuner
+from myriad import create_config, list_agents, list_envs, make_agent, make_env, register_env
+from myriad.agents import AGENTS
+from myriad.cli import main
+from myriad.cli.arguments import COMMANDS
+from myriad.cli.flags import range_of
+from myriad.envs import ENVIRONMENTS
+from myriad.envs.cartpole import CartPole, CartPoleParams
+from myriad.errors import InvalidArgumentError
+from myriad.ranges import (
+    INT32,
+    INT64,
+    Integer,
+    Number,
+    numbers_in,
+    range_in,
+    ranges_of,
+    require_ranges,
+    undeclared,
+)
+from myriad.training.config import TrainingConfig
+
+ROOT = Path(__file__).parents[1]
+FUNCTIONS = [getattr(myriad, name) for name in myriad.__all__ if name != "MyriadError"]
+FUNCTIONS += [autotuner.autotune, autotuner.suggest_config, autotuner.suggest_scan_chunk_size]
+TINY = 1e-50
+NEGATIVE = -1.5
+NUMBERS = [math.nan, math.inf, -math.inf, NEGATIVE, -1, 0, TINY, 1e39, 10**400, 2**130, True, "1"]
+
+
+def dataclasses_with_numbers():
+    """Return every class whose fields can be set by a configuration or a command."""
+    environments = [ENVIRONMENTS.load(name) for name in list_envs()]
+    params = [type(make_env(name).default_params) for name in list_envs()]
+    agents = [AGENTS.load(name) for name in list_agents()]
+    return [*environments, *params, *agents, *COMMANDS.values()]
+
+
+@pytest.mark.parametrize("kind", dataclasses_with_numbers(), ids=lambda kind: kind.__name__)
+def test_every_field_that_holds_a_number_declares_its_range(kind):
+    assert list(undeclared(kind)) == []
+
+
+def test_every_field_of_a_training_that_holds_a_number_declares_its_range():
+    for field in TrainingConfig.model_fields.values():
+        if {int, float} & {field.annotation, *get_args(field.annotation)}:
+            assert range_in(Annotated[int, *field.metadata]) is not None
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_argument_that_is_a_number_declares_its_range(function):
+    for parameter in inspect.signature(function).parameters.values():
+        if numbers_in(parameter.annotation):
+            assert range_in(parameter.annotation) is not None, parameter
+
+
+def test_the_reference_lists_the_ranges_of_a_training():
+    page = (ROOT / "docs/reference/training.md").read_text(encoding="utf-8")
+    listed = dict(
+        re.findall(r"^\| `(\w+)` \| (an? .*(?:integer|number).*) \|$", page, re.MULTILINE)
+    )
+    declared = {name: range_of(name) for name in TrainingConfig.model_fields}
+    assert listed == {name: str(each) for name, each in declared.items() if each is not None}
+
+
+def test_the_help_shows_the_range_of_each_hyperparameter(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--env", "cartpole", "--agent", "ppo", "--help"])
+    text = " ".join(re.sub(r"[│|]", " ", capsys.readouterr().out).split())
+    assert "(default: 0.99), a number between 0 and 1" in text
+    assert "(default: 9.8), a finite number" in text
+
+
+def test_a_mistake_names_the_flag_that_was_given(capsys, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('env = "cartpole"\nagent = "ppo"\neval_rollouts = 0\n', encoding="utf-8")
+    small = ["train", "--env", "cartpole", "--agent", "ppo"]
+    said = {
+        ("train", "--config", str(file)): f"{file}: eval_rollouts must be",
+        (*small, "--eval-rollouts", "0"): "--eval-rollouts must be",
+        (*small, "--agent.num-epochs=0"): "--agent.num-epochs must be",
+        (*small, "--env.tau", "nan"): "--env.tau must be",
+    }
+    for argv, sentence in said.items():
+        assert main(argv) == 2
+        assert capsys.readouterr().err.startswith(sentence)
+
+
+def test_a_field_without_a_range_is_found():
+    @dataclasses.dataclass
+    class Settings:
+        size: int = 1
+        sizes: tuple[int, ...] = ()
+        rate: Annotated[float | None, Number(0)] = None
+        name: str = ""
+
+    assert list(undeclared(Settings)) == ["size", "sizes"]
+
+
+@pytest.mark.parametrize("name", list_envs())
+def test_defaults_are_within_their_ranges(name):
+    env = make_env(name)
+    require_ranges(env)
+    require_ranges(env.default_params)
+
+
+@pytest.mark.parametrize(
+    ("declared", "held"),
+    [
+        (Integer(1), []),
+        (Integer(0, INT64), [0]),
+        (Number(), [NEGATIVE, -1, 0, TINY]),
+        (Number(0), [0, TINY]),
+        (Number(positive=True), []),
+        (Number(positive=True, infinity=True), [math.inf]),
+        (Number(0, 1), [0, TINY]),
+    ],
+    ids=str,
+)
+def test_a_range_holds_what_it_says_and_nothing_else(declared, held):
+    for value in NUMBERS:
+        if any(value is each for each in held):
+            declared.require("x", value)
+        else:
+            with pytest.raises(InvalidArgumentError) as caught:
+                declared.require("x", value)
+            assert str(caught.value).startswith(f"x must be {declared}")
+
+
+def test_a_number_that_float32_takes_for_another_is_refused_with_the_reason():
+    rule = "x must be a finite number above 0 in float32, but got 1e-50"
+    with pytest.raises(InvalidArgumentError, match=rule):
+        Number(positive=True).require("x", 1e-50)
+
+
+def test_an_integer_beyond_32_bits_is_no_number_of_the_device():
+    rule = "x must be a finite number with a decimal point, but got 10000000000"
+    with pytest.raises(InvalidArgumentError, match=rule):
+        Number().require("x", 10**10)
+    Number().require("x", 1e10)
+    assert TrainingConfig(env="cartpole", agent="pid", target_return=10**10).target_return == 1e10
+
+
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
+def test_arrays_are_held_to_the_range_element_by_element(array):
+    declared = Number(0, 1, arrays=True)
+    declared.require("x", array([0.0, 1.0], np.float32))
+    for wrong in ([0.5, np.nan], [0.5, 1.5], [-0.5, 0.5], []):
+        with pytest.raises(InvalidArgumentError, match="x must be a number between 0 and 1"):
+            declared.require("x", array(wrong, np.float32))
+    with pytest.raises(InvalidArgumentError, match="x must be a number between 0 and 1"):
+        Number(0, 1).require("x", array([0.5, 0.5], np.float32))
+
+
+def test_a_traced_parameter_passes():
+    returns = jax.jit(lambda gravity: make_env("cartpole", gravity=gravity).default_params.gravity)
+    assert returns(3.5) == 3.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"target_return": math.nan}, "target_return must be a finite number or None, but got nan"),
+        ({"env.max_steps": -1}, "env.max_steps must be an integer from 1 to 2,147,483,647, but"),
+        ({"env.half_length": 0.0}, "env.half_length must be a finite number above 0, but got 0.0"),
+        ({"agent": "dqn", "agent.n_step": 3 * 10**9}, "agent.n_step must be an integer from 1 to"),
+        ({"num_envs": 10**400}, "num_envs must be an integer .* but got an integer of 1,329 bits"),
+        (
+            {"env.gravity": [0.0] * 10**6},
+            "env.gravity must be a list of at most 100,000 items",
+        ),
+        ({"log_to": ["x"] * 17}, "log_to must have at most 16 items, but got"),
+        ({"agent": "pid", "agent.limit": -1.0}, "agent.limit must be a finite number of at least"),
+        (
+            {"num_envs": 16, "steps_per_env": INT64},
+            "steps_per_env x num_envs must be at most 9,223,372,036,854,775,807, but is",
+        ),
+        (
+            {"num_envs": INT32, "rollout_steps": 2},
+            "num_envs x rollout_steps must be at most 2,147,483,647, but is 4,294,967,294",
+        ),
+        (
+            {"env": "snake", "env.height": 100, "env.width": 100},
+            "height x width must be 4 to 4,096 cells, but got 100 x 100",
+        ),
+    ],
+)
+def test_a_training_names_the_value_and_the_range_in_one_line(fields, sentence):
+    with pytest.raises(InvalidArgumentError, match=sentence) as caught:
+        create_config(**({"env": "cartpole", "agent": "ppo"} | fields))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_parameter_is_called_as_the_caller_called_it():
+    with pytest.raises(InvalidArgumentError, match=r"^tau must be"):
+        make_env("cartpole", tau=-1.0)
+    with pytest.raises(InvalidArgumentError, match=r"^env\.tau must be"):
+        create_config("cartpole", "ppo", **{"env.tau": -1.0})
+    env = make_env("cartpole")
+    with pytest.raises(InvalidArgumentError, match=r"^gamma must be"):
+        make_agent("ppo", env, gamma=2)
+
+
+def test_an_environment_of_your_own_is_held_to_what_it_declares_alone(monkeypatch):
+    monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass(frozen=True)
+    class WindyParams(CartPoleParams):
+        wind: float = 0.0
+
+    @register_env("windy-cartpole")
+    @dataclasses.dataclass(frozen=True)
+    class Windy(CartPole):
+        default_params: WindyParams = WindyParams()
+        walls: int = 0
+
+    env = make_env("windy-cartpole", wind=-math.inf, walls=-5)
+    assert (env.default_params.wind, env.walls) == (-math.inf, -5)
+    assert "wind" not in ranges_of(WindyParams)
+    with pytest.raises(InvalidArgumentError, match="tau must be"):
+        make_env("windy-cartpole", tau=0.0)

@@ -1,0 +1,237 @@
+"""From a shell: signals and closed outputs end a command in a sentence, and lose nothing."""
+
+import contextlib
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from myriad.cli import main
+from myriad.training import progress
+from myriad.training.progress import Progress
+from myriad.training.run_folder import RunFolder, rows_of
+from myriad.training.trainer import _interrupt_noted
+
+ROOT = Path(__file__).parents[2]
+MYRIAD = [sys.executable, "-m", "myriad.cli"]
+LONG = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2"]
+LONG += ["--steps-per-env", "2_000_000_000", "--eval-frequency", "64", "--eval-rollouts", "2"]
+FAILED = "standard output or another file can't be used: "
+# Ignores interrupts, as a job of a shell without job control does.
+IGNORING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+IGNORING += "os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "run")
+
+
+@contextlib.contextmanager
+def running(command, **env) -> Iterator[subprocess.Popen]:
+    """Run a command, which ends with the block whatever happens there."""
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def started(folder, *before) -> Iterator[subprocess.Popen]:
+    """Start a training that would take hours, and wait for its first rows."""
+    command = [*before, *MYRIAD, *LONG, "--run-folder", str(folder.path)]
+    with running(command, MYRIAD_COMPILATION_CACHE="off") as process:
+        while not (folder.metrics.exists() and folder.metrics.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.05)
+        yield process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+def test_a_signal_saves_and_says_how_to_go_on(number, code, folder):
+    with started(folder) as process:
+        process.send_signal(number)
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == code
+    found = re.fullmatch(r"stopped after ([\d,]+) of 4,000,000,000 steps, .*\n", said)
+    assert found
+    assert f"`myriad train --resume {folder.path}` goes on" in said
+    steps = int(found[1].replace(",", ""))
+    (checkpoint,) = folder.checkpoints.iterdir()
+    assert int(checkpoint.name) * 2 == steps
+
+
+@pytest.mark.slow
+def test_an_interrupt_that_is_ignored_stays_ignored(folder):
+    with started(folder, sys.executable, "-c", IGNORING) as process:
+        process.send_signal(signal.SIGINT)
+        rows = folder.metrics.stat().st_size
+        while folder.metrics.stat().st_size == rows:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay_s", [0.02, 0.1, 0.25, 0.6])
+def test_interrupts_at_the_start_end_in_no_traceback(delay_s, tmp_path):
+    command = [*MYRIAD, *LONG, "--run-folder", str(tmp_path / "run")]
+    # Python itself takes a moment before it runs anything of ours.
+    with running([sys.executable, "-X", "importtime", *command[1:]]) as process:
+        assert process.stderr
+        for line in process.stderr:
+            if line.rstrip().endswith("myriad.cli"):
+                break
+        time.sleep(delay_s)
+        for _ in range(5):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+        said = process.stderr.read()
+        # A shell reports 130 for both: killed while it loaded, and ended by itself.
+        assert process.wait(120) in (-signal.SIGINT, 130)
+    assert "Traceback" not in said
+
+
+SWALLOWING = """
+import os, signal, sys, time
+from myriad import cli
+
+class Swallows:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)  # the exception comes here, where nobody can catch it
+
+def run(argv):
+    del argv
+    Swallows()
+    time.sleep(60)
+
+cli._run = run
+cli.main()
+"""
+
+
+def test_an_interrupt_where_nothing_can_be_raised_is_not_lost():
+    done = subprocess.run(
+        [sys.executable, "-c", SWALLOWING],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "sentence"),
+    [
+        ("| true", 141, ""),
+        (">&-", 0, ""),
+        ("> /dev/full", 2, f"{FAILED}No space left on device.\n"),
+    ],
+)
+def test_an_output_that_nobody_takes_is_no_traceback(output, code, sentence):
+    command = f'set -o pipefail; (sleep 0.5; "$0" -m myriad.cli envs) {output}'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stderr) == (code, sentence)
+
+
+def test_a_file_that_fails_is_named_and_not_taken_for_standard_output(
+    tmp_path, monkeypatch, capsys
+):
+    def fail(*_):
+        (tmp_path / "gone").read_text()
+
+    monkeypatch.setattr("myriad.cli.commands.Envs.run", fail)
+    assert main(["envs"]) == 2
+    said = capsys.readouterr().err
+    assert said == f"{tmp_path / 'gone'} can't be used: No such file or directory.\n"
+
+
+def test_an_error_without_a_file_does_not_blame_standard_output_alone(monkeypatch, capsys):
+    def fail(*_):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr("myriad.cli.commands.Envs.run", fail)
+    assert main(["envs"]) == 2
+    assert capsys.readouterr().err == f"{FAILED}Cannot allocate memory.\n"
+
+
+def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
+    def interrupt(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("myriad.cli.commands.Envs.run", interrupt)
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["envs"]) == 130
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_sigterm_that_a_program_handles_stays_its_own():
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        with _interrupt_noted() as noted:
+            signal.raise_signal(signal.SIGTERM)
+            assert not noted.is_set()
+            signal.raise_signal(signal.SIGINT)
+            assert noted.is_set()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", ">&- 2>&-"])
+def test_a_training_needs_no_standard_error(closed, folder):
+    training = '"$0" -m myriad.cli train --env cartpole --agent pid --num-envs 2 '
+    training += f'--steps-per-env 64 --eval-rollouts 2 --run-folder "$1" {closed}'
+    command = ["bash", "-c", training, sys.executable, str(folder.path)]
+    done = subprocess.run(
+        command, check=False, timeout=120, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0
+    assert rows_of(folder.metrics.read_text())
+    refused = ["bash", "-c", f'"$0" -m myriad.cli nonsense {closed}', sys.executable]
+    assert subprocess.run(refused, check=False, stdout=subprocess.DEVNULL).returncode == 2
+
+
+def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypatch, capsys):
+    clock = iter([0.0, 29.9, 30.0, 30.0, 59.0, 61.0, 61.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    shown = Progress(10_000, quiet=False)
+    for steps in (1_000, 2_000, 3_000, 4_000):
+        shown.update(steps, 100.0, None if steps < 4_000 else 195.5)
+    assert capsys.readouterr().err.splitlines() == [
+        "2,000 of 10,000 steps, 100/s, return -, 80 s left",
+        "4,000 of 10,000 steps, 100/s, return 195.5, 60 s left",
+    ]
+
+
+def test_a_quiet_training_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_EVERY_S", 0.0)
+    Progress(10_000, quiet=True).update(1_000, 100.0, None)
+    assert capsys.readouterr().err == ""
