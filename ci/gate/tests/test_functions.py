@@ -93,17 +93,34 @@ def test_functions_of_every_thread_are_recorded_while_the_block_runs():
         thread.join()
     assert {f"{HERE}:_leaf", f"{HERE}:_Thing.method"} <= executed.names
     assert not any(name.endswith("parametrize") for name in executed.names)
-    assert not executed.started_processes
 
 
 def test_a_process_that_was_started_is_noticed():
-    executed = Executed(Path(__file__).parent)
+    # In a new interpreter: other tests may leave a process to this one, such as a fork server.
+    source = """
+import subprocess, sys
+from pathlib import Path
+from perfgate.worker.executed import Executed
+
+executed = Executed(Path.cwd())
+
+def started_processes(act):
     with executed.recorded():
-        subprocess.run([sys.executable, "-c", ""], check=True)
-    assert executed.started_processes
-    with executed.recorded():
-        pass
-    assert not executed.started_processes
+        act()
+    print(executed.started_processes)
+
+children = []
+started_processes(lambda: None)
+started_processes(lambda: subprocess.run([sys.executable, "-c", ""], check=True))
+started_processes(lambda: None)
+start = [sys.executable, "-c", "input()"]
+started_processes(lambda: children.append(subprocess.Popen(start, stdin=subprocess.PIPE)))
+started_processes(lambda: None)
+children[0].communicate(b"\\n")
+started_processes(lambda: None)
+"""
+    run = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "True", "False", "True", "True", "False"]
 
 
 ROWS = """
