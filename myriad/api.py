@@ -247,7 +247,7 @@ def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
         InvalidArgumentError: the folder holds no run, or no checkpoint yet, or its checkpoint does
             not fit into memory.
     """
-    folder = RunFolder(Path(run_folder))
+    folder = RunFolder(_named(run_folder))
     config = TrainingConfig.from_toml(folder.config_toml(), folder.path / "config.toml")
     resolved = config.resolve()
     learner = resolved.learner

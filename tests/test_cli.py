@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from myriad import __version__
 from myriad.agents import list_agents, make_learner
 from myriad.agents.ppo import PPO
 from myriad.cli import main, parse
@@ -73,6 +74,24 @@ def test_a_length_on_the_command_line_replaces_that_of_the_file(flag, tmp_path):
     lengths = {"--steps-per-env": config.steps_per_env, "--total-steps": config.total_steps}
     assert lengths.pop(flag) == 64
     assert list(lengths.values()) == [None]
+
+
+def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
+    file = tmp_path / "config.toml"
+    file.write_text('env = "cartpole"\nnum_envs = 77\n')
+    config = parse(["train", "--config", str(file), "--agent", "ppo"]).training()
+    assert (config.env, config.agent, config.num_envs) == ("cartpole", "ppo", 77)
+    assert "(default: 77)" in help_of("train", "--config", str(file), "--agent", "ppo")
+    assert main(["train", "--config", str(file)]) == 2
+    lacking = f"{file}: the configuration has no agent; `myriad agents` lists the names.\n"
+    assert capsys.readouterr().err == lacking
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert not end.value.code
+    assert capsys.readouterr().out == f"myriad {__version__}\n"
 
 
 def test_options_of_xla_to_leave_out_are_told_by_name():

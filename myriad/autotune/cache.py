@@ -72,7 +72,7 @@ class ProfileCache:
         """Replace an entry by what `change` makes of it, or of `{}` if there is none.
 
         Nobody else writes between the reading and the writing. If somebody holds the lock for too
-        long, a warning says who, and nothing is written.
+        long, or the disk takes nothing, a warning says so, and nothing is written.
         """
         if self._gave_up:
             return
@@ -81,9 +81,10 @@ class ProfileCache:
                 content = self._parse() or self._set_aside()
                 content[section][key] = change(content[section].get(key, {}))
                 _dump(self.path, content)
-        except _LockedError as error:
+        except InvalidArgumentError as error:
+            # What was measured is worth more than its place in the cache.
             self._gave_up = True
-            warnings.warn(f"{error}; what is found is not kept.", stacklevel=2)
+            warnings.warn(f"{str(error).rstrip('.')}; what is found is not kept.", stacklevel=2)
 
     def clear(self) -> None:
         """Forget everything.

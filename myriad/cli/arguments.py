@@ -10,12 +10,16 @@ from typing import Any
 
 import tyro
 
+from myriad import __version__
 from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Render
 from myriad.cli.train import Train, with_effective_defaults
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import ranges_of, require_ranges
 
-_DESCRIPTION = "Massively parallel reinforcement-learning environments on JAX."
+_DESCRIPTION = (
+    "Massively parallel reinforcement-learning environments on JAX. "
+    "`myriad --version` prints the version."
+)
 
 # Characters of a value that a sentence repeats.
 _LONG = 60
@@ -36,8 +40,11 @@ def parse(argv: Sequence[str]) -> Command:
 
     Raises:
         InvalidArgumentError: they can't be used.
-        SystemExit: you asked for help, and it was printed.
+        SystemExit: you asked for help or the version, and it was printed.
     """
+    if [*argv] == ["--version"]:
+        print(f"myriad {__version__}")
+        raise SystemExit
     if not argv:
         raise InvalidArgumentError(
             f"myriad needs a command, one of {', '.join(COMMANDS)}; see `myriad --help`."

@@ -88,8 +88,8 @@ class Train(config_flags(*NAMES), XlaFlags):
         """
         from myriad.api import create_config
 
-        fields = {} if self.config is None else _read(self.config).model_dump()
         given = self._given(besides=("config", "run_folder", "quiet"))
+        fields = {} if self.config is None else _read(self.config, given)
         lengths = ("steps_per_env", "total_steps")
         if any(name in given for name in lengths):
             fields = {name: value for name, value in fields.items() if name not in lengths}
@@ -122,10 +122,10 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
         InvalidArgumentError: the file can't be read, or the agent can't act in the environment.
     """
     file = _argument(argv, "--config")
-    fields = {} if file is None else _read(Path(file)).model_dump()
-    for name in ("env", "agent"):
-        fields[name] = _argument(argv, f"--{name}") or fields.get(name)
-    if fields["env"] is None or fields["agent"] is None:
+    given = {name: _argument(argv, f"--{name}") for name in ("env", "agent")}
+    fields = {} if file is None else _read(Path(file), given)
+    fields |= {name: value for name, value in given.items() if value is not None}
+    if not {"env", "agent"} <= fields.keys():
         return Train
     resolved = make_config(**fields, **options).resolve()
     shown = [
@@ -182,5 +182,7 @@ def _argument(argv: Sequence[str], flag: str) -> str | None:
     return None
 
 
-def _read(file: Path) -> TrainingConfig:
-    return TrainingConfig.from_toml(read_text(file), file)
+def _read(file: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a file, which may leave out the environment and the agent if flags name them."""
+    named = {name: given[name] for name in ("env", "agent") if given.get(name) is not None}
+    return TrainingConfig.from_toml(read_text(file), file, otherwise=named).model_dump()

@@ -162,9 +162,9 @@ class Checkpoints:
             older = [
                 n for n in self._done() if n < num_updates and _damage(self.folder / str(n)) is None
             ]
-            go_on = (
-                f"remove it to go on from update {max(older)}" if older else "no older one is whole"
-            )
+            go_on = "no older one is whole, so train anew in another folder"
+            if older:
+                go_on = f"remove it to go on from update {max(older)}"
             raise InvalidArgumentError(f"checkpoint {path} is damaged: {damage}; {go_on}.")
         return path
 

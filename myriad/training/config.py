@@ -148,18 +148,21 @@ class TrainingConfig(BaseModel):
 
     @classmethod
     @checked
-    def from_toml(cls, text: str, file: Path | None = None) -> Self:
+    def from_toml(
+        cls, text: str, file: Path | None = None, *, otherwise: Mapping[str, Any] | None = None
+    ) -> Self:
         """Read what `to_toml` wrote, or a person.
 
         Args:
             text: the configuration.
             file: where it comes from, for the message.
+            otherwise: fields for which the text has no value.
 
         Raises:
             InvalidArgumentError: the text is not TOML, or not a configuration.
         """
         try:
-            return _checked(cls, _parsed(tomllib.loads, text, "TOML"))
+            return _checked(cls, {**(otherwise or {}), **_parsed(tomllib.loads, text, "TOML")})
         except InvalidArgumentError as error:
             if file is None:
                 raise
@@ -378,6 +381,10 @@ def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
         if isinstance(refused := first.get("ctx", {}).get("error"), InvalidArgumentError):
             raise refused from None
         name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            raise InvalidArgumentError(
+                f"the configuration has no {name}; `myriad {name}s` lists the names."
+            ) from None
         says = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
         raise InvalidArgumentError(f"{name} {says}, but got {shown(first['input'])}.") from None
 

@@ -134,8 +134,8 @@ def _require_episodes(num_episodes: int, stated: int, *, is_compiled: bool) -> N
     fits = int(_MARGIN * num_episodes * stated_bytes_within(room) / stated)
     at_most = "at most about" if is_compiled else "fewer than"
     raise InvalidArgumentError(
-        f"num_episodes = {num_episodes:,} need {readable_bytes(needed)} of memory, "
-        f"and {readable_bytes(max(0, room))} are free; {at_most} {fits:,} episodes fit."
+        f"{num_episodes:,} episodes need {readable_bytes(needed)} of memory, "
+        f"and {readable_bytes(max(0, room))} are free; {at_most} {fits:,} fit."
     )
 
 

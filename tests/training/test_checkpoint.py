@@ -1,6 +1,7 @@
 """Checkpoints are whole or not there, through kills, full disks, damage and other programs."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -76,6 +77,13 @@ def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
     assert checkpoints.latest() == 7
     assert_same(checkpoints.restore(7, state), state)
     assert_same(checkpoints.restore(7, shapes_of(state)), state)
+
+
+def test_a_save_leaves_how_python_reports_errors_as_it_was(tmp_path):
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio", "concurrent.futures")]
+    before = [sys.excepthook, sys.unraisablehook, *(logger.filters[:] for logger in loggers)]
+    Checkpoints(tmp_path).save(1, state_of(1))
+    assert [sys.excepthook, sys.unraisablehook, *(log.filters for log in loggers)] == before
 
 
 @pytest.mark.parametrize("keep", [1, 3])
@@ -176,7 +184,7 @@ def test_a_reader_hears_of_real_damage_and_of_no_checkpoint(tmp_path):
     assert Checkpoints(tmp_path).restore_newest(state_of(0)) is None
     Checkpoints(tmp_path).save(5, state_of(5))
     change_a_bit(largest_file(tmp_path / "5"))
-    with pytest.raises(InvalidArgumentError, match="5 is damaged"):
+    with pytest.raises(InvalidArgumentError, match=r"5 is damaged"):
         Checkpoints(tmp_path).restore_newest(state_of(0))
 
 
@@ -186,7 +194,7 @@ def test_a_reader_hears_of_real_damage_and_of_no_checkpoint(tmp_path):
 def test_a_file_of_checksums_that_says_anything_is_damage(content, tmp_path):
     Checkpoints(tmp_path).save(5, state_of(5))
     (tmp_path / "5" / "checksums.json").write_text(content)
-    with pytest.raises(InvalidArgumentError, match=r"5 is damaged: .*; no older one is whole\.$"):
+    with pytest.raises(InvalidArgumentError, match=r"5 is damaged: .*; no older one is whole, so"):
         Checkpoints(tmp_path).restore(5, state_of(0))
 
 
@@ -266,7 +274,7 @@ def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
         checkpoints.save(2, state_of(2), "a row")
         damage(tmp_path / "checkpoints" / "2" / file)
         with pytest.raises(
-            InvalidArgumentError, match=r"2 is damaged: .*; no older one is whole\.$"
+            InvalidArgumentError, match=r"2 is damaged: .*; no older one is whole, so"
         ) as caught:
             checkpoints.restore(2, state_of(0))
         assert "\n" not in str(caught.value)
@@ -327,7 +335,7 @@ def test_a_save_that_a_kill_cuts_short_is_ignored_and_tidied_away(tmp_path):
 
 
 FULL = """
-import resource, sys
+import logging, resource, sys
 from pathlib import Path
 import jax, jax.numpy as jnp
 from myriad.training.checkpoint import Checkpoints
@@ -339,6 +347,7 @@ for folder, limit in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
         Checkpoints(Path(folder)).save(2, {"array": noise, "another": noise + 1})
     except InvalidArgumentError as error:
         print(error)
+logging.getLogger("asyncio").error("of another program")
 """
 FULL_AT = (0, 300, 10_000)
 
@@ -352,7 +361,8 @@ def said_of_full_disks(tmp_path_factory):
     arguments = [argument for limit, folder in folders.items() for argument in (folder, limit)]
     with start(FULL, *arguments) as process:
         said, complained = process.communicate(timeout=120)
-    assert not complained
+    assert complained.endswith("of another program\n")
+    assert complained.count("\n") == 1
     lines = said.splitlines(keepends=True)
     assert len(lines) == len(FULL_AT), said
     return {limit: (folders[limit], line) for limit, line in zip(FULL_AT, lines, strict=True)}

@@ -107,8 +107,8 @@ def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(nu
     room(100 * MIB)
     with pytest.raises(InvalidArgumentError, match="100 MiB are free") as refused:
         evaluate(config, None, num_episodes)
-    assert str(refused.value).startswith(f"num_episodes = {num_episodes:,} need ")
-    fewer = number(refused, "(?:at most about|fewer than) {} episodes fit")
+    assert str(refused.value).startswith(f"{num_episodes:,} episodes need ")
+    fewer = number(refused, "(?:at most about|fewer than) {} fit")
     assert 0 < fewer < num_episodes
     if num_episodes == 2_000_000:
         assert evaluate(config, None, fewer).shape == (fewer,)
