@@ -15,6 +15,7 @@ Each is also the built-in that you would expect, so `except ValueError` keeps wo
 """
 
 import difflib
+import functools
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -39,6 +40,20 @@ def shown(value: Any) -> str:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # noqa: BLE001 (a value of yours may not be able to say what it is)
         return f"a value of type {type(value).__name__}"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that you probably meant: much alike, or with yours in it.
+
+    Example:
+        >>> closest("width", ["height", "prefer_width"])
+        'prefer_width'
+    """
+    by_lower = {each.lower(): each for each in known}
+    given = name[:80].lower()
+    alike = difflib.get_close_matches(given, by_lower, n=1)
+    alike += [each for each in by_lower if len(given) > 2 and given in each]
+    return by_lower[alike[0]] if alike else None
 
 
 class ShortTrainingWarning(UserWarning):
@@ -67,16 +82,48 @@ class InvalidArgumentError(MyriadError, ValueError):
 class UnknownNameError(InvalidArgumentError):
     """A name that is not registered.
 
+    Args:
+        kind: what it should be the name of.
+        name: what you gave.
+        known: the names that there are.
+        aliases: other names that you may have meant.
+        owner: whose names they are.
+        prefix: what you write before each of them.
+
+    Attributes:
+        name: what you gave, with the prefix.
+
     Example:
         >>> str(UnknownNameError("agent", "pppo", ["dqn", "ppo"]))
         "unknown agent 'pppo'; did you mean 'ppo'? Known: dqn, ppo."
     """
 
-    def __init__(self, kind: str, name: object, known: Iterable[str], aliases: Iterable[str] = ()):
+    def __init__(
+        self,
+        kind: str,
+        name: object,
+        known: Iterable[str],
+        aliases: Iterable[str] = (),
+        *,
+        owner: str = "",
+        prefix: str = "",
+    ):
+        self.name = f"{prefix}{name}"
+        self._create = functools.partial(UnknownNameError, kind, name, known, aliases, owner=owner)
         known = sorted(known)
-        close = difflib.get_close_matches(str(name)[:80], [*known, *aliases], n=1, cutoff=0.4)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        super().__init__(f"unknown {kind} {shown(name)}{hint} Known: {', '.join(known) or 'none'}.")
+        close = closest(str(name), [*known, *aliases])
+        hint = f"; did you mean {prefix + close!r}?" if close else "."
+        listed = ", ".join(prefix + each for each in known) or "none"
+        subject = shown(f"{prefix}{name}" if prefix else name)
+        of = f" of {owner}" if owner else ""
+        super().__init__(f"unknown {kind} {subject}{of}{hint} Known: {listed}.")
+
+    def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
+        """Return the error with every name as you wrote it: behind `env.` or `--env.`."""
+        if self.name not in names:
+            return self
+        bare = self._create.args[1]
+        return self._create(prefix=names[self.name][: -len(bare)])
 
 
 class FaultyEnvironmentError(InvalidArgumentError):

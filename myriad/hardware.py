@@ -233,7 +233,7 @@ def _known_options(names: Iterable[str]) -> list[str]:
     chosen += settings.left_out_xla_options()
     for name in chosen:
         if not isinstance(name, str) or name not in XLA_CPU_OPTIONS:
-            raise UnknownNameError("XLA option of Myriad", name, XLA_CPU_OPTIONS)
+            raise UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
     return chosen
 
 

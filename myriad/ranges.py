@@ -71,7 +71,7 @@ class Range:
             fits = is_list and all(self._holds(each) for each in cast(Any, value))
         if not fits:
             lost = "" if self.whole else _lost(value)
-            raise InvalidArgumentError(f"{name} must be {self}{lost}, but got {shown(value)}.")
+            raise InvalidArgumentError(f"{name} must be {self}, but got {shown(value)}{lost}.")
 
     def __str__(self) -> str:
         """Say what is in the range."""
@@ -88,8 +88,8 @@ class Range:
         if self.whole:
             return f"an integer from {self.least:,} to {self.most:,}"
         if self.most < _LARGEST:
-            between = f"a number between {self.least:,g} and {self.most:,g}"
-            return f"{between}, not 0 itself" if self.positive else between
+            least = "above 0 and at most" if self.positive else f"from {self.least:,g} to"
+            return f"a number {least} {self.most:,g}"
         if self.least <= -_LARGEST:
             return "a finite number"
         least = "above 0" if self.positive else f"of at least {self.least:g}"
@@ -216,5 +216,5 @@ def _lost(value: Any) -> str:
     if not isinstance(value, kind) or not -math.inf < value < math.inf:
         return ""
     if abs(value) > _LARGEST or 0 < abs(value) < _SMALLEST:
-        return " in float32"
-    return " with a decimal point" if isinstance(value, int) and _is_wide(value) else ""
+        return ", which float32 can't hold"
+    return "; write it with a decimal point" if isinstance(value, int) and _is_wide(value) else ""

@@ -105,7 +105,7 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
     """
     for name, value in overrides.items():
         if name not in defaults:
-            raise UnknownNameError(f"field of {owner}", name, defaults)
+            raise UnknownNameError("field", name, defaults, owner=owner)
         kind = next((kind for kind, fits in _KINDS.items() if fits(defaults[name])), None)
         if (
             kind is not None

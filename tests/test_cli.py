@@ -82,6 +82,11 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
     config = parse(["train", "--config", str(file), "--agent", "ppo"]).training()
     assert (config.env, config.agent, config.num_envs) == ("cartpole", "ppo", 77)
     assert "(default: 77)" in help_of("train", "--config", str(file), "--agent", "ppo")
+    file.write_text('env = "cartpole"\nagent = "ppo"\n[env_options]\ntau = -1\n')
+    capsys.readouterr()
+    assert main(["train", "--config", str(file)]) == 2
+    assert capsys.readouterr().err.startswith(f"{file}: env_options.tau must be ")
+    file.write_text('env = "cartpole"\n')
     assert main(["train", "--config", str(file)]) == 2
     lacking = f"{file}: the configuration has no agent; `myriad agents` lists the names.\n"
     assert capsys.readouterr().err == lacking
@@ -110,7 +115,10 @@ def test_options_of_xla_to_leave_out_are_told_by_name():
             ["--target-return", "high"],
             "--target-return must be a finite number or None, but got",
         ),
-        (["--agnt", "ppo"], "Unrecognized options: --agnt, ppo; did you mean --agent? ("),
+        (["--agnt", "ppo"], "`myriad train` has no option --agnt; did you mean --agent? ("),
+        (["--surprise="], "`myriad train` has no option --surprise ("),
+        (["--", "8"], "`myriad train` has no option -- ("),
+        (["8"], "`myriad train` does not take '8' ("),
         (["--agent", "ppo"], "--env is missing; `myriad envs` lists the names."),
         (["--env", "cartpole", "--agent", "pppo", "--help"], "unknown agent 'pppo'; did you mean"),
         (["--agent.gamma"], "--agent.gamma needs a value."),

@@ -373,7 +373,7 @@ print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=Tr
 @pytest.mark.parametrize(
     ("arguments", "flags", "sentence"),
     [
-        ("without=['vector_width']", "", "unknown XLA option of Myriad 'vector_width'"),
+        ("without=['vector_width']", "", "unknown XLA option 'vector_width'"),
         (f"without=['{NAME}']", f"--{NAME}=128", "XLA_FLAGS has it already"),
     ],
 )

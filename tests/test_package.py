@@ -77,7 +77,7 @@ def test_an_unknown_agent_answers_with_those_that_exist():
 
 def test_an_unknown_field_answers_with_the_closest_one():
     with pytest.raises(
-        UnknownNameError, match="unknown field of cartpole-control 'gravty'; did you mean 'gravity'"
+        UnknownNameError, match="unknown field 'gravty' of cartpole-control; did you mean 'gravity'"
     ):
         make_env("cartpole", gravty=1.0)
 

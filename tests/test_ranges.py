@@ -82,7 +82,7 @@ def test_the_help_shows_the_range_of_each_hyperparameter(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--env", "cartpole", "--agent", "ppo", "--help"])
     text = " ".join(re.sub(r"[│|]", " ", capsys.readouterr().out).split())
-    assert "(default: 0.99), a number between 0 and 1" in text
+    assert "(default: 0.99), a number from 0 to 1" in text
     assert "(default: 9.8), a finite number" in text
 
 
@@ -143,13 +143,13 @@ def test_a_range_holds_what_it_says_and_nothing_else(declared, held):
 
 
 def test_a_number_that_float32_takes_for_another_is_refused_with_the_reason():
-    rule = "x must be a finite number above 0 in float32, but got 1e-50"
+    rule = "x must be a finite number above 0, but got 1e-50, which float32 can't hold"
     with pytest.raises(InvalidArgumentError, match=rule):
         Number(positive=True).require("x", 1e-50)
 
 
 def test_an_integer_beyond_32_bits_is_no_number_of_the_device():
-    rule = "x must be a finite number with a decimal point, but got 10000000000"
+    rule = "x must be a finite number, but got 10000000000; write it with a decimal point"
     with pytest.raises(InvalidArgumentError, match=rule):
         Number().require("x", 10**10)
     Number().require("x", 1e10)
@@ -161,9 +161,9 @@ def test_arrays_are_held_to_the_range_element_by_element(array):
     declared = Number(0, 1, arrays=True)
     declared.require("x", array([0.0, 1.0], np.float32))
     for wrong in ([0.5, np.nan], [0.5, 1.5], [-0.5, 0.5], []):
-        with pytest.raises(InvalidArgumentError, match="x must be a number between 0 and 1"):
+        with pytest.raises(InvalidArgumentError, match="x must be a number from 0 to 1"):
             declared.require("x", array(wrong, np.float32))
-    with pytest.raises(InvalidArgumentError, match="x must be a number between 0 and 1"):
+    with pytest.raises(InvalidArgumentError, match="x must be a number from 0 to 1"):
         Number(0, 1).require("x", array([0.5, 0.5], np.float32))
 
 

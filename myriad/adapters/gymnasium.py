@@ -167,7 +167,7 @@ def render_modes(env: Environment, chosen: str | None) -> list[str]:
     """
     modes = ["rgb_array"] if hasattr(env, "render") else []
     if chosen is not None and chosen not in modes:
-        raise UnknownNameError(f"render mode of {type(env).__name__}", chosen, modes)
+        raise UnknownNameError("render mode", chosen, modes, owner=type(env).__name__)
     return modes
 
 

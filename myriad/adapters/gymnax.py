@@ -155,7 +155,7 @@ def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromG
     config = set(inspect.signature(type(env)).parameters) if isinstance(name_or_env, str) else set()
     for field in overrides:
         if field not in params | config:
-            raise UnknownNameError(f"field of gymnax's {env.name}", field, params | config)
+            raise UnknownNameError("field", field, params | config, owner=f"gymnax's {env.name}")
     if isinstance(name_or_env, str) and config & set(overrides):
         env = _make(
             name_or_env, **{field: value for field, value in overrides.items() if field in config}

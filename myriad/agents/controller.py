@@ -194,9 +194,8 @@ class Actuator:
         kind = type(env).__name__
         if not hasattr(env, "control_error"):
             raise InvalidArgumentError(
-                f"{name} steers one quantity to its setpoint, but {kind} has none: only "
-                "an environment with the method "
-                "control_error(obs) can be controlled so; a learner such as ppo needs none."
+                f"{name} needs a setpoint, and {kind} has none: it lacks the method "
+                "control_error(obs); train a learner such as ppo instead."
             )
         if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):
             raise InvalidArgumentError(

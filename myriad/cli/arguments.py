@@ -13,7 +13,7 @@ import tyro
 from myriad import __version__
 from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Render
 from myriad.cli.train import Train, with_effective_defaults
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import ranges_of, require_ranges
 
 _DESCRIPTION = (
@@ -54,9 +54,14 @@ def parse(argv: Sequence[str]) -> Command:
             f"{argv[0]} needs bash, zsh or fish, but got {' '.join(argv[1:]) or 'nothing'}."
         )
     if not argv[0].startswith("-") and argv[0] not in COMMANDS:
+        if later := [word for word in argv if word in COMMANDS]:
+            raise InvalidArgumentError(
+                f"the command comes first: write {later[0]} before {shown(argv[0])}."
+            )
         raise UnknownNameError("command", argv[0], COMMANDS)
-    _require_no_empty(argv)
     words, options = _without_dotted(argv)
+    _require_known(words)
+    _require_no_empty(argv)
     commands = COMMANDS
     if words[0] == "train" and {"-h", "--help"} & set(words):
         commands = COMMANDS | {"train": with_effective_defaults(words, options)}
@@ -77,6 +82,36 @@ def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
     return {flag.removeprefix("--").replace("-", "_"): flag for flag in flags}
 
 
+def _require_known(words: Sequence[str]) -> None:
+    """Refuse options that the command doesn't have. tyro would suggest those of other commands."""
+    command = COMMANDS.get(words[0])
+    if command is None:
+        return
+    options = dataclasses.fields(command)
+    names = [option.name.replace("_", "-") for option in options]
+    switches = [name for name, option in zip(names, options, strict=True) if option.type is bool]
+    known = {f"--{name}" for name in [*names, *(f"no-{switch}" for switch in switches)]}
+    for word in words:
+        flag = word.partition("=")[0].replace("_", "-")
+        is_flag = re.match("--|-[a-zA-Z]", word) and not _is_number(word)
+        if not is_flag or flag in known | {"--help", "-h"}:
+            continue
+        close = closest(flag.strip("-"), names)
+        meant = f"; did you mean --{close}?" if close else ""
+        raise InvalidArgumentError(
+            f"`myriad {words[0]}` has no option {flag}{meant} "
+            f"(`myriad {words[0]} --help` lists them)."
+        )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _require_no_empty(argv: Sequence[str]) -> None:
     """Refuse an empty argument. As a path it would stand for the current folder."""
     for i, word in enumerate(argv):
@@ -84,7 +119,7 @@ def _require_no_empty(argv: Sequence[str]) -> None:
         if word == "" or (flag.startswith("--") and equals and not value):
             flag = flag or (argv[i - 1] if argv[i - 1].startswith("--") else "an argument")
             raise InvalidArgumentError(
-                f"{flag} must not be empty; is the variable that you gave set?"
+                f"{flag} is empty; if you gave a variable, check that it is set."
             )
 
 
@@ -130,26 +165,20 @@ def _parsed(argv: Sequence[str], commands: dict[str, Any]) -> Any:
             raise
         program = f"myriad {argv[0]}" if argv[0] in COMMANDS else "myriad"
         raise InvalidArgumentError(
-            f"{_sentence(said.getvalue(), argv[0])} (`{program} --help` tells more)"
+            f"{_sentence(said.getvalue(), argv[0])} (`{program} --help` tells more)."
         ) from end
 
 
 def _sentence(box: str, command: str) -> str:
-    """Take from tyro's box what is wrong and the options that it names, without their help."""
+    """Take from tyro's box what is wrong, without its hints and the options' help."""
     rows = [re.sub(r"\x1b\[[\d;]*m", "", row).strip("│| ") for row in box.splitlines()[1:-1]]
     # Rules separate what is wrong from what you may have meant and from where help is.
     parts = re.split(r"^[─-]{3,}$", "\n".join(rows), flags=re.MULTILINE)
-    wrong, *hints = filter(str.strip, parts)
-    statement = " ".join(re.split(r"^--", wrong, maxsplit=1, flags=re.MULTILINE)[0].split())
-    fields = dataclasses.fields(COMMANDS[command]) if command in COMMANDS else ()
-    own = {f"--{field.name.replace('_', '-')}" for field in fields}  # tyro looks in every command.
-    unknown = [name for hint in hints if "Unrecognized" in hint for name in _flags(hint)]
-    other = own.difference(statement.split())
-    meant = [name for hint in hints if "meant" in hint for name in _flags(hint) if name in other]
-    named = " ".join([_in_words(statement, command), ", ".join(_flags(wrong))]).rstrip(". ")
-    if unknown:
-        named += f"; unknown: {', '.join(unknown)}"
-    return f"{named}; did you mean {' or '.join(meant)}?" if meant else named
+    wrong = next(filter(None, map(str.strip, parts)))
+    statement = re.split(r"^--", wrong, maxsplit=1, flags=re.MULTILINE)[0]
+    if statement.startswith("Missing from ") and (flags := re.findall(r"(?m)^--[\w-]+", wrong)):
+        return f"`myriad {command}` needs {' and '.join(flags)}"
+    return _in_words(" ".join(statement.split()), command).rstrip(". ")
 
 
 def _in_words(statement: str, command: str) -> str:
@@ -167,13 +196,14 @@ def _in_words(statement: str, command: str) -> str:
             name = found["flag"].removeprefix("--").replace("-", "_")
             rule = ranges.get(name, kinds[found["kind"].lower()])
             return f"{found['flag']} must be {rule}, but got {_short(found['value'])}"
+    if found := re.match(r"Unrecognized (?:or misplaced )?options: (\S+)", statement):
+        program = f"myriad {command}" if command in COMMANDS else "myriad"
+        return f"`{program}` does not take {found[1]!r}"
+    if found := re.fullmatch(r"Missing from myriad \w+: (\w+) (.*?)(?: \(required\))?", statement):
+        return f"`myriad {command}` needs a {found[1]}: {found[2]}"
     return re.sub(r" \(required\)$|\.? Expected 1 values\.?$", "", statement)
 
 
 def _short(quoted: str) -> str:
     """Return a long value shortened. tyro has broken it into lines."""
     return quoted if len(quoted) <= _LONG else f"{quoted[:_LONG]}...'"
-
-
-def _flags(rows: str) -> list[str]:
-    return re.findall(r"^--[\w-]+", rows, flags=re.MULTILINE)

@@ -18,7 +18,7 @@ from myriad.cli.flags import (
     sentences,
     shown_flag,
 )
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text
 from myriad.ranges import ranges_of
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
@@ -99,7 +99,21 @@ class Train(config_flags(*NAMES), XlaFlags):
                 raise InvalidArgumentError(
                     f"--{name} is missing; `myriad {name}s` lists the names."
                 )
-        return create_config(**fields, **self.options)
+        try:
+            return create_config(**fields, **self.options)
+        except InvalidArgumentError as error:
+            raise self._placed(error) from None
+
+    def _placed(self, error: InvalidArgumentError) -> InvalidArgumentError:
+        """Return an error about an option with its place, if that is in the file."""
+        unknown = isinstance(error, UnknownNameError)
+        subject = error.name if unknown else str(error).partition(" must ")[0]
+        owner, _, name = subject.partition(".")
+        if self.config is None or owner not in ("env", "agent") or subject in self.options:
+            return error
+        return InvalidArgumentError(
+            f"{self.config}: {error.renamed({subject: f'{owner}_options.{name}'})}"
+        )
 
     def _given(self, besides: tuple[str, ...]) -> dict[str, Any]:
         """Return the flags that were set, without those in `besides`."""

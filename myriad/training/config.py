@@ -8,7 +8,7 @@ import dataclasses
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -334,7 +334,12 @@ def make_config(
             fields[f"{table}_options"][option] = value
         else:
             fields[name] = value
-    config = _checked(TrainingConfig, {name: plain(name, value) for name, value in fields.items()})
+    known = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
+    config = _checked(
+        TrainingConfig,
+        {name: plain(name, value) for name, value in fields.items()},
+        [*known, "agent.<hyperparameter>", "env.<parameter>"],
+    )
     # A mistake in the options is reported here, and not when the training starts.
     config.resolve()
     return config
@@ -359,21 +364,28 @@ def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        raise InvalidArgumentError(f"the configuration is not {language}: {error}.") from None
+        place = re.search(r"line (\d+)", str(error))
+        line = f", which is {shown(text.splitlines()[int(place[1]) - 1])}" if place else ""
+        raise InvalidArgumentError(f"the configuration is not {language}: {error}{line}.") from None
     except RecursionError:
         raise InvalidArgumentError("the configuration is nested too deeply.") from None
 
 
-def _checked(cls: Any, fields: Mapping[str, Any]) -> Any:
-    """Build the configuration, with pydantic's report turned into one sentence."""
+def _checked(cls: Any, fields: Mapping[str, Any], known: Sequence[str] = ()) -> Any:
+    """Build the configuration, with pydantic's report turned into one sentence.
+
+    Args:
+        cls: its class.
+        fields: their values.
+        known: how they are called where that is not as in a file.
+    """
     if not isinstance(fields, Mapping):
         raise InvalidArgumentError(
             f"the configuration must be a table of names and values, but got {shown(fields)}."
         )
     for name in fields:
         if name not in cls.model_fields:
-            known = [*cls.model_fields, "agent.<hyperparameter>", "env.<parameter>"]
-            raise UnknownNameError("field of the configuration", name, known)
+            raise UnknownNameError("field", name, known or cls.model_fields)
     try:
         return cls(**fields)
     except ValidationError as error:

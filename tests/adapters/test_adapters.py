@@ -231,9 +231,9 @@ def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
     env.reset(seed=0)
     with pytest.warns(UserWarning, match="render_mode='rgb_array'"):
         assert env.render() is None
-    with pytest.raises(UnknownNameError, match="unknown render mode of Blind 'rgb_array'"):
+    with pytest.raises(UnknownNameError, match="unknown render mode 'rgb_array' of Blind"):
         to_gymnasium(Blind(), render_mode="rgb_array")
-    with pytest.raises(UnknownNameError, match="render mode of Drawn 'human'"):
+    with pytest.raises(UnknownNameError, match="render mode 'human' of Drawn"):
         to_gymnasium_vector(Drawn(), 2, render_mode="human")
 
 
@@ -501,7 +501,7 @@ def test_a_gymnax_environment_takes_parameters_and_arguments_and_refuses_other_n
     with pytest.raises(UnknownNameError, match="did you mean 'Breakout-MinAtar'"):
         from_gymnax("Breakout")
     with pytest.raises(
-        UnknownNameError, match="field of gymnax's Catch-bsuite 'row'; did you mean 'rows'"
+        UnknownNameError, match="unknown field 'row' of gymnax's Catch-bsuite; did you mean 'rows'"
     ):
         from_gymnax("Catch-bsuite", row=7)
     built = gymnax.make("Catch-bsuite", rows=6)[0]

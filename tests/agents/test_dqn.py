@@ -311,7 +311,7 @@ def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
         ("n_step", 2.0, "an integer from 1 to .*"),
         ("huber_delta", 0.0, "a finite number above 0 or None"),
         ("huber_delta", "off", "a finite number above 0 or None"),
-        ("polyak", 1.5, "a number between 0 and 1"),
+        ("polyak", 1.5, "a number from 0 to 1"),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(field, value, rule):
@@ -321,7 +321,7 @@ def test_values_out_of_range_are_refused_by_name(field, value, rule):
 
 def test_unknown_fields_are_refused_with_the_closest_name():
     with pytest.raises(
-        UnknownNameError, match="unknown field of dqn 'bufer_size'; did you mean 'buffer_size'"
+        UnknownNameError, match="unknown field 'bufer_size' of dqn; did you mean 'buffer_size'"
     ):
         make_learner("dqn", make_env("cartpole-control"), bufer_size=10)
 

@@ -367,7 +367,7 @@ def test_it_learns_to_balance_the_pole():
 
 
 def test_an_unknown_field_is_answered_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="unknown field of ppo 'gama'; did you mean 'gamma'"):
+    with pytest.raises(UnknownNameError, match="unknown field 'gama' of ppo; did you mean 'gamma'"):
         make_learner("ppo", make_env("cartpole-control"), gama=0.9)
 
 

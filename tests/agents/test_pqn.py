@@ -327,8 +327,8 @@ def test_actions_that_are_not_discrete_are_refused_in_one_sentence():
         ("num_epochs", 1.5, "an integer from 1 to .*"),
         ("anneal_updates", 0, "an integer from 1 to .*, 'training' or None"),
         ("learning_rate", 0.0, "a finite number above 0"),
-        ("gamma", 1.1, "a number between 0 and 1"),
-        ("epsilon_end", -0.1, "a number between 0 and 1"),
+        ("gamma", 1.1, "a number from 0 to 1"),
+        ("epsilon_end", -0.1, "a number from 0 to 1"),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(field, value, rule):
@@ -339,7 +339,7 @@ def test_values_out_of_range_are_refused_by_name(field, value, rule):
 def test_unknown_fields_and_batches_that_do_not_divide_are_refused():
     env = make_env("cartpole-control")
     with pytest.raises(
-        UnknownNameError, match="unknown field of pqn 'td_lamda'; did you mean 'td_lambda'"
+        UnknownNameError, match="unknown field 'td_lamda' of pqn; did you mean 'td_lambda'"
     ):
         make_learner("pqn", env, td_lamda=0.9)
     with pytest.raises(

@@ -385,10 +385,7 @@ def test_render_writes_the_episode(tmp_path):
         ),
         (
             ["render", "--env", "snake", "--outptu", "x.gif"],
-            (
-                "Missing from myriad render: --output; unknown: --outptu "
-                "(`myriad render --help` tells more)"
-            ),
+            "`myriad render` has no option --outptu; did you mean --output? (",
         ),
     ],
 )
@@ -409,10 +406,10 @@ RENDER = ["render", "--env", "pendulum", "--output"]
     [
         ([], "myriad needs a command, one of train, "),
         (["rendr"], "unknown command 'rendr'; did you mean 'render'? Known: "),
-        (["render"], "Missing from myriad render: --output (`myriad render --help` tells more)"),
+        (["render"], "`myriad render` needs --output (`myriad render --help` tells more)."),
         (
             [*RENDER, "x.gif", "--step", "3"],
-            "Unrecognized options: --step, 3; did you mean --steps? (",
+            "`myriad render` has no option --step; did you mean --steps? (",
         ),
         (["render", "--env"], "Missing value for argument '--env' ("),
         (
@@ -438,7 +435,7 @@ RENDER = ["render", "--env", "pendulum", "--output"]
             "none/x.gif can't be written, since there is no folder none.",
         ),
         ([*RENDER, "."], "the file must end in .gif or .mp4, but got '.'."),
-        (["envs", "--all"], "Unrecognized options: --all (`myriad envs --help` tells more)"),
+        (["envs", "--all"], "`myriad envs` has no option --all (`myriad envs --help` lists them)."),
     ],
 )
 def test_every_mistake_has_its_sentence(arguments, sentence, capsys, monkeypatch, tmp_path):

@@ -230,10 +230,13 @@ def test_lists_within_lists_reach_an_environment_as_tuples(monkeypatch):
     [
         ({"env": "cartpol"}, "unknown environment 'cartpol'; did you mean 'cartpole'"),
         ({"agent": "pppo"}, "unknown agent 'pppo'; did you mean 'ppo'"),
-        ({"num_env": 3}, "unknown field of the configuration 'num_env'; did you mean 'num_envs'"),
-        ({"agent.gama": 0.9}, "unknown field of ppo 'gama'; did you mean 'gamma'"),
-        ({"env.gravty": 0.9}, "unknown field of cartpole-control 'gravty'; did you mean 'gravity'"),
-        ({"buffer_size": 10}, "unknown field of ppo 'buffer_size'"),
+        ({"num_env": 3}, "unknown field 'num_env'; did you mean 'num_envs'"),
+        ({"agent.gama": 0.9}, "unknown field 'agent.gama' of ppo; did you mean 'agent.gamma'"),
+        (
+            {"env.gravty": 0.9},
+            "unknown field 'env.gravty' of cartpole-control; did you mean 'env.gravity'",
+        ),
+        ({"buffer_size": 10}, "unknown field 'buffer_size' of ppo"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
@@ -287,7 +290,7 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
         (
             {"agent": "pid", "env": "snake"},
-            "pid steers one quantity to its setpoint, but Snake has none",
+            "pid needs a setpoint, and Snake has none",
         ),
         (
             {"agent": "dqn", "env": "pendulum"},

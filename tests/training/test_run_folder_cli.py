@@ -87,7 +87,7 @@ def test_an_empty_argument_is_refused_and_not_taken_for_the_current_folder(
     monkeypatch.chdir(tmp_path)
     assert main(argv) == 2
     said = capsys.readouterr().err
-    assert said == f"{flag} must not be empty; is the variable that you gave set?\n"
+    assert said == f"{flag} is empty; if you gave a variable, check that it is set.\n"
     assert not list(tmp_path.iterdir())
 
 
