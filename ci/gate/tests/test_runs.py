@@ -359,8 +359,16 @@ ONE_PROGRAM = (
 )
 
 
+def let_it_wait(repository):
+    """Commit a total that mostly sleeps: its first calls are alike on a busy machine, too."""
+    waiting = "import time\n\n\ndef total(values):\n    time.sleep(0.1)"
+    repository.replace("smallsum/__init__.py", "def total(values):", waiting)
+    repository.commit()
+
+
 @pytest.mark.usefixtures("counted")
 def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
+    let_it_wait(repository)
     repository.replace(
         "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
     )
@@ -378,6 +386,7 @@ def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
     ids=["burst", "always"],
 )
 def test_one_program_whose_first_calls_differ_is_asked_again(repository, slow_calls, expected):
+    let_it_wait(repository)
     repository.replace(
         "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
     )
