@@ -106,6 +106,7 @@ OF_REJAX: dict[str, dict[str, Any]] = {
     },
     "dqn": {
         "n_step": 1,
+        "bootstrap_truncated": False,  # gymnax 0.0.9 ends an episode at its time limit
         "optimizer_epsilon": 1e-8,
         "max_grad_norm": float("inf"),
         "anneal_updates": None,

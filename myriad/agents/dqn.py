@@ -102,7 +102,8 @@ class DQN(Learner[DQNState]):
     al. 2016, "Dueling network architectures"), with hidden layers shared by both streams. Other
     differences from the first paper: Adam for RMSProp, a target network that follows softly,
     squared errors unless `huber_delta` is given, observations and rewards scaled by running
-    moments, as they are when sampled, and a value bootstraps through truncation.
+    moments, as they are when sampled, and a value bootstraps through truncation, as in Pardo et al.
+    (2018), "Time limits in reinforcement learning".
 
     An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of
     the buffer: none until `learning_starts` transitions were seen. That is a trip count and no
@@ -122,6 +123,8 @@ class DQN(Learner[DQNState]):
             all of the training's, None for a constant rate.
         gamma: the discount.
         n_step: rewards in a target before it bootstraps.
+        bootstrap_truncated: value the last observation of an episode that was truncated; False
+            takes a time limit for an end, after which nothing follows.
         double: the network itself chooses the action that the target network values.
         dueling: the network gives a value and advantages.
         huber_delta: errors beyond it count linearly; None squares all.
@@ -152,6 +155,7 @@ class DQN(Learner[DQNState]):
     gamma: Fraction = 0.995
     # A sum of so many rewards is unrolled.
     n_step: Annotated[int, Integer(1, 512)] = 3
+    bootstrap_truncated: bool = True
     double: bool = True
     dueling: bool = False
     huber_delta: PositiveOrOff = None
@@ -295,15 +299,14 @@ class DQN(Learner[DQNState]):
         obs_stats = update_moments(state.obs_stats, obs)
         return_stats = state.return_stats
         running_return = state.running_return
+        done = result.terminated | result.truncated
+        terminated = result.terminated if self.bootstrap_truncated else done
         if return_stats is not None:
-            done = result.terminated | result.truncated
             discounted, running_return = discounted_return(
                 running_return, result.reward, done, self.gamma
             )
             return_stats = return_stats.update(discounted)
-        step = Step(
-            obs, result.action, result.reward, result.terminated, result.truncated, final_obs
-        )
+        step = Step(obs, result.action, result.reward, terminated, result.truncated, final_obs)
         window = jax.tree.map(lambda leaf: leaf[None], step)
         # One-step returns need no window: the step itself is complete.
         pending = None

@@ -365,8 +365,11 @@ def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
         return parse(text)
     except ValueError as error:
         place = re.search(r"line (\d+)", str(error))
-        line = f", which is {shown(text.splitlines()[int(place[1]) - 1])}" if place else ""
-        raise InvalidArgumentError(f"the configuration is not {language}: {error}{line}.") from None
+        line = text.split("\n")[int(place[1]) - 1] if place else ""
+        shows = f", which is {shown(line)}" if line else ""
+        raise InvalidArgumentError(
+            f"the configuration is not {language}: {error}{shows}."
+        ) from None
     except RecursionError:
         raise InvalidArgumentError("the configuration is nested too deeply.") from None
 

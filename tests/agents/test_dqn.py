@@ -157,10 +157,12 @@ def test_gradient_steps_are_those_of_optax_on_the_sampled_batches(options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [1, 3])
-def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
+@pytest.mark.parametrize(("steps", "bootstrap_truncated"), [(1, True), (3, True), (3, False)])
+def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps, bootstrap_truncated):
     learner = DQN.create(
-        make_env("cartpole-control"), **{**SMALL, "n_step": steps, "learning_starts": 1000}
+        make_env("cartpole-control", max_steps=12),  # some fall before, and some don't
+        **{**SMALL, "n_step": steps, "learning_starts": 1000},
+        bootstrap_truncated=bootstrap_truncated,
     )
     loop = LearningLoop(learner.env, learner, 3)
     state = jax.jit(loop.init)(make_key(1))
@@ -185,7 +187,7 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
     assert len(lived) == 20
     columns, rows = agent.replay.columns, 21 - steps
     assert int(agent.replay.num_writes) == rows
-    ends = 0
+    ends, cuts = 0, 0
     for row in range(rows):
         for env_index in range(3):
             reward, discount = 0.0, 1.0
@@ -196,6 +198,9 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
                 if transition.terminated[env_index]:
                     discount, ends = 0.0, ends + 1
                     break
+                if transition.truncated[env_index]:
+                    discount, cuts = discount * bootstrap_truncated, cuts + 1
+                    break
             slot = row * 3 + env_index
             np.testing.assert_array_equal(columns.obs[slot], lived[row][0][env_index])
             np.testing.assert_array_equal(columns.action[slot], lived[row][1][env_index])
@@ -203,6 +208,7 @@ def test_the_buffer_holds_the_n_step_experience_that_was_lived(steps):
             np.testing.assert_allclose(columns.discount[slot], discount, rtol=1e-6)
             np.testing.assert_array_equal(columns.next_obs[slot], next_obs)
     assert ends > 0
+    assert cuts > 0
 
 
 @pytest.mark.slow

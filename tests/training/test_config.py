@@ -305,10 +305,16 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(fields, sentence
 
 
 @pytest.mark.parametrize(
-    "text", ["env = ", '{"env": 1', 'surprise = 1\nenv = "cartpole"\nagent = "ppo"']
+    ("read", "text", "sentence"),
+    [
+        (TrainingConfig.from_toml, "env = ", "is not TOML: .*"),
+        (TrainingConfig.from_toml, 'a = 1\n\x0b\nx = "b\n', r"is not TOML: .*line 2.*'\\x0b'\."),
+        (TrainingConfig.from_json, "", "is not JSON: .*"),
+        (TrainingConfig.from_json, '{"env": 1', "is not JSON: .*"),
+        (TrainingConfig.from_toml, 'surprise = 1\nenv = "cartpole"', "unknown field 'surprise'.*"),
+    ],
 )
-def test_a_file_that_is_no_configuration_is_refused_in_one_sentence(text):
-    reads = TrainingConfig.from_json if text.startswith("{") else TrainingConfig.from_toml
-    with pytest.raises(InvalidArgumentError) as caught:
-        reads(text)
+def test_a_file_that_is_no_configuration_is_refused_in_one_sentence(read, text, sentence):
+    with pytest.raises(InvalidArgumentError, match=rf"{sentence}$") as caught:
+        read(text)
     assert "\n" not in str(caught.value)
