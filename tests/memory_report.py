@@ -61,7 +61,7 @@ NAMED = {
     "num_envs": rf"{NUMBER} environments fit",
     "buffer_size": rf"a buffer_size of about {NUMBER}",
     "eval_rollouts": rf"eval_rollouts of about {NUMBER}",
-    "num_episodes": rf"{NUMBER} episodes fit",
+    "num_episodes": rf"(?:at most about|fewer than) {NUMBER} fit",
 }
 MOST_TRIES = 5
 WATCH_S = 0.005
