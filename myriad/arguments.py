@@ -21,6 +21,8 @@ _NAMES: dict[Any, str] = {
     Path: "a path",
     Iterable: "a list",
 }
+# Where to get one is said of what only a function of ours builds.
+_BUILT_BY = {"TrainingConfig": "create_config"}
 
 
 class Like:
@@ -97,4 +99,5 @@ def _described(annotation: Any) -> str:
         kinds = [_described(each) for each in get_args(annotation) if each is not NoneType]
         return " or ".join(dict.fromkeys(kinds))
     kind = get_origin(annotation) or annotation
-    return _NAMES.get(kind, f"a {kind.__name__}")
+    built_by = f", as {_BUILT_BY[kind.__name__]} builds it" if kind.__name__ in _BUILT_BY else ""
+    return _NAMES.get(kind, f"a {kind.__name__}{built_by}")

@@ -78,22 +78,23 @@ class Range:
         if self.items is not None:
             few, many = self.items
             return f"a list of {few} to {many} items, each {dataclasses.replace(self, items=None)}"
-        others = ["infinity"] * self.infinity
-        others += ["None" if word is None else repr(word) for word in self.words]
-        return " or ".join([", ".join([self._numbers(), *others[:-1]]), *others[-1:]])
+        others = ["None" if word is None else repr(word) for word in self.words]
+        numbers = f"{self._numbers()}, infinity too" if self.infinity else self._numbers()
+        return " or ".join([", ".join([numbers, *others[:-1]]), *others[-1:]])
 
     def _numbers(self) -> str:
         if (self.least, self.most) == (-(2**63), INT64):
-            return "an integer of 64 bits"
+            return "an integer from -2**63 to 2**63 - 1"
         if self.whole:
             return f"an integer from {self.least:,} to {self.most:,}"
         if self.most < _LARGEST:
             least = "above 0 and at most" if self.positive else f"from {self.least:,g} to"
             return f"a number {least} {self.most:,g}"
+        finite = "a number" if self.infinity else "a finite number"
         if self.least <= -_LARGEST:
-            return "a finite number"
+            return finite
         least = "above 0" if self.positive else f"of at least {self.least:g}"
-        return f"a finite number {least}"
+        return f"{finite} {least}"
 
     def _holds(self, value: Any) -> bool:
         if isinstance(value, type):

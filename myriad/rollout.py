@@ -516,4 +516,6 @@ def _fold_each(key: jax.Array, values: jax.Array) -> jax.Array:
 
 def _require_state(state: Any) -> None:
     if not isinstance(state, RolloutState):
-        raise InvalidArgumentError(f"state must be what init returned, but got {shown(state)}.")
+        raise InvalidArgumentError(
+            f"state must be a rollout's, as init and run return it, but got {shown(state)}."
+        )

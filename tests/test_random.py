@@ -270,7 +270,8 @@ def words_from(step: int) -> np.ndarray:
 )
 def test_what_is_no_seed_is_refused_in_a_sentence(seed):
     with pytest.raises(
-        InvalidArgumentError, match=r"^seed must be an integer of 64 bits, but got "
+        InvalidArgumentError,
+        match=r"^seed must be an integer from -2\*\*63 to 2\*\*63 - 1, but got ",
     ):
         make_key(seed)
 

@@ -185,7 +185,7 @@ def test_a_traced_parameter_passes():
             "env.gravity must be a list of at most 100,000 items",
         ),
         ({"log_to": ["x"] * 17}, "log_to must have at most 16 items, but got"),
-        ({"agent": "pid", "agent.limit": -1.0}, "agent.limit must be a finite number of at least"),
+        ({"agent": "pid", "agent.limit": -1.0}, "agent.limit must be a number of at least"),
         (
             {"num_envs": 16, "steps_per_env": INT64},
             "steps_per_env x num_envs must be at most 9,223,372,036,854,775,807, but is",

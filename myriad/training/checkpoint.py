@@ -147,13 +147,11 @@ class Checkpoints:
 
     def devices(self, num_updates: int) -> list[str]:
         """Return what the run had trained on; nothing if an older version saved the checkpoint."""
-        path = self.folder / str(num_updates) / _DEVICES
-        # What is damaged here, `restore` names.
-        try:
-            devices = json.loads(path.read_bytes()) if path.is_file() else []
-        except (OSError, ValueError, RecursionError):
+        path = self.folder / str(num_updates)
+        # Of a damaged checkpoint nothing is said before `restore` names it.
+        if _damage(path) is not None or not (path / _DEVICES).exists():
             return []
-        return [str(each) for each in devices] if isinstance(devices, list) else []
+        return json.loads((path / _DEVICES).read_bytes())
 
     def _whole(self, num_updates: int) -> Path:
         """Return the folder of a checkpoint, or refuse a damaged one."""

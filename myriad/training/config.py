@@ -366,7 +366,7 @@ def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
     except ValueError as error:
         place = re.search(r"line (\d+)", str(error))
         line = text.split("\n")[int(place[1]) - 1] if place else ""
-        shows = f", which is {shown(line)}" if line else ""
+        shows = f"; the line is {shown(line)}" if line else ""
         raise InvalidArgumentError(
             f"the configuration is not {language}: {error}{shows}."
         ) from None

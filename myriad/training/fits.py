@@ -220,7 +220,8 @@ def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
     if 0 < envs < resolved.num_envs:
         remedies.append(f"{at_most} {envs:,} environments fit")
     if config.buffer_size is not None and size.fixed > state / 2:
-        left = state - size.per_env * resolved.num_envs
+        # A smaller buffer needn't make calls or checkpoints smaller: only what is filled is saved.
+        left = room - max(needs.beside, needs.evaluation) - size.per_env * resolved.num_envs
         slots = config.buffer_size * left // max(1, size.fixed)
         if 0 < slots < config.buffer_size:
             remedies.append(f"a buffer_size of about {slots:,}")

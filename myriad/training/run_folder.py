@@ -60,7 +60,8 @@ class RunFolder:
         with folder.held():
             if (path / "config.toml").exists():
                 raise InvalidArgumentError(
-                    f"run folder {path} already holds a run: resume it, or name another folder."
+                    f"run folder {path} already holds a run: name another folder, or go on with "
+                    f"`myriad train --resume {path}`."
                 )
             with replacing(path / "environment.json") as new:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")

@@ -424,7 +424,7 @@ RENDER = ["render", "--env", "pendulum", "--output"]
         ([*RENDER, "x.gif", "--fps", "0"], "--fps must be an integer from 1 to 1,000, but got 0."),
         (
             [*RENDER, "x.gif", "--seed", "1" * 30],
-            "--seed must be an integer of 64 bits, but got",
+            "--seed must be an integer from -2**63 to 2**63 - 1, but got",
         ),
         (
             [*RENDER, "x.gif", "--agent", "rnadom"],

@@ -249,7 +249,7 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
     [
         ({"num_envs": 0}, "num_envs must be an integer from 1 to 2,147,483,647, but got 0"),
         ({"num_envs": 2.5}, "num_envs must be an integer from 1 to 2,147,483,647, but got 2.5"),
-        ({"seed": "a"}, "seed must be an integer of 64 bits, but got 'a'"),
+        ({"seed": "a"}, r"seed must be an integer from -2\*\*63 to 2\*\*63 - 1, but got 'a'"),
         (
             {"agent.learning_rate": "fast"},
             "agent.learning_rate must be a finite number above 0, but",

@@ -147,7 +147,7 @@ def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
 def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
     new_folder(tmp_path / "run")
     with pytest.raises(
-        InvalidArgumentError, match="run already holds a run: resume it, or name another folder"
+        InvalidArgumentError, match="run already holds a run: name another folder, or go on with"
     ):
         new_folder(tmp_path / "run")
     (tmp_path / "file").write_text("")

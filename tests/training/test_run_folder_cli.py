@@ -175,8 +175,8 @@ def test_a_configuration_that_is_no_file_of_text_is_one_sentence(tmp_path, capsy
     (tmp_path / "latin").write_bytes(b"env = '\xe9'")
     (tmp_path / "deep").write_text("a = " + "[" * 10_000 + "]" * 10_000)
     sentences = {
-        "pipe": f"{pipe} can't be read: it is no regular file.",
-        "": f"{tmp_path} can't be read: it is no regular file.",
+        "pipe": f"{pipe} can't be read: it is a folder, a device or a pipe, and no file.",
+        "": f"{tmp_path} can't be read: it is a folder, a device or a pipe, and no file.",
         "latin": f"{tmp_path / 'latin'} can't be read: it is not UTF-8.",
         "deep": f"{tmp_path / 'deep'}: the configuration is nested too deeply.",
         "gone": f"{tmp_path / 'gone'} can't be read: No such file or directory.",
@@ -222,7 +222,10 @@ def test_a_seed_beyond_64_bits_is_refused_in_a_sentence(tmp_path, capsys):
         tmp_path / "run", create_config("cartpole", "pid").resolve().config.to_toml(), {}
     )
     assert main(["evaluate", str(folder.path), "--seed", "9" * 20]) == 2
-    assert capsys.readouterr().err == f"--seed must be an integer of 64 bits, but got {'9' * 20}.\n"
+    assert (
+        capsys.readouterr().err
+        == f"--seed must be an integer from -2**63 to 2**63 - 1, but got {'9' * 20}.\n"
+    )
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
