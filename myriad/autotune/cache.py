@@ -33,6 +33,8 @@ _ANSWER = {
     "stretch_steps": int,
     "rounds_s": dict,
 }
+# Any other name is one of these that a fault changed.
+_NAMES = {*_ANSWER, "details", _CHECKSUM}
 _CANDIDATE: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Candidate)}
 # Writing takes milliseconds, so whoever holds the lock for longer is stopped or hangs.
 _LOCK_WAIT_S = 30.0
@@ -179,7 +181,9 @@ class _LockedError(InvalidArgumentError):
 def _is_entry(section: str, entry: Any) -> bool:
     if section != "chunk_size_configs":
         return isinstance(entry, dict)
-    if not _has(entry, _ANSWER) or not entry["optimal_chunk_size"] * entry["stretch_steps"]:
+    if not _has(entry, _ANSWER) or not entry.keys() <= _NAMES:
+        return False
+    if not entry["optimal_chunk_size"] * entry["stretch_steps"]:
         return False
     if not _are_rounds(entry["rounds_s"]):
         return False

@@ -196,6 +196,7 @@ WRONG = {
     "rounds of numbers": ANSWER | {"rounds_s": {"16": 0.1}},
     "rounds of no time": ANSWER | {"rounds_s": {"16": "0.0"}},
     "rounds without end": ANSWER | {"rounds_s": {"16": "inf"}},
+    "a checksum whose name changed": ANSWER | {"chfcksum": "9a54e68c"},
     "more rounds of one than another": ANSWER | {"rounds_s": {"16": "0.1", "32": "0.1 0.1"}},
 }
 
