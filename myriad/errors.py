@@ -108,13 +108,16 @@ class UnknownNameError(InvalidArgumentError):
         owner: str = "",
         prefix: str = "",
     ):
+        known, aliases = sorted(known), list(aliases)
         self.name = f"{prefix}{name}"
-        self._create = functools.partial(UnknownNameError, kind, name, known, aliases, owner=owner)
-        known = sorted(known)
+        self._prefix = prefix
+        self._behind = functools.partial(UnknownNameError, kind, name, known, aliases, owner=owner)
         close = closest(str(name), [*known, *aliases])
-        hint = f"; did you mean {prefix + close!r}?" if close else "."
-        listed = ", ".join(prefix + each for each in known) or "none"
-        subject = shown(f"{prefix}{name}" if prefix else name)
+        hint = f"; did you mean {_written(prefix, close)!r}?" if close else "."
+        # A flag is listed as one. In a table of options the names stand alone.
+        before = prefix if prefix.startswith("--") else ""
+        listed = ", ".join(_written(before, each) for each in known) or "none"
+        subject = shown(self.name if prefix else name)
         of = f" of {owner}" if owner else ""
         super().__init__(f"unknown {kind} {subject}{of}{hint} Known: {listed}.")
 
@@ -122,8 +125,14 @@ class UnknownNameError(InvalidArgumentError):
         """Return the error with every name as you wrote it: behind `env.` or `--env.`."""
         if self.name not in names:
             return self
-        bare = self._create.args[1]
-        return self._create(prefix=names[self.name][: -len(bare)])
+        yours = names[self.name]
+        return self._behind(prefix=yours[: len(yours) - len(self.name) + len(self._prefix)])
+
+
+def _written(prefix: str, name: str) -> str:
+    """Return a name as you would write it: a flag has hyphens."""
+    written = prefix + name
+    return written.replace("_", "-") if prefix.startswith("--") else written
 
 
 class FaultyEnvironmentError(InvalidArgumentError):

@@ -378,7 +378,7 @@ def test_an_unknown_field_is_answered_with_the_nearest():
         ("num_epochs", 2.0, "integer"),
         ("anneal_updates", 0, "an integer from 1"),
         ("anneal_updates", "trainin", "'training' or None, but got 'trainin'"),
-        ("gamma", 1.1, "between 0 and 1"),
+        ("gamma", 1.1, "from 0 to 1"),
         ("learning_rate", float("nan"), "above 0"),
         ("max_grad_norm", 0, "above 0"),
         ("optimizer_epsilon", -1e-8, "at least 0"),
