@@ -216,7 +216,7 @@ def test_a_limit_beyond_the_machine_refuses_what_the_machine_cannot_hold():
         suggest_scan_chunk_size(
             2 * 10**9, "cartpole-control", "dqn", verbose=False, memory_limit=10**18
         )
-    assert available_bytes(10**18) <= (fingerprint().memory_available_bytes or 10**18)
+    assert available_bytes(10**18) <= (fingerprint().memory_total_bytes or 10**18)
 
 
 @pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (900_000, 96 * MIB)])
