@@ -15,7 +15,6 @@ Each is also the built-in that you would expect, so `except ValueError` keeps wo
 """
 
 import difflib
-import functools
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -110,23 +109,24 @@ class UnknownNameError(InvalidArgumentError):
     ):
         known, aliases = sorted(known), list(aliases)
         self.name = f"{prefix}{name}"
-        self._prefix = prefix
-        self._behind = functools.partial(UnknownNameError, kind, name, known, aliases, owner=owner)
+        self._parts = (kind, name, known, aliases, owner)
         close = closest(str(name), [*known, *aliases])
         hint = f"; did you mean {_written(prefix, close)!r}?" if close else "."
         # A flag is listed as one. In a table of options the names stand alone.
         before = prefix if prefix.startswith("--") else ""
         listed = ", ".join(_written(before, each) for each in known) or "none"
-        subject = shown(self.name if prefix else name)
+        subject = shown(_written(prefix, str(name)) if prefix else name)
         of = f" of {owner}" if owner else ""
         super().__init__(f"unknown {kind} {subject}{of}{hint} Known: {listed}.")
 
     def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
-        """Return the error with every name as you wrote it: behind `env.` or `--env.`."""
-        if self.name not in names:
+        """Return the error with every field as you wrote it: behind `env.` or `--env.`."""
+        kind, name, known, aliases, owner = self._parts
+        if kind != "field" or self.name not in names:
             return self
         yours = names[self.name]
-        return self._behind(prefix=yours[: len(yours) - len(self.name) + len(self._prefix)])
+        prefix = yours[: len(yours) - len(str(name))]
+        return UnknownNameError(kind, name, known, aliases, owner=owner, prefix=prefix)
 
 
 def _written(prefix: str, name: str) -> str:

@@ -71,7 +71,7 @@ def regular(path: Path) -> Path:
         OSError: a folder, a pipe or a device is there.
     """
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is a folder, a device or a pipe, and no file", str(path))
+        raise OSError(errno.EINVAL, "it is a folder, a device or a pipe, not a file", str(path))
     return path
 
 

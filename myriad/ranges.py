@@ -70,8 +70,9 @@ class Range:
             is_list = isinstance(value, tuple | list) and few <= len(value) <= many
             fits = is_list and all(self._holds(each) for each in cast(Any, value))
         if not fits:
-            lost = "" if self.whole else _lost(value)
-            raise InvalidArgumentError(f"{name} must be {self}, but got {shown(value)}{lost}.")
+            raise InvalidArgumentError(
+                f"{name} must be {self}, but got {shown(value)}{self._lost(value)}."
+            )
 
     def __str__(self) -> str:
         """Say what is in the range."""
@@ -116,6 +117,19 @@ class Range:
         """Return whether JAX refuses a number because it is written as a large integer."""
         on_device = not self.whole and self.most <= _LARGEST
         return on_device and isinstance(value, int) and _is_wide(value)
+
+    def _lost(self, value: Any) -> str:
+        """Say why a number is refused that seems to be in the range."""
+        kind: Any = Real
+        if self.whole or self.most > _LARGEST or not isinstance(value, kind):
+            return ""
+        if not -math.inf < value < math.inf:
+            return ""
+        is_too_large = self.most == _LARGEST and abs(value) > _LARGEST
+        if is_too_large or (self.positive and 0 < value < _SMALLEST):
+            return ", which float32 can't hold"
+        is_wide = isinstance(value, int) and abs(value) <= _LARGEST and _is_wide(value)
+        return "; write it with a decimal point" if is_wide and self._holds(float(value)) else ""
 
     def _holds_all(self, array: Any) -> bool:
         is_numbers = hasattr(array, "min") and array.size > 0 and array.dtype.kind in "iuf"
@@ -209,13 +223,3 @@ def _is_traced(value: Any) -> bool:
 def _is_wide(value: int) -> bool:
     """Return whether an integer needs more than 32 bits."""
     return not -INT32 <= value <= INT32
-
-
-def _lost(value: Any) -> str:
-    """Say why a device can't hold a finite number, if that is so."""
-    kind: Any = Real
-    if not isinstance(value, kind) or not -math.inf < value < math.inf:
-        return ""
-    if abs(value) > _LARGEST or 0 < abs(value) < _SMALLEST:
-        return ", which float32 can't hold"
-    return "; write it with a decimal point" if isinstance(value, int) and _is_wide(value) else ""

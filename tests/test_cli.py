@@ -92,6 +92,20 @@ def test_a_file_may_leave_to_flags_what_to_train(help_of, tmp_path, capsys):
     assert capsys.readouterr().err == lacking
 
 
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--agent.gamma", "0.9"], "unknown command '--agent.gamma'. Known: agents"),
+        (["--seed", "3", "train"], "the command comes first: write train before '--seed'."),
+        (["rendre", "--output", "render"], "unknown command 'rendre'; did you mean 'render'?"),
+        (["evaluate", "--run", "x"], "`myriad evaluate` has no option --run (`myriad"),
+    ],
+)
+def test_a_command_that_is_missing_or_misspelt_is_one_sentence(argv, sentence, capsys):
+    assert main(argv) == 2
+    assert capsys.readouterr().err.startswith(sentence)
+
+
 def test_the_version_is_told(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
@@ -116,9 +130,15 @@ def test_options_of_xla_to_leave_out_are_told_by_name():
             "--target-return must be a finite number or None, but got",
         ),
         (["--agnt", "ppo"], "`myriad train` has no option --agnt; did you mean --agent? ("),
-        (["--surprise="], "`myriad train` has no option --surprise ("),
-        (["--", "8"], "`myriad train` has no option -- ("),
-        (["8"], "`myriad train` does not take '8' ("),
+        (["--surprise="], "`myriad train` has no option --surprise; those of an agent"),
+        (["--", "8"], "`myriad train` has no option --; those of"),
+        (["8", "9"], "`myriad train` does not take 8, 9 ("),
+        (["--options", "x"], "`myriad train` has no option --options; those of an agent or"),
+        (["--env", "env", "--agent", "ppo"], "unknown environment 'env'. Known: bucket-brigade"),
+        (
+            ["--env", "cartpole", "--agent", "ppo", "--agent.learning-rat", "1"],
+            "unknown field '--agent.learning-rat' of ppo; did you mean '--agent.learning-rate'?",
+        ),
         (["--agent", "ppo"], "--env is missing; `myriad envs` lists the names."),
         (["--env", "cartpole", "--agent", "pppo", "--help"], "unknown agent 'pppo'; did you mean"),
         (["--agent.gamma"], "--agent.gamma needs a value."),

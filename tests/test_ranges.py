@@ -21,8 +21,9 @@ from myriad.cli.arguments import COMMANDS
 from myriad.cli.flags import range_of
 from myriad.envs import ENVIRONMENTS
 from myriad.envs.cartpole import CartPole, CartPoleParams
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import (
+    HOST,
     INT32,
     INT64,
     Integer,
@@ -146,6 +147,16 @@ def test_a_number_that_float32_takes_for_another_is_refused_with_the_reason():
     rule = "x must be a finite number above 0, but got 1e-50, which float32 can't hold"
     with pytest.raises(InvalidArgumentError, match=rule):
         Number(positive=True).require("x", 1e-50)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [(Number(0, 1), 10**10), (Number(0), -(10**10)), (Number(*HOST), 10**400)],
+)
+def test_a_number_outside_the_range_is_not_excused_by_how_it_is_written(declared, value):
+    with pytest.raises(InvalidArgumentError) as caught:
+        declared.require("x", value)
+    assert str(caught.value) == f"x must be {declared}, but got {shown(value)}."
 
 
 def test_an_integer_beyond_32_bits_is_no_number_of_the_device():

@@ -101,9 +101,9 @@ class DQN(Learner[DQNState]):
     Q-learning"); n-step returns as in Hessel et al. (2018), "Rainbow"; optionally dueling (Wang et
     al. 2016, "Dueling network architectures"), with hidden layers shared by both streams. Other
     differences from the first paper: Adam for RMSProp, a target network that follows softly,
-    squared errors unless `huber_delta` is given, observations and rewards scaled by running
-    moments, as they are when sampled, and a value bootstraps through truncation, as in Pardo et al.
-    (2018), "Time limits in reinforcement learning".
+    squared errors unless `huber_delta` is given, and observations and rewards scaled by running
+    moments, as they are when sampled. By default a value bootstraps through truncation, as in Pardo
+    et al. (2018), "Time limits in reinforcement learning".
 
     An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of
     the buffer: none until `learning_starts` transitions were seen. That is a trip count and no

@@ -17,6 +17,7 @@ from myriad.autotune.search import Candidate
 from myriad.errors import InvalidArgumentError
 from myriad.files import holder_of, regular, replacing, write_errors_explained
 
+# It rises when entries get a new name, since an entry with an unknown one counts as damaged.
 SCHEMA_VERSION = 1
 # Of each entry. One that lacks it was written by hand.
 _CHECKSUM = "checksum"
@@ -34,7 +35,7 @@ _ANSWER = {
     "rounds_s": dict,
 }
 # Any other name is one of these that a fault changed.
-_NAMES = {*_ANSWER, "details", _CHECKSUM}
+_ENTRY_NAMES = {*_ANSWER, "details", _CHECKSUM}
 _CANDIDATE: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Candidate)}
 # Writing takes milliseconds, so whoever holds the lock for longer is stopped or hangs.
 _LOCK_WAIT_S = 30.0
@@ -61,8 +62,9 @@ class ProfileCache:
             try:
                 with self._locked():
                     content = self._parse() or self._set_aside()
-            except _LockedError as error:
-                warnings.warn(f"{error}; what it holds is not used.", stacklevel=2)
+            except InvalidArgumentError as error:
+                reason = str(error).removesuffix(".")
+                warnings.warn(f"{reason}; what it holds is not used.", stacklevel=2)
                 content = {section: {} for section in SECTIONS}
         return content
 
@@ -74,7 +76,7 @@ class ProfileCache:
         """Replace an entry by what `change` makes of it, or of `{}` if there is none.
 
         Nobody else writes between the reading and the writing. If somebody holds the lock for too
-        long, or the disk takes nothing, a warning says so, and nothing is written.
+        long, or the file can't be written, a warning says so, and nothing is kept.
         """
         if self._gave_up:
             return
@@ -86,7 +88,9 @@ class ProfileCache:
         except InvalidArgumentError as error:
             # What was measured is worth more than its place in the cache.
             self._gave_up = True
-            warnings.warn(f"{str(error).rstrip('.')}; what is found is not kept.", stacklevel=2)
+            warnings.warn(
+                f"{str(error).removesuffix('.')}; what is found is not kept.", stacklevel=2
+            )
 
     def clear(self) -> None:
         """Forget everything.
@@ -181,7 +185,7 @@ class _LockedError(InvalidArgumentError):
 def _is_entry(section: str, entry: Any) -> bool:
     if section != "chunk_size_configs":
         return isinstance(entry, dict)
-    if not _has(entry, _ANSWER) or not entry.keys() <= _NAMES:
+    if not _has(entry, _ANSWER) or not entry.keys() <= _ENTRY_NAMES:
         return False
     if not entry["optimal_chunk_size"] * entry["stretch_steps"]:
         return False

@@ -6,7 +6,7 @@ import io
 import re
 import tomllib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import tyro
 
@@ -42,7 +42,7 @@ def parse(argv: Sequence[str]) -> Command:
         InvalidArgumentError: they can't be used.
         SystemExit: you asked for help or the version, and it was printed.
     """
-    if [*argv] == ["--version"]:
+    if argv and argv[0] == "--version":
         print(f"myriad {__version__}")
         raise SystemExit
     if not argv:
@@ -53,8 +53,9 @@ def parse(argv: Sequence[str]) -> Command:
         raise InvalidArgumentError(
             f"{argv[0]} needs bash, zsh or fish, but got {' '.join(argv[1:]) or 'nothing'}."
         )
-    if not argv[0].startswith("-") and argv[0] not in COMMANDS:
-        if later := [word for word in argv if word in COMMANDS]:
+    if argv[0] not in COMMANDS and not re.match("(-h|--help|--tyro-.*)$", argv[0]):
+        later = [word for word in argv[1:] if word in COMMANDS]
+        if later and closest(argv[0], COMMANDS) is None:
             raise InvalidArgumentError(
                 f"the command comes first: write {later[0]} before {shown(argv[0])}."
             )
@@ -86,8 +87,8 @@ def _require_known(words: Sequence[str]) -> None:
     """Refuse options that the command doesn't have. tyro would suggest those of other commands."""
     command = COMMANDS.get(words[0])
     if command is None:
-        return
-    options = dataclasses.fields(command)
+        return  # You asked for help.
+    options = [option for option in dataclasses.fields(command) if _has_flag(option)]
     names = [option.name.replace("_", "-") for option in options]
     switches = [name for name, option in zip(names, options, strict=True) if option.type is bool]
     known = {f"--{name}" for name in [*names, *(f"no-{switch}" for switch in switches)]}
@@ -98,10 +99,19 @@ def _require_known(words: Sequence[str]) -> None:
             continue
         close = closest(flag.strip("-"), names)
         meant = f"; did you mean --{close}?" if close else ""
+        if not close and words[0] == "train":
+            meant = "; those of an agent or an environment begin with --agent. or --env."
         raise InvalidArgumentError(
-            f"`myriad {words[0]}` has no option {flag}{meant} "
+            f"`myriad {words[0]}` has no option {_short(flag)}{meant} "
             f"(`myriad {words[0]} --help` lists them)."
         )
+
+
+def _has_flag(option: dataclasses.Field[Any]) -> bool:
+    """Return whether tyro makes a flag of a field: not if it is positional, or ours to fill in."""
+    markers = getattr(option.type, "__metadata__", ())
+    others = (tyro.conf.Positional[int], tyro.conf.Suppress[int])
+    return not any(get_args(other)[1] in markers for other in others)
 
 
 def _is_number(word: str) -> bool:
@@ -196,9 +206,9 @@ def _in_words(statement: str, command: str) -> str:
             name = found["flag"].removeprefix("--").replace("-", "_")
             rule = ranges.get(name, kinds[found["kind"].lower()])
             return f"{found['flag']} must be {rule}, but got {_short(found['value'])}"
-    if found := re.match(r"Unrecognized (?:or misplaced )?options: (\S+)", statement):
+    if found := re.match(r"Unrecognized (?:or misplaced )?options: (.+)", statement):
         program = f"myriad {command}" if command in COMMANDS else "myriad"
-        return f"`{program}` does not take {found[1]!r}"
+        return f"`{program}` does not take {_short(found[1])}"
     if found := re.fullmatch(r"Missing from myriad \w+: (\w+) (.*?)(?: \(required\))?", statement):
         return f"`myriad {command}` needs a {found[1]}: {found[2]}"
     return re.sub(r" \(required\)$|\.? Expected 1 values\.?$", "", statement)
@@ -206,4 +216,5 @@ def _in_words(statement: str, command: str) -> str:
 
 def _short(quoted: str) -> str:
     """Return a long value shortened. tyro has broken it into lines."""
-    return quoted if len(quoted) <= _LONG else f"{quoted[:_LONG]}...'"
+    end = "'" if quoted.startswith("'") else ""
+    return quoted if len(quoted) <= _LONG else f"{quoted[:_LONG]}...{end}"

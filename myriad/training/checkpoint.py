@@ -148,10 +148,13 @@ class Checkpoints:
     def devices(self, num_updates: int) -> list[str]:
         """Return what the run had trained on; nothing if an older version saved the checkpoint."""
         path = self.folder / str(num_updates)
-        # Of a damaged checkpoint nothing is said before `restore` names it.
-        if _damage(path) is not None or not (path / _DEVICES).exists():
-            return []
-        return json.loads((path / _DEVICES).read_bytes())
+        try:
+            sums = json.loads(regular(path / _CHECKSUMS).read_bytes())
+            if sums[_DEVICES] == _checksum(path / _DEVICES):
+                return json.loads((path / _DEVICES).read_bytes())
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            pass  # Of a damaged checkpoint nothing is said before `restore` names it.
+        return []
 
     def _whole(self, num_updates: int) -> Path:
         """Return the folder of a checkpoint, or refuse a damaged one."""

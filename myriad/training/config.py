@@ -364,8 +364,9 @@ def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        place = re.search(r"line (\d+)", str(error))
-        line = text.split("\n")[int(place[1]) - 1] if place else ""
+        # The last one: before it, the message may quote a key that says "line 9".
+        places = re.findall(r"line (\d+),? column", str(error))
+        line = text.split("\n")[int(places[-1]) - 1].rstrip("\r") if places else ""
         shows = f"; the line is {shown(line)}" if line else ""
         raise InvalidArgumentError(
             f"the configuration is not {language}: {error}{shows}."
@@ -380,7 +381,7 @@ def _checked(cls: Any, fields: Mapping[str, Any], known: Sequence[str] = ()) -> 
     Args:
         cls: its class.
         fields: their values.
-        known: how they are called where that is not as in a file.
+        known: the names to list, if not those of a file.
     """
     if not isinstance(fields, Mapping):
         raise InvalidArgumentError(

@@ -17,66 +17,76 @@ _LEFT_BEHIND = ("Event loop is closed", "_ssock", "was never awaited")
 def orbax_silenced() -> Iterator[None]:
     """Print nothing of the errors that orbax meets in the block besides the one that it raises.
 
-    Threads that it leaves behind after an error fail one by one, even after the block. So their
-    errors stay unsaid in this process from then on. All others are printed as before.
+    Threads that it leaves behind after an error fail one by one, even after the block. So what they
+    log, their closed event loops and coroutines that nobody awaited stay unsaid in this process
+    from then on. Everything else is printed as before.
     """
-    is_new = _SILENCE.begin()
+    if _active:
+        yield  # It is silent, after an error or around this block.
+        return
+    silence = _Silence()
+    _active.append(silence)
+    silence.begin()
     try:
         yield
     except BaseException:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         raise
-    if is_new:
-        _SILENCE.end()
+    silence.end()
+    _active.remove(silence)
 
 
 class _Silence:
-    """Stands before Python's reports of errors, and drops those of orbax."""
+    """Stands before Python's reports of errors, and drops those of orbax's threads."""
 
     def __init__(self):
         self._is_on = False
         self._uncaught = sys.excepthook
         self._unraisable = sys.unraisablehook
 
-    def begin(self) -> bool:
-        """Drop them from now on. Return False if that was so before."""
-        if self._is_on:
-            return False
+    def begin(self) -> None:
+        """Drop them from now on."""
         self._is_on = True
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self.passes)
-        self._uncaught, sys.excepthook = sys.excepthook, self.uncaught
-        self._unraisable, sys.unraisablehook = sys.unraisablehook, self.unraisable
-        return True
+        sys.excepthook = self.uncaught
+        sys.unraisablehook = self.unraisable
 
     def end(self) -> None:
-        """Print them again."""
-        if (sys.excepthook, sys.unraisablehook) != (self.uncaught, self.unraisable):
-            return  # Somebody has put a hook of their own before ours, which calls ours.
+        """Print them again. A hook before which somebody has put another one stays, and passes."""
+        self._is_on = False
         for name in _LOGGERS:
             logging.getLogger(name).removeFilter(self.passes)
-        sys.excepthook, sys.unraisablehook = self._uncaught, self._unraisable
-        self._is_on = False
+        if sys.excepthook == self.uncaught:
+            sys.excepthook = self._uncaught
+        if sys.unraisablehook == self.unraisable:
+            sys.unraisablehook = self._unraisable
 
     def passes(self, record: logging.LogRecord) -> bool:
+        """Return whether a line of a log is not orbax's."""
         error = record.exc_info[1] if record.exc_info else None
-        return not (_is_of_orbax(error) or "orbax" in record.getMessage())
+        return not (_is_of_orbax(error) or "orbax" in f"{record.msg} {record.args}")
 
     def uncaught(self, kind: Any, error: Any, trace: Any) -> None:
-        if not _is_of_orbax(error):
+        # What the block raised comes from orbax too, and must be printed if nobody caught it.
+        if not (self._is_on and _is_left_behind(error)):
             self._uncaught(kind, error, trace)
 
     def unraisable(self, args: "sys.UnraisableHookArgs") -> None:
-        if not _is_of_orbax(args.exc_value):
+        if not (self._is_on and _is_of_orbax(args.exc_value)):
             self._unraisable(args)
 
 
-_SILENCE = _Silence()
+_active: list[_Silence] = []
+
+
+def _is_left_behind(error: BaseException | None) -> bool:
+    return isinstance(error, Exception) and any(words in str(error) for words in _LEFT_BEHIND)
 
 
 def _is_of_orbax(error: BaseException | None) -> bool:
-    if error is None:
-        return False
-    if any(words in str(error) for words in _LEFT_BEHIND):
-        return True
-    return any("orbax" in frame.filename for frame in traceback.extract_tb(error.__traceback__))
+    if not isinstance(error, Exception):
+        return False  # An interrupt is nobody's noise.
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    modules = (frame.f_globals.get("__name__", "") for frame in frames)
+    return _is_left_behind(error) or any(name.split(".")[0] == "orbax" for name in modules)

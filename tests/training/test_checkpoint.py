@@ -19,6 +19,7 @@ from myriad import files
 from myriad.errors import InvalidArgumentError
 from myriad.training import checkpoint
 from myriad.training.checkpoint import Checkpoints
+from myriad.training.silence import orbax_silenced
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +85,36 @@ def test_a_save_leaves_how_python_reports_errors_as_it_was(tmp_path):
     before = [sys.excepthook, sys.unraisablehook, *(logger.filters[:] for logger in loggers)]
     Checkpoints(tmp_path).save(1, state_of(1))
     assert [sys.excepthook, sys.unraisablehook, *(log.filters for log in loggers)] == before
+
+
+def test_what_a_block_raises_is_printed_though_it_comes_from_orbax():
+    script = """
+import orbax.checkpoint as ocp
+from myriad.training.silence import orbax_silenced
+with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
+    checkpointer.restore("/no/such/checkpoint")
+"""
+    with start(script) as process:
+        _, complained = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "Traceback" in complained
+    assert "FileNotFoundError" in complained
+
+
+def test_a_hook_that_somebody_adds_in_a_block_is_kept_and_called_once(monkeypatch):
+    heard = []
+    monkeypatch.setattr(sys, "excepthook", lambda *error: heard.append(error))
+    with orbax_silenced():
+        ours = sys.excepthook
+
+        def theirs(*error):
+            ours(*error)
+
+        monkeypatch.setattr(sys, "excepthook", theirs)
+    with orbax_silenced():
+        sys.excepthook(ValueError, ValueError("mine"), None)
+    sys.excepthook(ValueError, ValueError("mine"), None)
+    assert len(heard) == 2
 
 
 @pytest.mark.parametrize("keep", [1, 3])

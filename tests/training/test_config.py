@@ -309,6 +309,12 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(fields, sentence
     [
         (TrainingConfig.from_toml, "env = ", "is not TOML: .*"),
         (TrainingConfig.from_toml, 'a = 1\n\x0b\nx = "b\n', r"is not TOML: .*line 2.*'\\x0b'\."),
+        (
+            TrainingConfig.from_toml,
+            '["line 99"]\n["line 99"]\n',
+            r"is not TOML: .*'\[\"line 99\"\]'\.",
+        ),
+        (TrainingConfig.from_toml, "a = 1\r\nb = \r\n", r"is not TOML: .*'b = '\."),
         (TrainingConfig.from_json, "", "is not JSON: .*"),
         (TrainingConfig.from_json, '{"env": 1', "is not JSON: .*"),
         (TrainingConfig.from_toml, 'surprise = 1\nenv = "cartpole"', "unknown field 'surprise'.*"),

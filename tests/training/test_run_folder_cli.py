@@ -175,8 +175,8 @@ def test_a_configuration_that_is_no_file_of_text_is_one_sentence(tmp_path, capsy
     (tmp_path / "latin").write_bytes(b"env = '\xe9'")
     (tmp_path / "deep").write_text("a = " + "[" * 10_000 + "]" * 10_000)
     sentences = {
-        "pipe": f"{pipe} can't be read: it is a folder, a device or a pipe, and no file.",
-        "": f"{tmp_path} can't be read: it is a folder, a device or a pipe, and no file.",
+        "pipe": f"{pipe} can't be read: it is a folder, a device or a pipe, not a file.",
+        "": f"{tmp_path} can't be read: it is a folder, a device or a pipe, not a file.",
         "latin": f"{tmp_path / 'latin'} can't be read: it is not UTF-8.",
         "deep": f"{tmp_path / 'deep'}: the configuration is nested too deeply.",
         "gone": f"{tmp_path / 'gone'} can't be read: No such file or directory.",

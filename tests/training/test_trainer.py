@@ -404,7 +404,7 @@ def test_only_large_minibatches_are_shared():
 
 
 def test_how_many_devices_share_a_step_is_the_trainers_choice():
-    with pytest.raises(UnknownNameError, match="unknown field 'agent.num_devices' of ppo"):
+    with pytest.raises(UnknownNameError, match=r"unknown field 'agent\.num_devices' of ppo"):
         create_config("cartpole", "ppo", **{"agent.num_devices": 2})
 
 
