@@ -287,8 +287,9 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
 
 
 def _named(run_folder: str | Path) -> Path:
-    if not str(run_folder):
-        raise InvalidArgumentError("run_folder must name a folder, but got ''.")
+    name = str(run_folder)
+    if not name or "\0" in name:  # No file system takes a null character.
+        raise InvalidArgumentError(f"run_folder must name a folder, but got {shown(name)}.")
     return Path(run_folder)
 
 

@@ -17,6 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from myriad.cli import _Interrupts
 from tests.attack import cases
 
 MEMORY_BYTES = 4 << 30
@@ -87,7 +88,9 @@ def run(kind: str, what: list[str], names: dict[str, Any]) -> tuple[str, str]:
         os.environ["MYRIAD_HOME"] = own
         try:
             # Whatever the case before has made of it.
+            # As in the command's own process: an interrupt may come where Python can't raise it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            _Interrupts().install()
             with contextlib.redirect_stderr(said), contextlib.redirect_stdout(out):
                 code = call(what[0], names) if kind == "call" else command(kind, what, own)
         except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from myriad import create_config, load_agent, resume, train_and_evaluate
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import replacing
 from myriad.training.history import History
@@ -157,6 +158,15 @@ def test_a_folder_that_cannot_be_is_refused_in_a_sentence(tmp_path):
     ]:
         with pytest.raises(InvalidArgumentError, match=f"^run folder .* {why}\\.$"):
             new_folder(path)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_a_name_that_no_folder_can_have_is_refused_in_a_sentence(name):
+    config = create_config("cartpole", "random", steps_per_env=8)
+    for take in (resume, load_agent, lambda folder: train_and_evaluate(config, folder)):
+        with pytest.raises(InvalidArgumentError) as caught:
+            take(name)
+        assert str(caught.value) == f"run_folder must name a folder, but got {name!r}."
 
 
 def test_what_is_not_a_run_is_refused_with_the_run_that_it_lies_in(tmp_path):
