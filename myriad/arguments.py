@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -15,14 +15,13 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 # What an annotation is called in a message, where its own name says too little.
-_NAMES: dict[Any, str] = {
-    bool: "True or False",
-    str: "a string",
-    Path: "a path",
-    Iterable: "a list",
+_NAMES = {
+    "bool": "True or False",
+    "str": "a string",
+    "Path": "a path",
+    "Iterable": "a list",
+    "TrainingConfig": "a TrainingConfig, as create_config builds it",
 }
-# Where to get one is said of what only a function of ours builds.
-_BUILT_BY = {"TrainingConfig": "create_config"}
 
 
 class Like:
@@ -98,6 +97,5 @@ def _described(annotation: Any) -> str:
     if get_origin(annotation) in (Union, UnionType):
         kinds = [_described(each) for each in get_args(annotation) if each is not NoneType]
         return " or ".join(dict.fromkeys(kinds))
-    kind = get_origin(annotation) or annotation
-    built_by = f", as {_BUILT_BY[kind.__name__]} builds it" if kind.__name__ in _BUILT_BY else ""
-    return _NAMES.get(kind, f"a {kind.__name__}{built_by}")
+    name = (get_origin(annotation) or annotation).__name__
+    return _NAMES.get(name, f"a {name}")

@@ -63,8 +63,7 @@ class ProfileCache:
                 with self._locked():
                     content = self._parse() or self._set_aside()
             except InvalidArgumentError as error:
-                reason = str(error).removesuffix(".")
-                warnings.warn(f"{reason}; what it holds is not used.", stacklevel=2)
+                _warn(error, "what it holds is not used")
                 content = {section: {} for section in SECTIONS}
         return content
 
@@ -88,9 +87,7 @@ class ProfileCache:
         except InvalidArgumentError as error:
             # What was measured is worth more than its place in the cache.
             self._gave_up = True
-            warnings.warn(
-                f"{str(error).removesuffix('.')}; what is found is not kept.", stacklevel=2
-            )
+            _warn(error, "what is found is not kept")
 
     def clear(self) -> None:
         """Forget everything.
@@ -180,6 +177,11 @@ class ProfileCache:
 
 class _LockedError(InvalidArgumentError):
     """Somebody held the lock for longer than we wait."""
+
+
+def _warn(error: InvalidArgumentError, consequence: str) -> None:
+    """Say what is wrong with the cache's file, and what that means."""
+    warnings.warn(f"{str(error).removesuffix('.')}; {consequence}.", stacklevel=3)
 
 
 def _is_entry(section: str, entry: Any) -> bool:

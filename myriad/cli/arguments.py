@@ -6,7 +6,7 @@ import io
 import re
 import tomllib
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 import tyro
 
@@ -91,11 +91,11 @@ def _require_known(words: Sequence[str]) -> None:
     options = [option for option in dataclasses.fields(command) if _has_flag(option)]
     names = [option.name.replace("_", "-") for option in options]
     switches = [name for name, option in zip(names, options, strict=True) if option.type is bool]
-    known = {f"--{name}" for name in [*names, *(f"no-{switch}" for switch in switches)]}
+    known = {f"--{name}" for name in [*names, *(f"no-{switch}" for switch in switches), "help"]}
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")
         is_flag = re.match("--|-[a-zA-Z]", word) and not _is_number(word)
-        if not is_flag or flag in known | {"--help", "-h"}:
+        if not is_flag or flag in known or flag == "-h":
             continue
         close = closest(flag.strip("-"), names)
         meant = f"; did you mean --{close}?" if close else ""
@@ -110,8 +110,7 @@ def _require_known(words: Sequence[str]) -> None:
 def _has_flag(option: dataclasses.Field[Any]) -> bool:
     """Return whether tyro makes a flag of a field: not if it is positional, or ours to fill in."""
     markers = getattr(option.type, "__metadata__", ())
-    others = (tyro.conf.Positional[int], tyro.conf.Suppress[int])
-    return not any(get_args(other)[1] in markers for other in others)
+    return tyro.conf.Positional not in markers and tyro.conf.Suppress not in markers
 
 
 def _is_number(word: str) -> bool:

@@ -25,7 +25,6 @@ def orbax_silenced() -> Iterator[None]:
         yield  # It is silent, after an error or around this block.
         return
     silence = _Silence()
-    _active.append(silence)
     silence.begin()
     try:
         yield
@@ -33,20 +32,18 @@ def orbax_silenced() -> Iterator[None]:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         raise
     silence.end()
-    _active.remove(silence)
 
 
 class _Silence:
     """Stands before Python's reports of errors, and drops those of orbax's threads."""
 
     def __init__(self):
-        self._is_on = False
         self._uncaught = sys.excepthook
         self._unraisable = sys.unraisablehook
 
     def begin(self) -> None:
         """Drop them from now on."""
-        self._is_on = True
+        _active.append(self)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self.passes)
         sys.excepthook = self.uncaught
@@ -54,7 +51,7 @@ class _Silence:
 
     def end(self) -> None:
         """Print them again. A hook before which somebody has put another one stays, and passes."""
-        self._is_on = False
+        _active.remove(self)
         for name in _LOGGERS:
             logging.getLogger(name).removeFilter(self.passes)
         if sys.excepthook == self.uncaught:
@@ -69,11 +66,11 @@ class _Silence:
 
     def uncaught(self, kind: Any, error: Any, trace: Any) -> None:
         # What the block raised comes from orbax too, and must be printed if nobody caught it.
-        if not (self._is_on and _is_left_behind(error)):
+        if not (self in _active and _is_left_behind(error)):
             self._uncaught(kind, error, trace)
 
     def unraisable(self, args: "sys.UnraisableHookArgs") -> None:
-        if not (self._is_on and _is_of_orbax(args.exc_value)):
+        if not (self in _active and _is_of_orbax(args.exc_value)):
             self._unraisable(args)
 
 
