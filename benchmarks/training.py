@@ -28,9 +28,9 @@ from benchmarks.harness import package
 from benchmarks.harness.child_process import run
 from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
 from benchmarks.harness.failures import ChildError
-from benchmarks.harness.memory import peak_bytes
-from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.harness.results import ResultsFile, Row, markdown, new_row
 from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
+from benchmarks.harness.trainings import train_to_target
 from benchmarks.harness.workloads import SuiteError, Training, load, tier_from_environment
 
 _SCRIPT = "benchmarks/training.py"
@@ -186,30 +186,7 @@ def train_once(request: dict[str, Any], folder: str) -> Row:
     training = Training(
         **{**request, "tiers": tuple(request["tiers"]), "devices": tuple(request["devices"])}
     )
-    results = myriad.train_and_evaluate(_config(training, seed), f"{folder}/run", quiet=True)
-    seconds = time.time() - started
-    last = results.evaluations[-1]
-    config = results.config
-    timings = results.timings
-    reached = training.target_return is None or results.stopped == "target"
-    missed = (
-        f"the return was {last['return']:.1f} after {last['steps']:,} steps, "
-        f"short of {training.target_return}"
-    )
-    return machine_columns() | {
-        "num_envs": config.num_envs,
-        "scan_chunk_size": config.scan_chunk_size,
-        "num_steps": last["steps"],
-        "steps_per_s": timings.steps_per_s,
-        "steps_per_s_low": timings.steps_per_s,
-        "steps_per_s_high": timings.steps_per_s,
-        "run_s": seconds,
-        "samples": 1,
-        "compile_s": timings.compile_s,
-        "peak_bytes": peak_bytes(),
-        "status": "ok" if reached else "failed",
-        "reason": "" if reached else missed,
-    }
+    return train_to_target(_config(training, seed), started, folder)
 
 
 def _config(training: Training, seed: int) -> Any:

@@ -14,14 +14,23 @@ from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.arguments import checked
 from myriad.autotune import autotune
 from myriad.errors import InvalidArgumentError, shown
+from myriad.hardware import available_bytes
 from myriad.host import release_freed_memory
+from myriad.presets import load_preset
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, Integer, Seed
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
-from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
+from myriad.training.films import require_drawing
+from myriad.training.fits import (
+    compile_evaluation,
+    require_fit,
+    require_restorable,
+    shortage_named,
+)
 from myriad.training.loop import LearningLoop
+from myriad.training.memory import least_needs
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import require_trackers
@@ -38,20 +47,22 @@ def create_config(
     steps_per_env: Annotated[int | None, Integer(1, INT64)] = None,
     scan_chunk_size: Annotated[int | None, Integer(1, INT64)] = None,
     *,
-    auto_tune: bool = False,
+    auto_tune: bool | None = None,
     **overrides: Any,
 ) -> TrainingConfig:
     """Describe a training.
 
     Arguments are the fields of `TrainingConfig`, and options by dotted name such as
     `"agent.learning_rate"` or `"env.gravity"`. With `auto_tune` the autotuner chooses
-    `scan_chunk_size` for this machine at once, and prints what it does.
+    `scan_chunk_size` for this machine at once, and prints what it does. By default a `preset` says
+    whether it does.
 
     Raises:
         UnknownNameError: there is no such environment, agent or field. The message names the
             closest one.
         InvalidArgumentError: a value can't be used, the agent can't act in the environment,
-            `scan_chunk_size` is given beside `auto_tune`, or the training does not fit into memory.
+            `scan_chunk_size` is given beside `auto_tune`, or what is tuned or set by a preset does
+            not fit into memory.
 
     Example:
         >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
@@ -59,6 +70,13 @@ def create_config(
         {'learning_rate': 0.001}
     """
     config = make_config(env, agent, num_envs, steps_per_env, scan_chunk_size, **overrides)
+    if config.preset is not None:
+        preset = load_preset(config.preset, config.agent, config.env)
+        resolved = config.resolve()
+        subject = f"the {resolved.num_envs:,} environments of preset {config.preset!r}"
+        require_fit(resolved, least_needs(resolved), available_bytes(), subject)
+        if auto_tune is None:
+            auto_tune = preset.auto_tune and scan_chunk_size is None
     if not auto_tune:
         return config
     if scan_chunk_size is not None:
@@ -71,7 +89,11 @@ def create_config(
 
 @checked
 def train_and_evaluate(
-    config: TrainingConfig, run_folder: str | Path | None = None, *, quiet: bool = False
+    config: TrainingConfig,
+    run_folder: str | Path | None = None,
+    *,
+    quiet: bool = False,
+    profile_chunks: Annotated[int, Integer(0)] = 0,
 ) -> TrainingResults:
     """Train as `config` says, with evaluations on the way.
 
@@ -80,20 +102,23 @@ def train_and_evaluate(
         run_folder: the folder for configuration, metrics and checkpoints; by default a new one
             under `runs/`.
         quiet: show no progress.
+        profile_chunks: chunks to trace into the folder `profile`, for Perfetto.
 
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
-            does not fit into memory, or there is no such tracker.
-        NotInstalledError: the library of a tracker in `log_to` is not installed.
+            does not fit into memory, there is no such tracker, or the environment of a film can't
+            be drawn.
+        NotInstalledError: the library of a tracker in `log_to` or of a film is not installed.
         DivergedError: a NaN came up, or an infinity where none can be learned from.
         KeyboardInterrupt: you interrupted it. `resume` goes on from there.
     """
     require_trackers(config.log_to)
     resolved = config.resolve()
+    require_drawing(resolved)
     path = _new_path(config) if run_folder is None else _named(run_folder)
-    folder = RunFolder.create(path, resolved.config.to_toml(), environment_record())
+    folder = RunFolder.create(path, resolved.config.to_toml(), environment_record(config))
     with folder.held():
-        trainer = Trainer(resolved, folder, quiet=quiet)
+        trainer = Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks)
         try:
             return trainer.run()
         except BaseException:
@@ -104,7 +129,12 @@ def train_and_evaluate(
 
 
 @checked
-def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
+def resume(
+    run_folder: str | Path,
+    *,
+    quiet: bool = False,
+    profile_chunks: Annotated[int, Integer(0)] = 0,
+) -> TrainingResults:
     """Go on with a run from its newest checkpoint, or from the start if there is none.
 
     On the same devices the end is the same bit for bit as that of an uninterrupted run. On another
@@ -114,6 +144,7 @@ def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
         quiet: show no progress, also on a terminal.
+        profile_chunks: as in `train_and_evaluate`.
 
     Raises:
         InvalidArgumentError: the folder holds no run, is in use, the training does not fit into
@@ -130,7 +161,7 @@ def resume(run_folder: str | Path, *, quiet: bool = False) -> TrainingResults:
             stacklevel=3,
         )
     with folder.held():
-        return Trainer(resolved, folder, quiet=quiet).run()
+        return Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks).run()
 
 
 @checked

@@ -19,7 +19,7 @@ from benchmarks.harness.libraries import OURS
 from benchmarks.harness.supervisor import ROOT
 
 COLUMNS: tuple[str, ...] = (
-    *("suite", "library", "library_version", "env", "agent"),
+    *("suite", "library", "library_version", "env", "agent", "arm"),
     *("num_envs", "scan_chunk_size", "num_steps"),
     *("device", "device_name", "cores", "memory_total_bytes"),
     *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),

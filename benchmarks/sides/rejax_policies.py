@@ -17,8 +17,9 @@ from typing import Any
 import jax
 import numpy as np
 
-# Steps of the training that finds out how many fit into the seconds: rejax's default number.
-_TRIED_STEPS = 131_072
+# Steps of the trainings that find out how many fit into the seconds. A step of DQN copies the whole
+# buffer, which takes some thousand times as long as a step of PPO.
+_TRIED_STEPS = (4_096, 131_072)
 
 
 def trainer(request: dict[str, Any], num_steps: int) -> Any:
@@ -43,8 +44,13 @@ def timed(train: Any, seed: int) -> tuple[Any, float]:
 
 def num_steps_in(request: dict[str, Any]) -> int:
     """Return how many steps a training makes in the seconds that are asked for."""
-    _, seconds = timed(trainer(request, _TRIED_STEPS), 0)
-    return max(_TRIED_STEPS, round(_TRIED_STEPS * request["seconds"] / seconds))
+    most_steps = 0
+    for tried in _TRIED_STEPS:
+        _, seconds = timed(trainer(request, tried), 0)
+        most_steps = round(tried * request["seconds"] / seconds)
+        if most_steps < _TRIED_STEPS[-1]:
+            break
+    return max(_TRIED_STEPS[0], most_steps)
 
 
 def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:

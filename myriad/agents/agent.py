@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 import jax
 
 from myriad.envs.vector import BatchState, Transition
+from myriad.errors import InvalidArgumentError
 
 State = TypeVar("State")
 
@@ -47,11 +48,14 @@ class Learner(Protocol[State]):
 
     Attributes:
         default_num_envs: environments that it learns from if you don't say how many.
-        metric_names: what `update` reports.
     """
 
     default_num_envs: ClassVar[int]
-    metric_names: ClassVar[tuple[str, ...]]
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What `update` reports."""
+        ...
 
     @property
     def steps_per_update(self) -> int:
@@ -71,11 +75,37 @@ class Learner(Protocol[State]):
             The next state, the next batch, and a float32 scalar for each of `metric_names`, of
             which the trainer reports means.
         """
-        ...
+        state, batch_state, experience = self.collect(key, state, batch_state, step)
+        state, metrics = self.learn(key, state, batch_state, experience)
+        return state, batch_state, metrics
+
+    def collect(
+        self, key: jax.Array, state: State, batch_state: BatchState, step: EnvStep
+    ) -> tuple[State, BatchState, Any]:
+        """Take the steps of an update; return what is learned from, too.
+
+        A learner that has this and `learn` needs no `update`. Their shares of the time can then be
+        measured.
+
+        Raises:
+            InvalidArgumentError: the learner has only `update`.
+        """
+        raise self._undivided()
+
+    def learn(
+        self, key: jax.Array, state: State, batch_state: BatchState, experience: Any
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """Learn from what `collect` returned; return the metrics of `update`."""
+        raise self._undivided()
 
     def act(self, state: State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`; `greedy` leaves exploration out."""
         ...
+
+    def _undivided(self) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{type(self).__name__} has no collect and learn, so its updates can't be divided."
+        )
 
     @property
     def agent(self) -> Any:

@@ -39,7 +39,10 @@ class ControllerLearner(Learner[Any]):
     env: Environment
     controller: Any
     default_num_envs: ClassVar[int] = 128
-    metric_names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def agent(self) -> Any:

@@ -5,6 +5,7 @@ size of a flattened observation, `A` the number of actions and `P` that of param
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
@@ -15,6 +16,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, EnvStep, Learner
+from myriad.agents.gradients import GRADIENT_METRICS, gradient_metrics, require_whole_parts
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -30,7 +32,7 @@ from myriad.agents.hyperparameters import (
     annealed,
     annealed_over,
 )
-from myriad.agents.minibatches import MANY_ENVS, steps_for_many
+from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks, steps_for_many
 from myriad.agents.networks import flatten
 from myriad.agents.normalization import (
     RunningMoments,
@@ -39,6 +41,7 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
+from myriad.agents.priorities import Priorities, importance_weights
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
@@ -56,8 +59,8 @@ _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
 # Steps of each environment in a training, about four of CartPole's longest episodes.
 _STEPS_PER_ENV = 2_000
 
-# Parameters, the optimiser's state and the sum of losses.
-_Learned = tuple[jax.Array, optax.OptState, jax.Array]
+# Parameters, the optimiser's state, sums of the metrics, and errors where priorities need them.
+_Learned = tuple[jax.Array, optax.OptState, list[jax.Array], jax.Array | None]
 
 
 def _total_steps(num_envs: int) -> int:
@@ -75,6 +78,7 @@ class DQNState:
         opt_state: the optimiser's state.
         num_updates: updates done.
         replay: the buffer; observations in it are as the environment gave them, flattened.
+        priorities: how often each of its slots is sampled.
         pending: the last `n_step - 1` steps, whose returns are not complete; leaves `[n_step - 1,
             N, ...]`.
         obs_stats: moments of the observations, `[D]`.
@@ -87,6 +91,7 @@ class DQNState:
     opt_state: optax.OptState
     num_updates: Counter
     replay: ReplayState
+    priorities: Priorities | None
     pending: Step | None
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
@@ -118,6 +123,9 @@ class DQN(Learner[DQNState]):
         buffer_size: transitions that the buffer holds; what it does with more environments, see
             `ReplayRing`.
         learning_starts: transitions before the first gradient step.
+        priority_alpha: how much a transition's last error decides how often it is sampled; 0
+            samples all alike. All samples of an update are drawn before its first gradient step.
+        priority_beta: how far weights correct for that, rising to 1 while the learning rate falls.
         learning_rate: Adam's.
         anneal_updates: updates over which the learning rate falls linearly to 0; "training" for
             all of the training's, None for a constant rate.
@@ -136,6 +144,9 @@ class DQN(Learner[DQNState]):
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
+        gradient_accumulation: parts that a batch is cut into. Their gradients are averaged before a
+            step, so that activations take less memory.
+        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
         hidden_sizes: widths of the hidden layers.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
@@ -150,6 +161,8 @@ class DQN(Learner[DQNState]):
     batch_size: Count = 128
     buffer_size: Count = 100_000
     learning_starts: ManySteps = 1_000
+    priority_alpha: Fraction = 0.0
+    priority_beta: Fraction = 0.4
     learning_rate: Positive = 3e-4
     anneal_updates: ManyUpdates = WHOLE_TRAINING
     gamma: Fraction = 0.995
@@ -167,6 +180,8 @@ class DQN(Learner[DQNState]):
     # Far above Adam's own 1e-8, so that tiny gradients take small steps.
     optimizer_epsilon: Weight = 1.5e-4
     max_grad_norm: Limit = 10.0
+    gradient_accumulation: Count = 1
+    gradient_statistics: bool = False
     hidden_sizes: Widths = (64, 64)
     activation: str = "relu"
     layer_norm: bool = False
@@ -175,7 +190,12 @@ class DQN(Learner[DQNState]):
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 8
     renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
-    metric_names: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What `update` reports."""
+        names = ("loss", "epsilon")
+        return names + GRADIENT_METRICS if self.gradient_statistics else names
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "DQN":
@@ -187,6 +207,7 @@ class DQN(Learner[DQNState]):
         q_learning.require_discrete_actions(cls, env)
         learner = cls(env, **overrides)
         require_ranges(learner)
+        require_whole_parts(learner.batch_size, learner.gradient_accumulation)
         _ = learner._network.mlp  # refuses sizes and activation by itself
         return learner
 
@@ -239,6 +260,7 @@ class DQN(Learner[DQNState]):
             opt_state=self._optimizer.init(params),
             num_updates=Counter.of(0),
             replay=ReplayRing(self.buffer_size, num_envs).init(n_step(window, self.gamma)),
+            priorities=Priorities.create(self.buffer_size) if self.priority_alpha else None,
             pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
@@ -252,10 +274,10 @@ class DQN(Learner[DQNState]):
             return q_learning.best_action(values)
         return q_learning.epsilon_greedy(key, values, self._epsilon(state))
 
-    def update(
+    def collect(
         self, key: jax.Array, state: DQNState, batch_state: BatchState, step: EnvStep
-    ) -> tuple[DQNState, BatchState, dict[str, jax.Array]]:
-        """Collect `train_every` steps of all environments, then learn from the buffer."""
+    ) -> tuple[DQNState, BatchState, None]:
+        """Take `train_every` steps of all environments, and write them into the buffer."""
         collect_key = jax.random.fold_in(key, _COLLECT)
 
         def body(t: jax.Array, carry: tuple[DQNState, BatchState]) -> tuple[DQNState, BatchState]:
@@ -269,15 +291,18 @@ class DQN(Learner[DQNState]):
             return self._remember(state, obs, result, t), batch_state
 
         state, batch_state = jax.lax.fori_loop(0, self.train_every, body, (state, batch_state))
+        return state, batch_state, None
+
+    def learn(
+        self, key: jax.Array, state: DQNState, batch_state: BatchState, experience: None
+    ) -> tuple[DQNState, dict[str, jax.Array]]:
+        """Learn from the buffer."""
         # Every write to the buffer comes before the gather. In the other order XLA copies the
         # whole buffer in each step, which ran at 0.07 of the speed.
         epsilon = self._epsilon(state)
-        state, loss = self._learn(jax.random.fold_in(key, _SAMPLE), state)
-        return (
-            dataclasses.replace(state, num_updates=state.num_updates + 1),
-            batch_state,
-            {"loss": loss, "epsilon": epsilon},
-        )
+        state, metrics = self._learn(jax.random.fold_in(key, _SAMPLE), state)
+        state = dataclasses.replace(state, num_updates=state.num_updates + 1)
+        return state, metrics | {"epsilon": epsilon}
 
     def target(self, params: jax.Array, batch: Experience, target_values: jax.Array) -> jax.Array:
         """Return the targets, `[B]`; `target_values`, `[B, A]`, are those of `batch.next_obs`."""
@@ -285,12 +310,22 @@ class DQN(Learner[DQNState]):
         next_value = q_learning.value_of(target_values, q_learning.best_action(chosen_by))
         return batch.reward + batch.discount * next_value
 
-    def loss(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
-        """Return half the mean squared error, or Huber's."""
-        error = q_learning.value_of(self._network.values(params, batch.obs), batch.action) - target
+    def error(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
+        """Return how far values are from targets, `[B]`."""
+        return q_learning.value_of(self._network.values(params, batch.obs), batch.action) - target
+
+    def loss(
+        self,
+        params: jax.Array,
+        batch: Experience,
+        target: jax.Array,
+        weight: jax.Array | None = None,
+    ) -> jax.Array:
+        """Return half the mean squared error, or Huber's; `weight`, `[B]`, weighs transitions."""
+        error = self.error(params, batch, target)
         if self.huber_delta is None:
-            return 0.5 * jnp.mean(jnp.square(error))
-        return jnp.mean(optax.losses.huber_loss(error, delta=self.huber_delta))
+            return 0.5 * _weighted_mean(jnp.square(error), weight)
+        return _weighted_mean(optax.losses.huber_loss(error, delta=self.huber_delta), weight)
 
     def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
         """Put a step into the buffer and the moments; `t` counts the steps of this update."""
@@ -320,54 +355,98 @@ class DQN(Learner[DQNState]):
             missing = self.n_step - 1
             before = state.num_updates.clipped(missing) * min(self.train_every, missing)
             counts = before + t >= missing
-        replay = ReplayRing(self.buffer_size, obs.shape[0]).write(
-            state.replay, n_step(window, self.gamma), counts
-        )
+        ring = ReplayRing(self.buffer_size, obs.shape[0])
+        priorities = state.priorities
+        if priorities is not None:
+            priorities = priorities.added(ring.next_slots(state.replay))
         return dataclasses.replace(
             state,
-            replay=replay,
+            replay=ring.write(state.replay, n_step(window, self.gamma), counts),
+            priorities=priorities,
             pending=pending,
             obs_stats=obs_stats,
             return_stats=return_stats,
             running_return=running_return,
         )
 
-    def _learn(self, key: jax.Array, state: DQNState) -> tuple[DQNState, jax.Array]:
-        """Take the gradient steps and renew the target; the loss is 0 before learning starts."""
+    def _learn(self, key: jax.Array, state: DQNState) -> tuple[DQNState, dict[str, jax.Array]]:
+        """Take the gradient steps and renew the target; metrics are 0 before learning starts."""
         num_envs = state.running_return.shape[0]
-        batch = self._sample(key, state, num_envs)
+        slots, weights = self._drawn(key, state, num_envs)
+        batch = self._normalized(
+            state, ReplayRing(self.buffer_size, num_envs).at(state.replay, slots)
+        )
         # The target network rests meanwhile, so all of its values are one product.
         target_values = self._network.values(state.target_params, batch.next_obs)
         shape = (self.gradient_steps, self.batch_size)
         batches = jax.tree.map(
-            lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values)
+            lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values, weights)
         )
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
-        def train_step(i: jax.Array, carry: _Learned) -> _Learned:
-            params, opt_state, total_loss = carry
-            batch, target_values = jax.tree.map(lambda leaf: leaf[i], batches)
+        def gradient(params: jax.Array, rows: Any) -> tuple[jax.Array, jax.Array]:
+            batch, target_values, weight = rows
             target = self.target(params, batch, target_values)
-            loss, gradient = jax.value_and_grad(self.loss)(params, batch, target)
+            return jax.value_and_grad(self.loss)(params, batch, target, weight)
+
+        def train_step(i: jax.Array, carry: _Learned) -> _Learned:
+            params, opt_state, totals, errors = carry
+            rows = jax.tree.map(lambda leaf: leaf[i], batches)
+            loss, mean = mean_over_blocks(
+                functools.partial(gradient, params), rows, self.gradient_accumulation
+            )
+            if errors is not None:
+                batch, target_values, _ = rows
+                target = self.target(params, batch, target_values)
+                errors = errors.at[i].set(self.error(params, batch, target))
             update: Any
-            update, opt_state = self._optimizer.update(gradient, opt_state)
-            return params - learning_rate * update, opt_state, total_loss + loss
+            update, opt_state = self._optimizer.update(mean, opt_state)
+            change = learning_rate * update
+            metrics = [loss]
+            if self.gradient_statistics:
+                metrics += gradient_metrics(mean, change, params)
+            params = params - change
+            totals = [total + metric for total, metric in zip(totals, metrics, strict=True)]
+            return params, opt_state, totals, errors
 
         learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
-        carry = (state.params, state.opt_state, jnp.zeros((), jnp.float32))
-        params, opt_state, total_loss = repeat_or_skip(
-            learns, self.gradient_steps, train_step, carry
+        names = ["loss", *(GRADIENT_METRICS if self.gradient_statistics else ())]
+        zeros = [jnp.zeros((), jnp.float32) for _ in names]
+        errors = jnp.zeros(shape, jnp.float32) if state.priorities is not None else None
+        params, opt_state, totals, errors = repeat_or_skip(
+            learns,
+            self.gradient_steps,
+            train_step,
+            (state.params, state.opt_state, zeros, errors),
         )
+        priorities = state.priorities
+        if priorities is not None and errors is not None:
+            priorities = priorities.updated(slots, errors.ravel(), self.priority_alpha, learns)
         target_params = self._renewed(state, params)
         state = dataclasses.replace(
-            state, params=params, target_params=target_params, opt_state=opt_state
+            state,
+            params=params,
+            target_params=target_params,
+            opt_state=opt_state,
+            priorities=priorities,
         )
-        return state, total_loss / self.gradient_steps
+        means = [total / self.gradient_steps for total in totals]
+        return state, dict(zip(names, means, strict=True))
 
-    def _sample(self, key: jax.Array, state: DQNState, num_envs: int) -> Experience:
-        """Draw all gradient steps' transitions in one gather; normalise them by today's moments."""
+    def _drawn(
+        self, key: jax.Array, state: DQNState, num_envs: int
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Draw the slots of all gradient steps, int32 `[B]`, with weights if they have any."""
         ring = ReplayRing(self.buffer_size, num_envs)
-        batch = ring.sample(key, state.replay, self.gradient_steps * self.batch_size)
+        num = self.gradient_steps * self.batch_size
+        if state.priorities is None:
+            return ring.draw(key, state.replay, num), None
+        slots, probability = state.priorities.sample(key, num)
+        beta = 1 - annealed(1 - self.priority_beta, state.num_updates, self.anneal_updates)
+        return slots, importance_weights(probability, ring.size(state.replay), beta)
+
+    def _normalized(self, state: DQNState, batch: Experience) -> Experience:
+        """Normalise transitions by today's moments."""
         return dataclasses.replace(
             batch,
             obs=self._inputs(state, batch.obs),
@@ -416,3 +495,7 @@ class DQN(Learner[DQNState]):
             q_learning.clip_by_norm(self.max_grad_norm),
             optax.scale_by_adam(eps=self.optimizer_epsilon),
         )
+
+
+def _weighted_mean(values: jax.Array, weight: jax.Array | None) -> jax.Array:
+    return jnp.mean(values if weight is None else weight * values)

@@ -165,15 +165,16 @@ def mean_over_devices(tree: Any, num_devices: int) -> Any:
     return tree if num_devices == 1 else jax.lax.pmean(tree, LEARNER_AXIS)
 
 
-def mean_over_blocks(function: Callable[[Any], Any], rows: Any) -> Any:
+def mean_over_blocks(function: Callable[[Any], Any], rows: Any, num_parts: int = 1) -> Any:
     """Apply a `function` that is a mean over rows to blocks, and average: the mean of all rows.
 
     Args:
         function: maps a pytree of rows to a pytree.
         rows: a pytree with leaves `[B, ...]`.
+        num_parts: the fewest blocks, a divisor of `B`. What a block needs of memory is needed once.
     """
     num_rows = jax.tree.leaves(rows)[0].shape[0]
-    size = block_size(num_rows)
+    size = block_size(num_rows // num_parts)
     if size == num_rows:
         return function(rows)
     blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:]), rows)

@@ -17,6 +17,12 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.gradients import (
+    GRADIENT_METRICS,
+    gradient_metrics,
+    norm,
+    require_whole_parts,
+)
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -43,7 +49,7 @@ from myriad.agents.minibatches import (
     share_of_rows,
     steps_for_many,
 )
-from myriad.agents.networks import EXACT, MLP, flatten
+from myriad.agents.networks import MLP, flatten
 from myriad.agents.normalization import (
     RunningMoments,
     first_or,
@@ -132,6 +138,9 @@ class PPO(Learner[PPOState]):
         value_coef: weight of the squared error of values.
         optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
+        gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
+            before a step, so that activations take less memory.
+        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
         hidden_sizes: of actor and critic alike.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         normalize_observations: shift and scale them by running moments.
@@ -157,6 +166,8 @@ class PPO(Learner[PPOState]):
     # That of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
     max_grad_norm: Limit = 0.5
+    gradient_accumulation: Count = 1
+    gradient_statistics: bool = False
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
     normalize_observations: bool = True
@@ -165,13 +176,12 @@ class PPO(Learner[PPOState]):
     normalize_advantages: bool = True
     num_devices: Count = dataclasses.field(default=1, metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
-    metric_names: ClassVar[tuple[str, ...]] = (
-        "loss",
-        "policy_loss",
-        "value_loss",
-        "entropy",
-        "clip_fraction",
-    )
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What `update` reports."""
+        names = ("loss", "policy_loss", "value_loss", "entropy", "clip_fraction")
+        return names + GRADIENT_METRICS if self.gradient_statistics else names
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PPO":
@@ -210,21 +220,24 @@ class PPO(Learner[PPOState]):
 
     @property
     def num_envs_multiple(self) -> int:
-        """Enough environments for whole minibatches."""
-        return self.num_minibatches
+        """Enough environments for whole minibatches, in whole parts."""
+        return self.num_minibatches * self.gradient_accumulation
 
     def shared_among(self, num_envs: int, num_devices: int) -> int:
         """Return how many devices to share a gradient step among: each needs enough rows."""
         rows = num_envs * self.rollout_steps // self.num_minibatches
+        parts = self.gradient_accumulation
         return max(
             n
             for n in range(1, num_devices + 1)
-            if n == 1 or (rows % n == 0 and rows // n >= _LEAST_SHARE)
+            if n == 1 or (rows % (n * parts) == 0 and rows // n >= _LEAST_SHARE)
         )
 
     def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless the batch divides into whole minibatches."""
-        require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
+        """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
+        rows = num_envs * self.rollout_steps
+        require_whole_minibatches(rows, self.num_minibatches)
+        require_whole_parts(rows // self.num_minibatches, self.gradient_accumulation)
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
@@ -250,33 +263,55 @@ class PPO(Learner[PPOState]):
             running_return=jnp.zeros(num_envs, jnp.float32),
         )
 
-    def update(
+    def collect(
         self, key: jax.Array, state: PPOState, batch_state: BatchState, step: EnvStep
-    ) -> tuple[PPOState, BatchState, dict[str, jax.Array]]:
-        """Collect `rollout_steps` steps of all environments and learn from them.
+    ) -> tuple[PPOState, BatchState, Trajectory]:
+        """Take `rollout_steps` steps of all environments."""
+
+        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+            outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
+            choice = self.policy.sample(key, outputs, state.params["log_std"])
+            # The critic stays out of the loop over steps, since one product values the whole
+            # rollout.
+            # The outputs are kept: log probabilities are computed once for the whole rollout.
+            return self.policy.action(choice), (outputs, choice)
+
+        batch_state, running_return, trajectory = collect(
+            jax.random.fold_in(key, _COLLECT),
+            batch_state,
+            state.running_return,
+            choose,
+            step,
+            lambda obs: self._values(state.params, self._inputs(state, obs)),
+            num_steps=self.rollout_steps,
+            gamma=self.gamma,
+        )
+        return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
+
+    def learn(
+        self, key: jax.Array, state: PPOState, batch_state: BatchState, experience: Trajectory
+    ) -> tuple[PPOState, dict[str, jax.Array]]:
+        """Learn from a rollout.
 
         The policy acts and learns under the moments from before the rollout, but for the first
         one, which it learns from under its own: before it there are none, and what is learned must
         not depend on the unit of an observation. Rewards are scaled with the rollout included.
         """
-        batch_state, running_return, trajectory = self._collect(
-            jax.random.fold_in(key, _COLLECT), state, batch_state, step
-        )
-        obs_stats = update_moments(state.obs_stats, trajectory.obs)
-        return_stats = update_moments(state.return_stats, trajectory.discounted_return)
+        obs_stats = update_moments(state.obs_stats, experience.obs)
+        return_stats = update_moments(state.return_stats, experience.discounted_return)
         learned_under = dataclasses.replace(
             state, return_stats=return_stats, obs_stats=first_or(state.obs_stats, obs_stats)
         )
-        batch = self._batch(learned_under, trajectory, flatten(batch_state.obs))
+        batch = self._batch(learned_under, experience, flatten(batch_state.obs))
         params, opt_state, metrics = self._learn(
             jax.random.fold_in(key, _SHUFFLE), learned_under, batch
         )
         params = self._preserved(params, learned_under.obs_stats, obs_stats)
         num_updates = state.num_updates + 1
         next_state = PPOState(
-            params, opt_state, num_updates, obs_stats, return_stats, running_return
+            params, opt_state, num_updates, obs_stats, return_stats, state.running_return
         )
-        return next_state, batch_state, metrics
+        return next_state, metrics
 
     def act(self, state: PPOState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
         """Choose `[N, *A]` for observations `[N, *O]`: the mode if `greedy`, else a draw."""
@@ -287,28 +322,6 @@ class PPO(Learner[PPOState]):
             else self.policy.sample(key, outputs, state.params["log_std"])
         )
         return self.policy.action(choice)
-
-    def _collect(
-        self, key: jax.Array, state: PPOState, batch_state: BatchState, step: EnvStep
-    ) -> tuple[BatchState, jax.Array, Trajectory]:
-        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-            outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
-            choice = self.policy.sample(key, outputs, state.params["log_std"])
-            # The critic stays out of the loop over steps, since one product values the whole
-            # rollout.
-            # The outputs are kept: log probabilities are computed once for the whole rollout.
-            return self.policy.action(choice), (outputs, choice)
-
-        return collect(
-            key,
-            batch_state,
-            state.running_return,
-            choose,
-            step,
-            lambda obs: self._values(state.params, self._inputs(state, obs)),
-            num_steps=self.rollout_steps,
-            gamma=self.gamma,
-        )
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
         """Add values, advantages and targets; one product gives the values of the whole rollout."""
@@ -364,10 +377,16 @@ class PPO(Learner[PPOState]):
         ) -> Any:
             flat, opt_state = carry
             share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
-            means = mean_over_blocks(functools.partial(gradient, flat), share)
+            means = mean_over_blocks(
+                functools.partial(gradient, flat), share, self.gradient_accumulation
+            )
             mean, metrics = mean_over_devices(means, self.num_devices)
             update, opt_state = self._optimizer.update(self._clip(mean), opt_state)
-            return (flat - learning_rate * jnp.asarray(update), opt_state), metrics
+            change = learning_rate * jnp.asarray(update)
+            if self.gradient_statistics:
+                of_gradient = jnp.stack(gradient_metrics(mean, change, flat))
+                metrics = jnp.concatenate([metrics, of_gradient])
+            return (flat - change, opt_state), metrics
 
         # A scan, since unrolled minibatches were no faster.
         (flat, opt_state), metrics = jax.lax.scan(
@@ -391,7 +410,7 @@ class PPO(Learner[PPOState]):
         }
 
     def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """Return a minibatch's loss, equation 9 negated, and the values of `metric_names`."""
+        """Return a minibatch's loss, equation 9 negated, and five values of `metric_names`."""
         outputs = self._outputs(params, batch.obs)
         log_prob, entropy = self.policy.log_prob_and_entropy(
             outputs, params["log_std"], batch.choice
@@ -415,9 +434,7 @@ class PPO(Learner[PPOState]):
         return error
 
     def _clip(self, gradient: jax.Array) -> jax.Array:
-        # A product with itself is a vector loop, as a sum of squares in a fixed order is not.
-        norm = jnp.sqrt(jnp.vdot(gradient, gradient, precision=EXACT))
-        return gradient * jnp.minimum(1, self.max_grad_norm / (norm + 1e-6))
+        return gradient * jnp.minimum(1, self.max_grad_norm / (norm(gradient) + 1e-6))
 
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)

@@ -15,6 +15,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
+from myriad.agents.gradients import GRADIENT_METRICS, gradient_metrics, require_whole_parts
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -119,6 +120,9 @@ class PQN(Learner[PQNState]):
         exploration_steps: steps of all environments together over which epsilon falls linearly.
         optimizer_epsilon: added to the root mean square of gradients that RAdam divides by.
         max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
+        gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
+            before a step, so that activations take less memory.
+        gradient_statistics: report the norms of the gradient, of each step and of the parameters.
         hidden_sizes: widths of the hidden layers.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
@@ -140,13 +144,20 @@ class PQN(Learner[PQNState]):
     exploration_steps: ManySteps = 30_000
     optimizer_epsilon: Weight = 1.5e-4
     max_grad_norm: Limit = 0.1
+    gradient_accumulation: Count = 1
+    gradient_statistics: bool = False
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = True
     normalize_observations: bool = True
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 16
-    metric_names: ClassVar[tuple[str, ...]] = ("loss", "epsilon")
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What `update` reports."""
+        names = ("loss", "epsilon")
+        return names + GRADIENT_METRICS if self.gradient_statistics else names
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PQN":
@@ -186,12 +197,14 @@ class PQN(Learner[PQNState]):
 
     @property
     def num_envs_multiple(self) -> int:
-        """Enough environments for whole minibatches."""
-        return self.num_minibatches
+        """Enough environments for whole minibatches, in whole parts."""
+        return self.num_minibatches * self.gradient_accumulation
 
     def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless the batch divides into whole minibatches."""
-        require_whole_minibatches(num_envs * self.rollout_steps, self.num_minibatches)
+        """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
+        rows = num_envs * self.rollout_steps
+        require_whole_minibatches(rows, self.num_minibatches)
+        require_whole_parts(rows // self.num_minibatches, self.gradient_accumulation)
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
@@ -219,40 +232,11 @@ class PQN(Learner[PQNState]):
             return q_learning.best_action(values)
         return q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
 
-    def update(
+    def collect(
         self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
-    ) -> tuple[PQNState, BatchState, dict[str, jax.Array]]:
-        """Collect `rollout_steps` steps of all environments and learn from them.
+    ) -> tuple[PQNState, BatchState, Trajectory]:
+        """Take `rollout_steps` steps of all environments."""
 
-        The network acts and learns under the moments from before the rollout; rewards are scaled
-        with it included.
-        """
-        batch_state, running_return, trajectory = self._collect(
-            jax.random.fold_in(key, _COLLECT), state, batch_state, step
-        )
-        obs_stats = update_moments(state.obs_stats, trajectory.obs)
-        return_stats = update_moments(state.return_stats, trajectory.discounted_return)
-        scaled = dataclasses.replace(state, return_stats=return_stats)
-        batch = self._batch(scaled, trajectory, flatten(batch_state.obs))
-        params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
-        metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
-        num_updates = state.num_updates + 1
-        next_state = PQNState(
-            params, opt_state, num_updates, obs_stats, return_stats, running_return
-        )
-        return next_state, batch_state, metrics
-
-    def loss(
-        self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return half a minibatch's mean squared error, and its metrics; `obs` is normalised."""
-        value = q_learning.value_of(self._network.values(params, obs), action)
-        loss = 0.5 * jnp.mean(jnp.square(value - target))
-        return loss, {"loss": loss}
-
-    def _collect(
-        self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
-    ) -> tuple[BatchState, jax.Array, Trajectory]:
         def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             values = self._values(state, flatten(obs))
             action = q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
@@ -261,8 +245,8 @@ class PQN(Learner[PQNState]):
         def best_value(obs: jax.Array) -> jax.Array:
             return jnp.max(self._values(state, obs), axis=1)
 
-        return collect(
-            key,
+        batch_state, running_return, trajectory = collect(
+            jax.random.fold_in(key, _COLLECT),
             batch_state,
             state.running_return,
             choose,
@@ -271,6 +255,35 @@ class PQN(Learner[PQNState]):
             num_steps=self.rollout_steps,
             gamma=self.gamma,
         )
+        return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
+
+    def learn(
+        self, key: jax.Array, state: PQNState, batch_state: BatchState, experience: Trajectory
+    ) -> tuple[PQNState, dict[str, jax.Array]]:
+        """Learn from a rollout.
+
+        The network acts and learns under the moments from before the rollout; rewards are scaled
+        with it included.
+        """
+        obs_stats = update_moments(state.obs_stats, experience.obs)
+        return_stats = update_moments(state.return_stats, experience.discounted_return)
+        scaled = dataclasses.replace(state, return_stats=return_stats)
+        batch = self._batch(scaled, experience, flatten(batch_state.obs))
+        params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
+        metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
+        num_updates = state.num_updates + 1
+        next_state = PQNState(
+            params, opt_state, num_updates, obs_stats, return_stats, state.running_return
+        )
+        return next_state, metrics
+
+    def loss(
+        self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return half a minibatch's mean squared error, and its metrics; `obs` is normalised."""
+        value = q_learning.value_of(self._network.values(params, obs), action)
+        loss = 0.5 * jnp.mean(jnp.square(value - target))
+        return loss, {"loss": loss}
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
         """Add the targets; the best values are those that the actions were chosen by."""
@@ -302,10 +315,14 @@ class PQN(Learner[PQNState]):
                 action = rows.action.astype(jnp.int32)
                 return jax.grad(self.loss, has_aux=True)(params, rows.obs, action, rows.target)
 
-            mean, metrics = mean_over_blocks(gradient, order)
+            mean, metrics = mean_over_blocks(gradient, order, self.gradient_accumulation)
             update: Any
             update, opt_state = self._optimizer.update(mean, opt_state)
-            return (params - learning_rate * update, opt_state), metrics
+            change = learning_rate * update
+            if self.gradient_statistics:
+                of_gradient = gradient_metrics(mean, change, params)
+                metrics |= dict(zip(GRADIENT_METRICS, of_gradient, strict=True))
+            return (params - change, opt_state), metrics
 
         minibatches = permutations.reshape(self.num_epochs * self.num_minibatches, -1)
         (params, opt_state), metrics = jax.lax.scan(

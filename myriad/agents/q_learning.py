@@ -15,6 +15,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from myriad.agents.gradients import norm
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
@@ -207,8 +208,7 @@ def clip_by_norm(max_norm: float) -> optax.GradientTransformation:
         return optax.identity()
 
     def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        norm = jnp.sqrt(jnp.vdot(updates, updates, precision=EXACT))
-        return updates * (max_norm / jnp.maximum(norm, max_norm)), state
+        return updates * (max_norm / jnp.maximum(norm(updates), max_norm)), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 

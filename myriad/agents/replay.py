@@ -88,14 +88,12 @@ class ReplayRing:
 
         If `counts` is False, the next write replaces this row.
         """
-        start = jnp.zeros((), jnp.int32)
+        start = self._next_slot(state)
         if self.num_envs > self.capacity:
             env_index = jnp.minimum(state.num_writes * self.capacity, self.num_envs - self.capacity)
             row = jax.tree.map(
                 lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, env_index, self.capacity), row
             )
-        else:
-            start = state.num_writes * self.num_envs
         # Nothing selects over a whole column, not even for a row that doesn't count: at 1,000,000
         # slots that made a step 39 times as long.
         columns = jax.tree.map(
@@ -115,13 +113,29 @@ class ReplayRing:
 
     def sample(self, key: jax.Array, state: ReplayState, batch_size: int) -> Any:
         """Draw uniformly with replacement, leaves `[B, ...]`; an empty ring gives slot 0."""
+        return self.at(state, self.draw(key, state, batch_size))
+
+    def draw(self, key: jax.Array, state: ReplayState, batch_size: int) -> jax.Array:
+        """Draw slots uniformly with replacement, int32 `[B]`."""
         size = jnp.maximum(self.size(state), 1).astype(jnp.uint32)
         # The bias of the remainder is below size / 2**32.
-        index = (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)
-        # Every index is below the size, so none needs the check that JAX's default mode makes.
+        return (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)
+
+    def at(self, state: ReplayState, slots: jax.Array) -> Any:
+        """Return what lies in `slots`, int32 `[B]`, each below the capacity."""
+        # None needs the check that JAX's default mode makes.
         return jax.tree.map(
-            lambda column: column.at[index].get(mode="promise_in_bounds"), state.columns
+            lambda column: column.at[slots].get(mode="promise_in_bounds"), state.columns
         )
+
+    def next_slots(self, state: ReplayState) -> jax.Array:
+        """Return the slots that the next write fills, int32 `[envs_per_write]`."""
+        return self._next_slot(state) + jnp.arange(self.envs_per_write, dtype=jnp.int32)
+
+    def _next_slot(self, state: ReplayState) -> jax.Array:
+        if self.num_envs > self.capacity:
+            return jnp.zeros((), jnp.int32)
+        return state.num_writes * self.num_envs
 
     @property
     def _period(self) -> int:

@@ -15,7 +15,7 @@ from myriad.xla import compute_dtype, matmul_precision
 # program, but costs nothing. How often a training evaluates decides which timings count for it.
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
-    "eval_max_steps", "eval_frequency",
+    "eval_max_steps", "eval_frequency", "preset", "monitor_every", "film_every",
 }  # fmt: skip
 _IRRELEVANT_OPTIONS = {"exploration_steps"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import tyro
 
 from myriad import __version__
-from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Render
+from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Presets, Render
 from myriad.cli.train import Train, with_effective_defaults
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import ranges_of, require_ranges
@@ -32,6 +32,7 @@ COMMANDS: dict[str, Any] = {
     "cite": Cite,
     "envs": Envs,
     "agents": Agents,
+    "presets": Presets,
 }
 
 
@@ -60,7 +61,7 @@ def parse(argv: Sequence[str]) -> Command:
                 f"the command comes first: write {later[0]} before {shown(argv[0])}."
             )
         raise UnknownNameError("command", argv[0], COMMANDS)
-    words, options = _without_dotted(argv)
+    words, options = _without_dotted(_with_default_file(argv))
     _require_known(words)
     _require_no_empty(argv)
     commands = COMMANDS
@@ -119,6 +120,15 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _with_default_file(argv: Sequence[str]) -> list[str]:
+    """Give `--write-env` its default file where no other follows."""
+    words = []
+    for word, following in zip(argv, [*argv[1:], "--"], strict=True):
+        names_none = word == "--write-env" and following.startswith("--")
+        words += [word, ".env"] if names_none else [word]
+    return words
 
 
 def _require_no_empty(argv: Sequence[str]) -> None:

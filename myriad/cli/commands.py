@@ -2,12 +2,12 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import tyro
 
 from myriad.cli.flags import XlaFlags, config_flags
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.ranges import Bytes, FramesPerSecond, Integer, Seed, VideoSteps
 
 
@@ -108,7 +108,16 @@ class Render(config_flags("env"), XlaFlags):
 
 @dataclasses.dataclass(frozen=True)
 class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags):
-    """Choose the chunk size of a training on this machine, or manage what was found before."""
+    """Choose the chunk size or the batch of a training on this machine.
+
+    Or manage the chunk sizes that were found before.
+    """
+
+    tune: Literal["chunk", "batch"] = "chunk"
+    """What to choose: the steps of a compiled call, or the rows of a gradient step."""
+
+    write_env: Path | None = None
+    """Write the batch as OPTIMAL_BATCH_SIZE to this file, .env if you name none."""
 
     memory_limit: Bytes | None = None
     """Bytes that may be used. By default what the machine has left."""
@@ -139,10 +148,39 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
             raise InvalidArgumentError(
                 "--env and --agent say what to tune; --show, --clear and --export need neither."
             )
+        if self.tune == "batch":
+            self._tune_batch()
+            return
+        if self.write_env is not None:
+            raise InvalidArgumentError("--write-env writes a batch, so it needs --tune batch.")
         config = make_config(
             self.env, self.agent, self.num_envs, STEPS_PER_ENV, buffer_size=self.buffer_size
         )
         autotune(config, force_revalidate=self.force, memory_limit=self.memory_limit)
+
+    def _tune_batch(self) -> None:
+        from myriad.autotune.batch import measure_batches, smallest_near_best
+        from myriad.autotune.env_file import write_batch_size
+        from myriad.files import say, write_errors_explained
+        from myriad.training.config import make_config
+
+        config = make_config(self.env, self.agent, self.num_envs, buffer_size=self.buffer_size)
+        if self.write_env is not None:
+            with write_errors_explained(self.write_env):
+                self.write_env.open("a").close()  # before minutes of measuring
+        rates = measure_batches(config, memory_limit=self.memory_limit, on_size=print)
+        chosen = smallest_near_best(rates)
+        for rate in rates:
+            mark = "  <- chosen" if rate is chosen else ""
+            shown = rate.refused
+            if rate.rows_per_s is not None:
+                shown = f"{rate.rows_per_s:,.0f} rows/s ({rate.low:,.0f} to {rate.high:,.0f})"
+            print(f"{rate.batch_size:>7,} rows: {shown}{mark}")
+        if self.write_env is not None:
+            warning = write_batch_size(self.write_env, chosen.batch_size, config)
+            if warning is not None:
+                say(warning)
+            print(f"OPTIMAL_BATCH_SIZE={chosen.batch_size} written to {self.write_env}")
 
     def _manage(self, cache: Any) -> None:
         if self.export is not None:
@@ -189,3 +227,60 @@ class Agents(XlaFlags):
         from myriad.agents import list_agents
 
         print("\n".join(list_agents()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Presets(config_flags("env", "agent"), XlaFlags):
+    """List the presets: what each sets, beside the values of the baseline."""
+
+    def run(self) -> None:
+        """Print a table for each agent."""
+        from myriad.presets import list_presets
+
+        presets = list_presets(self.agent)
+        agents = sorted({preset.agent for preset in presets})
+        if not agents:
+            known = sorted({preset.agent for preset in list_presets()})
+            raise UnknownNameError("agent with presets", self.agent, known)
+        env = self.env or _SHOWN_ENV
+        print("\n\n".join(_table_of_presets(agent, env) for agent in agents))
+
+
+# Effective values follow from the environment, too. This one suits every agent.
+_SHOWN_ENV = "cartpole-control"
+
+
+def _table_of_presets(agent: str, env: str) -> str:
+    """Return a line for each field that a preset of the agent sets, a column for each preset."""
+    from myriad.presets import list_presets
+    from myriad.training.config import make_config
+
+    presets = [preset for preset in list_presets(agent) if preset.env in (None, env)]
+    names = list(dict.fromkeys(preset.name for preset in presets))
+    fields = list(dict.fromkeys(name for preset in presets for name in preset.fields))
+    resolved = [make_config(env, agent, preset=name).resolve().config for name in names]
+    values = [[_value_of(config, field) for config in resolved] for field in fields]
+    tuned = [
+        [str(preset.auto_tune).lower() for preset in presets if preset.name == name][-1:]
+        for name in names
+    ]
+    rows = [["field", *names], *([field, *row] for field, row in zip(fields, values, strict=True))]
+    rows.append(["auto_tune", *(each[0] for each in tuned)])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    elsewhere = [p for p in list_presets(agent) if p.env not in (None, env)]
+    lines += [
+        f"{preset.name} is for {preset.env} alone: `--env {preset.env}` shows it"
+        for preset in elsewhere
+    ]
+    return "\n".join([f"{agent} on {env}", *lines])
+
+
+def _value_of(config: Any, field: str) -> str:
+    owner, _, option = field.partition(".")
+    if option:
+        return str(getattr(config, f"{owner}_options")[option])
+    return str(getattr(config, field))

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -20,7 +20,7 @@ from myriad.cli.flags import (
 )
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text
-from myriad.ranges import ranges_of
+from myriad.ranges import Integer, ranges_of
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.options import options_of
 
@@ -49,6 +49,9 @@ class Train(config_flags(*NAMES), XlaFlags):
     quiet: bool = False
     """Show no progress."""
 
+    profile: Annotated[int, Integer(0)] = 0
+    """Chunks to trace for Perfetto. The trace is large: its size is printed."""
+
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
     """What was given by dotted name."""
 
@@ -60,16 +63,17 @@ class Train(config_flags(*NAMES), XlaFlags):
         """
         from myriad.api import resume, train_and_evaluate
 
+        how = {"quiet": self.quiet, "profile_chunks": self.profile}
         if self.resume is None:
-            results = train_and_evaluate(self.training(), self.run_folder, quiet=self.quiet)
+            results = train_and_evaluate(self.training(), self.run_folder, **how)
         else:
-            given = [*self._given(besides=("resume", "quiet")), *self.options]
+            given = [*self._given(besides=("resume", "quiet", "profile")), *self.options]
             if given:
                 flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
                 raise InvalidArgumentError(
                     f"--resume goes on as the run began, so {flags} can't be given."
                 )
-            results = resume(self.resume, quiet=self.quiet)
+            results = resume(self.resume, **how)
         last = results.evaluations[-1]
         reached = "; stopped at the target" if results.stopped == "target" else ""
         print(f"return {last['return']:.1f} after {last['steps']:,} steps{reached}")
@@ -78,6 +82,15 @@ class Train(config_flags(*NAMES), XlaFlags):
         if timings.train_s:
             speed = f"trained at {timings.steps_per_s:,.0f} steps/s"
         print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
+        if self.profile:
+            self._print_phases(results.config)
+
+    def _print_phases(self, config: TrainingConfig) -> None:
+        """Print how an update divides, which a trace of whole chunks doesn't show."""
+        from myriad.training.phases import collect_share, measure_phases
+
+        share = collect_share(measure_phases(config.resolve()))
+        print(f"an update: collecting {share:.0%}, learning {1 - share:.0%}, measured apart")
 
     def training(self) -> TrainingConfig:
         """Return the configuration that the flags and the file describe.
@@ -88,7 +101,7 @@ class Train(config_flags(*NAMES), XlaFlags):
         """
         from myriad.api import create_config
 
-        given = self._given(besides=("config", "run_folder", "quiet"))
+        given = self._given(besides=("config", "run_folder", "quiet", "profile"))
         fields = {} if self.config is None else _read(self.config, given)
         lengths = ("steps_per_env", "total_steps")
         if any(name in given for name in lengths):
@@ -102,14 +115,18 @@ class Train(config_flags(*NAMES), XlaFlags):
         try:
             return create_config(**fields, **self.options)
         except InvalidArgumentError as error:
-            raise self._placed(error) from None
+            raise self._placed(error, fields) from None
 
-    def _placed(self, error: InvalidArgumentError) -> InvalidArgumentError:
+    def _placed(
+        self, error: InvalidArgumentError, fields: Mapping[str, Any]
+    ) -> InvalidArgumentError:
         """Return an error about an option with its place, if that is in the file."""
         unknown = isinstance(error, UnknownNameError)
         subject = error.name if unknown else str(error).partition(" must ")[0]
         owner, _, name = subject.partition(".")
-        if self.config is None or owner not in ("env", "agent") or subject in self.options:
+        if self.config is None or name not in fields.get(f"{owner}_options", {}):
+            return error
+        if subject in self.options:
             return error
         return InvalidArgumentError(
             f"{self.config}: {error.renamed({subject: f'{owner}_options.{name}'})}"
@@ -129,14 +146,14 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
     """Return `Train` for `--help`: with the defaults that this agent has in this environment.
 
     Args:
-        argv: the arguments. `--config`, `--env` and `--agent` are looked at.
+        argv: the arguments. `--config`, `--env`, `--agent` and `--preset` are looked at.
         options: those given by dotted name.
 
     Raises:
         InvalidArgumentError: the file can't be read, or the agent can't act in the environment.
     """
     file = _argument(argv, "--config")
-    given = {name: _argument(argv, f"--{name}") for name in ("env", "agent")}
+    given = {name: _argument(argv, f"--{name}") for name in ("env", "agent", "preset")}
     fields = {} if file is None else _read(Path(file), given)
     fields |= {name: value for name, value in given.items() if value is not None}
     if not {"env", "agent"} <= fields.keys():
@@ -199,4 +216,6 @@ def _argument(argv: Sequence[str], flag: str) -> str | None:
 def _read(file: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """Read a file, which may leave out the environment and the agent if flags name them."""
     named = {name: given[name] for name in ("env", "agent") if given.get(name) is not None}
-    return TrainingConfig.from_toml(read_text(file), file, otherwise=named).model_dump()
+    config = TrainingConfig.from_toml(read_text(file), file, otherwise=named)
+    # What the file leaves open is for a preset to say, or for the agent.
+    return config.model_dump(exclude_unset=True)

@@ -24,6 +24,7 @@ from pydantic import (
 
 from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.presets import load_preset
 from myriad.ranges import HOST, INT64, Integer, Number, Range, Seed
 from myriad.training.options import options_of, plain, with_tuples, without_none
 
@@ -38,6 +39,8 @@ _SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 _EVALUATIONS = 20
 # Between two evaluations, updates and the episodes of an environment are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
+# Two ways to say how long a training is.
+_LENGTHS = frozenset({"steps_per_env", "total_steps"})
 # How a file says None, for which TOML has no word.
 _NONE = "none"
 
@@ -50,6 +53,8 @@ class TrainingConfig(BaseModel):
     Attributes:
         env: Environment: a name that `myriad envs` lists, or package.module:Name for your own.
         agent: Agent: a name that `myriad agents` lists.
+        preset: Preset of the agent, a name that `myriad presets` lists. It sets what you leave
+            open.
         num_envs: Environments in parallel. By default the agent's own number.
         steps_per_env: Steps of every environment in the whole training. By default it follows from
             the agent and num_envs.
@@ -69,6 +74,10 @@ class TrainingConfig(BaseModel):
             training runs to its end.
         checkpoint_every_s: Least seconds between two checkpoints. A checkpoint is also saved at
             the end and at an interrupt.
+        monitor_every: Evaluations between two rows of monitor.jsonl, which say where the time goes.
+            0 writes none.
+        film_every: Evaluations between two films of an episode, in the run's folder films. 0 makes
+            none.
         log_to: Trackers beside the run's folder: tensorboard, wandb.
         seed: Seed that every random number of the run follows from.
         env_options: Fields of the environment or its parameters that differ from their defaults.
@@ -83,6 +92,7 @@ class TrainingConfig(BaseModel):
 
     env: str
     agent: str
+    preset: str | None = None
     num_envs: Annotated[int | None, Integer(1)] = None
     steps_per_env: Annotated[int | None, Integer(1, INT64)] = None
     total_steps: Annotated[int | None, Integer(1, INT64)] = None
@@ -95,6 +105,8 @@ class TrainingConfig(BaseModel):
     eval_max_steps: Annotated[int, Integer(1)] = 10_000
     target_return: Annotated[float | None, Number(*HOST, words=(None,))] = None
     checkpoint_every_s: Annotated[float, Number(0, HOST[1], infinity=True)] = 60.0
+    monitor_every: Annotated[int, Integer(0)] = 1
+    film_every: Annotated[int, Integer(0)] = 0
     log_to: list[str] = Field(default_factory=list, max_length=16)
     seed: Seed = 0
     env_options: dict[str, Any] = Field(default_factory=dict)
@@ -174,6 +186,40 @@ class TrainingConfig(BaseModel):
         """Read what `to_json` wrote. Raises what `from_toml` does."""
         return _checked(cls, _parsed(json.loads, text, "JSON"))
 
+    def from_preset(self) -> dict[str, Any]:
+        """Return what the preset sets and you leave open, options by dotted name.
+
+        Raises:
+            UnknownNameError: the agent has no such preset.
+            InvalidArgumentError: the preset is for another agent or environment, or its file is
+                damaged.
+        """
+        if self.preset is None:
+            return {}
+        given = self.named()
+        if given & _LENGTHS:
+            given |= _LENGTHS
+        fields = load_preset(self.preset, self.agent, self.env).fields
+        return {name: value for name, value in fields.items() if name not in given}
+
+    def _filled_in(self, missing: Mapping[str, Any]) -> "ResolvedConfig":
+        """Resolve the configuration with these values from its preset."""
+        fields = self.model_dump(exclude_unset=True)
+        for name, value in missing.items():
+            _set(fields, name, value)
+        whose = f" of preset {self.preset!r}"
+        names = {name: f"{name}{whose}" for name in missing}
+        # Some errors name an option alone.
+        names |= {name.rpartition(".")[2]: f"{name}{whose}" for name in missing}
+        try:
+            return _checked(type(self), fields).resolve()
+        except UnknownNameError as error:
+            if error.name in missing or error.name.partition(".")[2] in missing:
+                raise InvalidArgumentError(f"preset {self.preset!r}: {error}") from None
+            raise
+        except InvalidArgumentError as error:
+            raise error.renamed(names) from None
+
     @contextlib.contextmanager
     def _options_named(self, owner: str) -> Iterator[None]:
         """Let an error call an option by its dotted name, as you gave it."""
@@ -194,6 +240,8 @@ class TrainingConfig(BaseModel):
         from myriad.agents import default_num_envs, make_learner
         from myriad.envs import make_env
 
+        if missing := self.from_preset():
+            return self._filled_in(missing)
         if self.steps_per_env is not None and self.total_steps is not None:
             raise InvalidArgumentError(
                 "steps_per_env and total_steps say the same, so only one of them can be given, "
@@ -329,11 +377,7 @@ def make_config(
             )
         fields[table] = dict(options)
     for name, value in overrides.items():
-        table, _, option = name.partition(".")
-        if option and table in ("env", "agent"):
-            fields[f"{table}_options"][option] = value
-        else:
-            fields[name] = value
+        _set(fields, name, value)
     known = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
     config = _checked(
         TrainingConfig,
@@ -343,6 +387,15 @@ def make_config(
     # A mistake in the options is reported here, and not when the training starts.
     config.resolve()
     return config
+
+
+def _set(fields: dict[str, Any], name: str, value: Any) -> None:
+    """Set a field, or an option by its dotted name."""
+    table, _, option = name.partition(".")
+    if option and table in ("env", "agent"):
+        fields.setdefault(f"{table}_options", {})[option] = value
+    else:
+        fields[name] = value
 
 
 def _filled_options(

@@ -189,6 +189,25 @@ class LearningLoop:
         state = jax.lax.fori_loop(0, num_updates, body, state)
         return state, _report(state)
 
+    def collect(self, state: TrainState) -> tuple[TrainState, Any]:
+        """Do the first half of an update; return what is learned from, too.
+
+        Raises:
+            InvalidArgumentError: the learner's updates have no halves.
+        """
+        key = state.num_updates.key(state.key, _UPDATE)
+        agent, batch_state, experience = self.learner.collect(
+            key, state.agent, state.batch_state, self._step
+        )
+        return dataclasses.replace(state, agent=agent, batch_state=batch_state), experience
+
+    def learn(self, state: TrainState, experience: Any) -> TrainState:
+        """Do the second half of an update."""
+        key = state.num_updates.key(state.key, _UPDATE)
+        agent, metrics = self.learner.learn(key, state.agent, state.batch_state, experience)
+        sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
+        return TrainState(state.key, state.num_updates + 1, agent, state.batch_state, sums)
+
     def _step(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array
     ) -> tuple[BatchState, Transition]:

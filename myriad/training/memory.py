@@ -147,6 +147,15 @@ def evaluation_bytes(compiled: jax.stages.Compiled) -> int:
     return stated.temporaries + stated.results
 
 
+def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
+    """Return what one call of a program holds, its arguments included."""
+    stated = _Stated.of(compiled)
+    is_cpu = resolve_platform() == "cpu"
+    copied = _COPIES * ProgramSize.of(traced).product_bytes if is_cpu else 0
+    returned = stated.results - stated.aliases
+    return stated.arguments + stated.temporaries + returned + copied
+
+
 def restoring_bytes(shapes: Any) -> int:
     """Return what restoring a state from a checkpoint holds beside the state."""
     return round(_RESTORING_SHARE * bytes_of(shapes)) + _RESTORING

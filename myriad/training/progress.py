@@ -24,6 +24,7 @@ class Progress:
         self._quiet = quiet
         self._total_steps = total_steps
         self._said_at = time.monotonic()
+        self._monitored = ""
         if quiet or sys.stderr is None or not sys.stderr.isatty():
             return
         from rich import console, progress
@@ -33,12 +34,13 @@ class Progress:
             progress.BarColumn(),
             progress.TextColumn(
                 "{task.fields[steps]} steps  {task.fields[rate]}  return {task.fields[score]}"
+                "{task.fields[monitored]}"
             ),
             progress.TimeRemainingColumn(),
             console=console.Console(stderr=True),
         )
         self._task = self._bar.add_task(
-            "training", total=total_steps, steps="0", rate="", score="-"
+            "training", total=total_steps, steps="0", rate="", score="-", monitored=""
         )
         self._bar.start()
 
@@ -46,6 +48,10 @@ class Progress:
         """Print a line above the bar."""
         if self._bar is not None:
             self._bar.console.print(sentence, highlight=False)
+
+    def monitor(self, summary: str) -> None:
+        """Show from now on where the time goes."""
+        self._monitored = f"  {summary}"
 
     def update(self, steps: int, rate: float, score: float | None) -> None:
         """Show how far the training is.
@@ -58,14 +64,19 @@ class Progress:
         shown = "-" if score is None else f"{score:.1f}"
         if self._bar is not None and self._task is not None:
             self._bar.update(
-                self._task, completed=steps, steps=f"{steps:,}", rate=f"{rate:,.0f}/s", score=shown
+                self._task,
+                completed=steps,
+                steps=f"{steps:,}",
+                rate=f"{rate:,.0f}/s",
+                score=shown,
+                monitored=self._monitored,
             )
         elif not self._quiet and time.monotonic() - self._said_at >= _EVERY_S:
             self._said_at = time.monotonic()
             left_s = (self._total_steps - steps) / rate if rate else math.inf
             say(
                 f"{steps:,} of {self._total_steps:,} steps, {rate:,.0f}/s, return {shown}, "
-                f"{left_s:,.0f} s left"
+                f"{left_s:,.0f} s left{self._monitored and f' ({self._monitored.strip()})'}"
             )
 
     def close(self) -> None:

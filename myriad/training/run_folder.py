@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from myriad.errors import InvalidArgumentError
 from myriad.files import holder_of, read_text, regular, replacing, write_errors_explained
@@ -26,7 +26,10 @@ _TEMPORARY = re.compile(r"\.(config\.\d+\.toml|environment\.\d+\.json)")
 
 
 class RunFolder:
-    """A run's folder: `config.toml`, `environment.json`, `metrics.jsonl` and `checkpoints/`."""
+    """A run's folder.
+
+    It holds `config.toml`, `environment.json`, `metrics.jsonl`, `monitor.jsonl` and `checkpoints/`.
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -142,6 +145,19 @@ class RunFolder:
                     os.truncate(self.metrics, size)
                 raise
 
+    def append_monitor(self, row: Row) -> None:
+        """Add a line to `monitor.jsonl`. A resumed run adds its own below.
+
+        Raises:
+            InvalidArgumentError: the line can't be written.
+        """
+        path = self.path / "monitor.jsonl"
+        with write_errors_explained(path), path.open("a+b") as file:
+            # A kill may have cut the last line.
+            if file.tell() and not _ends_line(file):
+                file.write(b"\n")
+            file.write(lines_of([row]).encode())
+
     def flush(self) -> None:
         """Wait until the rows are on the disk.
 
@@ -238,6 +254,11 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     """Read what `lines_of` wrote."""
     rows = map(json.loads, text.splitlines())
     return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
+
+
+def _ends_line(file: BinaryIO) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def _sealed(config_toml: str) -> str:

@@ -20,10 +20,13 @@ from myriad.errors import DivergedError, ShortTrainingWarning
 from myriad.files import say
 from myriad.host import release_freed_memory
 from myriad.training.checkpoint import Checkpoints
-from myriad.training.config import ResolvedConfig
+from myriad.training.config import ResolvedConfig, TrainingConfig
+from myriad.training.films import Films
 from myriad.training.fits import compile_within_memory, shortage_named
 from myriad.training.history import History
 from myriad.training.loop import PARTS, Report, TrainState
+from myriad.training.monitor import Monitor, summary
+from myriad.training.profile import Profile
 from myriad.training.programs import CompiledTraining
 from myriad.training.progress import Progress
 from myriad.training.results import Timings, TrainingResults
@@ -44,12 +47,20 @@ class Trainer:
         resolved: the training.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         quiet: show no progress.
+        profile_chunks: chunks to trace into the folder.
 
     Attributes:
         has_trained: whether an update was done, now or before it was resumed.
     """
 
-    def __init__(self, resolved: ResolvedConfig, folder: RunFolder, *, quiet: bool = False):
+    def __init__(
+        self,
+        resolved: ResolvedConfig,
+        folder: RunFolder,
+        *,
+        quiet: bool = False,
+        profile_chunks: int = 0,
+    ):
         self.programs = CompiledTraining(resolved)
         self.config = resolved.config
         self.folder = folder
@@ -60,8 +71,9 @@ class Trainer:
         self.has_trained = False
         # What the run has trained on, with this process last.
         self._devices = [self.programs.loop.devices]
-        self._train_s = 0.0
-        self._evaluate_s = 0.0
+        self._monitor = Monitor()
+        self._profile = Profile(folder, profile_chunks, say)
+        self._films = Films(resolved, folder.path / "films")
         self._report: Any = None
 
     def run(self) -> TrainingResults:
@@ -77,6 +89,7 @@ class Trainer:
         start = time.perf_counter()
         with contextlib.ExitStack() as opened:
             opened.callback(self._progress.close)
+            opened.callback(self._profile.close)
             opened.enter_context(shortage_named())
             self._note_devices()
             self._compile()
@@ -106,12 +119,13 @@ class Trainer:
         )
 
     def _timings(self, steps: int, total_s: float) -> Timings:
+        train_s = self._monitor.seconds["train"]
         return Timings(
             compile_s=self.programs.compile_s,
-            train_s=self._train_s,
-            evaluate_s=self._evaluate_s,
+            train_s=train_s,
+            evaluate_s=self._monitor.seconds["evaluate"],
             total_s=total_s,
-            steps_per_s=steps / self._train_s if self._train_s else math.nan,
+            steps_per_s=steps / train_s if train_s else math.nan,
             from_cache=self.programs.from_cache,
         )
 
@@ -163,12 +177,13 @@ class Trainer:
         return self.programs.loop.everywhere(state), done, rows
 
     def _save(self, done: int, state: TrainState, rows: list[dict[str, Any]]) -> None:
-        self.folder.flush()
-        # Of one device, since all hold the same.
-        state = self.programs.loop.on_one_device(state)
-        self._checkpoints.save(done, state, lines_of(rows), self._devices)
-        # A whole state, compressed, once for each save.
-        release_freed_memory()
+        with self._monitor.timed("save"):
+            self.folder.flush()
+            # Of one device, since all hold the same.
+            state = self.programs.loop.on_one_device(state)
+            self._checkpoints.save(done, state, lines_of(rows), self._devices)
+            # A whole state, compressed, once for each save.
+            release_freed_memory()
 
     def _train(
         self, state: TrainState, done: int, rows: list[dict[str, Any]], trackers: list[Tracker]
@@ -177,16 +192,17 @@ class Trainer:
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
         score = None
+        self._monitor.restart(done * self.programs.steps_per_update)
+        self._profile.start()
         with _interrupt_noted() as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
                 boundary = self.programs.next_boundary(done)
                 state, done = self._run_window(state, done, boundary, score, interrupted)
                 if done == boundary:
-                    rows.append(self._row(state, done))
+                    with self._monitor.timed("evaluate"):
+                        rows.append(self._row(state, done))
                     score = rows[-1]["eval_return"]
-                    self.folder.append(rows[-1])
-                    for tracker in trackers:
-                        tracker.log(rows[-1], done * self.programs.steps_per_update)
+                    self._log(rows, state, trackers)
                 due = time.monotonic() - saved_at >= self.config.checkpoint_every_s
                 if done != saved and (interrupted.is_set() or due):
                     self._save(done, state, rows)
@@ -198,6 +214,26 @@ class Trainer:
             if done != saved:
                 self._save(done, state, rows)
         return state, "target" if self._reached(rows) else "end"
+
+    def _log(self, rows: list[dict[str, Any]], state: TrainState, trackers: list[Tracker]) -> None:
+        """Write the newest row to the run's folder and to the trackers, with what else is due."""
+        done = rows[-1]["update"]
+        steps = rows[-1]["steps"]
+        with self._monitor.timed("log"):
+            self.folder.append(rows[-1])
+            for tracker in trackers:
+                tracker.log(rows[-1], steps)
+            if _is_due(len(rows), self.config.film_every):
+                self._films.record(self.programs.loop.on_one_device(state.agent), done)
+        if not _is_due(len(rows), self.config.monitor_every):
+            return
+        of_machine = self._monitor.row(steps)
+        with self._monitor.timed("log"):
+            self.folder.append_monitor({"update": done, "steps": steps} | of_machine)
+            self._progress.monitor(summary(of_machine))
+            known = {f"monitor/{k}": v for k, v in of_machine.items() if v is not None}
+            for tracker in trackers:
+                tracker.log(known, steps)
 
     def _how_to_go_on(self, done: int) -> str:
         steps = self.programs.steps_per_update
@@ -222,12 +258,13 @@ class Trainer:
         def watch(report: Report, done: int) -> None:
             self.has_trained = True
             self._report = self._watch(report, done)
+            with self._monitor.timed("log"):
+                self._profile.count()
             rate = (done - first) * steps / (time.perf_counter() - start)
             self._progress.update(done * steps, rate, score)
 
-        state, done = self.programs.run_window(state, done, boundary, watch, interrupted)
-        self._train_s += time.perf_counter() - start
-        return state, done
+        with self._monitor.timed("train"):
+            return self.programs.run_window(state, done, boundary, watch, interrupted)
 
     def _watch(self, report: Report, done: int) -> Report:
         """Return the report, or stop the run if it tells of a NaN or an infinity."""
@@ -248,9 +285,7 @@ class Trainer:
 
     def _row(self, state: TrainState, done: int) -> dict[str, Any]:
         """Evaluate, and return the window's figures as one row."""
-        start = time.perf_counter()
         returns, ended, _ = self._evaluate(state)
-        self._evaluate_s += time.perf_counter() - start
         window = done % self.programs.eval_every or self.programs.eval_every
         episodes = whole(self._report.num_episodes)
         row: dict[str, Any] = {
@@ -267,7 +302,8 @@ class Trainer:
             "eval_return_std": float(np.std(returns, dtype=np.float64)),
             "eval_unfinished": int((~ended).sum()),
         }
-        rate = done * self.programs.steps_per_update / self._train_s if self._train_s else 0.0
+        train_s = self._monitor.seconds["train"]
+        rate = done * self.programs.steps_per_update / train_s if train_s else 0.0
         self._progress.update(row["steps"], rate, mean)
         return row
 
@@ -306,14 +342,19 @@ class Trainer:
         return target is not None and bool(rows) and rows[-1]["eval_return"] >= target
 
 
-def environment_record() -> dict[str, Any]:
-    """Return what the results depend on beside the configuration: hardware, versions, precision."""
+def environment_record(config: TrainingConfig) -> dict[str, Any]:
+    """Return what a configuration does not say: its preset, hardware, versions, precision."""
     return {
+        "preset": config.preset,
         "hardware": dataclasses.asdict(hardware.fingerprint()),
         "versions": hardware.package_versions(),
         "matmul_precision": matmul_precision(),
         "compute_dtype": compute_dtype(),
     }
+
+
+def _is_due(evaluation: int, every: int) -> bool:
+    return every > 0 and evaluation % every == 0
 
 
 def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,144 @@
+"""Rows of experience that a gradient step learns from in a second, against the size of its batch.
+
+    python benchmarks/batch_size.py                 128 to 16,384 rows, for every learner
+    python benchmarks/batch_size.py --fast          every other size, fewer rounds
+    python benchmarks/batch_size.py --agent dqn --env snake
+
+An asv suite and a command line. All sizes of an agent are timed in one process, in rounds of random
+order. What would not fit into memory is refused before it runs. `myriad autotune --tune batch`
+chooses from the same measurement.
+"""
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+
+    require_setup()
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from benchmarks.harness import package
+from benchmarks.harness.command_line import (
+    Parser,
+    command_of,
+    count,
+    guarded,
+    readable,
+    report,
+    resolved_agent,
+    resolved_env,
+)
+from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.workloads import load
+
+_SCRIPT = "benchmarks/batch_size.py"
+AGENTS = ("ppo", "pqn", "dqn")
+_ENV = "cartpole-control"
+_ROUNDS, _FAST_ROUNDS = 15, 7
+
+
+class BatchSize:
+    """Seconds of learning from one rollout or one sample of the buffer, by the batch's size."""
+
+    params: ClassVar = [["ppo", "dqn"], [256, 4_096]]
+    param_names: ClassVar = ["agent", "batch_size"]
+    version = "1"
+    timeout = 300
+    prepared = ("", 0)
+
+    def setup(self, agent: str, batch_size: int) -> None:
+        """Compile and collect, once: asv calls this before every sample."""
+        if self.prepared == (agent, batch_size):
+            return
+        skip_unless_runnable(load().trainings["training"][f"cartpole-{agent}"])
+        with_batch = package.find("myriad.autotune.batch:with_batch")
+        halves = package.find("myriad.training.phases:Halves")(
+            with_batch(package.find("myriad:create_config")(_ENV, agent), batch_size).resolve()
+        )
+        self.block_until_ready = package.find("myriad.timing:block_until_ready")
+        self.arguments = halves.arguments()
+        self.learn = halves.learn.lower(*self.arguments).compile()
+        self.time_learn(agent, batch_size)
+        self.prepared = (agent, batch_size)
+
+    def time_learn(self, agent: str, batch_size: int) -> None:
+        """Learn."""
+        self.block_until_ready(self.learn(*self.arguments))
+
+    def program(self, agent: str, batch_size: int) -> Any:
+        """Return the compiled gradient steps, for the gate."""
+        return self.learn
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    import myriad
+
+    options = _parse(argv)
+    myriad.configure()
+    env = resolved_env(options.env)
+    file = ResultsFile("batch_size", options.output, command_of(_SCRIPT, argv))
+    for agent in options.agent or AGENTS:
+        _measure(env, resolved_agent(agent), options, file)
+    return report(file)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--fast", action="store_true", help="every other size, fewer rounds")
+    parser.add_argument(
+        "--agent", action="append", help=f"a learner (default: {', '.join(AGENTS)}; repeatable)"
+    )
+    parser.add_env(_ENV)
+    parser.add_argument(
+        "--rounds", type=count, metavar="N", help=f"alternations (default: {_ROUNDS})"
+    )
+    parser.add_output()
+    return parser.parse_args(argv)
+
+
+def _measure(env: str, agent: str, options: argparse.Namespace, file: ResultsFile) -> None:
+    """Time all sizes of one agent, and print them."""
+    from myriad import create_config
+    from myriad.autotune.batch import SIZES, measure_batches, smallest_near_best
+
+    sizes = SIZES[::2] if options.fast else SIZES
+    rounds = options.rounds or (_FAST_ROUNDS if options.fast else _ROUNDS)
+    rates = measure_batches(create_config(env, agent), sizes, rounds=rounds)
+    chosen = smallest_near_best(rates)
+    rows: list[Row] = []
+    lines = []
+    for rate in rates:
+        measured: Row = {"status": "refused", "reason": rate.refused}
+        shown = rate.refused
+        if rate.rows_per_s is not None and rate.low is not None and rate.high is not None:
+            measured = {
+                "steps_per_s": rate.rows_per_s,
+                "steps_per_s_low": rate.low,
+                "steps_per_s_high": rate.high,
+                "samples": rounds,
+            }
+            shown = f"{rate.rows_per_s:,.0f} ({rate.low:,.0f} to {rate.high:,.0f})"
+        columns = {"env": env, "agent": agent, "arm": f"batch {rate.batch_size}"}
+        predicted = {"temp_bytes": rate.memory_bytes}
+        rows.append(
+            new_row(
+                "batch_size", file.timestamp, **machine_columns() | columns | predicted | measured
+            )
+        )
+        mark = "chosen" if rate is chosen else ""
+        lines.append([f"{rate.batch_size:,}", shown, readable(rate.memory_bytes), mark])
+    file.add_rows(rows, {"agent": agent, "sizes": list(sizes)})
+    print(f"\n{agent} on {env}\n")
+    print(markdown(("rows", "rows/s (95% interval)", "memory", ""), lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""The ladder from a host loop to one compiled program: equal updates in ever fewer calls."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+
+class Ladder:
+    """Calls of a learner's updates, one function for each rung.
+
+    Args:
+        resolved: a `ResolvedConfig`.
+        num_updates: updates in a call.
+    """
+
+    def __init__(self, resolved: Any, num_updates: int):
+        import jax
+
+        from myriad import make_key
+        from myriad.training.loop import LearningLoop
+
+        learner = resolved.learner.scheduled(resolved.num_updates)
+        self.num_updates = num_updates
+        self.steps = num_updates * learner.steps_per_update * resolved.num_envs
+        self.loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+        single = learner
+        if hasattr(learner, "rollout_steps"):
+            single = dataclasses.replace(learner, rollout_steps=1)
+        self._single = LearningLoop(resolved.env, single, resolved.num_envs)
+        self._steps_per_update = learner.steps_per_update // single.steps_per_update
+        # What a rung donates, the next call has no more: each call gets the state of the last one.
+        self._collect = jax.jit(self.loop.collect, donate_argnums=0)
+        self._collect_one = jax.jit(self._step, donate_argnums=0)
+        self._learn = jax.jit(self.loop.learn, donate_argnums=0)
+        self._run = jax.jit(self.loop.run, donate_argnums=0)
+        self._init = jax.jit(self.loop.init)
+        # A replay buffer must be filled before anything is learned from it.
+        self._before = learner.first_learning_update(resolved.num_envs)
+        self._key = make_key(resolved.config.seed)
+
+    def state(self) -> Any:
+        """Return a state from which every update learns."""
+        import numpy as np
+
+        return self._run(self._init(self._key), np.int32(self._before), np.bool_(True))[0]  # noqa: FBT003
+
+    def rungs(self) -> dict[str, Callable[[Any], Any]]:
+        """Return a function from state to state for each rung.
+
+        A learner that takes one step in an update has no rollout to scan.
+        """
+        found: dict[str, Callable[[Any], Any]] = {
+            "host loop": self._host_loop,
+            "jitted step": lambda state: self._stepwise(state, self._fetched),
+            "no sync": lambda state: self._stepwise(state, lambda experience: experience),
+        }
+        if self._steps_per_update > 1:
+            found["scanned rollout"] = self._scanned
+        return found | {"one program": self._one_program, "chunk of updates": self._chunk}
+
+    def _host_loop(self, state: Any) -> Any:
+        """Run operation by operation, and fetch what each step gives."""
+        import jax
+        import numpy as np
+
+        for _ in range(self.num_updates):
+            steps = []
+            for t in range(self._steps_per_update):
+                with jax.disable_jit():
+                    state, experience = self._step(state, np.uint32(t))
+                steps.append(self._fetched(experience))
+            state = self._learn(state, _joined(steps))
+        return state
+
+    def _stepwise(self, state: Any, keep: Callable[[Any], Any]) -> Any:
+        import numpy as np
+
+        for _ in range(self.num_updates):
+            steps = []
+            for t in range(self._steps_per_update):
+                state, experience = self._collect_one(state, np.uint32(t))
+                steps.append(keep(experience))
+            state = self._learn(state, _joined(steps))
+        return state
+
+    def _step(self, state: Any, t: Any) -> tuple[Any, Any]:
+        """Collect step `t` of an update, under a key of its own."""
+        import jax
+
+        own = dataclasses.replace(state, key=jax.random.fold_in(state.key, t))
+        stepped, experience = self._single.collect(own)
+        return dataclasses.replace(stepped, key=state.key), experience
+
+    def _scanned(self, state: Any) -> Any:
+        for _ in range(self.num_updates):
+            state, experience = self._collect(state)
+            state = self._learn(state, experience)
+        return state
+
+    def _one_program(self, state: Any) -> Any:
+        import jax
+        import numpy as np
+
+        for _ in range(self.num_updates):
+            state, report = self._run(state, np.int32(1), np.bool_(False))  # noqa: FBT003
+            jax.device_get(report)
+        return state
+
+    def _chunk(self, state: Any) -> Any:
+        import jax
+        import numpy as np
+
+        state, report = self._run(state, np.int32(self.num_updates), np.bool_(False))  # noqa: FBT003
+        jax.device_get(report)
+        return state
+
+    def _fetched(self, experience: Any) -> Any:
+        """Wait for a step and copy it to the host, as a loop does that looks at every step."""
+        import jax
+        import numpy as np
+
+        return jax.tree.map(np.array, experience)
+
+
+def _joined(steps: list[Any]) -> Any:
+    """Join steps along the time axis, on the host where they lie there."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    def join(*leaves: Any) -> Any:
+        on_host = isinstance(leaves[0], np.ndarray)
+        return np.concatenate(leaves) if on_host else jnp.concatenate(leaves)
+
+    return steps[0] if len(steps) == 1 else jax.tree.map(join, *steps)

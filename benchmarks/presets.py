@@ -1,0 +1,441 @@
+"""What presets gain, setting by setting, and what a compiled program gains over a host loop.
+
+    python benchmarks/presets.py                        the quick trainings of suite.toml
+    python benchmarks/presets.py --full                 all of them, and the guide's literal figures
+    python benchmarks/presets.py --part ladder --env cartpole-control
+    python benchmarks/presets.py --part target --seeds 5
+
+An asv suite and a command line in three parts. `knobs` times updates of all arms in one process, in
+rounds of random order: the presets, the baseline with each of a preset's settings alone, and the
+preset without each of them. `ladder` times equal updates in ever fewer calls. `target` trains each
+preset in a process of its own, until its return is reached.
+"""
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+
+    require_setup()
+
+import argparse
+import functools
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from benchmarks.harness import package
+from benchmarks.harness.child_process import run
+from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
+from benchmarks.harness.failures import ChildError
+from benchmarks.harness.results import (
+    ResultsFile,
+    Row,
+    machine_columns,
+    markdown,
+    new_row,
+    spread,
+)
+from benchmarks.harness.rungs import Ladder
+from benchmarks.harness.skipping import skip_unless_runnable
+from benchmarks.harness.trainings import train_to_target
+from benchmarks.harness.workloads import SuiteError, Training, load, tier_from_environment
+
+_SCRIPT = "benchmarks/presets.py"
+PARTS = ("knobs", "ladder", "target")
+BASELINE = "baseline"
+_FULL_SET = "ultra_fast"
+_LEAST_ROUNDS = 7
+_TIMEOUT_S = 1_200.0
+_SAMPLE_S = 0.25  # the least that a sample lasts
+# Environments of the ladder.
+_LADDER_ENVS = (64, 512)
+# A host loop takes seconds for an update. Every rung does as many.
+_LADDER_UPDATES = 1
+# The literal figures of the guide that docs/presets.md is about: 512 environments in batches of
+# 262,144 rows, minibatches of 32,768, one pass.
+AS_DOCUMENTED: Mapping[str, Mapping[str, Any]] = {
+    "ppo": {
+        "num_envs": 512,
+        "rollout_steps": 512,
+        "agent.num_minibatches": 8,
+        "agent.num_epochs": 1,
+    },
+    "pqn": {
+        "num_envs": 512,
+        "rollout_steps": 512,
+        "agent.num_minibatches": 8,
+        "agent.num_epochs": 1,
+    },
+    "dqn": {"num_envs": 512, "batch_size": 32_768, "agent.gradient_steps": 1},
+}
+# What the guide switches off. On, each of them costs what the table says.
+SWITCHED_OFF: Mapping[str, Mapping[str, Any]] = {
+    "gradient_accumulation 4": {"agent.gradient_accumulation": 4},
+    "gradient_statistics": {"agent.gradient_statistics": True},
+    "priority_alpha 0.6": {"agent.priority_alpha": 0.6},
+    "n_step 1": {"agent.n_step": 1},
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A configuration under a name.
+
+    Attributes:
+        name: what the tables call it.
+        preset: the preset that it starts from.
+        fields: what differs from that.
+        donates: whether the state's buffers are used again for the next state.
+        is_ahead: whether the next chunk is dispatched before the last report is read.
+    """
+
+    name: str
+    preset: str = BASELINE
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    donates: bool = True
+    is_ahead: bool = True
+
+
+class Presets:
+    """Seconds of a few updates under each preset."""
+
+    params: ClassVar = [
+        list(load().select_trainings("presets", tier_from_environment())),
+        [BASELINE, "optimized", _FULL_SET],
+    ]
+    param_names: ClassVar = ["workload", "preset"]
+    version = "1"
+    timeout = 300
+    prepared = ("", "")
+
+    def setup(self, workload: str, preset: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        if self.prepared == (workload, preset):
+            return
+        declared = load().trainings["presets"][workload]
+        skip_unless_runnable(declared)
+        package.find("myriad.presets:load_preset")
+        self.timed = Updates(declared, Arm(preset, preset))
+        self.time_updates(workload, preset)
+        self.prepared = (workload, preset)
+
+    def time_updates(self, workload: str, preset: str) -> None:
+        """Train over a window; the report that ends it has been fetched, so the device is done."""
+        self.timed.run()
+
+    def program(self, workload: str, preset: str) -> Any:
+        """Return the compiled updates, for the gate."""
+        return self.timed.training.run
+
+
+class Updates:
+    """Updates of one arm, from a state in which each of them learns."""
+
+    def __init__(self, declared: Training, arm: Arm):
+        import jax
+        import numpy as np
+
+        CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
+        start = time.perf_counter()
+        self.training = CompiledTraining(config_of(declared, arm).resolve())
+        self.training.compile()
+        if not arm.donates:
+            self.training.run = jax.jit(self.training.loop.run)
+        resolved = self.training.resolved
+        self._is_ahead = arm.is_ahead
+        before = resolved.learner.first_learning_update(resolved.num_envs)
+        self.state, _ = self.training.run(
+            self.training.first_state(),
+            np.int32(before),
+            np.bool_(True),  # noqa: FBT003
+        )
+        self.num_updates = max(1, self.training.chunk)
+        self.run()
+        self.compile_s = time.perf_counter() - start
+        # Several chunks, so that dispatching the next one early counts.
+        seconds = self._seconds()
+        self.num_updates *= max(1, round(_SAMPLE_S / seconds))
+
+    @property
+    def steps(self) -> int:
+        """Steps of all environments together in a call of `run`."""
+        return self.num_updates * self.training.steps_per_update
+
+    def run(self) -> None:
+        """Train, and fetch the reports."""
+        if self._is_ahead:
+            self.state, _ = self.training.run_window(
+                self.state, 0, self.num_updates, lambda report, done: None
+            )
+            return
+        import jax
+        import numpy as np
+
+        for _ in range(max(1, self.num_updates // self.training.chunk)):
+            self.state, report = self.training.run(
+                self.state,
+                np.int32(min(self.training.chunk, self.num_updates)),
+                np.bool_(False),  # noqa: FBT003
+            )
+            jax.device_get(report)
+
+    def _seconds(self) -> float:
+        start = time.perf_counter()
+        self.run()
+        return time.perf_counter() - start
+
+    def rate(self) -> float:
+        """Return the steps/s of a call."""
+        return self.steps / self._seconds()
+
+
+def config_of(declared: Training, arm: Arm, seed: int = 0) -> Any:
+    """Return the configuration of an arm."""
+    from myriad import create_config
+
+    return create_config(
+        declared.env, declared.agent, **{"preset": arm.preset, "seed": seed} | dict(arm.fields)
+    )
+
+
+def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
+    """Go through what is compared in an environment: presets, and then one setting at a time."""
+    from myriad.presets import load_preset
+
+    agent, env = declared.agent, declared.env
+    yield Arm(BASELINE)
+    yield Arm("optimized", "optimized")
+    yield Arm(_FULL_SET, _FULL_SET)
+    if full:
+        yield Arm("as_documented", BASELINE, AS_DOCUMENTED[agent])
+    fast = load_preset(_FULL_SET, agent, env).fields
+    base = config_of(declared, Arm(BASELINE)).resolve().config
+    for name, value in fast.items():
+        yield Arm(f"{BASELINE} + {name}", BASELINE, {name: value})
+        yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: _value(base, name)})
+    yield Arm(f"{BASELINE} without donation", donates=False)
+    yield Arm(f"{BASELINE}, no chunk ahead", is_ahead=False)
+    for name, fields in SWITCHED_OFF.items():
+        if all(option.partition(".")[2] in base.agent_options for option in fields):
+            yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
+
+
+def _value(config: Any, name: str) -> Any:
+    owner, _, option = name.partition(".")
+    return getattr(config, f"{owner}_options")[option] if option else getattr(config, name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    import myriad
+
+    options = _parse(argv)
+    myriad.configure()
+    file = ResultsFile("presets", options.output, command_of(_SCRIPT, argv))
+    for declared in chosen(options):
+        print(f"\n{declared.agent} on {declared.env}\n")
+        parts = {"knobs": _knobs, "ladder": _ladder, "target": _target}
+        for part in options.part or PARTS:
+            parts[part](declared, options, file)
+    return report(file)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument(
+        "--full", action="store_true", help="every training of suite.toml, and the guide's figures"
+    )
+    parser.add_argument("--agent", help="only the trainings of this agent")
+    parser.add_argument("--env", help="only those in this environment")
+    parser.add_argument(
+        "--part", action="append", choices=PARTS, help="what to measure (default: all; repeatable)"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=count,
+        default=_LEAST_ROUNDS,
+        metavar="N",
+        help=f"alternations (default: {_LEAST_ROUNDS})",
+    )
+    parser.add_argument(
+        "--seeds", type=count, metavar="N", help="trainings to a target (default: 2, with --full 5)"
+    )
+    parser.add_output()
+    return parser.parse_args(argv)
+
+
+def chosen(options: argparse.Namespace) -> list[Training]:
+    """Return the declared trainings that the flags ask for.
+
+    Raises:
+        SuiteError: none is declared for them.
+    """
+    every = load().trainings["presets"].values()
+    named = options.full or options.agent or options.env
+    found = [
+        training
+        for training in every
+        if (named or tier_from_environment() in training.tiers)
+        and options.agent in (None, training.agent)
+        and options.env in (None, training.env, training.env.removesuffix("-control"))
+    ]
+    if not found:
+        kinds = ", ".join(f"{training.agent} in {training.env}" for training in every)
+        raise SuiteError(
+            f"suite.toml declares no presets of {options.agent or 'any agent'} in "
+            f"{options.env or 'any environment'}; there are {kinds}."
+        )
+    return found
+
+
+def _knobs(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
+    """Time the updates of every arm in alternation."""
+    from myriad.timing import interleave
+
+    timed = {arm.name: Updates(declared, arm) for arm in arms(declared, full=options.full)}
+    samplers = [functools.partial(Updates.rate, each) for each in timed.values()]
+    rates = interleave(samplers, least_rounds=options.rounds, most_rounds=options.rounds)
+    for (name, updates), of_arm in zip(timed.items(), rates, strict=True):
+        resolved = updates.training.resolved
+        columns = {
+            "num_envs": resolved.num_envs,
+            "scan_chunk_size": resolved.scan_chunk_size,
+            "num_steps": updates.steps,
+            "compile_s": updates.compile_s,
+        }
+        _add(file, declared, name, of_arm, columns)
+    _print_ratios(dict(zip(timed, rates, strict=True)), "arm")
+
+
+def _ladder(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
+    """Time equal updates in ever fewer calls, in alternation."""
+    from myriad.timing import interleave
+
+    for num_envs in _LADDER_ENVS:
+        config = config_of(declared, Arm(BASELINE, fields={"num_envs": num_envs}))
+        ladder = Ladder(config.resolve(), _LADDER_UPDATES)
+        rungs = ladder.rungs()
+        samplers = [_sampler(rung, ladder) for rung in rungs.values()]
+        rates = interleave(samplers, least_rounds=options.rounds, most_rounds=options.rounds)
+        for name, of_rung in zip(rungs, rates, strict=True):
+            columns = {"num_envs": num_envs, "num_steps": ladder.steps}
+            _add(file, declared, f"ladder: {name}", of_rung, columns)
+        print(f"\nladder, {num_envs:,} environments\n")
+        _print_ratios(dict(zip(rungs, rates, strict=True)), "rung")
+
+
+def _sampler(rung: Callable[[Any], Any], ladder: Ladder) -> Callable[[], float]:
+    """Return a function that calls a rung on its own state, and returns the steps/s."""
+    import jax
+
+    state = rung(ladder.state())  # compiles
+
+    def rate() -> float:
+        nonlocal state
+        start = time.perf_counter()
+        state = jax.block_until_ready(rung(state))
+        return ladder.steps / (time.perf_counter() - start)
+
+    return rate
+
+
+def _target(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
+    """Train each preset to the target return, seed after seed, each in a process of its own."""
+    if declared.target_return is None:
+        return
+    names = [BASELINE, "optimized", _FULL_SET, *(["as_documented"] if options.full else [])]
+    found: dict[str, list[Row]] = {name: [] for name in names}
+    for seed in range(options.seeds or (5 if options.full else 2)):
+        for name in names:
+            found[name].append(_trained(declared, name, seed, file))
+    print("\nto the target return\n")
+    print(markdown(_HEADERS, [_line(name, rows) for name, rows in found.items()]))
+
+
+_HEADERS = ("arm", "reached", "s from start, median (least to most)", "training s", "steps", "MiB")
+
+
+def _trained(declared: Training, name: str, seed: int, file: ResultsFile) -> Row:
+    request = {"workload": declared.name, "name": name, "seed": seed, "started": time.time()}
+    columns: Row = {"library": "myriad", "env": declared.env, "agent": declared.agent, "arm": name}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            columns |= run(
+                "benchmarks.presets:train_once",
+                request | {"folder": folder},
+                timeout_s=_TIMEOUT_S,
+                MYRIAD_COMPILATION_CACHE=folder,
+            )
+        except ChildError as error:
+            columns |= error.columns
+    train_s = columns.pop("train_s", "")
+    row = new_row("presets", file.timestamp, **columns)
+    file.add_rows([row], {"arm": name, "seed": seed, "train_s": train_s, "columns": columns})
+    return row | {"train_s": train_s}
+
+
+def train_once(workload: str, name: str, seed: int, started: float, folder: str) -> Row:
+    """Train one seed as a user would and return the columns of its row; runs in a child."""
+    import myriad
+
+    myriad.configure()
+    declared = load().trainings["presets"][workload]
+    arm = Arm(name, name)
+    if name == "as_documented":
+        arm = Arm(name, BASELINE, AS_DOCUMENTED[declared.agent])
+    config = config_of(declared, arm, seed).model_copy(
+        update={"target_return": declared.target_return}
+    )
+    row = train_to_target(config, started, folder)
+    return row | {"train_s": row["num_steps"] / row["steps_per_s"]}
+
+
+def _line(name: str, rows: Sequence[Row]) -> list[str]:
+    done = [row for row in rows if row["status"] == "ok"]
+    if not done:
+        return [name, f"0 of {len(rows)}", "never", "-", "-", "-"]
+    seconds = [row["run_s"] for row in done]
+    return [
+        name,
+        f"{len(done)} of {len(rows)}",
+        f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
+        f"{statistics.median(row['train_s'] for row in done):.2f}",
+        f"{statistics.median(row['num_steps'] for row in done):,.0f}",
+        f"{max(row['peak_bytes'] for row in done) / 2**20:,.0f}",
+    ]
+
+
+def _add(
+    file: ResultsFile, declared: Training, arm: str, rates: Sequence[float], columns: Row
+) -> None:
+    described = machine_columns() | {"env": declared.env, "agent": declared.agent, "arm": arm}
+    row = new_row("presets", file.timestamp, **described | columns | spread(rates, "steps_per_s"))
+    file.add_rows([row], {"arm": arm, "columns": columns, "steps_per_s": list(rates)})
+
+
+def _print_ratios(rates: Mapping[str, Sequence[float]], what: str) -> None:
+    """Print a line for each side: its steps/s, and how many times those of the first."""
+    from myriad.timing import median_interval
+
+    first = next(iter(rates.values()))
+    lines = []
+    for name, of_side in rates.items():
+        ratios = [a / b for a, b in zip(of_side, first, strict=True)]
+        times = "1"
+        if of_side is not first:
+            low, high = median_interval(ratios)
+            times = f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})"
+        lines.append([name, f"{statistics.median(of_side):,.0f}", times])
+    headers = (what, "steps/s", f"times {next(iter(rates))} (95% interval)")
+    print(markdown(headers, lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

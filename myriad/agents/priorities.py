@@ -1,0 +1,100 @@
+"""Prioritised experience replay: a tree of sums over the slots of a replay buffer.
+
+Schaul et al. (2016), "Prioritized experience replay", section 3.3. In docstrings `S` is the number
+of slots and `B` that of sampled transitions.
+"""
+
+import dataclasses
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+
+# Added to an error, so that no transition is lost for ever.
+_LEAST = 1e-6
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Priorities:
+    """Priorities to the power of alpha, and their sums.
+
+    Attributes:
+        sums: a binary tree, float32 `[2 L]` with `L` leaves, of which the first `S` are slots. Node
+            `i` is the sum of nodes `2 i` and `2 i + 1`, and node 1 that of all.
+        largest: the largest priority so far, which new transitions begin with.
+    """
+
+    sums: jax.Array
+    largest: jax.Array
+
+    @classmethod
+    def create(cls, num_slots: int) -> Self:
+        """Return those of empty slots."""
+        num_leaves = 1 << (num_slots - 1).bit_length()
+        return cls(jnp.zeros(2 * num_leaves, jnp.float32), jnp.ones((), jnp.float32))
+
+    def added(self, slots: jax.Array) -> "Priorities":
+        """Return them with the largest priority at `slots`, int32 `[N]`."""
+        values = jnp.broadcast_to(self.largest, slots.shape)
+        return Priorities(_with_leaves(self.sums, slots, values), self.largest)
+
+    def updated(
+        self, slots: jax.Array, errors: jax.Array, alpha: float, counts: jax.Array
+    ) -> "Priorities":
+        """Return them after transitions were learned from.
+
+        Args:
+            slots: int32 `[B]`. Of a slot that comes twice the larger error counts.
+            errors: the temporal-difference errors, float32 `[B]`.
+            alpha: the exponent.
+            counts: whether they were, boolean scalar. Otherwise nothing changes.
+        """
+        old = self.sums[slots + self.sums.shape[0] // 2]
+        # Not a selection of the whole tree, which would copy it.
+        values = jnp.where(counts, (jnp.abs(errors) + _LEAST) ** alpha, old)
+        largest = jnp.maximum(self.largest, jnp.max(values))
+        return Priorities(_with_leaves(self.sums, slots, values), largest)
+
+    def sample(self, key: jax.Array, num: int) -> tuple[jax.Array, jax.Array]:
+        """Draw slots in proportion to their values, one from each of `num` equal shares of the sum.
+
+        Returns:
+            slots, int32 `[B]`, and their probabilities, float32 `[B]`.
+        """
+        total = self.sums[1]
+        offset = jax.random.uniform(key, (num,))
+        left_over = (jnp.arange(num, dtype=jnp.float32) + offset) / num * total
+        node = jnp.ones(num, jnp.int32)
+        num_leaves = self.sums.shape[0] // 2
+        for _ in range((num_leaves - 1).bit_length()):
+            left = self.sums[2 * node]
+            # Rounding must not lead to an empty slot.
+            goes_right = (left_over >= left) & (self.sums[2 * node + 1] > 0)
+            left_over = jnp.where(goes_right, left_over - left, left_over)
+            node = 2 * node + goes_right
+        return node - num_leaves, self.sums[node] / jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
+
+
+def importance_weights(
+    probability: jax.Array, size: jax.Array, beta: float | jax.Array
+) -> jax.Array:
+    """Return the weights that correct for sampling by priority, at most 1, `[B]`.
+
+    Args:
+        probability: of each sampled transition, `[B]`.
+        size: how many there are to sample from, int32 scalar.
+        beta: 1 corrects wholly, 0 not at all.
+    """
+    weight = (jnp.maximum(size, 1) * probability) ** -beta
+    return weight / jnp.max(weight)
+
+
+def _with_leaves(sums: jax.Array, slots: jax.Array, values: jax.Array) -> jax.Array:
+    node = slots + sums.shape[0] // 2
+    # The order in which a scatter writes the same place twice is not defined. A maximum has none.
+    sums = sums.at[node].set(0).at[node].max(values)
+    for _ in range((sums.shape[0] // 2 - 1).bit_length()):
+        node //= 2
+        sums = sums.at[node].set(sums[2 * node] + sums[2 * node + 1])
+    return sums

@@ -1,0 +1,146 @@
+"""How many rows of a gradient step this machine learns from fastest."""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from myriad.errors import InvalidArgumentError
+from myriad.hardware import available_bytes
+from myriad.timing import interleave, median_interval
+from myriad.timing.subject import Subject
+from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
+from myriad.training.fits import readable_bytes
+from myriad.training.memory import call_bytes, most_bytes
+from myriad.training.phases import Halves
+
+SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
+# A batch this much slower than the best, row for row, is as good: smaller ones learn more from the
+# same rows.
+_NEAR_BEST = 0.9
+# Minibatches and steps of a rollout while an on-policy agent is measured.
+_MINIBATCHES, _ROLLOUT_STEPS = 4, 64
+_ROUNDS = 9
+_SAMPLE_S = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchRate:
+    """What a batch size came to.
+
+    Attributes:
+        batch_size: rows of a gradient step.
+        rows_per_s: learned from; None if it was refused.
+        low: the lower end of the 95% interval.
+        high: the upper end.
+        memory_bytes: the most that its program holds, as predicted before it ran.
+        refused: why it did not run, or nothing.
+    """
+
+    batch_size: int
+    rows_per_s: float | None
+    low: float | None
+    high: float | None
+    memory_bytes: int
+    refused: str = ""
+
+
+def measure_batches(
+    config: TrainingConfig,
+    sizes: Sequence[int] = SIZES,
+    *,
+    rounds: int = _ROUNDS,
+    memory_limit: int | None = None,
+    on_size: Callable[[str], None] = lambda line: None,
+) -> list[BatchRate]:
+    """Time the gradient steps of a training with batches of several sizes, in alternation.
+
+    What an update does beside its gradient steps, such as computing advantages, is included.
+
+    Args:
+        config: the training. Its environment, agent and hyperparameters count.
+        sizes: rows of a gradient step.
+        rounds: alternations.
+        memory_limit: bytes that may be used; by default what the machine has left.
+        on_size: called with a line for every size before it is timed.
+
+    Raises:
+        InvalidArgumentError: the agent takes no gradient steps that can be measured apart.
+    """
+    subjects: dict[int, Subject] = {}
+    rows: dict[int, int] = {}
+    found: dict[int, BatchRate] = {}
+    for size in sizes:
+        resized = with_batch(config, size).resolve()
+        halves = Halves(resized)
+        traced = halves.learn.trace(*halves.shapes())
+        compiled = traced.lower().compile()
+        needed = most_bytes(call_bytes(traced, compiled))
+        room = available_bytes(memory_limit)
+        refused = ""
+        if needed > room:
+            refused = f"needs {readable_bytes(needed)}, and {readable_bytes(max(0, room))} are free"
+        found[size] = BatchRate(size, None, None, None, needed, refused)
+        on_size(f"{size:>7,} rows: {refused or readable_bytes(needed)}")
+        if refused:
+            continue
+        subjects[size] = Subject(compiled, halves.arguments())
+        subjects[size].prepare()
+        subjects[size].calibrate(_SAMPLE_S)
+        rows[size] = size * _gradient_steps(resized)
+    samplers = [subject.sample_s for subject in subjects.values()]
+    samples = interleave(samplers, least_rounds=rounds, most_rounds=rounds)
+    for size, seconds in zip(subjects, samples, strict=True):
+        rates = [rows[size] / each for each in seconds]
+        low, high = median_interval(rates)
+        found[size] = dataclasses.replace(
+            found[size], rows_per_s=statistics.median(rates), low=low, high=high
+        )
+    return list(found.values())
+
+
+def smallest_near_best(rates: Sequence[BatchRate]) -> BatchRate:
+    """Return the smallest batch that learns from at least 90% of the best one's rows/s.
+
+    Raises:
+        InvalidArgumentError: none of them fits into memory.
+    """
+    measured = {rate.batch_size: rate.rows_per_s for rate in rates if rate.rows_per_s is not None}
+    if not measured:
+        raise InvalidArgumentError(
+            f"No batch fits into memory: one of {rates[0].batch_size:,} rows {rates[0].refused}."
+        )
+    near = _NEAR_BEST * max(measured.values())
+    chosen = min(size for size, rate in measured.items() if rate >= near)
+    return next(rate for rate in rates if rate.batch_size == chosen)
+
+
+def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
+    """Return a training whose gradient steps take `size` rows, to be measured and not to learn.
+
+    An on-policy agent gets as many environments as fill its minibatches.
+
+    Raises:
+        InvalidArgumentError: the agent takes no gradient steps.
+    """
+    resolved = config.resolve().config
+    given: Any = config.model_dump(exclude_unset=True)
+    env, agent = given.pop("env"), given.pop("agent")
+    if resolved.batch_size is not None:
+        return make_config(env, agent, **given | {"batch_size": size})
+    if "num_minibatches" not in resolved.agent_options:
+        raise InvalidArgumentError(f"{agent} takes no gradient steps, so it has no batch to tune.")
+    steps = math.gcd(_ROLLOUT_STEPS, _MINIBATCHES * size)
+    options = given.pop("agent_options", {}) | {"num_minibatches": _MINIBATCHES}
+    for name in ("steps_per_env", "total_steps", "scan_chunk_size", "eval_frequency"):
+        given.pop(name, None)
+    given |= {"num_envs": _MINIBATCHES * size // steps, "rollout_steps": steps}
+    return make_config(env, agent, **given, agent_options=options)
+
+
+def _gradient_steps(resolved: ResolvedConfig) -> int:
+    options = resolved.config.agent_options
+    if "gradient_steps" in options:
+        return options["gradient_steps"]
+    return options["num_minibatches"] * options["num_epochs"]

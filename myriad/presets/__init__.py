@@ -1,0 +1,104 @@
+"""Presets by name: fields of a training that you turn on together. One TOML file for each agent.
+
+A table of the file is a preset. `[tuned.snake]` is one for an environment alone.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.files import read_text
+
+FOLDER = Path(__file__).parent
+# A field that is no setting of the training itself.
+AUTO_TUNE = "auto_tune"
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A named set of values, which yield to those that you give yourself.
+
+    Attributes:
+        name: what you call it.
+        agent: the agent that it is for.
+        env: the environment that it is for; None for all.
+        fields: values of `TrainingConfig`'s fields and of options by dotted name.
+        auto_tune: whether the autotuner chooses the chunk size.
+        file: where it is written.
+    """
+
+    name: str
+    agent: str
+    env: str | None
+    fields: Mapping[str, Any]
+    auto_tune: bool
+    file: Path
+
+
+def load_preset(name: str, agent: str, env: str) -> Preset:
+    """Return the preset called `name` of an agent in an environment.
+
+    Raises:
+        UnknownNameError: the agent has none of this name.
+        InvalidArgumentError: it is for other environments, or its file is damaged.
+    """
+    named = [preset for preset in list_presets(agent) if preset.name == name]
+    if not named:
+        others = sorted({each.agent for each in list_presets() if each.name == name})
+        if others:
+            raise InvalidArgumentError(
+                f"preset {shown(name)} is one of {' and '.join(others)}, not of {agent}; "
+                f"`myriad presets` lists them."
+            )
+        known = {preset.name for preset in list_presets(agent)}
+        raise UnknownNameError("preset", name, known, owner=agent)
+    fits = [preset for preset in named if preset.env in (None, env)]
+    if not fits:
+        envs = ", ".join(str(preset.env) for preset in named)
+        raise InvalidArgumentError(
+            f"preset {shown(name)} of {agent} is for {envs} alone, but env is {env}."
+        )
+    # One for this environment comes before one for all.
+    return max(fits, key=lambda preset: preset.env is not None)
+
+
+def list_presets(agent: str | None = None) -> list[Preset]:
+    """Return all presets, or those of one agent, in the order of their files.
+
+    Raises:
+        InvalidArgumentError: a file is damaged.
+    """
+    files = [FOLDER / f"{agent}.toml"] if agent else sorted(FOLDER.glob("*.toml"))
+    return [preset for file in files if file.exists() for preset in _read(file)]
+
+
+def _read(file: Path) -> list[Preset]:
+    try:
+        tables = tomllib.loads(read_text(file))
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgumentError(f"{file} is not TOML: {error}.") from None
+    presets = []
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise InvalidArgumentError(
+                f"{file}: {name} must be a table of fields, but is {shown(table)}."
+            )
+        of_envs = {env: fields for env, fields in table.items() if isinstance(fields, dict)}
+        for_all = {field: value for field, value in table.items() if field not in of_envs}
+        if for_all or not of_envs:
+            presets.append(_preset(name, None, for_all, file))
+        presets += [_preset(name, env, fields, file) for env, fields in of_envs.items()]
+    return presets
+
+
+def _preset(name: str, env: str | None, table: dict[str, Any], file: Path) -> Preset:
+    auto_tune = table.get(AUTO_TUNE, False)
+    if not isinstance(auto_tune, bool):
+        raise InvalidArgumentError(
+            f"{file}: {AUTO_TUNE} of {name} must be true or false, but is {shown(auto_tune)}."
+        )
+    fields = {field: value for field, value in table.items() if field != AUTO_TUNE}
+    return Preset(name, file.stem, env, fields, auto_tune, file)

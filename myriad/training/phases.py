@@ -1,0 +1,77 @@
+"""The halves of an update, collecting and learning, each in a program of its own.
+
+A compiled chunk has no clock inside, so they are measured apart.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from myriad.random import make_key
+from myriad.timing import Comparison, compare
+from myriad.training.config import ResolvedConfig
+from myriad.training.loop import LearningLoop
+
+_NUM_PAIRS = 7
+
+
+class Halves:
+    """The halves of a training's updates on one device, with what they take.
+
+    Args:
+        resolved: the training.
+
+    Attributes:
+        init: maps a key to a `TrainState`, jitted.
+        collect: maps a `TrainState` to the next one and what is learned from, jitted.
+        learn: maps a `TrainState` and that to the next state, jitted.
+
+    Raises:
+        InvalidArgumentError: the agent has no `collect` and `learn`.
+    """
+
+    def __init__(self, resolved: ResolvedConfig):
+        learner = resolved.learner.scheduled(resolved.num_updates)
+        loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+        self.collect: Any = jax.jit(loop.collect)
+        self.learn: Any = jax.jit(loop.learn)
+        self.init: Any = jax.jit(loop.init)
+        self._run = jax.jit(loop.run)
+        self._seed = resolved.config.seed
+        # A replay buffer must be filled before anything is learned from it.
+        self._before = learner.first_learning_update(resolved.num_envs) - 1
+        self.shapes()  # refuses before anything takes long
+
+    def shapes(self) -> tuple[Any, Any]:
+        """Return the shapes of a state, and of what the agent learns from."""
+        return self.collect.eval_shape(self.init.eval_shape(make_key(0)))
+
+    def arguments(self) -> tuple[Any, Any]:
+        """Return a state in which the agent learns, and what it learns from."""
+        state = self.init(make_key(self._seed))
+        if self._before:
+            state, _ = self._run(state, np.int32(self._before), np.bool_(True))  # noqa: FBT003
+        return self.collect(state)
+
+
+def measure_phases(resolved: ResolvedConfig) -> Comparison:
+    """Time collecting, `a`, and learning, `b`, in alternation and on one device.
+
+    Raises:
+        InvalidArgumentError: the agent has no `collect` and `learn`.
+    """
+    halves = Halves(resolved)
+    state, experience = halves.arguments()
+    return compare(
+        functools.partial(halves.collect, state),
+        functools.partial(halves.learn, state, experience),
+        num_pairs=_NUM_PAIRS,
+        min_sample_s=0.02,
+    )
+
+
+def collect_share(phases: Comparison) -> float:
+    """Return the share of an update that collecting takes, from 0 to 1."""
+    return 1 / (1 + phases.b_over_a)

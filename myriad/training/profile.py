@@ -1,0 +1,56 @@
+"""A trace of some chunks of a training, for Perfetto."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+
+from myriad.files import write_errors_explained
+from myriad.training.run_folder import RunFolder
+
+
+class Profile:
+    """Traces the first chunks of a training into its run folder.
+
+    Args:
+        folder: the run's folder.
+        num_chunks: chunks to trace; 0 for none.
+        say: prints a sentence.
+    """
+
+    def __init__(self, folder: RunFolder, num_chunks: int, say: Callable[[str], None]):
+        self._path = folder.path / "profile"
+        self._num_chunks = num_chunks
+        self._left = 0
+        self._say = say
+
+    def start(self) -> None:
+        """Begin, if chunks are to be traced."""
+        if self._num_chunks:
+            self._left = self._num_chunks
+            with write_errors_explained(self._path):
+                jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
+
+    def count(self) -> None:
+        """Count a chunk. The last one ends the trace."""
+        if self._left:
+            self._left -= 1
+            if not self._left:
+                self._end()
+
+    def close(self) -> None:
+        """End the trace where the training ended before it."""
+        if self._left:
+            self._left = 0
+            self._end()
+
+    def _end(self) -> None:
+        with write_errors_explained(self._path):
+            jax.profiler.stop_trace()
+        for trace in sorted(self._path.glob("**/perfetto_trace.json.gz")):
+            self._say(_described(trace))
+
+
+def _described(trace: Path) -> str:
+    size = trace.stat().st_size / 2**20
+    return f"{trace}: {size:.1f} MiB; open it at ui.perfetto.dev"

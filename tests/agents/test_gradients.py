@@ -1,0 +1,84 @@
+"""Gradients in parts, and their statistics, for every learner."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import create_config, make_env, make_key
+from myriad.agents import make_learner, minibatches
+from myriad.agents.gradients import GRADIENT_METRICS
+from myriad.agents.minibatches import mean_over_blocks
+from myriad.errors import InvalidArgumentError
+from myriad.training.loop import LearningLoop
+
+BEGIN = np.bool_(1)
+SMALL = {
+    "ppo": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
+    "pqn": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
+    "dqn": {"batch_size": 64, "buffer_size": 256, "learning_starts": 32},
+}
+
+
+def after(agent, num_updates, **options):
+    learner = make_learner(agent, make_env("cartpole-control"), **SMALL[agent] | options)
+    loop = LearningLoop(learner.env, learner, 8)
+    state = jax.jit(loop.init)(make_key(0))
+    return jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)[0]
+
+
+@pytest.mark.parametrize("agent", SMALL)
+def test_parts_of_a_minibatch_have_its_gradient(agent):
+    updates = 8 if agent == "dqn" else 1
+    whole = jax.tree.leaves(after(agent, updates).agent.params)
+    for parts in (4, 16):
+        found = jax.tree.leaves(after(agent, updates, gradient_accumulation=parts).agent.params)
+        for a, b in zip(whole, found, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_parts_take_a_sixteenth_of_the_memory(monkeypatch):
+    monkeypatch.setattr(minibatches, "BLOCK_ROWS", 1 << 30)  # blocks for the cache save it, too
+    weights = jnp.ones((64, 256))
+
+    def loss(weights, rows):
+        return jnp.mean(jnp.tanh(rows @ weights) ** 2)
+
+    def temporaries(parts):
+        gradient = functools.partial(jax.grad(loss), weights)
+        program = jax.jit(lambda rows: mean_over_blocks(gradient, rows, parts))
+        compiled = program.lower(jnp.ones((16_384, 64))).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert temporaries(1) >= 10 * temporaries(16)
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "says"),
+    [
+        ("ppo", {"gradient_accumulation": 3}, "divide a minibatch of 128 rows, but is 3"),
+        ("pqn", {"gradient_accumulation": 3}, "divide a minibatch of 128 rows, but is 3"),
+        ("dqn", {"gradient_accumulation": 3}, "divide a minibatch of 64 rows, but is 3"),
+        ("ppo", {"gradient_accumulation": 0}, "must be an integer from 1"),
+    ],
+)
+def test_parts_that_do_not_divide_are_refused(agent, options, says):
+    learner = {f"agent.{k}": v for k, v in (SMALL[agent] | options).items()}
+    with pytest.raises(InvalidArgumentError, match=says):
+        create_config("cartpole-control", agent, num_envs=8, **learner)
+
+
+@pytest.mark.parametrize("agent", SMALL)
+def test_statistics_are_reported_on_demand_and_change_nothing(agent):
+    updates = 8 if agent == "dqn" else 1
+    without, with_them = after(agent, updates), after(agent, updates, gradient_statistics=True)
+    for a, b in zip(
+        jax.tree.leaves(without.agent.params), jax.tree.leaves(with_them.agent.params), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+    assert not without.metric_sums.keys() & set(GRADIENT_METRICS)
+    sums = {name: float(with_them.metric_sums[name]) for name in GRADIENT_METRICS}
+    assert all(total > 0 for total in sums.values())
+    assert sums["parameter_norm"] > sums["update_norm"]

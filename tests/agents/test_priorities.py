@@ -1,0 +1,95 @@
+"""Prioritised replay against a NumPy reference, and DQN with and without it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from myriad import make_env, make_key
+from myriad.agents import make_learner
+from myriad.agents.priorities import Priorities, importance_weights
+from myriad.training.loop import LearningLoop
+
+BEGIN = COUNTS = np.bool_(1)
+SMALL = {"hidden_sizes": (8,), "batch_size": 16, "buffer_size": 96, "learning_starts": 24}
+
+
+def after(num_updates, **options):
+    learner = make_learner("dqn", make_env("cartpole-control"), **SMALL | options)
+    loop = LearningLoop(learner.env, learner, 4)
+    state = jax.jit(loop.init)(make_key(0))
+    return jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 40), st.data())
+def test_every_node_is_the_sum_of_its_leaves(num_slots, data):
+    slots = data.draw(st.lists(st.integers(0, num_slots - 1), min_size=1, max_size=12))
+    errors = np.float32(
+        data.draw(st.lists(st.floats(0, 10), min_size=len(slots), max_size=len(slots)))
+    )
+    priorities = Priorities.create(num_slots).added(jnp.arange(num_slots, dtype=jnp.int32))
+    priorities = priorities.updated(jnp.array(slots), jnp.array(errors), 0.5, COUNTS)
+    leaves = np.ones(num_slots)
+    for slot in set(slots):
+        same = [error for at, error in zip(slots, errors, strict=True) if at == slot]
+        leaves[slot] = (max(same) + 1e-6) ** 0.5
+    sums = np.asarray(priorities.sums)
+    half = len(sums) // 2
+    np.testing.assert_allclose(sums[half : half + num_slots], leaves, rtol=1e-5)
+    assert not sums[half + num_slots :].any()
+    for node in range(1, half):
+        np.testing.assert_allclose(sums[node], sums[2 * node] + sums[2 * node + 1], rtol=1e-6)
+
+
+def test_slots_are_drawn_in_proportion_and_empty_ones_never():
+    errors = jnp.array([1.0, 0.0, 3.0, 4.0])
+    priorities = Priorities.create(6).updated(jnp.arange(4, dtype=jnp.int32), errors, 1.0, COUNTS)
+    slots, probability = priorities.sample(jax.random.key(0), 8_000)
+    counts = np.bincount(np.asarray(slots), minlength=6) / 8_000
+    np.testing.assert_allclose(counts, [0.125, 0, 0.375, 0.5, 0, 0], atol=0.002)
+    np.testing.assert_allclose(probability, np.array([0.125, 0, 0.375, 0.5])[slots], rtol=1e-4)
+
+
+def test_what_does_not_count_changes_nothing():
+    priorities = Priorities.create(5).added(jnp.arange(5, dtype=jnp.int32))
+    errors = jnp.array([7.0, 8.0])
+    same = priorities.updated(jnp.array([1, 2]), errors, 0.6, ~COUNTS)
+    np.testing.assert_array_equal(same.sums, priorities.sums)
+    assert float(same.largest) == 1.0
+
+
+def test_weights_correct_for_the_probability():
+    weights = importance_weights(jnp.array([0.5, 0.25]), jnp.int32(4), 1.0)
+    np.testing.assert_allclose(weights, [0.5, 1.0])
+    np.testing.assert_allclose(importance_weights(jnp.array([0.5, 0.1]), jnp.int32(4), 0.0), 1)
+
+
+def test_alpha_0_is_uniform_replay_bit_for_bit():
+    uniform, same = after(40), after(40, priority_alpha=0.0, priority_beta=1.0)
+    np.testing.assert_array_equal(uniform.agent.params, same.agent.params)
+    assert same.agent.priorities is None
+
+
+@pytest.mark.parametrize(("num_envs", "num_updates", "written"), [(4, 5, 12), (200, 2, 96)])
+def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, written):
+    learner = make_learner("dqn", make_env("cartpole-control"), **SMALL | {"priority_alpha": 0.6})
+    loop = LearningLoop(learner.env, learner, num_envs)
+    state = jax.jit(loop.init)(make_key(0))
+    state, _ = jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)  # none of them learns
+    leaves = np.asarray(state.agent.priorities.sums)[128 : 128 + 96]
+    np.testing.assert_array_equal(leaves[:written], 1)
+    assert not leaves[written:].any()
+
+
+def test_learned_transitions_change_their_priority():
+    state = after(60, priority_alpha=0.6)
+    leaves = np.asarray(state.agent.priorities.sums)[128 : 128 + 96]
+    assert len(np.unique(leaves)) > 30
+    assert float(state.agent.priorities.largest) >= leaves.max()
+    uniform = dataclasses.replace(state.agent, priorities=None)
+    assert uniform.priorities is None

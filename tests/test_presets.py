@@ -1,0 +1,185 @@
+"""Presets: what they set, what wins over them, and what is refused."""
+
+import dataclasses
+import json
+
+import pytest
+
+from myriad import create_config, presets, train_and_evaluate
+from myriad.cli import main
+from myriad.cli.arguments import parse
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.presets import list_presets, load_preset
+from myriad.training.config import TrainingConfig
+
+TINY = {"total_steps": 512, "eval_rollouts": 2, "eval_max_steps": 8}
+SHIPPED = [(preset.agent, preset.name, preset.env) for preset in list_presets()]
+
+
+@pytest.fixture
+def files(monkeypatch, tmp_path):
+    """A folder of presets of the test's own."""
+    folder = tmp_path / "presets"
+    folder.mkdir()
+    monkeypatch.setattr(presets, "FOLDER", folder)
+
+    def write(**texts):
+        for agent, text in texts.items():
+            (folder / f"{agent}.toml").write_text(text, encoding="utf-8")
+
+    return write
+
+
+@pytest.mark.parametrize(("agent", "name", "env"), SHIPPED)
+def test_every_shipped_preset_resolves_to_what_its_file_says(agent, name, env):
+    preset = load_preset(name, agent, env or "cartpole-control")
+    config = create_config(env or "cartpole-control", agent, preset=name).resolve().config
+    for field, value in preset.fields.items():
+        owner, _, option = field.partition(".")
+        found = getattr(config, f"{owner}_options")[option] if option else getattr(config, field)
+        assert found == value, field
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_every_learner_has_the_presets_of_the_guide(agent):
+    assert {"baseline", "optimized", "ultra_fast"} <= {p.name for p in list_presets(agent)}
+    baseline = create_config("cartpole-control", agent, preset="baseline").resolve()
+    plain = create_config("cartpole-control", agent).resolve()
+    assert baseline.config.model_copy(update={"preset": None}) == plain.config
+
+
+def test_what_you_give_wins_over_a_preset(files):
+    files(ppo='[quick]\nnum_envs = 32\nrollout_steps = 8\n"agent.num_epochs" = 2')
+    given = {"preset": "quick", "num_envs": 64, "agent.num_epochs": 3}
+    config = create_config("cartpole-control", "ppo", **given).resolve().config
+    chosen = (config.num_envs, config.rollout_steps, config.agent_options["num_epochs"])
+    assert chosen == (64, 8, 3)
+
+
+def test_a_file_wins_over_a_preset_and_a_flag_over_both(files, tmp_path):
+    files(ppo='[quick]\nnum_envs = 32\nrollout_steps = 8\neval_rollouts = 4\n"agent.gamma" = 0.5')
+    file = tmp_path / "mine.toml"
+    file.write_text('env = "cartpole-control"\nagent = "ppo"\npreset = "quick"\nnum_envs = 64\n')
+    flags = ["train", "--config", str(file), "--eval-rollouts", "6"]
+    config = parse(flags).training().resolve().config
+    assert (config.num_envs, config.rollout_steps, config.eval_rollouts) == (64, 8, 6)
+    assert config.agent_options["gamma"] == 0.5
+
+
+def test_a_length_that_you_give_replaces_that_of_a_preset(files):
+    files(ppo="[quick]\ntotal_steps = 4096")
+    config = create_config("cartpole-control", "ppo", preset="quick", steps_per_env=64)
+    assert config.resolve().steps_per_env == 64
+    config = create_config("cartpole-control", "ppo", preset="quick")
+    assert config.resolve().steps_per_env == 256
+
+
+def test_a_preset_may_be_for_one_environment(files):
+    files(ppo="[tuned]\nnum_envs = 8\n[tuned.snake]\nnum_envs = 32\n[other.snake]\nnum_envs = 4")
+    assert create_config("snake", "ppo", preset="tuned").resolve().num_envs == 32
+    assert create_config("pendulum-control", "ppo", preset="tuned").resolve().num_envs == 8
+    with pytest.raises(InvalidArgumentError, match="of ppo is for snake alone, but env is pend"):
+        create_config("pendulum-control", "ppo", preset="other")
+
+
+def test_a_resolved_configuration_is_its_own_preset_no_more():
+    resolved = create_config("cartpole-control", "ppo", preset="ultra_fast").resolve()
+    assert resolved.config.from_preset() == {}
+    again = TrainingConfig.from_toml(resolved.config.to_toml())
+    assert again.resolve().config == resolved.config
+
+
+def test_a_run_names_its_preset(tmp_path):
+    config = create_config("cartpole-control", "ppo", preset="optimized", **TINY)
+    train_and_evaluate(config, tmp_path / "run", quiet=True)
+    record = json.loads((tmp_path / "run/environment.json").read_text())
+    assert record["preset"] == "optimized"
+    assert 'preset = "optimized"' in (tmp_path / "run/config.toml").read_text()
+
+
+@pytest.mark.parametrize(("chosen", "tunes"), [("true", True), ("false", False)])
+def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatch, chosen, tunes):
+    files(ppo=f"[quick]\nauto_tune = {chosen}")
+    asked = []
+
+    def tuned(config):
+        asked.append(config)
+        return dataclasses.make_dataclass("Answer", ["scan_chunk_size"])(64)
+
+    monkeypatch.setattr("myriad.api.autotune", tuned)
+    config = create_config("cartpole-control", "ppo", preset="quick")
+    assert (len(asked), config.scan_chunk_size) == ((1, 64) if tunes else (0, None))
+    # Yours comes first.
+    create_config("cartpole-control", "ppo", preset="quick", scan_chunk_size=128)
+    create_config("cartpole-control", "ppo", preset="quick", auto_tune=False)
+    assert len(asked) == int(tunes)
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_what_does(files):
+    files(dqn="[huge]\nnum_envs = 8\nbuffer_size = 2_000_000_000")
+    with pytest.raises(
+        InvalidArgumentError, match=r"preset 'huge' need .* are free; a buffer_size"
+    ):
+        create_config("cartpole-control", "dqn", preset="huge")
+
+
+REFUSED = {
+    "unknown preset 'fastest' of ppo. Known: baseline, optimized, ultra_fast.": ["fastest"],
+    "unknown preset 'optimised' of ppo; did you mean 'optimized'?": ["optimised"],
+    "num_envs of preset 'ultra_fast'": ["ultra_fast", "--agent.num-minibatches", "7"],
+}
+
+
+@pytest.mark.parametrize(("says", "arguments"), REFUSED.items())
+def test_a_wrong_preset_is_refused_and_nothing_is_written(
+    says, arguments, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    code = main(["train", "--env", "cartpole-control", "--agent", "ppo", "--preset", *arguments])
+    said = capsys.readouterr().err
+    if "of preset" not in says:
+        assert said.startswith(says)
+    assert said.count("\n") == 1
+    assert code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_preset_of_another_agent_is_refused(files):
+    files(ppo="[mine]\nnum_envs = 8", dqn="[other]\nnum_envs = 8")
+    with pytest.raises(InvalidArgumentError, match="preset 'other' is one of dqn, not of ppo"):
+        create_config("cartpole-control", "ppo", preset="other")
+
+
+def test_an_error_about_a_value_of_a_preset_says_whose_it_is(files):
+    files(ppo='[bad]\n"agent.gamma" = 2.0\n[odd]\n"agent.num_minibatches" = 7')
+    with pytest.raises(InvalidArgumentError, match=r"^agent.gamma of preset 'bad' must be a num"):
+        create_config("cartpole-control", "ppo", preset="bad")
+    with pytest.raises(InvalidArgumentError, match=r"^agent.num_minibatches of preset 'odd' must"):
+        create_config("cartpole-control", "ppo", preset="odd")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[quick", "is not TOML"),
+        ("quick = 3", "quick must be a table of fields, but is 3"),
+        ("[quick]\nauto_tune = 3", "auto_tune of quick must be true or false, but is 3"),
+        ("[quick]\nnum_env = 3", "unknown field 'num_env'; did you mean 'num_envs'"),
+        ('[quick]\nnum_envs = "x"', "num_envs of preset 'quick' must be an integer"),
+    ],
+)
+def test_a_damaged_file_is_named_in_a_sentence(files, text, says):
+    files(ppo=text)
+    with pytest.raises((InvalidArgumentError, UnknownNameError), match=says):
+        create_config("cartpole-control", "ppo", preset="quick")
+
+
+def test_the_command_lists_what_each_preset_sets(capsys):
+    assert main(["presets", "--agent", "ppo"]) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[1].split() == ["field", "baseline", "optimized", "ultra_fast"]
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines()[2:]}
+    assert rows["num_envs"][0] == "16"
+    assert rows["auto_tune"] == ["false"] * 3
+    assert main(["presets", "--agent", "random"]) == 2
+    assert "unknown agent with presets 'random'" in capsys.readouterr().err
