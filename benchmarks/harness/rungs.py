@@ -4,6 +4,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad import make_key
+from myriad.training.loop import LearningLoop
+
+_Rung = Callable[[Any], Any]
+
 
 class Ladder:
     """Calls of a learner's updates, one function for each rung.
@@ -11,47 +20,43 @@ class Ladder:
     Args:
         resolved: a `ResolvedConfig`.
         num_updates: updates in a call.
+
+    Attributes:
+        steps: of all environments together in a call.
     """
 
     def __init__(self, resolved: Any, num_updates: int):
-        import jax
-
-        from myriad import make_key
-        from myriad.training.loop import LearningLoop
-
         learner = resolved.learner.scheduled(resolved.num_updates)
-        self.num_updates = num_updates
         self.steps = num_updates * learner.steps_per_update * resolved.num_envs
-        self.loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+        loop = LearningLoop(resolved.env, learner, resolved.num_envs)
         single = learner
         if hasattr(learner, "rollout_steps"):
             single = dataclasses.replace(learner, rollout_steps=1)
+        self._num_updates = num_updates
         self._single = LearningLoop(resolved.env, single, resolved.num_envs)
         self._steps_per_update = learner.steps_per_update // single.steps_per_update
         # What a rung donates, the next call has no more: each call gets the state of the last one.
-        self._collect = jax.jit(self.loop.collect, donate_argnums=0)
-        self._collect_one = jax.jit(self._step, donate_argnums=0)
-        self._learn = jax.jit(self.loop.learn, donate_argnums=0)
-        self._run = jax.jit(self.loop.run, donate_argnums=0)
-        self._init = jax.jit(self.loop.init)
+        self._collect: Any = jax.jit(loop.collect, donate_argnums=0)
+        self._collect_one: Any = jax.jit(self._step, donate_argnums=0)
+        self._learn: Any = jax.jit(loop.learn, donate_argnums=0)
+        self._run: Any = jax.jit(loop.run, donate_argnums=0)
+        self._init: Any = jax.jit(loop.init)
         # A replay buffer must be filled before anything is learned from it.
-        self._before = learner.first_learning_update(resolved.num_envs)
+        self._before = np.int32(learner.first_learning_update(resolved.num_envs))
         self._key = make_key(resolved.config.seed)
 
     def state(self) -> Any:
         """Return a state from which every update learns."""
-        import numpy as np
+        return self._run(self._init(self._key), self._before, np.bool_(True))[0]  # noqa: FBT003
 
-        return self._run(self._init(self._key), np.int32(self._before), np.bool_(True))[0]  # noqa: FBT003
-
-    def rungs(self) -> dict[str, Callable[[Any], Any]]:
+    def rungs(self) -> dict[str, _Rung]:
         """Return a function from state to state for each rung.
 
         A learner that takes one step in an update has no rollout to scan.
         """
-        found: dict[str, Callable[[Any], Any]] = {
+        found: dict[str, _Rung] = {
             "host loop": self._host_loop,
-            "jitted step": lambda state: self._stepwise(state, self._fetched),
+            "jitted step": lambda state: self._stepwise(state, _fetched),
             "no sync": lambda state: self._stepwise(state, lambda experience: experience),
         }
         if self._steps_per_update > 1:
@@ -59,23 +64,18 @@ class Ladder:
         return found | {"one program": self._one_program, "chunk of updates": self._chunk}
 
     def _host_loop(self, state: Any) -> Any:
-        """Run operation by operation, and fetch what each step gives."""
-        import jax
-        import numpy as np
-
-        for _ in range(self.num_updates):
+        """Keep everything on the host: each step takes it to the device and back."""
+        for _ in range(self._num_updates):
             steps = []
             for t in range(self._steps_per_update):
-                with jax.disable_jit():
-                    state, experience = self._step(state, np.uint32(t))
-                steps.append(self._fetched(experience))
-            state = self._learn(state, _joined(steps))
+                state, experience = self._collect_one(_on_host(state), np.uint32(t))
+                steps.append(_fetched(experience))
+            state = self._learn(_on_host(state), _joined(steps))
         return state
 
     def _stepwise(self, state: Any, keep: Callable[[Any], Any]) -> Any:
-        import numpy as np
-
-        for _ in range(self.num_updates):
+        """Call one program a step, and one to learn."""
+        for _ in range(self._num_updates):
             steps = []
             for t in range(self._steps_per_update):
                 state, experience = self._collect_one(state, np.uint32(t))
@@ -83,50 +83,46 @@ class Ladder:
             state = self._learn(state, _joined(steps))
         return state
 
-    def _step(self, state: Any, t: Any) -> tuple[Any, Any]:
-        """Collect step `t` of an update, under a key of its own."""
-        import jax
-
-        own = dataclasses.replace(state, key=jax.random.fold_in(state.key, t))
-        stepped, experience = self._single.collect(own)
-        return dataclasses.replace(stepped, key=state.key), experience
-
     def _scanned(self, state: Any) -> Any:
-        for _ in range(self.num_updates):
+        """Call one program to collect, and one to learn."""
+        for _ in range(self._num_updates):
             state, experience = self._collect(state)
             state = self._learn(state, experience)
         return state
 
     def _one_program(self, state: Any) -> Any:
-        import jax
-        import numpy as np
-
-        for _ in range(self.num_updates):
+        """Call one program an update, and read its report."""
+        for _ in range(self._num_updates):
             state, report = self._run(state, np.int32(1), np.bool_(False))  # noqa: FBT003
             jax.device_get(report)
         return state
 
     def _chunk(self, state: Any) -> Any:
-        import jax
-        import numpy as np
-
-        state, report = self._run(state, np.int32(self.num_updates), np.bool_(False))  # noqa: FBT003
+        """Call one program for all updates."""
+        state, report = self._run(state, np.int32(self._num_updates), np.bool_(False))  # noqa: FBT003
         jax.device_get(report)
         return state
 
-    def _fetched(self, experience: Any) -> Any:
-        """Wait for a step and copy it to the host, as a loop does that looks at every step."""
-        import jax
-        import numpy as np
+    def _step(self, state: Any, t: jax.Array) -> tuple[Any, Any]:
+        """Collect step `t` of an update, under a key of its own."""
+        own = dataclasses.replace(state, key=jax.random.fold_in(state.key, t))
+        stepped, experience = self._single.collect(own)
+        return dataclasses.replace(stepped, key=state.key), experience
 
-        return jax.tree.map(np.array, experience)
+
+def _on_host(state: Any) -> Any:
+    """Copy a state to the host, but for its key, which has no form there."""
+    copied = jax.tree.map(np.array, dataclasses.replace(state, key=None))
+    return dataclasses.replace(copied, key=state.key)
+
+
+def _fetched(experience: Any) -> Any:
+    """Wait for a step and copy it, as a loop does that looks at every step."""
+    return jax.tree.map(np.array, experience)
 
 
 def _joined(steps: list[Any]) -> Any:
     """Join steps along the time axis, on the host where they lie there."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
 
     def join(*leaves: Any) -> Any:
         on_host = isinstance(leaves[0], np.ndarray)

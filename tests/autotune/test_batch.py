@@ -1,0 +1,123 @@
+"""The batch tuner: what it measures, what it chooses, and the file that it writes."""
+
+import pytest
+
+from myriad import create_config
+from myriad.autotune import batch
+from myriad.autotune.batch import BatchRate, measure_batches, smallest_near_best, with_batch
+from myriad.autotune.env_file import VARIABLE, value_of, write_batch_size
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError
+
+CONFIG = create_config("cartpole-control", "ppo", **{"agent.hidden_sizes": (8,)})
+
+
+def rate(size, rows_per_s, refused=""):
+    return BatchRate(size, rows_per_s, rows_per_s, rows_per_s, 1 << 20, refused)
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen"),
+    [
+        ([(128, 10.0), (256, 89.0), (512, 90.0), (1024, 100.0)], 512),
+        ([(128, 95.0), (256, 100.0)], 128),
+        ([(128, 95.0), (256, 90.0), (512, None)], 128),
+    ],
+)
+def test_the_smallest_batch_near_the_best_is_chosen(rates, chosen):
+    assert smallest_near_best([rate(*each) for each in rates]).batch_size == chosen
+
+
+def test_nothing_that_fits_is_an_error_that_says_what_is_missing():
+    with pytest.raises(InvalidArgumentError, match="No batch fits into memory: one of 128 rows ne"):
+        smallest_near_best([rate(128, None, "needs 1 GiB, and 1 MiB are free")])
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize("size", [128, 16_384])
+def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent, size):
+    config = with_batch(create_config("cartpole-control", agent), size).resolve().config
+    rows = config.batch_size
+    if rows is None:
+        rows = config.num_envs * config.rollout_steps // config.agent_options["num_minibatches"]
+    assert rows == size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
+    config = create_config("cartpole-control", agent, **{"agent.hidden_sizes": (8,)})
+    lines = []
+    small, large = measure_batches(config, (128, 512), rounds=7, on_size=lines.append)
+    assert small.low <= small.rows_per_s <= small.high
+    assert small.memory_bytes < large.memory_bytes
+    assert [line.split()[0] for line in lines] == ["128", "512"]
+    limit = (small.memory_bytes + large.memory_bytes) // 2
+    small, large = measure_batches(config, (128, 512), rounds=7, memory_limit=limit)
+    assert small.rows_per_s
+    assert large.rows_per_s is None
+    assert "are free" in large.refused
+
+
+FILE = "# mine\nFOO=1\n\nexport OPTIMAL_BATCH_SIZE = 7  \nBAR=2 # two"
+
+
+@pytest.mark.parametrize("text", ["", FILE, FILE + "\n", "# only a comment\n"])
+def test_other_lines_of_the_file_stay(tmp_path, text):
+    file = tmp_path / ".env"
+    if text:
+        file.write_text(text)
+    write_batch_size(file, 512, CONFIG)
+    written = file.read_text()
+    assert value_of(written, VARIABLE) == "512"
+    kept = [line for line in text.splitlines() if VARIABLE not in line]
+    assert [line for line in written.splitlines() if VARIABLE not in line] == kept
+    assert "ppo on cartpole-control" in str(value_of(written, f"{VARIABLE}_TUNED_FOR"))
+
+
+def test_a_value_that_was_tuned_for_something_else_is_named(tmp_path):
+    file = tmp_path / ".env"
+    assert write_batch_size(file, 512, CONFIG) is None
+    assert write_batch_size(file, 256, CONFIG) is None
+    file.write_text(file.read_text().replace("ppo on", "dqn on"))
+    warning = write_batch_size(file, 128, CONFIG)
+    assert "OPTIMAL_BATCH_SIZE=256, tuned for dqn on cartpole-control" in str(warning)
+    file.write_text("OPTIMAL_BATCH_SIZE=64\n")
+    assert "not tuned: it is replaced" in str(write_batch_size(file, 128, CONFIG))
+
+
+def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found = [rate(128, 99.0), rate(256, 100.0)]
+    monkeypatch.setattr(batch, "measure_batches", lambda *args, **kwargs: found)
+    command = ["autotune", "--env", "cartpole-control", "--agent", "ppo", "--tune", "batch"]
+    assert main([*command, "--write-env"]) == 0
+    assert "OPTIMAL_BATCH_SIZE=128\n" in (tmp_path / ".env").read_text()
+    assert "128 rows: 99 rows/s (99 to 99)  <- chosen" in capsys.readouterr().out
+    assert main([*command, "--write-env", "other.env"]) == 0
+    assert (tmp_path / "other.env").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--tune", "batch", "--write-env", "."], "can't be written"),
+        (["--write-env", "x.env"], "--write-env writes a batch, so it needs --tune batch."),
+        (["--tune", "rows"], "--tune"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_nothing_is_written(
+    arguments, says, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    command = ["autotune", "--env", "cartpole-control", "--agent", "ppo"]
+    assert main([*command, *arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_agent_without_gradient_steps_is_refused():
+    with pytest.raises(InvalidArgumentError, match="random takes no gradient steps"):
+        with_batch(create_config("cartpole-control", "random"), 128)

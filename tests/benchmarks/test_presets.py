@@ -1,0 +1,122 @@
+"""The suite of presets: its arms, its ladder, and its rows, at a reduced size."""
+
+import pytest
+
+from benchmarks import presets
+from benchmarks.harness.results import read_csv
+from benchmarks.harness.rungs import Ladder
+from benchmarks.harness.workloads import Declaration, Training, load
+from benchmarks.presets import AS_DOCUMENTED, Arm, Presets, arms, config_of, main
+from myriad import create_config
+
+DECLARED = load().trainings["presets"]
+PPO = DECLARED["cartpole-ppo"]
+QUICK_RUNGS = ["jitted step", "no sync", "scanned rollout", "one program", "chunk of updates"]
+
+
+def declare(monkeypatch, training):
+    declared = Declaration(
+        {}, sanity_checks={}, targets=(), trainings={"presets": {training.name: training}}
+    )
+    monkeypatch.setattr(presets, "load", lambda: declared)
+
+
+@pytest.mark.parametrize("workload", DECLARED)
+def test_every_arm_is_a_configuration_that_resolves(workload):
+    declared = DECLARED[workload]
+    found = {arm.name: arm for arm in arms(declared, full=True)}
+    assert list(found)[:4] == ["baseline", "optimized", "ultra_fast", "as_documented"]
+    assert {"baseline without donation", "baseline, no chunk ahead"} <= found.keys()
+    resolved = {name: config_of(declared, arm).resolve() for name, arm in found.items()}
+    for field, value in AS_DOCUMENTED[declared.agent].items():
+        owner, _, option = field.partition(".")
+        config = resolved["as_documented"].config
+        assert (
+            getattr(config, f"{owner}_options")[option] if option else getattr(config, field)
+        ) == value
+    singles = [name for name in found if name.startswith("baseline + num_envs")]
+    without = found["ultra_fast - num_envs"]
+    assert singles
+    assert config_of(declared, without).resolve().num_envs == resolved["baseline"].num_envs
+
+
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_every_rung_does_the_same_updates(agent):
+    small = {
+        "ppo": {"rollout_steps": 4, "agent.num_minibatches": 2, "agent.num_epochs": 1},
+        "dqn": {"buffer_size": 256, "agent.learning_starts": 32},
+    }
+    options = small[agent] | {"agent.hidden_sizes": (8,)}
+    config = create_config("cartpole-control", agent, num_envs=8, total_steps=640, **options)
+    ladder = Ladder(config.resolve(), num_updates=2)
+    rungs = ladder.rungs()
+    expected = [name for name in QUICK_RUNGS if agent == "ppo" or name != "scanned rollout"]
+    assert list(rungs) == ["host loop", *expected]
+    ends = {name: rung(ladder.state()) for name, rung in rungs.items()}
+    counts = {name: int(state.num_updates) for name, state in ends.items()}
+    assert len(set(counts.values())) == 1, counts
+    lengths = {name: int(state.batch_state.episode_length.sum()) for name, state in ends.items()}
+    assert all(length > 0 for length in lengths.values())
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_path, capsys):
+    declare(monkeypatch, PPO)
+    monkeypatch.setattr(presets, "_LADDER_ENVS", (8,))
+    monkeypatch.setattr(presets, "_SAMPLE_S", 0.01)
+    short = [Arm("baseline"), Arm("ultra_fast", "ultra_fast"), Arm("once", is_ahead=False)]
+    monkeypatch.setattr(presets, "arms", lambda declared, full: short)
+    flags = ["--part", "knobs", "--part", "ladder", "--rounds", "7"]
+    assert main([*flags, "--output", str(tmp_path / "p.csv")]) == 0
+    rows = read_csv(tmp_path / "p.csv")
+    assert [row["arm"] for row in rows][:3] == ["baseline", "ultra_fast", "once"]
+    assert "ladder: host loop" in {row["arm"] for row in rows}
+    assert all(float(row["steps_per_s_low"]) > 0 and row["status"] == "ok" for row in rows)
+    assert "times baseline (95% interval)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch, tmp_path, capsys):
+    easy = Training("presets", "cartpole-ppo", "cartpole-control", "ppo", ("quick",), ("cpu",))
+    monkeypatch.setattr(
+        presets,
+        "run",
+        lambda target, request, **kwargs: (
+            presets.machine_columns()
+            | {
+                "num_steps": 64,
+                "run_s": 1.0,
+                "train_s": 0.5,
+                "peak_bytes": 1 << 20,
+                "steps_per_s": 9.0,
+            }
+        ),
+    )
+    declare(monkeypatch, Training(**{**vars(easy), "target_return": 9.0}))
+    assert main(["--part", "target", "--seeds", "1", "--output", str(tmp_path / "p.csv")]) == 0
+    rows = read_csv(tmp_path / "p.csv")
+    assert [row["arm"] for row in rows] == ["baseline", "optimized", "ultra_fast"]
+    assert "1 of 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--part", "stairs"], "--part: invalid choice: 'stairs'"),
+        (["--agent", "random"], "declares no presets of random in any environment"),
+        (["--rounds", "0"], "must be a whole number of at least 1"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, says, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_asv_rows_run(monkeypatch):
+    suite = Presets()
+    suite.setup(suite.params[0])
+    suite.time_updates(suite.params[0])
+    assert suite.program(suite.params[0]).memory_analysis().argument_size_in_bytes > 0
