@@ -83,9 +83,9 @@ def _run(argv: list[str]) -> bool:
     import myriad
 
     options = _parse(argv)
-    myriad.configure()
     env = resolved_env(options.env)
     file = ResultsFile("batch_size", options.output, command_of(_SCRIPT, argv))
+    myriad.configure()
     for agent in options.agent or AGENTS:
         _measure(env, resolved_agent(agent), options, file)
     return report(file)

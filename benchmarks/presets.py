@@ -233,8 +233,8 @@ def _run(argv: list[str]) -> bool:
     import myriad
 
     options = _parse(argv)
-    myriad.configure()
     file = ResultsFile("presets", options.output, command_of(_SCRIPT, argv))
+    myriad.configure()
     for declared in chosen(options):
         print(f"\n{declared.agent} on {declared.env}\n")
         parts = {"knobs": _knobs, "ladder": _ladder, "target": _target}
@@ -317,7 +317,8 @@ def _ladder(declared: Training, options: argparse.Namespace, file: ResultsFile) 
     from myriad.timing import interleave
 
     for num_envs in _LADDER_ENVS:
-        config = config_of(declared, Arm(BASELINE, fields={"num_envs": num_envs}))
+        # The preset's passes: many of them would hide what stepping costs.
+        config = config_of(declared, Arm(_FULL_SET, _FULL_SET, {"num_envs": num_envs}))
         ladder = Ladder(config.resolve(), _LADDER_UPDATES)
         rungs = ladder.rungs()
         samplers = [_sampler(rung, ladder) for rung in rungs.values()]
@@ -392,11 +393,13 @@ def train_once(workload: str, name: str, seed: int, started: float, folder: str)
         update={"target_return": declared.target_return}
     )
     row = train_to_target(config, started, folder)
+    if name == "as_documented" and row["reason"]:
+        row["status"] = "ok"  # that it falls short is what is to be shown
     return row | {"train_s": row["num_steps"] / row["steps_per_s"]}
 
 
 def _line(name: str, rows: Sequence[Row]) -> list[str]:
-    done = [row for row in rows if row["status"] == "ok"]
+    done = [row for row in rows if row["status"] == "ok" and not row["reason"]]
     if not done:
         return [name, f"0 of {len(rows)}", "never", "-", "-", "-"]
     seconds = [row["run_s"] for row in done]

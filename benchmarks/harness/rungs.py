@@ -1,8 +1,11 @@
 """The ladder from a host loop to one compiled program: equal updates in ever fewer calls."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -64,13 +67,14 @@ class Ladder:
         return found | {"one program": self._one_program, "chunk of updates": self._chunk}
 
     def _host_loop(self, state: Any) -> Any:
-        """Keep everything on the host: each step takes it to the device and back."""
+        """Step operation by operation, in loops of Python, and fetch what each step gives."""
         for _ in range(self._num_updates):
             steps = []
             for t in range(self._steps_per_update):
-                state, experience = self._collect_one(_on_host(state), np.uint32(t))
+                with _loops_of_python():
+                    state, experience = self._step(state, np.uint32(t))
                 steps.append(_fetched(experience))
-            state = self._learn(_on_host(state), _joined(steps))
+            state = self._learn(state, _joined(steps))
         return state
 
     def _stepwise(self, state: Any, keep: Callable[[Any], Any]) -> Any:
@@ -103,17 +107,41 @@ class Ladder:
         jax.device_get(report)
         return state
 
-    def _step(self, state: Any, t: jax.Array) -> tuple[Any, Any]:
+    def _step(self, state: Any, t: Any) -> tuple[Any, Any]:
         """Collect step `t` of an update, under a key of its own."""
         own = dataclasses.replace(state, key=jax.random.fold_in(state.key, t))
         stepped, experience = self._single.collect(own)
         return dataclasses.replace(stepped, key=state.key), experience
 
 
-def _on_host(state: Any) -> Any:
-    """Copy a state to the host, but for its key, which has no form there."""
-    copied = jax.tree.map(np.array, dataclasses.replace(state, key=None))
-    return dataclasses.replace(copied, key=state.key)
+@contextlib.contextmanager
+def _loops_of_python() -> Iterator[None]:
+    """Let JAX's loops run in Python, one operation after another.
+
+    Outside a compiled program each call of such a loop would compile it anew. `jax.disable_jit`
+    also takes apart what JAX itself compiles, such as a draw of random numbers.
+    """
+
+    def scan(f: Any, init: Any, xs: Any, **_: Any) -> tuple[Any, Any]:
+        carry, outputs = init, []
+        for i in range(jax.tree.leaves(xs)[0].shape[0]):
+            carry, output = f(carry, jax.tree.map(operator.itemgetter(i), xs))
+            outputs.append(output)
+        return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
+
+    def while_loop(condition: Any, body: Any, carry: Any) -> Any:
+        while condition(carry):
+            carry = body(carry)
+        return carry
+
+    def fori_loop(lower: int, upper: int, body: Any, carry: Any, **_: Any) -> Any:
+        for i in range(lower, upper):
+            carry = body(np.int32(i), carry)
+        return carry
+
+    ours = {"scan": scan, "while_loop": while_loop, "fori_loop": fori_loop}
+    with mock.patch.multiple(jax.lax, **ours):
+        yield
 
 
 def _fetched(experience: Any) -> Any:
