@@ -252,31 +252,30 @@ _SHOWN_ENV = "cartpole-control"
 
 def _table_of_presets(agent: str, env: str) -> str:
     """Return a line for each field that a preset of the agent sets, a column for each preset."""
-    from myriad.presets import list_presets
+    from myriad.presets import list_presets, load_preset
     from myriad.training.config import make_config
 
-    presets = [preset for preset in list_presets(agent) if preset.env in (None, env)]
-    names = list(dict.fromkeys(preset.name for preset in presets))
-    fields = list(dict.fromkeys(name for preset in presets for name in preset.fields))
-    resolved = [make_config(env, agent, preset=name).resolve().config for name in names]
-    values = [[_value_of(config, field) for config in resolved] for field in fields]
-    tuned = [
-        [str(preset.auto_tune).lower() for preset in presets if preset.name == name][-1:]
-        for name in names
-    ]
-    rows = [["field", *names], *([field, *row] for field, row in zip(fields, values, strict=True))]
-    rows.append(["auto_tune", *(each[0] for each in tuned)])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    every = list_presets(agent)
+    here = [preset for preset in every if preset.env in (None, env)]
+    names = list(dict.fromkeys(preset.name for preset in here))
+    fields = list(dict.fromkeys(field for preset in here for field in preset.fields))
+    columns = [["field", *fields, "auto_tune"]]
+    for name in names:
+        config = make_config(env, agent, preset=name).resolve().config
+        tunes = load_preset(name, agent, env).auto_tune
+        values = [_value_of(config, field) for field in fields]
+        columns.append([name, *values, str(tunes).lower()])
+    widths = [max(map(len, column)) for column in columns]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        for row in zip(*columns, strict=True)
     ]
-    elsewhere = [p for p in list_presets(agent) if p.env not in (None, env)]
-    lines += [
+    elsewhere = [
         f"{preset.name} is for {preset.env} alone: `--env {preset.env}` shows it"
-        for preset in elsewhere
+        for preset in every
+        if preset not in here
     ]
-    return "\n".join([f"{agent} on {env}", *lines])
+    return "\n".join([f"{agent} on {env}", *lines, *elsewhere])
 
 
 def _value_of(config: Any, field: str) -> str:
