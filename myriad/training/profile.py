@@ -47,10 +47,10 @@ class Profile:
     def _end(self) -> None:
         with write_errors_explained(self._path):
             jax.profiler.stop_trace()
-        for trace in sorted(self._path.glob("**/perfetto_trace.json.gz")):
-            self._say(_described(trace))
+        # A resumed run may have written others before.
+        trace = max(self._traces(), key=lambda path: path.stat().st_mtime_ns)
+        size = trace.stat().st_size / 2**20
+        self._say(f"{trace}: {size:.1f} MiB; open it at ui.perfetto.dev")
 
-
-def _described(trace: Path) -> str:
-    size = trace.stat().st_size / 2**20
-    return f"{trace}: {size:.1f} MiB; open it at ui.perfetto.dev"
+    def _traces(self) -> list[Path]:
+        return list(self._path.glob("**/perfetto_trace.json.gz"))
