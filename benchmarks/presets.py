@@ -49,6 +49,7 @@ _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
 _TIMEOUT_S = 1_200.0
 _SAMPLE_S = 0.25  # the least that a sample lasts
+_MOST_UPDATES = 1 << 20
 # Environments of the ladder.
 _LADDER_ENVS = (64, 512)
 # Updates in a call of a rung.
@@ -147,12 +148,11 @@ class Updates:
             np.int32(before),
             np.bool_(True),  # noqa: FBT003
         )
-        self.num_updates = max(1, self.training.chunk)
+        self.num_updates = 1
         self.run()
         self.compile_s = time.perf_counter() - start
-        # Several chunks, so that dispatching the next one early counts.
-        seconds = self._seconds()
-        self.num_updates *= max(1, round(_SAMPLE_S / seconds))
+        while self.num_updates < _MOST_UPDATES and (seconds := self._seconds()) < _SAMPLE_S:
+            self.num_updates *= max(2, round(_SAMPLE_S / seconds))
 
     @property
     def steps(self) -> int:

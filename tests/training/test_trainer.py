@@ -37,6 +37,7 @@ from myriad.errors import (
 )
 from myriad.random import make_key
 from myriad.training.checkpoint import Checkpoints
+from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop, parallel_learner
 from myriad.training.programs import CompiledTraining
@@ -417,7 +418,8 @@ def test_a_number_of_episodes_that_cannot_be_is_refused_in_a_sentence(num_episod
 
 def write_run(folder, config_toml, agent, state):
     """Leave what an interrupted run leaves: its configuration and a checkpoint."""
-    run = RunFolder.create(folder, config_toml, environment_record())
+    config = TrainingConfig.from_toml(config_toml)
+    run = RunFolder.create(folder, config_toml, environment_record(config))
     checkpoint = dataclasses.replace(state, agent=agent)
     Checkpoints(run.checkpoints).save(1, checkpoint)
 
