@@ -56,7 +56,7 @@ class BatchSize:
             return
         skip_unless_runnable(load().trainings["training"][f"cartpole-{agent}"])
         with_batch = package.find("myriad.autotune.batch:with_batch")
-        halves = package.find("myriad.training.phases:Halves")(
+        halves = package.find("myriad.training.halves:Halves")(
             with_batch(package.find("myriad:create_config")(_ENV, agent), self.batch_size).resolve()
         )
         self.block_until_ready = package.find("myriad.timing:block_until_ready")

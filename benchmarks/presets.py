@@ -56,19 +56,15 @@ _LADDER_ENVS = (64, 512)
 _LADDER_UPDATES = 4
 # The literal figures of the guide that docs/presets.md is about: 512 environments in batches of
 # 262,144 rows, minibatches of 32,768, one pass.
+_LONG_ROLLOUTS = {
+    "num_envs": 512,
+    "rollout_steps": 512,
+    "agent.num_minibatches": 8,
+    "agent.num_epochs": 1,
+}
 AS_DOCUMENTED: Mapping[str, Mapping[str, Any]] = {
-    "ppo": {
-        "num_envs": 512,
-        "rollout_steps": 512,
-        "agent.num_minibatches": 8,
-        "agent.num_epochs": 1,
-    },
-    "pqn": {
-        "num_envs": 512,
-        "rollout_steps": 512,
-        "agent.num_minibatches": 8,
-        "agent.num_epochs": 1,
-    },
+    "ppo": _LONG_ROLLOUTS,
+    "pqn": _LONG_ROLLOUTS,
     "dqn": {"num_envs": 512, "batch_size": 32_768, "agent.gradient_steps": 1},
 }
 # What the guide switches off. On, each of them costs what the table says.
@@ -131,7 +127,6 @@ class Updates:
     """Updates of one arm, from a state in which each of them learns."""
 
     def __init__(self, declared: Training, arm: Arm):
-        import jax
         import numpy as np
 
         CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
@@ -139,7 +134,7 @@ class Updates:
         self.training = CompiledTraining(config_of(declared, arm).resolve())
         self.training.compile()
         if not arm.donates:
-            self.training.run = jax.jit(self.training.loop.run)
+            _, self.training.run = self.training.loop.jitted(donate=False)
         resolved = self.training.resolved
         self._is_ahead = arm.is_ahead
         before = resolved.learner.first_learning_update(resolved.num_envs)
@@ -211,17 +206,12 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
     base = config_of(declared, Arm(BASELINE)).resolve().config
     for name, value in fast.items():
         yield Arm(f"{BASELINE} + {name}", BASELINE, {name: value})
-        yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: _value(base, name)})
+        yield Arm(f"{_FULL_SET} - {name}", _FULL_SET, {name: base.value_of(name)})
     yield Arm(f"{BASELINE} without donation", donates=False)
     yield Arm(f"{BASELINE}, no chunk ahead", is_ahead=False)
     for name, fields in SWITCHED_OFF.items():
         if all(option.partition(".")[2] in base.agent_options for option in fields):
             yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
-
-
-def _value(config: Any, name: str) -> Any:
-    owner, _, option = name.partition(".")
-    return getattr(config, f"{owner}_options")[option] if option else getattr(config, name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

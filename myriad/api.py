@@ -14,23 +14,15 @@ from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.arguments import checked
 from myriad.autotune import autotune
 from myriad.errors import InvalidArgumentError, shown
-from myriad.hardware import available_bytes
 from myriad.host import release_freed_memory
-from myriad.presets import load_preset
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, Integer, Seed
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.films import require_drawing
-from myriad.training.fits import (
-    compile_evaluation,
-    require_fit,
-    require_restorable,
-    shortage_named,
-)
+from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.loop import LearningLoop
-from myriad.training.memory import least_needs
 from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import require_trackers
@@ -61,8 +53,8 @@ def create_config(
         UnknownNameError: there is no such environment, agent or field. The message names the
             closest one.
         InvalidArgumentError: a value can't be used, the agent can't act in the environment,
-            `scan_chunk_size` is given beside `auto_tune`, or what is tuned or set by a preset does
-            not fit into memory.
+            `scan_chunk_size` is given beside `auto_tune`, or what is tuned does not fit into
+            memory.
 
     Example:
         >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
@@ -70,14 +62,7 @@ def create_config(
         {'learning_rate': 0.001}
     """
     config = make_config(env, agent, num_envs, steps_per_env, scan_chunk_size, **overrides)
-    if config.preset is not None:
-        preset = load_preset(config.preset, config.agent, config.env)
-        resolved = config.resolve()
-        subject = f"the {resolved.num_envs:,} environments of preset {config.preset!r}"
-        require_fit(resolved, least_needs(resolved), available_bytes(), subject)
-        if auto_tune is None:
-            auto_tune = preset.auto_tune and scan_chunk_size is None
-    if not auto_tune:
+    if not (config.tunes() if auto_tune is None else auto_tune):
         return config
     if scan_chunk_size is not None:
         raise InvalidArgumentError(
@@ -112,10 +97,10 @@ def train_and_evaluate(
         DivergedError: a NaN came up, or an infinity where none can be learned from.
         KeyboardInterrupt: you interrupted it. `resume` goes on from there.
     """
-    require_trackers(config.log_to)
     resolved = config.resolve()
+    require_trackers(resolved.config.log_to)
     require_drawing(resolved)
-    path = _new_path(config) if run_folder is None else _named(run_folder)
+    path = _new_path(resolved.config) if run_folder is None else _named(run_folder)
     folder = RunFolder.create(path, resolved.config.to_toml(), environment_record(config))
     with folder.held():
         trainer = Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks)
@@ -183,7 +168,10 @@ def evaluate(
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
         # Inside a program of yours, what fits is for that program to say.
         evaluation = Evaluation(
-            resolved.env, resolved.learner, num_episodes, max_steps=config.eval_max_steps
+            resolved.env,
+            resolved.learner,
+            num_episodes,
+            max_steps=resolved.config.eval_max_steps,
         )
         return jax.jit(evaluation.returns)(agent_state, key)[0]
     with shortage_named():
@@ -216,12 +204,13 @@ def make_train(config: TrainingConfig) -> PureTraining:
     Raises:
         InvalidArgumentError: `config` has a `target_return`, or 2**31 updates or more.
     """
+    resolved = config.resolve()
+    config = resolved.config
     if config.target_return is not None:
         raise InvalidArgumentError(
             "make_train runs every seed to the end, so target_return must be None, "
             f"but is {config.target_return:g}."
         )
-    resolved = config.resolve()
     if resolved.num_updates >= 2**31:
         raise InvalidArgumentError(
             "make_train runs fewer than 2**31 updates, but steps_per_env = "

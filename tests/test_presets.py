@@ -35,9 +35,7 @@ def test_every_shipped_preset_resolves_to_what_its_file_says(agent, name, env):
     preset = load_preset(name, agent, env or "cartpole-control")
     config = create_config(env or "cartpole-control", agent, preset=name).resolve().config
     for field, value in preset.fields.items():
-        owner, _, option = field.partition(".")
-        found = getattr(config, f"{owner}_options")[option] if option else getattr(config, field)
-        assert found == value, field
+        assert config.value_of(field) == value, field
 
 
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
@@ -45,7 +43,7 @@ def test_every_learner_has_the_presets_of_the_guide(agent):
     assert {"baseline", "optimized", "ultra_fast"} <= {p.name for p in list_presets(agent)}
     baseline = create_config("cartpole-control", agent, preset="baseline").resolve()
     plain = create_config("cartpole-control", agent).resolve()
-    assert baseline.config.model_copy(update={"preset": None}) == plain.config
+    assert baseline.config == plain.config
 
 
 def test_what_you_give_wins_over_a_preset(files):
@@ -78,15 +76,36 @@ def test_a_preset_may_be_for_one_environment(files):
     files(ppo="[tuned]\nnum_envs = 8\n[tuned.snake]\nnum_envs = 32\n[other.snake]\nnum_envs = 4")
     assert create_config("snake", "ppo", preset="tuned").resolve().num_envs == 32
     assert create_config("pendulum-control", "ppo", preset="tuned").resolve().num_envs == 8
+    files(ppo="[tuned.cartpole-control]\nnum_envs = 32\n[other.snake]\nnum_envs = 4")
+    assert create_config("cartpole", "ppo", preset="tuned").resolve().num_envs == 32
     with pytest.raises(InvalidArgumentError, match="of ppo is for snake alone, but env is pend"):
         create_config("pendulum-control", "ppo", preset="other")
 
 
-def test_a_resolved_configuration_is_its_own_preset_no_more():
-    resolved = create_config("cartpole-control", "ppo", preset="ultra_fast").resolve()
-    assert resolved.config.from_preset() == {}
-    again = TrainingConfig.from_toml(resolved.config.to_toml())
-    assert again.resolve().config == resolved.config
+def test_a_resolved_configuration_needs_its_preset_no_more(files):
+    files(ppo='[quick]\nnum_envs = 32\neval_rollouts = 4\ntarget_return = "none"')
+    resolved = create_config("cartpole-control", "ppo", preset="quick").resolve()
+    text = resolved.config.to_toml()
+    files(ppo="[another]\n")
+    assert TrainingConfig.from_toml(text).resolve().config == resolved.config
+
+
+def test_a_target_of_none_wins_over_that_of_a_preset(files):
+    files(ppo="[quick]\ntarget_return = 5.0")
+    config = create_config("cartpole-control", "ppo", preset="quick", target_return=None)
+    assert config.resolve().config.target_return is None
+    config = create_config("cartpole-control", "ppo", preset="quick")
+    assert config.resolve().config.target_return == 5.0
+
+
+def test_a_field_is_the_same_under_its_dotted_name(files):
+    files(ppo='[quick]\n"agent.rollout_steps" = 8')
+    given = create_config("cartpole-control", "ppo", preset="quick", rollout_steps=32)
+    assert given.resolve().config.rollout_steps == 32
+    given = create_config("cartpole-control", "ppo", preset="quick", **{"agent.rollout_steps": 16})
+    assert given.resolve().config.rollout_steps == 16
+    left_open = create_config("cartpole-control", "ppo", preset="quick").resolve().config
+    assert left_open.value_of("agent.rollout_steps") == left_open.rollout_steps == 8
 
 
 def test_a_run_names_its_preset(tmp_path):
@@ -94,7 +113,7 @@ def test_a_run_names_its_preset(tmp_path):
     train_and_evaluate(config, tmp_path / "run", quiet=True)
     record = json.loads((tmp_path / "run/environment.json").read_text())
     assert record["preset"] == "optimized"
-    assert 'preset = "optimized"' in (tmp_path / "run/config.toml").read_text()
+    assert "preset" not in (tmp_path / "run/config.toml").read_text()
 
 
 @pytest.mark.parametrize(("chosen", "tunes"), [("true", True), ("false", False)])
@@ -115,12 +134,12 @@ def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatc
     assert len(asked) == int(tunes)
 
 
-def test_what_does_not_fit_into_memory_is_refused_with_what_does(files):
+def test_what_does_not_fit_into_memory_is_refused_with_what_does(files, tmp_path):
     files(dqn="[huge]\nnum_envs = 8\nbuffer_size = 2_000_000_000")
-    with pytest.raises(
-        InvalidArgumentError, match=r"preset 'huge' need .* are free; a buffer_size"
-    ):
-        create_config("cartpole-control", "dqn", preset="huge")
+    config = create_config("cartpole-control", "dqn", preset="huge")
+    with pytest.raises(InvalidArgumentError, match=r"2,000,000,000 .* are free; .*a buffer_size"):
+        train_and_evaluate(config, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
 
 
 REFUSED = {
@@ -144,6 +163,11 @@ def test_a_wrong_preset_is_refused_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_preset_of_an_unknown_agent_is_an_unknown_agent():
+    with pytest.raises(UnknownNameError, match="unknown agent 'pppo'; did you mean 'ppo'"):
+        create_config("cartpole-control", "pppo", preset="optimized")
+
+
 def test_a_preset_of_another_agent_is_refused(files):
     files(ppo="[mine]\nnum_envs = 8", dqn="[other]\nnum_envs = 8")
     with pytest.raises(InvalidArgumentError, match="preset 'other' is one of dqn, not of ppo"):
@@ -162,6 +186,7 @@ def test_an_error_about_a_value_of_a_preset_says_whose_it_is(files):
     ("text", "says"),
     [
         ("[quick", "is not TOML"),
+        ("[quick]\nagent.num_epochs = 2", 'write options of quick in quotes, such as "agent.name"'),
         ("quick = 3", "quick must be a table of fields, but is 3"),
         ("[quick]\nauto_tune = 3", "auto_tune of quick must be true or false, but is 3"),
         ("[quick]\nnum_env = 3", "unknown field 'num_env'; did you mean 'num_envs'"),
@@ -181,5 +206,7 @@ def test_the_command_lists_what_each_preset_sets(capsys):
     rows = {line.split()[0]: line.split()[1:] for line in said.splitlines()[2:]}
     assert rows["num_envs"][0] == "16"
     assert rows["auto_tune"] == ["false"] * 3
+    assert main(["presets", "--env", "pendulum-control"]) == 0
+    assert "dqn on pendulum-control: DQN learns a value" in capsys.readouterr().out
     assert main(["presets", "--agent", "random"]) == 2
     assert "unknown agent with presets 'random'" in capsys.readouterr().err

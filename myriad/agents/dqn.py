@@ -396,9 +396,7 @@ class DQN(Learner[DQNState]):
                 functools.partial(gradient, params), rows, self.gradient_accumulation
             )
             if errors is not None:
-                batch, target_values, _ = rows
-                target = self.target(params, batch, target_values)
-                errors = errors.at[i].set(self.error(params, batch, target))
+                errors = errors.at[i].set(self._errors(params, rows))
             update: Any
             update, opt_state = self._optimizer.update(mean, opt_state)
             change = learning_rate * update
@@ -433,17 +431,31 @@ class DQN(Learner[DQNState]):
         means = [total / self.gradient_steps for total in totals]
         return state, dict(zip(names, means, strict=True))
 
+    def _errors(self, params: jax.Array, rows: Any) -> jax.Array:
+        """Return the errors of a batch, `[B]`, part by part as its gradient."""
+
+        def of_part(rows: Any) -> jax.Array:
+            batch, target_values, _ = rows
+            return self.error(params, batch, self.target(params, batch, target_values))
+
+        if self.gradient_accumulation == 1:
+            return of_part(rows)
+        parts = jax.tree.map(
+            lambda leaf: leaf.reshape(self.gradient_accumulation, -1, *leaf.shape[1:]), rows
+        )
+        return jax.lax.map(of_part, parts).ravel()
+
     def _drawn(
         self, key: jax.Array, state: DQNState, num_envs: int
     ) -> tuple[jax.Array, jax.Array | None]:
         """Draw the slots of all gradient steps, int32 `[B]`, with weights if they have any."""
         ring = ReplayRing(self.buffer_size, num_envs)
-        num = self.gradient_steps * self.batch_size
         if state.priorities is None:
-            return ring.draw(key, state.replay, num), None
-        slots, probability = state.priorities.sample(key, num)
+            return ring.draw(key, state.replay, self.gradient_steps * self.batch_size), None
+        slots, probability = state.priorities.sample(key, self.gradient_steps, self.batch_size)
         beta = 1 - annealed(1 - self.priority_beta, state.num_updates, self.anneal_updates)
-        return slots, importance_weights(probability, ring.size(state.replay), beta)
+        weights = importance_weights(probability, ring.size(state.replay), beta)
+        return slots.ravel(), weights.ravel()
 
     def _normalized(self, state: DQNState, batch: Experience) -> Experience:
         """Normalise transitions by today's moments."""

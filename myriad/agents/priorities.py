@@ -1,7 +1,7 @@
 """Prioritised experience replay: a tree of sums over the slots of a replay buffer.
 
 Schaul et al. (2016), "Prioritized experience replay", section 3.3. In docstrings `S` is the number
-of slots and `B` that of sampled transitions.
+of slots, `G` that of batches and `B` that of transitions in one.
 """
 
 import dataclasses
@@ -45,8 +45,8 @@ class Priorities:
         """Return them after transitions were learned from.
 
         Args:
-            slots: int32 `[B]`. Of a slot that comes twice the larger error counts.
-            errors: the temporal-difference errors, float32 `[B]`.
+            slots: int32, of any shape. Of a slot that comes twice the larger error counts.
+            errors: their temporal-difference errors, float32.
             alpha: the exponent.
             counts: whether they were, boolean scalar. Otherwise nothing changes.
         """
@@ -56,16 +56,21 @@ class Priorities:
         largest = jnp.maximum(self.largest, jnp.max(values))
         return Priorities(_with_leaves(self.sums, slots, values), largest)
 
-    def sample(self, key: jax.Array, num: int) -> tuple[jax.Array, jax.Array]:
-        """Draw slots in proportion to their values, one from each of `num` equal shares of the sum.
+    def sample(
+        self, key: jax.Array, num_batches: int, batch_size: int
+    ) -> tuple[jax.Array, jax.Array]:
+        """Draw batches of slots in proportion to their values.
+
+        Each batch has one from each of `batch_size` equal shares of the sum.
 
         Returns:
-            slots, int32 `[B]`, and their probabilities, float32 `[B]`.
+            slots, int32 `[G, B]`, and their probabilities, float32 `[G, B]`.
         """
         total = self.sums[1]
-        offset = jax.random.uniform(key, (num,))
-        left_over = (jnp.arange(num, dtype=jnp.float32) + offset) / num * total
-        node = jnp.ones(num, jnp.int32)
+        shape = (num_batches, batch_size)
+        share = jnp.arange(batch_size, dtype=jnp.float32) + jax.random.uniform(key, shape)
+        left_over = share / batch_size * total
+        node = jnp.ones(shape, jnp.int32)
         num_leaves = self.sums.shape[0] // 2
         for _ in range((num_leaves - 1).bit_length()):
             left = self.sums[2 * node]
@@ -79,15 +84,15 @@ class Priorities:
 def importance_weights(
     probability: jax.Array, size: jax.Array, beta: float | jax.Array
 ) -> jax.Array:
-    """Return the weights that correct for sampling by priority, at most 1, `[B]`.
+    """Return the weights that correct for sampling by priority, `[G, B]`, at most 1 in a batch.
 
     Args:
-        probability: of each sampled transition, `[B]`.
+        probability: of each sampled transition, `[G, B]`.
         size: how many there are to sample from, int32 scalar.
         beta: 1 corrects wholly, 0 not at all.
     """
     weight = (jnp.maximum(size, 1) * probability) ** -beta
-    return weight / jnp.max(weight)
+    return weight / jnp.max(weight, axis=-1, keepdims=True)
 
 
 def _with_leaves(sums: jax.Array, slots: jax.Array, values: jax.Array) -> jax.Array:

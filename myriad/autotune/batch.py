@@ -11,9 +11,9 @@ from myriad.hardware import available_bytes
 from myriad.timing import interleave, median_interval
 from myriad.timing.subject import Subject
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
-from myriad.training.fits import readable_bytes
+from myriad.training.fits import readable_bytes, shortage_named
+from myriad.training.halves import Halves
 from myriad.training.memory import call_bytes, most_bytes
-from myriad.training.phases import Halves
 
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch this much slower than the best, row for row, is as good: smaller ones learn more from the
@@ -68,6 +68,7 @@ def measure_batches(
     Raises:
         InvalidArgumentError: the agent takes no gradient steps that can be measured apart.
     """
+    with_batch(config, sizes[0])  # refuses before anything is compiled
     subjects: dict[int, Subject] = {}
     rows: dict[int, int] = {}
     found: dict[int, BatchRate] = {}
@@ -85,9 +86,10 @@ def measure_batches(
         on_size(f"{size:>7,} rows: {refused or readable_bytes(needed)}")
         if refused:
             continue
-        subjects[size] = Subject(compiled, halves.arguments())
-        subjects[size].prepare()
-        subjects[size].calibrate(_SAMPLE_S)
+        with shortage_named():
+            subjects[size] = Subject(halves.learn, halves.arguments())
+            subjects[size].prepare()
+            subjects[size].calibrate(_SAMPLE_S)
         rows[size] = size * _gradient_steps(resized)
     samplers = [subject.sample_s for subject in subjects.values()]
     samples = interleave(samplers, least_rounds=rounds, most_rounds=rounds)
@@ -127,15 +129,18 @@ def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
     resolved = config.resolve().config
     given: Any = config.model_dump(exclude_unset=True)
     env, agent = given.pop("env"), given.pop("agent")
+    shared = ("rollout_steps", "batch_size", "buffer_size")
+    options = given.pop("agent_options", {})
+    given |= {name: options.pop(name) for name in shared if name in options}
     if resolved.batch_size is not None:
-        return make_config(env, agent, **given | {"batch_size": size})
+        return make_config(env, agent, **given | {"batch_size": size}, agent_options=options)
     if "num_minibatches" not in resolved.agent_options:
         raise InvalidArgumentError(f"{agent} takes no gradient steps, so it has no batch to tune.")
     steps = math.gcd(_ROLLOUT_STEPS, _MINIBATCHES * size)
-    options = given.pop("agent_options", {}) | {"num_minibatches": _MINIBATCHES}
     for name in ("steps_per_env", "total_steps", "scan_chunk_size", "eval_frequency"):
         given.pop(name, None)
     given |= {"num_envs": _MINIBATCHES * size // steps, "rollout_steps": steps}
+    options |= {"num_minibatches": _MINIBATCHES}
     return make_config(env, agent, **given, agent_options=options)
 
 

@@ -1,6 +1,8 @@
 """The batch size that was tuned, as a line of a `.env` file."""
 
+import contextlib
 import re
+import shutil
 from pathlib import Path
 
 from myriad import __version__
@@ -28,13 +30,18 @@ def write_batch_size(file: Path, batch_size: int, config: TrainingConfig) -> str
     Raises:
         InvalidArgumentError: the file can't be read or written.
     """
-    text = read_text(file) if file.exists() else ""
+    text = ""
+    if file.exists():
+        read_text(file)  # refuses what is no text
+        text = file.read_bytes().decode()  # with its own ends of lines
     now = tuned_for(config)
     before, size = value_of(text, _TUNED_FOR), value_of(text, VARIABLE)
     for name, value in ((VARIABLE, str(batch_size)), (_TUNED_FOR, f'"{now}"')):
         text = _with_value(text, name, value)
     with replacing(file) as new:
-        new.write_text(text, encoding="utf-8")
+        new.write_bytes(text.encode())
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copymode(file, new)  # it may hold secrets
     if size is None or before == now:
         return None
     whose = f"tuned for {before}" if before else "not tuned"
@@ -51,8 +58,11 @@ def _with_value(text: str, name: str, value: str) -> str:
     line = f"{name}={value}"
     if re.search(_line_of(name), text, re.MULTILINE):
         return re.sub(_line_of(name), lambda _: line, text, flags=re.MULTILINE)
-    return f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{line}\n"
+    end = "\r\n" if "\r\n" in text else "\n"
+    if text and not text.endswith("\n"):
+        text += end
+    return f"{text}{line}{end}"
 
 
 def _line_of(name: str) -> str:
-    return rf"^(?:export +)?{name}[ \t]*=(.*)$"
+    return rf"^(?:export +)?{name}[ \t]*=([^\r\n]*)"

@@ -159,12 +159,13 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
         autotune(config, force_revalidate=self.force, memory_limit=self.memory_limit)
 
     def _tune_batch(self) -> None:
-        from myriad.autotune.batch import measure_batches, smallest_near_best
+        from myriad.autotune.batch import SIZES, measure_batches, smallest_near_best, with_batch
         from myriad.autotune.env_file import write_batch_size
         from myriad.files import say, write_errors_explained
         from myriad.training.config import make_config
 
         config = make_config(self.env, self.agent, self.num_envs, buffer_size=self.buffer_size)
+        with_batch(config, SIZES[0])  # refuses an agent without gradient steps
         if self.write_env is not None:
             with write_errors_explained(self.write_env):
                 self.write_env.open("a").close()  # before minutes of measuring
@@ -243,11 +244,24 @@ class Presets(config_flags("env", "agent"), XlaFlags):
             known = sorted({preset.agent for preset in list_presets()})
             raise UnknownNameError("agent with presets", self.agent, known)
         env = self.env or _SHOWN_ENV
-        print("\n\n".join(_table_of_presets(agent, env) for agent in agents))
+        print("\n\n".join(_table_or_reason(agent, env) for agent in agents))
 
 
 # Effective values follow from the environment, too. This one suits every agent.
 _SHOWN_ENV = "cartpole-control"
+
+
+def _table_or_reason(agent: str, env: str) -> str:
+    """Return the table of an agent, or why it can't act in the environment."""
+    from myriad.agents import make_agent
+    from myriad.envs import make_env
+
+    made = make_env(env)
+    try:
+        make_agent(agent, made)
+    except InvalidArgumentError as error:
+        return f"{agent} on {env}: {error}"
+    return _table_of_presets(agent, env)
 
 
 def _table_of_presets(agent: str, env: str) -> str:
@@ -263,7 +277,7 @@ def _table_of_presets(agent: str, env: str) -> str:
     for name in names:
         config = make_config(env, agent, preset=name).resolve().config
         tunes = load_preset(name, agent, env).auto_tune
-        values = [_value_of(config, field) for field in fields]
+        values = [str(config.value_of(field)) for field in fields]
         columns.append([name, *values, str(tunes).lower()])
     widths = [max(map(len, column)) for column in columns]
     lines = [
@@ -276,10 +290,3 @@ def _table_of_presets(agent: str, env: str) -> str:
         if preset not in here
     ]
     return "\n".join([f"{agent} on {env}", *lines, *elsewhere])
-
-
-def _value_of(config: Any, field: str) -> str:
-    owner, _, option = field.partition(".")
-    if option:
-        return str(getattr(config, f"{owner}_options")[option])
-    return str(getattr(config, field))

@@ -19,7 +19,7 @@ from myriad.cli.flags import (
     shown_flag,
 )
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.files import read_text
+from myriad.files import read_text, say
 from myriad.ranges import Integer, ranges_of
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.options import options_of
@@ -83,13 +83,19 @@ class Train(config_flags(*NAMES), XlaFlags):
             speed = f"trained at {timings.steps_per_s:,.0f} steps/s"
         print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
         if self.profile:
-            self._print_phases(results.config)
+            self._print_halves(results.config)
 
-    def _print_phases(self, config: TrainingConfig) -> None:
+    def _print_halves(self, config: TrainingConfig) -> None:
         """Print how an update divides, which a trace of whole chunks doesn't show."""
-        from myriad.training.phases import collect_share, measure_phases
+        from myriad.training.fits import shortage_named
+        from myriad.training.halves import collect_share, measure_halves
 
-        share = collect_share(measure_phases(config.resolve()))
+        try:
+            with shortage_named():
+                share = collect_share(measure_halves(config.resolve()))
+        except InvalidArgumentError as error:
+            say(str(error))  # the training itself is done
+            return
         print(f"an update: collecting {share:.0%}, learning {1 - share:.0%}, measured apart")
 
     def training(self) -> TrainingConfig:

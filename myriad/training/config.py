@@ -24,7 +24,7 @@ from pydantic import (
 
 from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.presets import load_preset
+from myriad.presets import Preset, load_preset
 from myriad.ranges import HOST, INT64, Integer, Number, Range, Seed
 from myriad.training.options import options_of, plain, with_tuples, without_none
 
@@ -156,7 +156,14 @@ class TrainingConfig(BaseModel):
         given = {name for name in self.model_fields_set if getattr(self, name) is not None}
         tables = {"env": self.env_options, "agent": self.agent_options}
         dotted = {f"{owner}.{name}" for owner, table in tables.items() for name in table}
-        return (given | dotted) - {"env_options", "agent_options"}
+        return {*map(_canonical, given | dotted)} - {"env_options", "agent_options"}
+
+    def value_of(self, name: str) -> Any:
+        """Return a field, or an option by its dotted name."""
+        owner, _, option = name.partition(".")
+        if not option or _canonical(name) == option:
+            return getattr(self, option or name)
+        return getattr(self, f"{owner}_options")[option]
 
     @classmethod
     @checked
@@ -196,15 +203,27 @@ class TrainingConfig(BaseModel):
         """
         if self.preset is None:
             return {}
-        given = self.named()
+        given = self.named() | ({"target_return"} & self.model_fields_set)
         if given & _LENGTHS:
             given |= _LENGTHS
-        fields = load_preset(self.preset, self.agent, self.env).fields
+        fields = {_canonical(name): value for name, value in self._preset().fields.items()}
         return {name: value for name, value in fields.items() if name not in given}
+
+    def tunes(self) -> bool:
+        """Return whether the preset has the autotuner choose the chunk, and you leave it open."""
+        return self.preset is not None and self._preset().auto_tune and not self.scan_chunk_size
+
+    def _preset(self) -> Preset:
+        from myriad.agents import AGENTS
+        from myriad.envs import ENVIRONMENTS
+
+        assert self.preset is not None
+        env = self.env if ":" in self.env else ENVIRONMENTS.resolve(self.env)
+        return load_preset(self.preset, AGENTS.resolve(self.agent), env)
 
     def _filled_in(self, missing: Mapping[str, Any]) -> "ResolvedConfig":
         """Resolve the configuration with these values from its preset."""
-        fields = self.model_dump(exclude_unset=True)
+        fields = self.model_dump(exclude_unset=True) | {"preset": None}
         for name, value in missing.items():
             _set(fields, name, value)
         whose = f" of preset {self.preset!r}"
@@ -274,6 +293,7 @@ class TrainingConfig(BaseModel):
             "num_envs": num_envs,
             "steps_per_env": steps,
             "total_steps": None,
+            "preset": None,
             "eval_frequency": eval_frequency,
             "scan_chunk_size": chunk,
         }
@@ -387,6 +407,12 @@ def make_config(
     # A mistake in the options is reported here, and not when the training starts.
     config.resolve()
     return config
+
+
+def _canonical(name: str) -> str:
+    """Return a field's own name for an option of the agent that is also a field."""
+    option = name.removeprefix("agent.")
+    return option if option in _SHARED_WITH_AGENT else name
 
 
 def _set(fields: dict[str, Any], name: str, value: Any) -> None:

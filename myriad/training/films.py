@@ -1,11 +1,13 @@
 """Films of the agent on its way: an episode after every few evaluations."""
 
-import importlib.util
+import dataclasses
 from pathlib import Path
 from typing import Any
 
-from myriad.agents.controller import ControllerLearner, TrainedPolicy
-from myriad.errors import InvalidArgumentError, NotInstalledError
+import jax
+
+from myriad.agents.controller import ControllerLearner
+from myriad.errors import InvalidArgumentError
 from myriad.files import write_errors_explained
 from myriad.training.config import ResolvedConfig
 
@@ -34,28 +36,41 @@ class Films:
         from myriad.rendering.video import record
 
         learner = self._resolved.learner
-        policy: Any = TrainedPolicy(learner, agent)
+        controller: Any = _Remembered(learner, agent)
         if isinstance(learner, ControllerLearner):
-            policy = learner.controller
+            controller = learner.controller
         with write_errors_explained(self._folder):
             self._folder.mkdir(exist_ok=True)
-        path = self._folder / f"{update:09d}.gif"
+        path = self._folder / f"{update}.gif"
         record(
             self._resolved.env,
-            policy,
+            controller,
             path,
             num_steps=_NUM_STEPS,
             seed=self._resolved.config.seed,
         )
 
 
-def require_drawing(resolved: ResolvedConfig) -> None:
-    """Raise unless the films that a training asks for can be made.
+@dataclasses.dataclass(frozen=True)
+class _Remembered:
+    """The greedy agent as a controller that remembers its state.
 
-    Raises:
-        InvalidArgumentError: the environment can't be drawn.
-        NotInstalledError: Pillow is not installed.
+    As an argument of the compiled program and not a constant in it, the state leaves the program
+    the same, so that the compilation cache holds it for the next film.
     """
+
+    learner: Any
+    state: Any
+
+    def first_memory(self) -> Any:
+        return self.state
+
+    def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+        return self.learner.act(memory, key, obs[None], greedy=True)[0], memory
+
+
+def require_drawing(resolved: ResolvedConfig) -> None:
+    """Raise InvalidArgumentError if films are asked for, and the environment can't be drawn."""
     every = resolved.config.film_every
     if not every:
         return
@@ -64,5 +79,3 @@ def require_drawing(resolved: ResolvedConfig) -> None:
             f"film_every must be 0 for {resolved.config.env}, which has no method render(state), "
             f"but got {every}."
         )
-    if importlib.util.find_spec("PIL") is None:
-        raise NotInstalledError("film_every needs Pillow: pip install pillow")

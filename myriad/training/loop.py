@@ -114,10 +114,13 @@ class LearningLoop:
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
         return TrainState(key, Counter.of(0), agent, batch_state, zeros)
 
-    def jitted(self) -> tuple[Any, Any]:
-        """Return `init`, of a key or a seed, and `run`, its state donated, as jitted functions.
+    def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
+        """Return `init`, of a key or a seed, and `run` as jitted functions.
 
         A seed, traced, keeps 32 bits. `make_key` outside keeps all 64.
+
+        Args:
+            donate: give the state's memory to the next state. Otherwise each call copies it.
         """
 
         def init_from(seed: jax.Array) -> TrainState:
@@ -143,7 +146,8 @@ class LearningLoop:
             return jax.jit(run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
-        return init, jax.jit(run, donate_argnums=0, compiler_options=options, **shardings)
+        donated = 0 if donate else ()
+        return init, jax.jit(run, donate_argnums=donated, compiler_options=options, **shardings)
 
     @property
     def devices(self) -> str:

@@ -1,6 +1,7 @@
 """Where the seconds of a training go, and how much of the machine it uses."""
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -64,7 +65,7 @@ class Monitor:
         row["host_share"] = max(0.0, 1 - sum(shares.values()))
         if self._gpu is None:
             used = now["processor"] - before["processor"]
-            row["device_utilisation"] = used / seconds / self._cores
+            row["device_utilisation"] = min(1.0, used / seconds / self._cores)
             row["device_memory_bytes"] = resident_bytes()
         else:
             row["device_utilisation"] = self._gpu.utilisation()
@@ -100,7 +101,7 @@ class _Gpu:
 
             pynvml.nvmlInit()
             self._nvml = pynvml
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(device.local_hardware_id)
+            self._handle = _handle_of(pynvml, device.local_hardware_id)
 
     @classmethod
     def of(cls, device: Any) -> "_Gpu | None":
@@ -116,5 +117,16 @@ class _Gpu:
 
     def memory_bytes(self) -> int | None:
         """Return the bytes that JAX's arrays and programs hold."""
-        stats = self._device.memory_stats()
-        return stats and stats.get("bytes_in_use")
+        return (self._device.memory_stats() or {}).get("bytes_in_use")
+
+
+def _handle_of(nvml: Any, index: int) -> Any:
+    """Return NVML's handle of the GPU that this process sees under a number.
+
+    `CUDA_VISIBLE_DEVICES` may hide and order them, by number or by UUID.
+    """
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    name = visible[index] if index < len(visible) else str(index)
+    if name.isdecimal():
+        return nvml.nvmlDeviceGetHandleByIndex(int(name))
+    return nvml.nvmlDeviceGetHandleByUUID(name)

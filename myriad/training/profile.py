@@ -1,10 +1,12 @@
 """A trace of some chunks of a training, for Perfetto."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
 
+from myriad.errors import InvalidArgumentError
 from myriad.files import write_errors_explained
 from myriad.training.run_folder import RunFolder
 
@@ -26,10 +28,11 @@ class Profile:
 
     def start(self) -> None:
         """Begin, if chunks are to be traced."""
-        if self._num_chunks:
-            self._left = self._num_chunks
-            with write_errors_explained(self._path):
-                jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
+        if not self._num_chunks:
+            return
+        with write_errors_explained(self._path), _refusals_named():
+            jax.profiler.start_trace(str(self._path), create_perfetto_trace=True)
+        self._left = self._num_chunks
 
     def count(self) -> None:
         """Count a chunk. The last one ends the trace."""
@@ -45,7 +48,7 @@ class Profile:
             self._end()
 
     def _end(self) -> None:
-        with write_errors_explained(self._path):
+        with write_errors_explained(self._path), _refusals_named():
             jax.profiler.stop_trace()
         # A resumed run may have written others before.
         trace = max(self._traces(), key=lambda path: path.stat().st_mtime_ns)
@@ -54,3 +57,13 @@ class Profile:
 
     def _traces(self) -> list[Path]:
         return list(self._path.glob("**/perfetto_trace.json.gz"))
+
+
+@contextlib.contextmanager
+def _refusals_named() -> Iterator[None]:
+    """Turn what JAX says, as where another trace is running, into our error."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidArgumentError(f"the training can't be traced: {reason}") from error

@@ -343,9 +343,12 @@ class Trainer:
 
 
 def environment_record(config: TrainingConfig) -> dict[str, Any]:
-    """Return what a configuration does not say: its preset, hardware, versions, precision."""
+    """Return what a resolved configuration does not say: hardware, versions, precision.
+
+    Also the preset of the one that was given, if that set anything.
+    """
     return {
-        "preset": config.preset,
+        "preset": config.preset if config.from_preset() else None,
         "hardware": dataclasses.asdict(hardware.fingerprint()),
         "versions": hardware.package_versions(),
         "matmul_precision": matmul_precision(),

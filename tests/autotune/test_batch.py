@@ -75,6 +75,16 @@ def test_other_lines_of_the_file_stay(tmp_path, text):
     assert "ppo on cartpole-control" in str(value_of(written, f"{VARIABLE}_TUNED_FOR"))
 
 
+def test_a_file_keeps_its_ends_of_lines_and_its_mode(tmp_path):
+    file = tmp_path / ".env"
+    file.write_bytes(b"SECRET=1\r\nOPTIMAL_BATCH_SIZE=7\r\n")
+    file.chmod(0o600)
+    write_batch_size(file, 512, CONFIG)
+    lines = file.read_bytes().split(b"\r\n")
+    assert lines[:2] == [b"SECRET=1", b"OPTIMAL_BATCH_SIZE=512"]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_value_that_was_tuned_for_something_else_is_named(tmp_path):
     file = tmp_path / ".env"
     assert write_batch_size(file, 512, CONFIG) is None
@@ -104,6 +114,7 @@ def test_the_command_writes_to_env_where_you_name_no_file(tmp_path, monkeypatch,
         (["--tune", "batch", "--write-env", "."], "can't be written"),
         (["--write-env", "x.env"], "--write-env writes a batch, so it needs --tune batch."),
         (["--tune", "rows"], "--tune"),
+        (["--agent", "random", "--tune", "batch", "--write-env"], "random takes no gradient steps"),
     ],
 )
 def test_bad_input_is_one_sentence_and_nothing_is_written(

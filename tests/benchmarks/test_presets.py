@@ -29,11 +29,7 @@ def test_every_arm_is_a_configuration_that_resolves(workload):
     assert {"baseline without donation", "baseline, no chunk ahead"} <= found.keys()
     resolved = {name: config_of(declared, arm).resolve() for name, arm in found.items()}
     for field, value in AS_DOCUMENTED[declared.agent].items():
-        owner, _, option = field.partition(".")
-        config = resolved["as_documented"].config
-        assert (
-            getattr(config, f"{owner}_options")[option] if option else getattr(config, field)
-        ) == value
+        assert resolved["as_documented"].config.value_of(field) == value
     singles = [name for name in found if name.startswith("baseline + num_envs")]
     without = found["ultra_fast - num_envs"]
     assert singles

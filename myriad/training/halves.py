@@ -26,7 +26,8 @@ class Halves:
     Attributes:
         init: maps a key to a `TrainState`, jitted.
         collect: maps a `TrainState` to the next one and what is learned from, jitted.
-        learn: maps a `TrainState` and that to the next state, jitted.
+        learn: maps a `TrainState` and that to the next state, jitted. Both donate the state, as a
+            training does, or a replay buffer would be copied.
 
     Raises:
         InvalidArgumentError: the agent has no `collect` and `learn`.
@@ -35,8 +36,8 @@ class Halves:
     def __init__(self, resolved: ResolvedConfig):
         learner = resolved.learner.scheduled(resolved.num_updates)
         loop = LearningLoop(resolved.env, learner, resolved.num_envs)
-        self.collect: Any = jax.jit(loop.collect)
-        self.learn: Any = jax.jit(loop.learn)
+        self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
+        self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
         self.init: Any = jax.jit(loop.init)
         self._run = jax.jit(loop.run)
         self._seed = resolved.config.seed
@@ -56,7 +57,7 @@ class Halves:
         return self.collect(state)
 
 
-def measure_phases(resolved: ResolvedConfig) -> Comparison:
+def measure_halves(resolved: ResolvedConfig) -> Comparison:
     """Time collecting, `a`, and learning, `b`, in alternation and on one device.
 
     Raises:
@@ -72,6 +73,6 @@ def measure_phases(resolved: ResolvedConfig) -> Comparison:
     )
 
 
-def collect_share(phases: Comparison) -> float:
+def collect_share(halves: Comparison) -> float:
     """Return the share of an update that collecting takes, from 0 to 1."""
-    return 1 / (1 + phases.b_over_a)
+    return 1 / (1 + halves.b_over_a)
