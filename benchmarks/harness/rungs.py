@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from myriad import make_key
-from myriad.training.loop import LearningLoop
+from benchmarks.harness import package
 
 _Rung = Callable[[Any], Any]
 
@@ -29,6 +28,8 @@ class Ladder:
     """
 
     def __init__(self, resolved: Any, num_updates: int):
+        LearningLoop = package.find("myriad.training.loop:LearningLoop")
+        make_key = package.find("myriad:make_key")
         learner = resolved.learner.scheduled(resolved.num_updates)
         self.steps = num_updates * learner.steps_per_update * resolved.num_envs
         loop = LearningLoop(resolved.env, learner, resolved.num_envs)

@@ -148,9 +148,8 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     after, _, metrics = jax.jit(
         lambda: learner.update(key, start.agent, start.batch_state, loop._step)
     )()
-    collect_key = jax.random.fold_in(key, 0)
-    ahead, _, trajectory = jax.jit(
-        lambda: learner._collect(collect_key, start.agent, start.batch_state, loop._step)
+    _, ahead, trajectory = jax.jit(
+        lambda: learner.collect(key, start.agent, start.batch_state, loop._step)
     )()
     assert not trajectory.truncated.any()
 

@@ -76,9 +76,7 @@ def test_observations_keep_their_dtype():
     loop = LearningLoop(env, make_learner("ppo", env, rollout_steps=4), 8)
     state = jax.eval_shape(loop.init, make_key(0))
     _, _, trajectory = jax.eval_shape(
-        lambda state: loop.learner._collect(
-            make_key(1), state.agent, state.batch_state, loop._step
-        ),
+        lambda state: loop.learner.collect(make_key(1), state.agent, state.batch_state, loop._step),
         state,
     )
     assert trajectory.obs.dtype == np.uint8

@@ -56,6 +56,7 @@ def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
     assert names == {
         "autotune.Autotune.time_cached",
         "autotune.AutotuneCold.track_cold_s",
+        "batch_size.BatchSize.time_learn",
         "compile.Compile.track_compile_s",
         "compile.Compile.track_instructions",
         "host.Adapters.time_single",
@@ -72,6 +73,7 @@ def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
         "memory_profile.Memory.peakmem_chunk",
         "memory_profile.Memory.track_argument_bytes",
         "memory_profile.Memory.track_temp_bytes",
+        "presets.Presets.time_updates",
         "scan_chunk.ScanChunk.time_steps",
         "throughput.Gymnax.time_chunk",
         "throughput.Recording.time_chunk",
@@ -331,7 +333,7 @@ def test_a_run_writes_a_tidy_row_for_each_library(small_run):
             <= float(row["steps_per_s"])
             <= float(row["steps_per_s_high"])
         )
-        assert all(row[column] for column in COLUMNS if column not in {"reason", "commit"})
+        assert all(row[column] for column in COLUMNS if column not in {"reason", "commit", "arm"})
 
 
 @pytest.mark.slow
