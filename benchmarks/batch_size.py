@@ -60,14 +60,14 @@ class BatchSize:
             with_batch(package.find("myriad:create_config")(_ENV, agent), self.batch_size).resolve()
         )
         self.block_until_ready = package.find("myriad.timing:block_until_ready")
-        self.arguments = halves.arguments()
-        self.learn = halves.learn.lower(*self.arguments).compile()
+        self.state, self.experience = halves.arguments()
+        self.learn = halves.learn.lower(self.state, self.experience).compile()
         self.time_learn(agent)
         self.prepared = agent
 
     def time_learn(self, agent: str) -> None:
-        """Learn."""
-        self.block_until_ready(self.learn(*self.arguments))
+        """Learn; the state is donated, so each call goes on from the last one's."""
+        self.state = self.block_until_ready(self.learn(self.state, self.experience))
 
     def program(self, agent: str) -> Any:
         """Return the compiled gradient steps, for the gate."""
