@@ -39,8 +39,8 @@ from benchmarks.harness.results import (
     spread,
 )
 from benchmarks.harness.skipping import skip_unless_runnable
-from benchmarks.harness.trainings import train_to_target
-from benchmarks.harness.workloads import SuiteError, Training, load, tier_from_environment
+from benchmarks.harness.trainings import chosen, train_to_target
+from benchmarks.harness.workloads import Training, load, tier_from_environment
 
 _SCRIPT = "benchmarks/presets.py"
 PARTS = ("knobs", "ladder", "target")
@@ -225,7 +225,7 @@ def _run(argv: list[str]) -> bool:
     options = _parse(argv)
     file = ResultsFile("presets", options.output, command_of(_SCRIPT, argv))
     myriad.configure()
-    for declared in chosen(options):
+    for declared in chosen(load().trainings["presets"], options, "presets"):
         print(f"\n{declared.agent} on {declared.env}\n")
         parts = {"knobs": _knobs, "ladder": _ladder, "target": _target}
         for part in options.part or PARTS:
@@ -255,30 +255,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_output()
     return parser.parse_args(argv)
-
-
-def chosen(options: argparse.Namespace) -> list[Training]:
-    """Return the declared trainings that the flags ask for.
-
-    Raises:
-        SuiteError: none is declared for them.
-    """
-    every = load().trainings["presets"].values()
-    named = options.full or options.agent or options.env
-    found = [
-        training
-        for training in every
-        if (named or tier_from_environment() in training.tiers)
-        and options.agent in (None, training.agent)
-        and options.env in (None, training.env, training.env.removesuffix("-control"))
-    ]
-    if not found:
-        kinds = ", ".join(f"{training.agent} in {training.env}" for training in every)
-        raise SuiteError(
-            f"suite.toml declares no presets of {options.agent or 'any agent'} in "
-            f"{options.env or 'any environment'}; there are {kinds}."
-        )
-    return found
 
 
 def _knobs(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:

@@ -30,8 +30,8 @@ from benchmarks.harness.command_line import Parser, command_of, count, guarded, 
 from benchmarks.harness.failures import ChildError
 from benchmarks.harness.results import ResultsFile, Row, markdown, new_row
 from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
-from benchmarks.harness.trainings import train_to_target
-from benchmarks.harness.workloads import SuiteError, Training, load, tier_from_environment
+from benchmarks.harness.trainings import chosen, train_to_target
+from benchmarks.harness.workloads import Training, load, tier_from_environment
 
 _SCRIPT = "benchmarks/training.py"
 _TIMEOUT_S = 600.0
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> bool:
     options = _parse(argv)
-    trainings = chosen(options)
+    trainings = chosen(load().trainings["training"], options, "training")
     file = ResultsFile("training", options.output, command_of(_SCRIPT, argv))
     for training in trainings:
         # A published time to a return is the median of at least five seeds.
@@ -130,32 +130,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_output()
     return parser.parse_args(argv)
-
-
-def chosen(options: argparse.Namespace) -> list[Training]:
-    """Return the declared trainings that the flags ask for.
-
-    A named agent or environment is looked for in all tiers.
-
-    Raises:
-        SuiteError: none is declared for them.
-    """
-    every = load().trainings["training"].values()
-    named = options.full or options.agent or options.env
-    found = [
-        training
-        for training in every
-        if (named or tier_from_environment() in training.tiers)
-        and options.agent in (None, training.agent)
-        and options.env in (None, training.env, training.env.removesuffix("-control"))
-    ]
-    if not found:
-        kinds = ", ".join(f"{training.agent} in {training.env}" for training in every)
-        raise SuiteError(
-            f"suite.toml declares no training of {options.agent or 'any agent'} in "
-            f"{options.env or 'any environment'}; there are {kinds}."
-        )
-    return found
 
 
 def _train(training: Training, seed: int, file: ResultsFile) -> None:

@@ -59,31 +59,20 @@ class Ladder:
         A learner that takes one step in an update has no rollout to scan.
         """
         found: dict[str, _Rung] = {
-            "host loop": self._host_loop,
-            "jitted step": lambda state: self._stepwise(state, _fetched),
-            "no sync": lambda state: self._stepwise(state, lambda experience: experience),
+            "host loop": lambda state: self._stepwise(state, self._step_by_hand, _fetched),
+            "jitted step": lambda state: self._stepwise(state, self._collect_one, _fetched),
+            "no sync": lambda state: self._stepwise(state, self._collect_one, lambda kept: kept),
         }
         if self._steps_per_update > 1:
             found["scanned rollout"] = self._scanned
         return found | {"one program": self._one_program, "chunk of updates": self._chunk}
 
-    def _host_loop(self, state: Any) -> Any:
-        """Step operation by operation, in loops of Python, and fetch what each step gives."""
+    def _stepwise(self, state: Any, step: Any, keep: Callable[[Any], Any]) -> Any:
+        """Step one by one, keep what `keep` makes of each step, and call one program to learn."""
         for _ in range(self._num_updates):
             steps = []
             for t in range(self._steps_per_update):
-                with _loops_of_python():
-                    state, experience = self._step(state, np.uint32(t))
-                steps.append(_fetched(experience))
-            state = self._learn(state, _joined(steps))
-        return state
-
-    def _stepwise(self, state: Any, keep: Callable[[Any], Any]) -> Any:
-        """Call one program a step, and one to learn."""
-        for _ in range(self._num_updates):
-            steps = []
-            for t in range(self._steps_per_update):
-                state, experience = self._collect_one(state, np.uint32(t))
+                state, experience = step(state, np.uint32(t))
                 steps.append(keep(experience))
             state = self._learn(state, _joined(steps))
         return state
@@ -107,6 +96,11 @@ class Ladder:
         state, report = self._run(state, np.int32(self._num_updates), np.bool_(False))  # noqa: FBT003
         jax.device_get(report)
         return state
+
+    def _step_by_hand(self, state: Any, t: Any) -> tuple[Any, Any]:
+        """Take `_step` operation by operation, in loops of Python."""
+        with _loops_of_python():
+            return self._step(state, t)
 
     def _step(self, state: Any, t: Any) -> tuple[Any, Any]:
         """Collect step `t` of an update, under a key of its own."""

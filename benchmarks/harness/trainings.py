@@ -1,10 +1,13 @@
-"""A whole training as a user runs it, in a process of its own: seconds to a return, and a row."""
+"""Whole trainings: which of those declared are asked for, and one as a user runs it."""
 
+import argparse
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.harness.memory import peak_bytes
 from benchmarks.harness.results import Row, machine_columns
+from benchmarks.harness.workloads import SuiteError, Training, tier_from_environment
 
 
 def train_to_target(config: Any, started: float, folder: str) -> Row:
@@ -38,3 +41,36 @@ def train_to_target(config: Any, started: float, folder: str) -> Row:
         "status": "ok" if reached else "failed",
         "reason": "" if reached else missed,
     }
+
+
+def chosen(
+    declared: Mapping[str, Training], options: argparse.Namespace, what: str
+) -> list[Training]:
+    """Return the declared trainings that `--full`, `--agent` and `--env` ask for.
+
+    A named agent or environment is looked for in all tiers.
+
+    Args:
+        declared: those of a suite.
+        options: the flags.
+        what: what the suite declares, for the message.
+
+    Raises:
+        SuiteError: none is declared for them.
+    """
+    every = declared.values()
+    named = options.full or options.agent or options.env
+    found = [
+        training
+        for training in every
+        if (named or tier_from_environment() in training.tiers)
+        and options.agent in (None, training.agent)
+        and options.env in (None, training.env, training.env.removesuffix("-control"))
+    ]
+    if not found:
+        kinds = ", ".join(f"{training.agent} in {training.env}" for training in every)
+        raise SuiteError(
+            f"suite.toml declares no {what} of {options.agent or 'any agent'} in "
+            f"{options.env or 'any environment'}; there are {kinds}."
+        )
+    return found
