@@ -5,8 +5,8 @@
     python benchmarks/batch_size.py --agent dqn --env snake
 
 An asv suite and a command line. All sizes of an agent are timed in one process, in rounds of random
-order. What would not fit into memory is refused before it runs. `myriad autotune --tune batch`
-chooses from the same measurement.
+order. What would not fit into memory is refused before it runs. The plot marks the batch that
+`myriad autotune --tune batch` would choose, which takes the same measurement.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -33,6 +33,7 @@ from benchmarks.harness.command_line import (
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load
+from benchmarks.plots.draw import draw_run
 
 _SCRIPT = "benchmarks/batch_size.py"
 AGENTS = ("ppo", "pqn", "dqn")
@@ -88,7 +89,9 @@ def _run(argv: list[str]) -> bool:
     myriad.configure()
     for agent in options.agent or AGENTS:
         _measure(env, resolved_agent(agent), options, file)
-    return report(file)
+    succeeded = report(file)
+    draw_run(file, "batch_size", env)
+    return succeeded
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:

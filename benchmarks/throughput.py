@@ -30,7 +30,7 @@ from benchmarks.harness.command_line import (
 )
 from benchmarks.harness.interleave import Budget, Case
 from benchmarks.harness.libraries import OURS, library_of
-from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, ResultsFile, scaling_table
+from benchmarks.harness.results import ResultsFile, scaling_table
 from benchmarks.harness.sanity import measure
 from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.targets import check_targets, targets_table
@@ -41,7 +41,7 @@ from benchmarks.harness.workloads import (
     load,
     tier_from_environment,
 )
-from benchmarks.plots.draw import draw
+from benchmarks.plots.draw import draw_run
 
 _SCRIPT = "benchmarks/throughput.py"
 QUICK = Budget(num_rounds=11, max_s=5.0)
@@ -288,8 +288,6 @@ def _run_targets(options: argparse.Namespace, declaration: Declaration, file: Re
 
 def _report(file: ResultsFile) -> None:
     """Say what failed, what a reader must know, where the files are and what repeats the run."""
-    from myriad.errors import MyriadError
-
     notes = {}
     for row in file.rows:
         if row["status"] != "ok":
@@ -300,15 +298,7 @@ def _report(file: ResultsFile) -> None:
     for (library, env), note in notes.items():  # once, as every size has the same
         print(f"* {library}, {env}: {note}")
     print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
-    default = file.path.parent == CSV_FOLDER
-    try:
-        # With what earlier runs left in the default folder, so that one more size does not cost the
-        # plot its others.
-        source, folder = (CSV_FOLDER, PLOTS_FOLDER) if default else (file.path, file.path.parent)
-        plot, *_ = draw(source, folder, ["throughput"], file.rows[-1]["env"] if file.rows else None)
-        print(f"plot:           {plot}")
-    except MyriadError as error:
-        print(f"no plot: {error}", file=sys.stderr)
+    draw_run(file, "throughput", file.rows[-1]["env"] if file.rows else None)
     print(f"reproduce with: {file.command}")
 
 

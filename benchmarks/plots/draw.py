@@ -6,6 +6,7 @@ the plain name.
 """
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,15 @@ from typing import Any
 
 from benchmarks.harness.files import replacing
 from benchmarks.harness.libraries import OURS
-from benchmarks.harness.results import TextRow, missing_columns, read_csv
+from benchmarks.harness.results import (
+    CSV_FOLDER,
+    PLOTS_FOLDER,
+    ResultsFile,
+    TextRow,
+    missing_columns,
+    read_csv,
+)
+from benchmarks.plots.batches import batch_sizes
 from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
 from benchmarks.plots.scaling import (
     memory_scaling,
@@ -75,6 +84,11 @@ PLOTS = {
         memory_scaling,
     ),
     "scan_chunk": Plot("scan_chunk_sensitivity", {"scan_chunk": _BY_CHUNK}, scan_chunk_sensitivity),
+    "batch_size": Plot(
+        "batch_sizes",
+        {"batch_size": Selection(("env",), ("agent", "arm"), refused=True)},
+        batch_sizes,
+    ),
     "comparison": Plot(
         "library_comparison",
         {"comparison": Selection(("env",), ("library", "num_envs", "agent"), refused=True)},
@@ -156,6 +170,22 @@ def draw(
             f"{source} holds no {kinds} to draw; `make bench` measures the first."
         )
     return paths
+
+
+def draw_run(file: ResultsFile, plot_type: str, env: str | None) -> None:
+    """Draw the plot of the run that wrote a file, and print where it is or why there is none."""
+    from myriad.errors import MyriadError
+
+    # With what earlier runs left in the default folder, so that one more size does not cost the
+    # plot its others.
+    source, folder = file.path, file.path.parent
+    if folder == CSV_FOLDER:
+        source, folder = CSV_FOLDER, PLOTS_FOLDER
+    try:
+        plot, *_ = draw(source, folder, [plot_type], env)
+        print(f"plot:           {plot}")
+    except MyriadError as error:
+        print(f"no plot: {error}", file=sys.stderr)
 
 
 def _by_env(

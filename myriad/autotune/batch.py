@@ -18,7 +18,7 @@ from myriad.training.memory import call_bytes, most_bytes
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch this much slower than the best, row for row, is as good: smaller ones learn more from the
 # same rows.
-_NEAR_BEST = 0.9
+NEAR_BEST = 0.9
 # Minibatches and steps of a rollout while an on-policy agent is measured.
 _MINIBATCHES, _ROLLOUT_STEPS = 4, 64
 _ROUNDS = 9
@@ -113,7 +113,7 @@ def smallest_near_best(rates: Sequence[BatchRate]) -> BatchRate:
         raise InvalidArgumentError(
             f"No batch fits into memory: one of {rates[0].batch_size:,} rows {rates[0].refused}."
         )
-    near = _NEAR_BEST * max(measured.values())
+    near = NEAR_BEST * max(measured.values())
     chosen = min(size for size, rate in measured.items() if rate >= near)
     return next(rate for rate in rates if rate.batch_size == chosen)
 
