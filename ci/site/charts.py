@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTH = 720
-_DPI = 72  # the SVG's unit, so that a pixel of the figure is one of the viewBox
+DPI = 72  # the SVG's unit, so that a pixel of the figure is one of the viewBox
 _SETTINGS: dict[Any, Any] = {
     # Text stays text, which the page's style sheet can reach.
     "svg.fonttype": "none",
@@ -30,7 +30,7 @@ _SETTINGS: dict[Any, Any] = {
 }
 _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 # matplotlib knows no CSS variables, so it draws in these colours and they are replaced
-_INK = {"quiet": "#010101", "rule": "#010102", "c": "#010103", "link": "#010104", "bad": "#010105"}
+INK = {"quiet": "#010101", "rule": "#010102", "c": "#010103", "link": "#010104", "bad": "#010105"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def scaling_svg(lines: Sequence[Line], title: str) -> Markup:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     height = 380
-    figure = Figure(figsize=(_WIDTH / _DPI, height / _DPI), dpi=_DPI)
+    figure = Figure(figsize=(_WIDTH / DPI, height / DPI), dpi=DPI)
     axes = figure.add_axes((62 / _WIDTH, 40 / height, 624 / _WIDTH, 328 / height), frameon=False)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -58,27 +58,27 @@ def scaling_svg(lines: Sequence[Line], title: str) -> Markup:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rate(value)))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_locator(NullLocator())
-    axes.tick_params(length=0, pad=8, labelcolor=_INK["quiet"], labelsize=12)
-    axes.grid(axis="y", color=_INK["rule"], linewidth=1, clip_on=False)
+    axes.tick_params(length=0, pad=8, labelcolor=INK["quiet"], labelsize=12)
+    axes.grid(axis="y", color=INK["rule"], linewidth=1, clip_on=False)
     for place, line in enumerate(lines):
         _draw_series(axes, line, f"series-{place}")
     axes.set_xlim(*_decades([size for line in lines for size in line.sizes]))
     axes.set_ylim(*_decades([rate for line in lines for rate in (*line.low, *line.high)]))
-    label = {"ha": "right", "va": "bottom", "size": 12, "color": _INK["quiet"]}
+    label = {"ha": "right", "va": "bottom", "size": 12, "color": INK["quiet"]}
     figure.text(1 - 6 / _WIDTH, 2 / height, "environments side by side", **label)
-    return _inline(figure, "fallback", title, [line.style for line in lines])
+    return inline(figure, "fallback", title, [line.style for line in lines])
 
 
 def _draw_series(axes: "Axes", line: Line, name: str) -> None:
     width = 2
     # matplotlib counts dashes in line widths
     dashes = tuple(float(part) / width for part in line.style.dash.split())
-    bars = {"color": _INK["c"], "linewidth": width, "gid": name, "clip_on": False}
+    bars = {"color": INK["c"], "linewidth": width, "gid": name, "clip_on": False}
     axes.vlines(line.sizes, line.low, line.high, **bars)
     (drawn,) = axes.plot(
         line.sizes,
         line.middle,
-        color=_INK["c"],
+        color=INK["c"],
         linewidth=width,
         marker=line.style.marker,
         markersize=6,
@@ -128,7 +128,7 @@ def history_svg(values: Sequence[float], marks: HistoryMarks, title: str) -> Mar
     height = 240
     left = 72
     bottom = 26
-    figure = Figure(figsize=(_WIDTH / _DPI, height / _DPI), dpi=_DPI)
+    figure = Figure(figsize=(_WIDTH / DPI, height / DPI), dpi=DPI)
     pixels = IdentityTransform()
     low = min(values)
     high = max(values)
@@ -145,7 +145,7 @@ def history_svg(values: Sequence[float], marks: HistoryMarks, title: str) -> Mar
             if dashes:
                 rule.set_dashes(dashes)
             figure.add_artist(rule)
-            rule.set(color=_INK[colour], linewidth=1.5, zorder=0)
+            rule.set(color=INK[colour], linewidth=1.5, zorder=0)
 
     points = [
         (round(left + 8 + place * step, 1), round(bottom + 10 + (value - low) * up, 1))
@@ -155,17 +155,17 @@ def history_svg(values: Sequence[float], marks: HistoryMarks, title: str) -> Mar
     twice = [point for point in points for _ in range(2)]
     path = Path(twice, [Path.MOVETO, Path.LINETO] * len(points))
     path.should_simplify = False  # which would leave the dots out
-    style = {"edgecolor": _INK["link"], "linewidth": 4, "capstyle": "round", "fill": False}
+    style = {"edgecolor": INK["link"], "linewidth": 4, "capstyle": "round", "fill": False}
     figure.add_artist(PathPatch(path, transform=pixels, **style))
 
-    text = {"size": 12, "color": _INK["quiet"], "transform": pixels}
+    text = {"size": 12, "color": INK["quiet"], "transform": pixels}
     top = bottom + 10 + (high - low) * up
     figure.text(left - 8, bottom + 10, marks.values[0], ha="right", va="center", **text)
     if top > bottom + 30:  # else the two words would overlap
         figure.text(left - 8, top, marks.values[1], ha="right", va="center", **text)
     figure.text(left, 4, marks.dates[0], ha="left", **text)
     figure.text(_WIDTH - 4, 4, marks.dates[1], ha="right", **text)
-    return _inline(figure, "fallback history", title, [])
+    return inline(figure, "fallback history", title, [])
 
 
 def sparkline(
@@ -196,7 +196,7 @@ def sparkline(
     )
 
 
-def _inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> Markup:
+def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> Markup:
     """Return the figure as a part of a page, without what only a file of its own needs."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -209,22 +209,27 @@ def _inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) ->
     for place, style in enumerate(styles):
         look = f'class="series" style="--light:{style.light};--dark:{style.dark}"'
         body = body.replace(f'id="series-{place}"', look)
-    for name, colour in _INK.items():
+    for name, colour in INK.items():
         body = body.replace(colour, f"var(--{name})")
     body = re.sub(r"<!--.*?-->", "", body)
     # an id that nothing refers to could be another chart's too
     used = set(re.findall(r'href="#([^"]+)"', body))
     body = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body)
     body = re.sub(r"<text [^>]*>", _restyle_text, body)
-    body = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", body)
+    # The numbers of a tag are places, and those between tags are words.
+    body = re.sub(r"<[^>]*>", _round_numbers, body)
     body = re.sub(r"M ([\d.]+ [\d.]+)\s+L \1\s", r"M\1h0", body)
     body = re.sub(r"\s+", " ", body).replace("> <", "><").replace("xlink:href", "href")
     body = body.replace("<g></g>", "")
-    box = f"0 0 {_WIDTH} {figure.get_figheight() * _DPI:.0f}"
+    box = f"0 0 {figure.get_figwidth() * DPI:.0f} {figure.get_figheight() * DPI:.0f}"
     return Markup(  # noqa: S704  (matplotlib escapes its texts, and the title is escaped here)
         f'<svg class="{kind}" viewBox="{box}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{body}</svg>"
     )
+
+
+def _round_numbers(tag: re.Match[str]) -> str:
+    return re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", tag[0])
 
 
 def _restyle_text(text: re.Match[str]) -> str:

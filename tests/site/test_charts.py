@@ -66,3 +66,9 @@ def test_every_series_stands_out_from_a_dark_page_and_neighbours_differ_without_
     for one, other in itertools.pairwise(looks):
         assert (one.dash, one.marker) != (other.dash, other.marker)
     assert on_dark("#000000") > "#888888"
+
+
+def test_the_words_of_a_chart_keep_their_digits():
+    marks = HistoryMarks([], [], ("1.25 ms", "4.75 ms"), ("2026-01-01", "2026-01-04"))
+    words = [text.text for text in parsed(history_svg([1.0, 2.0], marks, "a")).iter(f"{SVG}text")]
+    assert words[:2] == ["1.25 ms", "4.75 ms"]
