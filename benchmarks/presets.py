@@ -31,6 +31,7 @@ from benchmarks.harness.child_process import run
 from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
 from benchmarks.harness.failures import ChildError
 from benchmarks.harness.results import (
+    LEAST_SAMPLES,
     ResultsFile,
     Row,
     machine_columns,
@@ -93,6 +94,16 @@ class Arm:
     fields: Mapping[str, Any] = field(default_factory=dict)
     donates: bool = True
     is_ahead: bool = True
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What differs from the preset, by the names that the pages of results show."""
+        found = {name.removeprefix("agent."): value for name, value in self.fields.items()}
+        if not self.donates:
+            found["donation"] = False
+        if not self.is_ahead:
+            found["chunk ahead"] = False
+        return found
 
 
 class Presets:
@@ -261,9 +272,12 @@ def _knobs(declared: Training, options: argparse.Namespace, file: ResultsFile) -
     """Time the updates of every arm in alternation."""
     from myriad.timing import interleave
 
-    timed = {arm.name: Updates(declared, arm) for arm in arms(declared, full=options.full)}
+    compared = {arm.name: arm for arm in arms(declared, full=options.full)}
+    timed = {name: Updates(declared, arm) for name, arm in compared.items()}
     samplers = [functools.partial(Updates.rate, each) for each in timed.values()]
     rates = interleave(samplers, least_rounds=options.rounds, most_rounds=options.rounds)
+    rows = []
+    samples = {}
     for (name, updates), of_arm in zip(timed.items(), rates, strict=True):
         resolved = updates.training.resolved
         columns = {
@@ -272,7 +286,10 @@ def _knobs(declared: Training, options: argparse.Namespace, file: ResultsFile) -
             "num_steps": updates.steps,
             "compile_s": updates.compile_s,
         }
-        _add(file, declared, name, of_arm, columns)
+        rows.append(_row(file, declared, name, of_arm, columns))
+        differs = {"starts_from": compared[name].preset, "sets": compared[name].settings}
+        samples[name] = differs | {"num_envs": resolved.num_envs, "steps_per_s": list(of_arm)}
+    file.add_rows(rows, _described(declared) | {"arms": samples})
     _print_ratios(dict(zip(timed, rates, strict=True)), "arm")
 
 
@@ -289,9 +306,13 @@ def _ladder(declared: Training, options: argparse.Namespace, file: ResultsFile) 
         rungs = ladder.rungs()
         samplers = [_sampler(rung, ladder) for rung in rungs.values()]
         rates = interleave(samplers, least_rounds=options.rounds, most_rounds=options.rounds)
+        columns = {"num_envs": num_envs, "num_steps": ladder.steps}
+        rows = []
+        samples = {}
         for name, of_rung in zip(rungs, rates, strict=True):
-            columns = {"num_envs": num_envs, "num_steps": ladder.steps}
-            _add(file, declared, f"ladder: {name}", of_rung, columns)
+            rows.append(_row(file, declared, f"ladder: {name}", of_rung, columns))
+            samples[name] = {"num_envs": num_envs, "steps_per_s": list(of_rung)}
+        file.add_rows(rows, _described(declared) | {"is_ladder": True, "arms": samples})
         print(f"\nladder, {num_envs:,} environments\n")
         _print_ratios(dict(zip(rungs, rates, strict=True)), "rung")
 
@@ -342,7 +363,8 @@ def _trained(declared: Training, name: str, seed: int, file: ResultsFile) -> Row
             columns |= error.columns
     train_s = columns.pop("train_s", "")
     row = new_row("presets", file.timestamp, **columns)
-    file.add_rows([row], {"arm": name, "seed": seed, "train_s": train_s, "columns": columns})
+    of_training = {"arm": name, "seed": seed, "train_s": train_s, "columns": columns}
+    file.add_rows([row], _described(declared) | of_training)
     return row | {"train_s": train_s}
 
 
@@ -379,28 +401,32 @@ def _line(name: str, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _add(
+def _row(
     file: ResultsFile, declared: Training, arm: str, rates: Sequence[float], columns: Row
-) -> None:
+) -> Row:
     described = machine_columns() | {"env": declared.env, "agent": declared.agent, "arm": arm}
-    row = new_row("presets", file.timestamp, **described | columns | spread(rates, "steps_per_s"))
-    file.add_rows([row], {"arm": arm, "columns": columns, "steps_per_s": list(rates)})
+    return new_row("presets", file.timestamp, **described | columns | spread(rates, "steps_per_s"))
+
+
+def _described(declared: Training) -> dict[str, Any]:
+    """Return what the raw samples say of the training that their arms vary."""
+    target = declared.target_return
+    return {"env": declared.env, "agent": declared.agent, "target_return": target}
 
 
 def _print_ratios(rates: Mapping[str, Sequence[float]], what: str) -> None:
     """Print a line for each side: its steps/s, and how many times those of the first."""
-    from myriad.timing import median_interval
-
     first = next(iter(rates.values()))
     lines = []
     for name, of_side in rates.items():
         ratios = [a / b for a, b in zip(of_side, first, strict=True)]
         times = "1"
         if of_side is not first:
-            low, high = median_interval(ratios)
-            times = f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f})"
+            found = spread(ratios, "times")
+            times = "{times:.2f} ({times_low:.2f} to {times_high:.2f})".format(**found)
         lines.append([name, f"{statistics.median(of_side):,.0f}", times])
-    headers = (what, "steps/s", f"times {next(iter(rates))} (95% interval)")
+    span = "95% interval" if len(first) >= LEAST_SAMPLES else "least to most"
+    headers = (what, "steps/s", f"times {next(iter(rates))} ({span})")
     print(markdown(headers, lines))
 
 
