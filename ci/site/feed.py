@@ -65,7 +65,12 @@ def _of_change(change: Change, page: str) -> tuple[datetime, str]:
 
 def _of_run(run: SuiteRun, measured: datetime) -> tuple[datetime, str]:
     title = f"Measured: {run.suite}, {day(measured)}"
-    alternations = counted(len(run.alternations), "alternation")
-    text = f"{alternations} at commit {short_commit(run.commit)}: {run.command}"
+    compares_arms = bool(run.arms or run.trainings)
+    num_measured = len(run.alternations) + len(run.arms)
+    what = counted(num_measured, "alternation")
+    if run.trainings:
+        what += f" and {counted(len(run.trainings), 'training')}"
+    text = f"{what} at commit {short_commit(run.commit)}: {run.command}"
     identity = _identity("run", run.file, measured.isoformat())
-    return _entry(measured, title, "comparison.html", text, identity)
+    page = "settings.html" if compares_arms else "comparison.html"
+    return _entry(measured, title, page, text, identity)

@@ -12,6 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ci.site.arms import (
+    ArmAlternation,
+    ArmTraining,
+    is_alternation,
+    is_training,
+    read_alternation,
+    read_training,
+)
 from ci.site.formatting import hardware
 from perfgate.history.checks import (
     DAMAGE,
@@ -64,7 +72,15 @@ class LibrarySamples:
 
 @dataclass(frozen=True)
 class SuiteRun:
-    """One run of a suite's command. In each of its alternations libraries were called in turn."""
+    """One run of a suite's command.
+
+    Attributes:
+        alternations: of libraries that were called in turn.
+        arms: alternations of configurations.
+        trainings: of configurations to a target.
+        hardware: of the newest row beside the samples.
+        jax_version: of that row.
+    """
 
     suite: str
     command: str
@@ -72,6 +88,10 @@ class SuiteRun:
     measured: datetime | None
     file: str
     alternations: Sequence[Sequence[LibrarySamples]]
+    arms: Sequence[ArmAlternation] = ()
+    trainings: Sequence[ArmTraining] = ()
+    hardware: str = ""
+    jax_version: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,7 +174,8 @@ def _is_whole(row: MeasuredRow) -> bool:
 def _measured(row: MeasuredRow) -> MeasuredRow:
     """Return a row that has every column, and whose numbers are numbers."""
     row = dict.fromkeys(_OPTIONAL, "") | row
-    integer(int(row["num_envs"]), 1, _MOST_ENVS)
+    if row["num_envs"]:  # a column that doesn't apply is empty
+        integer(int(row["num_envs"]), 1, _MOST_ENVS)
     hardware(row)
     rates = [row[f"steps_per_s{end}"] for end in ("", "_low", "_high")]
     for rate in rates:
@@ -165,8 +186,13 @@ def _measured(row: MeasuredRow) -> MeasuredRow:
 
 def _read_run(path: Path) -> SuiteRun:
     found = read_json(path)
+    groups = [table(group) for group in array(found["alternations"])]
+    arms = [read_alternation(group) for group in groups if is_alternation(group)]
+    trainings = [read_training(group) for group in groups if is_training(group)]
     alternations = [
-        [_samples(outcome) for outcome in group.values()] for group in array(found["alternations"])
+        [_samples(outcome) for outcome in group.values()]
+        for group in groups
+        if not is_alternation(group) and not is_training(group)
     ]
     try:
         rows = _read_csv(path.with_name(path.stem.removesuffix("_samples") + ".csv"))[1]
@@ -177,7 +203,18 @@ def _read_run(path: Path) -> SuiteRun:
     command = re.sub(r" --output[ =]\S+", "", text(found.get("command", "")))
     suite = newest.get("suite") or path.stem.split("_")[0]
     measured = when(newest.get("timestamp", ""))
-    return SuiteRun(suite, command, newest.get("commit", ""), measured, path.name, alternations)
+    return SuiteRun(
+        suite=suite,
+        command=command,
+        commit=newest.get("commit", ""),
+        measured=measured,
+        file=path.name,
+        alternations=alternations,
+        arms=arms,
+        trainings=trainings,
+        hardware=text(hardware(newest)),
+        jax_version=text(newest.get("jax_version", "")),
+    )
 
 
 def _samples(outcome: dict[str, Any]) -> LibrarySamples:

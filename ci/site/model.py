@@ -92,6 +92,7 @@ class Site:
             for row in self.measurements.rows
             if row["suite"] == _SCALING_SUITE
             and row["status"] == "ok"
+            and row["num_envs"]
             and row.get("agent", "random") == "random"
         ]
         return sorted(rows, key=lambda row: row["timestamp"])

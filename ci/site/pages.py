@@ -17,6 +17,7 @@ from ci.site.charts import Line, scaling_svg
 from ci.site.comparison_page import comparison_page, speedup_groups
 from ci.site.measurements import MeasuredRow, when
 from ci.site.model import Entry, Site
+from ci.site.settings_page import settings_page
 from perfgate.history.asv_results import Point
 from perfgate.history.levels import MIN_EFFECT
 from perfgate.stats.change_points import ALPHA, MIN_SEGMENT
@@ -25,6 +26,7 @@ TEMPLATES = Path(__file__).with_name("template")
 PAGES = (
     ("index.html", "Answer"),
     ("comparison.html", "Comparison"),
+    ("settings.html", "Settings"),
     ("benchmarks.html", "Benchmarks"),
     ("changes.html", "Changes"),
     ("compare.html", "Two commits"),
@@ -58,6 +60,7 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
     contexts = {
         "index.html": _index(site, files),
         "comparison.html": comparison_page(site),
+        "settings.html": settings_page(site.measurements.runs),
         "benchmarks.html": {"entries": [listed(entry, site.project) for entry in site.entries]},
         "changes.html": _changes(site),
         "compare.html": {},

@@ -1,5 +1,7 @@
 """The suite of presets: its arms, its ladder, and its rows, at a reduced size."""
 
+import json
+
 import pytest
 
 from benchmarks import presets
@@ -7,6 +9,7 @@ from benchmarks.harness.results import read_csv
 from benchmarks.harness.rungs import Ladder
 from benchmarks.harness.workloads import Declaration, Training, load
 from benchmarks.presets import AS_DOCUMENTED, Arm, Presets, arms, config_of, main
+from ci.site.measurements import read_measurements
 from myriad import create_config
 
 DECLARED = load().trainings["presets"]
@@ -30,6 +33,9 @@ def test_every_arm_is_a_configuration_that_resolves(workload):
     resolved = {name: config_of(declared, arm).resolve() for name, arm in found.items()}
     for field, value in AS_DOCUMENTED[declared.agent].items():
         assert resolved["as_documented"].config.value_of(field) == value
+    # The site names an arm by its settings, which the raw samples hold.
+    assert found["baseline without donation"].settings == {"donation": False}
+    assert all(json.dumps(arm.settings) for arm in found.values())
     singles = [name for name in found if name.startswith("baseline + num_envs")]
     without = found["ultra_fast - num_envs"]
     assert singles
@@ -62,13 +68,18 @@ def test_the_command_writes_a_row_for_every_arm_rung_and_seed(monkeypatch, tmp_p
     monkeypatch.setattr(presets, "_SAMPLE_S", 0.01)
     short = [Arm("baseline"), Arm("ultra_fast", "ultra_fast"), Arm("once", is_ahead=False)]
     monkeypatch.setattr(presets, "arms", lambda declared, full: short)
-    flags = ["--part", "knobs", "--part", "ladder", "--rounds", "7"]
+    flags = ["--part", "knobs", "--part", "ladder", "--rounds", "3"]
     assert main([*flags, "--output", str(tmp_path / "p.csv")]) == 0
     rows = read_csv(tmp_path / "p.csv")
     assert [row["arm"] for row in rows][:3] == ["baseline", "ultra_fast", "once"]
     assert "ladder: host loop" in {row["arm"] for row in rows}
     assert all(float(row["steps_per_s_low"]) > 0 and row["status"] == "ok" for row in rows)
-    assert "times baseline (95% interval)" in capsys.readouterr().out
+    assert "times baseline (least to most)" in capsys.readouterr().out
+    (run,) = read_measurements([tmp_path]).runs
+    assert [[arm.name for arm in each.arms][:2] for each in run.arms] == [
+        ["baseline", "ultra_fast"],
+        ["host loop", "jitted step"],
+    ]
 
 
 @pytest.mark.slow
@@ -93,6 +104,8 @@ def test_presets_are_timed_to_the_target_from_the_start_of_a_process(monkeypatch
     rows = read_csv(tmp_path / "p.csv")
     assert [row["arm"] for row in rows] == ["baseline", "optimized", "ultra_fast"]
     assert "1 of 1" in capsys.readouterr().out
+    (run,) = read_measurements([tmp_path]).runs
+    assert {each.run_s for each in run.trainings} == {1.0}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from ci.site.build import publish
 from ci.site.project import Project, read_project
+from made_up_arms import write_arms
 from made_up_results import history, write_asv
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +67,7 @@ def site(tmp_path_factory, repository) -> Path:
         versions=versions,
         machines=machines,
     )
+    write_arms(folder / "results" / "csv")
     publish(folder / "results", folder / "site", BUILT, repository=repository)
     return folder / "site"
 

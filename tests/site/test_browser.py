@@ -15,7 +15,7 @@ from made_up_results import commit_hash, history, write_asv
 ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MAX_FILE_BYTES = 2_000_000
-PAGES = ("index", "comparison", "benchmarks", "changes", "compare", "noise", "data")
+PAGES = ("index", "comparison", "settings", "benchmarks", "changes", "compare", "noise", "data")
 
 
 def benchmark_page(site: Path) -> Path:
@@ -158,6 +158,18 @@ def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     assert visit.page.get_by_text("Levels").is_visible()
     visit.open(site / "changes.html")
     assert visit.page.locator("#changes tbody tr").count() > 5
+
+
+def test_the_gains_of_arms_can_be_read_on_a_phone(site, new_visit):
+    visit = new_visit(viewport={"width": 390, "height": 740}, java_script_enabled=False)
+    visit.open(site / "settings.html")
+    charts = visit.page.locator("svg.gains")
+    assert charts.count() == 3
+    words = charts.nth(1).locator("text")
+    heights = words.evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
+    assert min(heights) >= 11
+    beyond = "all => all.filter((one) => one.getBoundingClientRect().right > innerWidth).length"
+    assert words.evaluate_all(beyond) == 0
 
 
 def test_a_dark_page_has_light_words_and_its_own_colours(site, project, new_visit):

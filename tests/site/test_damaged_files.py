@@ -14,6 +14,7 @@ import pytest
 
 from ci.site.build import main, publish
 from ci.site.measurements import read_measurements
+from made_up_arms import write_arms
 from made_up_results import commit_hash, write_asv
 from perfgate.history.asv_results import read_archive
 
@@ -87,17 +88,18 @@ def assert_sound(site):
     assert (site / "index.html").is_file()
 
 
-@pytest.mark.parametrize("kind", ["rows", "samples", "asv"])
+@pytest.mark.parametrize("kind", ["rows", "samples", "arms", "asv"])
 def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
     rng = random.Random(kind)
-    whole = {"rows": CSV, "samples": SAMPLES}.get(kind) or store(tmp_path / "made")
+    made = {"arms": lambda: write_arms(tmp_path / "made"), "asv": lambda: store(tmp_path / "made")}
+    whole = made[kind]() if kind in made else {"rows": CSV, "samples": SAMPLES}[kind]
     folder = tmp_path / "results" / {"asv": "asv/runner"}.get(kind, "csv")
     folder.mkdir(parents=True)
     content = whole.read_bytes()
     of_values = csv_variants if kind == "rows" else json_variants
     variants = [*byte_variants(content, rng), *of_values(content.decode(), rng)]
     for number, variant in enumerate(variants):
-        ending = "_samples" if kind == "samples" else ""
+        ending = "_samples" if kind in {"samples", "arms"} else ""
         (folder / f"damaged_{number}{ending}{whole.suffix}").write_bytes(variant)
     (folder / f"whole_samples{whole.suffix}").write_bytes(content)
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)

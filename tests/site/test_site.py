@@ -19,7 +19,7 @@ from myriad import timing
 
 ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
-PAGES = ("index", "comparison", "benchmarks", "changes", "compare", "noise", "data")
+PAGES = ("index", "comparison", "settings", "benchmarks", "changes", "compare", "noise", "data")
 
 
 class References(html.parser.HTMLParser):

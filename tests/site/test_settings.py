@@ -1,0 +1,138 @@
+"""What the page of settings says of arms: the findings, the charts and their tables."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from ci.site.arms import ArmAlternation, ArmTraining, read_alternation, read_training
+from ci.site.gain_chart import gain_svg
+from ci.site.gains import (
+    Gain,
+    gains,
+    ladder_finding,
+    settings_finding,
+    steps_between,
+    target_finding,
+    target_gains,
+)
+from ci.site.measurements import read_measurements
+from ci.site.settings_page import settings_page
+from made_up_arms import arm_samples, write_arms
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def settings(num_rounds=7, **rates) -> ArmAlternation:
+    samples = arm_samples(num_rounds)[0]
+    for name, rate in rates.items():
+        samples["arms"][name]["steps_per_s"] = [rate + place for place in range(num_rounds)]
+    return read_alternation(samples)
+
+
+def ladder() -> ArmAlternation:
+    return read_alternation(arm_samples()[1])
+
+
+def trainings(num_seeds=7, **columns) -> list[ArmTraining]:
+    found = arm_samples(num_seeds)[2:]
+    for each in found:
+        if each["arm"] == "fast":
+            each["columns"] |= columns
+    return [read_training(each) for each in found]
+
+
+def test_the_finding_is_the_whole_s_gain_and_its_largest_part():
+    assert settings_finding(settings()) == (
+        "fast: 6.0 times the baseline's steps/s (6.0 to 6.0); most of it passes = 1 (4.0)"
+    )
+
+
+def test_a_whole_that_is_not_clearly_faster_is_not_called_so():
+    samples = arm_samples()[0]
+    samples["arms"]["fast"]["steps_per_s"] = [90.0, 120.0, 95.0, 110.0, 101.0, 99.0, 130.0]
+    finding = settings_finding(read_alternation(samples))
+    assert finding.startswith("fast is neither clearly faster nor slower than the baseline: ")
+    assert "passes" not in finding
+
+
+def test_a_slower_whole_is_called_so_without_a_part():
+    assert settings_finding(settings(fast=50.0)).startswith("fast: 0.51 times the baseline's")
+    assert "passes" not in settings_finding(settings(fast=50.0))
+
+
+def test_a_small_part_is_the_largest_one_and_not_most_of_it():
+    samples = arm_samples()[0]
+    rates = samples["arms"]["baseline"]["steps_per_s"]
+    samples["arms"]["baseline + passes"]["steps_per_s"] = [1.5 * rate for rate in rates]
+    finding = settings_finding(read_alternation(samples))
+    assert finding.endswith("; its largest part passes = 1 (1.50)")
+
+
+def test_of_too_few_rounds_the_least_and_the_most_are_told():
+    assert "in 3 rounds, too few for an interval" in settings_finding(settings(3))
+
+
+def test_wholes_come_before_single_settings_which_carry_their_values():
+    assert [gain.label for gain in gains(settings())] == [
+        "fast",
+        "baseline with passes = 1",
+        "baseline with rate = 0.002",
+        "fast with passes = 8",
+        "fast with rate = 0.001",
+    ]
+
+
+def test_a_ladder_says_its_size_and_which_rung_gains_most():
+    assert ladder_finding(ladder()) == (
+        "one program: 350 times the host loop's steps/s at 64 environments (350 to 350); "
+        "most of it one step (70)"
+    )
+    assert [gain.middle for gain in steps_between(ladder())] == pytest.approx([70, 5])
+
+
+def test_the_first_to_the_target_reached_it_every_time_and_misses_are_counted():
+    assert target_finding(trainings()) == (
+        "fast reaches a return of 850 1.33 times as soon as the baseline (1.32 to 1.33), "
+        "12.3 s against 16.3 s from the start of a process; hasty missed it in 6 of 7 trainings"
+    )
+    (one_seed,) = [gain for gain in target_gains(trainings()) if gain.name == "hasty"]
+    assert len(one_seed.ratios) == 1
+
+
+def test_no_arm_comes_first_that_is_later_or_never_there():
+    assert "No arm reaches a return of 850 clearly sooner" in target_finding(trainings(run_s=20.0))
+    broken_off = trainings(status="failed", run_s="", num_steps="")
+    assert "fast missed it in 7 of 7 trainings" in target_finding(broken_off)
+
+
+def test_the_chart_has_a_line_per_interval_and_a_dot_per_round_without_one():
+    two = [Gain("a", "a < b", [1.002, 1.1] * 4), Gain("b", "few", [2.0, 3.0, 4.0])]
+    svg = gain_svg(two, "a & b", "times")
+    named = str(svg).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    chart = ET.fromstring(named)  # noqa: S314  (we wrote it)
+    words = [text.text for text in chart.iter(f"{SVG}text")]
+    assert words == ["0.5", "1", "2", "a < b", "1.05 (1.00 to 1.10)", "few", "3.0", "times"]
+    colours = set(re.findall(r"(?:stroke|fill): ([^;\"]+)", svg))
+    assert all(colour == "none" or colour.startswith("var(--") for colour in colours), colours
+    assert not re.search(r"<style|font-family|<metadata|clip-path", svg)
+
+
+def test_the_page_has_a_table_under_each_chart_and_the_newest_run_counts(tmp_path):
+    write_arms(tmp_path)
+    runs = read_measurements([tmp_path]).runs
+    ((title, figures),) = settings_page([*runs, *runs])["sections"].items()
+    assert title == "walker on maze"
+    assert [len(figure.lines) for figure in figures] == [3, 6, 3]
+    for figure in figures:
+        assert figure.svg
+        assert {len(line) for line in figure.lines} == {len(figure.headers)}
+    assert figures[0].lines[2][:2] == ["hasty", "1 of 7"]
+    assert figures[2].headers[3] == "times the rung before"
+
+
+def test_rows_whose_column_does_not_apply_are_read(tmp_path):
+    write_arms(tmp_path)
+    found = read_measurements([tmp_path])
+    assert not found.unreadable
+    assert found.rows[0]["num_envs"] == ""
