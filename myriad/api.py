@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -17,6 +18,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, Integer, Seed
+from myriad.training.active import active_settings
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
@@ -79,6 +81,7 @@ def train_and_evaluate(
     *,
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
+    sources: Mapping[str, str] | None = None,
 ) -> TrainingResults:
     """Train as `config` says, with evaluations on the way.
 
@@ -88,6 +91,7 @@ def train_and_evaluate(
             under `runs/`.
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder `profile`, for Perfetto.
+        sources: where values of `config` were set, by their names, for the record.
 
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
@@ -101,9 +105,13 @@ def train_and_evaluate(
     require_trackers(resolved.config.log_to)
     require_drawing(resolved)
     path = _new_path(resolved.config) if run_folder is None else _named(run_folder)
-    folder = RunFolder.create(path, resolved.config.to_toml(), environment_record(config))
+    settings = active_settings(config, resolved, sources)
+    record = environment_record(config, settings)
+    folder = RunFolder.create(path, resolved.config.to_toml(), record)
     with folder.held():
-        trainer = Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks)
+        trainer = Trainer(
+            resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
+        )
         try:
             return trainer.run()
         except BaseException:
@@ -145,8 +153,11 @@ def resume(
             UserWarning,
             stacklevel=3,
         )
+    settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
     with folder.held():
-        return Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks).run()
+        return Trainer(
+            resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
+        ).run()
 
 
 @checked

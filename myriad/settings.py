@@ -1,13 +1,241 @@
-"""Where Myriad keeps things on this machine. Environment variables move them or turn them off."""
+"""What you set outside a command: environment variables, and the file `.env` of a folder.
 
+`Settings` is the table of them. The command line reads it. A function that you call takes what you
+give it instead, so that nothing it does depends on the folder it is called in. Only the places
+where Myriad keeps things, at the end of this module, are looked up in the environment always.
+"""
+
+import dataclasses
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, Self
 
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, closest, shown
 
 _OFF = ("off", "0", "false", "no", "")
+_SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(_OFF[:-1], False)
+_PREFIX = "MYRIAD_"
 _LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
+# Variables of this prefix that others read: the benchmarks and the tests.
+_OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
+_FILE = ".env"
+# No `.env` is larger. What is larger is something else.
+_MOST_BYTES = 1_000_000
+
+
+def _switch(text: str) -> bool:
+    return _SWITCHES[text.lower()]
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number < 2**31:
+        raise ValueError(text)
+    return number
+
+
+def _setting(
+    variable: str,
+    flag: str,
+    meaning: str,
+    parse: Callable[[str], Any] = str,
+    allowed: str = "",
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    metadata = {"setting": Setting(variable, flag, meaning, parse, allowed, aliases)}
+    return dataclasses.field(default=None, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """How a setting is called, and what it may be.
+
+    Attributes:
+        variable: its environment variable.
+        flag: the flag that wins over it; empty if there is none.
+        meaning: what it does, one sentence.
+        parse: turns the text of its value into what it stands for; raises ValueError or KeyError.
+        allowed: what `parse` takes, in words; empty if it takes any text.
+        aliases: other names of the variable.
+    """
+
+    variable: str
+    flag: str
+    meaning: str
+    parse: Callable[[str], Any]
+    allowed: str
+    aliases: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name of the variable."""
+        return (self.variable, *self.aliases)
+
+
+_TRUTH = "true or false"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What environment variables and a `.env` file set. What they leave open is None.
+
+    Attributes:
+        sources: where each value comes from, such as "OPTIMAL_BATCH_SIZE of .env", by its field.
+        tuned_for: what the batch size of the file was measured for; None if it doesn't say.
+
+    Example:
+        >>> settings = Settings.read(None, {"USE_BF16": "true"})
+        >>> settings.bf16, settings.batch_size, settings.sources
+        (True, None, {'bf16': 'USE_BF16'})
+    """
+
+    batch_size: int | None = _setting(
+        "OPTIMAL_BATCH_SIZE",
+        "--batch-size",
+        "Rows of a gradient step.",
+        _count,
+        "an integer from 1 to 2,147,483,647",
+    )
+    compile: bool | None = _setting(
+        "USE_COMPILE",
+        "--compile",
+        "Compile the training.",
+        _switch,
+        _TRUTH,
+        ("USE_TORCH_COMPILE",),
+    )
+    flash_attention: bool | None = _setting(
+        "USE_FLASH_ATTENTION",
+        "--flash-attention",
+        "Attention in blocks, which never holds all of its weights at once.",
+        _switch,
+        _TRUTH,
+    )
+    bf16: bool | None = _setting(
+        "USE_BF16", "--bf16", "Compute networks in bfloat16.", _switch, _TRUTH
+    )
+    home: str | None = _setting("MYRIAD_HOME", "", "Folder of what is kept between runs.")
+    compilation_cache: str | None = _setting(
+        "MYRIAD_COMPILATION_CACHE", "", "Folder of compiled programs, or off."
+    )
+    without_xla_options: str | None = _setting(
+        _LEFT_OUT, "--without-xla-option", "XLA's options to leave out, with commas between them."
+    )
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tuned_for: str | None = None
+
+    @classmethod
+    def table(cls) -> dict[str, Setting]:
+        """Return the settings by the names of their fields."""
+        return {
+            field.name: field.metadata["setting"]
+            for field in dataclasses.fields(cls)
+            if "setting" in field.metadata
+        }
+
+    @classmethod
+    def read(cls, folder: Path | None = Path(), environ: Mapping[str, str] | None = None) -> Self:
+        """Read the environment, and what it leaves open from `.env` in a folder.
+
+        Args:
+            folder: where `.env` lies, if there is one; None reads no file.
+            environ: the variables; by default those of this process.
+
+        Raises:
+            InvalidArgumentError: a value can't be used, a name that begins with MYRIAD_ is
+                misspelt, or the file can't be read.
+        """
+        environ = os.environ if environ is None else environ
+        of_file: Mapping[str, str] = {}
+        if folder is not None:
+            of_file = variables_in(_text_of(folder / _FILE))
+        values: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for given, place in ((of_file, f" of {_FILE}"), (environ, "")):
+            _require_known(given, place)
+            for name, setting in cls.table().items():
+                for variable in reversed(setting.names):  # its own name wins
+                    if variable not in given:
+                        continue
+                    values[name] = _parsed(setting, variable, given[variable], place)
+                    sources[name] = f"{variable}{place}"
+        if sources.get("batch_size", "").endswith(_FILE):
+            values["tuned_for"] = of_file.get(f"{cls.table()['batch_size'].variable}_TUNED_FOR")
+        return cls(**values, sources=sources)
+
+    def switches(self) -> dict[str, Any]:
+        """Return the values that a training follows, without those that nothing sets."""
+        names = ("batch_size", "compile", "flash_attention", "bf16")
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def export(self) -> None:
+        """Put what the file says of places into this process's environment, and its children's."""
+        for name in ("home", "compilation_cache", "without_xla_options"):
+            value = getattr(self, name)
+            if value is not None:
+                os.environ.setdefault(self.table()[name].variable, value)
+
+
+def variables_in(text: str) -> dict[str, str]:
+    """Return the variables that the lines of a `.env` file set, the last one of each name.
+
+    A line is `NAME=value`, with `export` before it or quotes around the value. What follows ` #` is
+    a comment, and so is a line that begins with `#`. Lines of any other form are left to others.
+    """
+    lines = re.findall(r"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=([^\r\n]*)", text, re.MULTILINE)
+    return {name: _unquoted(value.strip()) for name, value in lines}
+
+
+def _unquoted(value: str) -> str:
+    quoted = re.match(r"""(["'])(.*?)\1[ \t]*(?:#.*)?$""", value)
+    return quoted[2] if quoted else re.sub(r"(^|[ \t]+)#.*$", "", value)
+
+
+def _text_of(file: Path) -> str:
+    """Return the text of a file; empty if there is none."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise InvalidArgumentError(f"{file} can't be read: {error.strerror}.") from None
+    if len(content) > _MOST_BYTES:
+        raise InvalidArgumentError(f"{file} must be text of at most {_MOST_BYTES:,} bytes.")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(
+            f"{file} must be UTF-8, but byte {error.start + 1:,} is not."
+        ) from None
+
+
+def _parsed(setting: Setting, variable: str, text: str, place: str) -> Any:
+    try:
+        return setting.parse(text)
+    except (ValueError, KeyError):
+        got = shown(text) if text else "nothing"
+        raise InvalidArgumentError(
+            f"{variable}{place} must be {setting.allowed}, but is {got}; correct or unset it."
+        ) from None
+
+
+def _require_known(given: Iterable[str], place: str) -> None:
+    """Refuse a misspelt name. One that is like none of ours may belong to somebody else."""
+    ours = [variable for setting in Settings.table().values() for variable in setting.names]
+    known = [name for name in (*ours, *_OF_OTHERS) if name.startswith(_PREFIX)]
+    for name in given:
+        if not name.startswith(_PREFIX) or name in known:
+            continue
+        # The prefix alone makes all of them alike.
+        close = closest(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known])
+        if close is not None:
+            raise InvalidArgumentError(
+                f"{name}{place} is no setting; did you mean {_PREFIX}{close}?"
+            )
 
 
 def home() -> Path:
@@ -62,3 +290,8 @@ def leave_out_xla_options(names: Iterable[str]) -> None:
     """Name options in `MYRIAD_WITHOUT_XLA_OPTIONS`, for this process and its children."""
     if left_out := list(dict.fromkeys(names)):
         os.environ[_LEFT_OUT] = ",".join(left_out)
+
+
+def wandb_project() -> str | None:
+    """Return the project of Weights & Biases in `WANDB_PROJECT`."""
+    return os.environ.get("WANDB_PROJECT")

@@ -248,6 +248,17 @@ def use_compilation_cache(folder: Path) -> None:
 
 
 @contextlib.contextmanager
+def without_compilation_cache() -> Iterator[None]:
+    """Let the block's programs be compiled anew, and not kept."""
+    before = jax.config.values["jax_enable_compilation_cache"]
+    jax.config.update("jax_enable_compilation_cache", False)  # noqa: FBT003
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_compilation_cache", before)
+
+
+@contextlib.contextmanager
 def count_cache_hits() -> Iterator[Compilations]:
     """Record the names of the programs that the block loads from the persistent cache."""
     hits = Compilations()

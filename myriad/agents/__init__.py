@@ -1,6 +1,7 @@
 """Agents by name: `make_agent` builds one for an environment, `list_agents` names them all."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from myriad.agents.agent import Agent, Learner
@@ -91,14 +92,34 @@ def make_learner(
             number.
         total_steps: steps of all environments together, which its defaults follow, too; None if
             nobody says how many.
-        **overrides: fields of the agent that differ from its defaults.
+        **overrides: fields of the agent that differ from its defaults. `batch_size` is known to
+            every agent with gradient steps: minibatches of so many rows, where it has those.
 
     Raises what `make_agent` does.
     """
     from myriad.agents.controller import ControllerLearner, controller_of
 
     kind = AGENTS.load(name)
+    given = overrides
+    fields = {field.name for field in dataclasses.fields(kind)}
+    if num_envs is not None and "num_minibatches" in fields:
+        overrides = {field: value for field, value in given.items() if field != "batch_size"}
     if num_envs is not None and hasattr(kind, "defaults_for"):
         overrides = kind.defaults_for(num_envs, total_steps, overrides) | overrides
     agent = make_agent(name, env, **overrides)
+    if num_envs is not None and "batch_size" in given.keys() - overrides.keys():
+        agent = _with_batch_size(agent, num_envs, given)
     return agent if isinstance(agent, Learner) else ControllerLearner(env, controller_of(agent))
+
+
+def _with_batch_size(agent: Any, num_envs: int, given: Mapping[str, Any]) -> Any:
+    """Return an on-policy agent with minibatches of the `batch_size` that was given."""
+    from myriad.agents.minibatches import minibatches_of
+
+    num_minibatches = minibatches_of(num_envs * agent.rollout_steps, given["batch_size"])
+    if given.get("num_minibatches", num_minibatches) != num_minibatches:
+        raise InvalidArgumentError(
+            "batch_size and num_minibatches say the same, so only one of them can be given, "
+            f"but got {given['batch_size']} and {given['num_minibatches']}."
+        )
+    return dataclasses.replace(agent, num_minibatches=num_minibatches)

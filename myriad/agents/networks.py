@@ -129,7 +129,13 @@ def orthogonal(scale: float) -> Callable[..., jax.Array]:
     As Saxe et al. (2014), "Exact solutions to the nonlinear dynamics of learning in deep linear
     neural networks".
     """
-    return lambda key, shape, dtype=jnp.float32: scale * _orthonormal(key, tuple(shape), dtype)
+
+    def draw(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+        # Compiled also where nothing else is: flax asks for a weight's shape in every step.
+        with jax.disable_jit(False):  # noqa: FBT003
+            return scale * _orthonormal(key, tuple(shape), dtype)
+
+    return draw
 
 
 # Compiled once per shape, and traced once: flax asks for the shape of each weight whenever a

@@ -116,7 +116,7 @@ def autotune(
         say(str(result))
         return result
     record_profiles(cache, resolved, hardware, say)
-    training = CompiledTraining(resolved)
+    training = CompiledTraining(resolved.compiled_first())
     needs = _compile(training, memory_limit, say)
     # As the training would run them: no chunk goes beyond an evaluation.
     others = {

@@ -37,8 +37,8 @@ def parse(argv: Sequence[str]) -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    It is 0, 2 if the input can't be used or the output can't be written, 130 after an interrupt,
-    and 141 if nobody reads the output any more.
+    It is 0, 1 if `doctor` finds what can't be had, 2 if the input can't be used or the output can't
+    be written, 130 after an interrupt, and 141 if nobody reads the output any more.
     """
     is_ours = argv is None  # Otherwise the process and its signals are somebody else's.
     _open_standard_files()
@@ -73,10 +73,12 @@ def _run(argv: Sequence[str]) -> int:
             command = parse(argv)
             # This comes before anything can start JAX's backend, which reads its options once.
             from myriad.hardware import configure
+            from myriad.settings import Settings
 
+        Settings.read().export()
         configure(without=command.without_xla_option)
         warnings.formatwarning = lambda message, *_: f"{message}\n"
-        command.run()
+        return command.run() or 0
     except InvalidArgumentError as error:
         from myriad.cli.arguments import flags_by_name
 
@@ -85,7 +87,6 @@ def _run(argv: Sequence[str]) -> int:
     except MyriadError as error:
         say(str(error))
         return 2
-    return 0
 
 
 def _end(interrupt: KeyboardInterrupt) -> NoReturn:

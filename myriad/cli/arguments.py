@@ -12,6 +12,8 @@ import tyro
 
 from myriad import __version__
 from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Presets, Render
+from myriad.cli.doctor import Doctor
+from myriad.cli.switches import spelled_out, switches_of
 from myriad.cli.train import Train, with_effective_defaults
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import ranges_of, require_ranges
@@ -33,6 +35,8 @@ COMMANDS: dict[str, Any] = {
     "envs": Envs,
     "agents": Agents,
     "presets": Presets,
+    "doctor": Doctor,
+    "settings": Doctor,
 }
 
 
@@ -63,6 +67,8 @@ def parse(argv: Sequence[str]) -> Command:
         raise UnknownNameError("command", argv[0], COMMANDS)
     words, options = _without_dotted(_with_default_file(argv))
     _require_known(words)
+    if words[0] in COMMANDS:
+        words = spelled_out(words, COMMANDS[words[0]])
     _require_no_empty(argv)
     commands = COMMANDS
     if words[0] == "train" and {"-h", "--help"} & set(words):
@@ -71,9 +77,10 @@ def parse(argv: Sequence[str]) -> Command:
     require_ranges(command)
     if not options:
         return command
-    if not isinstance(command, Train):
+    if not isinstance(command, Train | Doctor):
         raise InvalidArgumentError(
-            f"only `myriad train` takes dotted names, but got --{next(iter(options))}."
+            "only `myriad train` and `myriad doctor` take dotted names, but got "
+            f"--{next(iter(options))}."
         )
     return dataclasses.replace(command, options=options)
 
@@ -92,6 +99,7 @@ def _require_known(words: Sequence[str]) -> None:
     options = [option for option in dataclasses.fields(command) if _has_flag(option)]
     names = [option.name.replace("_", "-") for option in options]
     switches = [name for name, option in zip(names, options, strict=True) if option.type is bool]
+    switches += switches_of(command)
     known = {f"--{name}" for name in [*names, *(f"no-{switch}" for switch in switches), "help"]}
     for word in words:
         flag = word.partition("=")[0].replace("_", "-")

@@ -16,8 +16,11 @@ class Command(Protocol):
 
     without_xla_option: tuple[str, ...]
 
-    def run(self) -> None:
+    def run(self) -> int | None:
         """Do the work, and print what came of it on standard output.
+
+        Returns:
+            the exit code; None stands for 0.
 
         Raises:
             MyriadError: it can't be done. `main` prints the sentence on standard error and

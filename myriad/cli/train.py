@@ -18,15 +18,92 @@ from myriad.cli.flags import (
     sentences,
     shown_flag,
 )
+from myriad.cli.switches import SWITCH_OF, Switch, SwitchFlags, fields_of, require_used
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
 from myriad.ranges import Integer, ranges_of
-from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
+from myriad.settings import Settings
+from myriad.training.active import FLAG
+from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
 from myriad.training.options import options_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Train(config_flags(*NAMES), XlaFlags):
+class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
+    """What describes a training on the command line."""
+
+    config: Path | None = None
+    """Configuration in TOML, such as a run's config.toml. Other flags win over it."""
+
+    wandb: Switch = None
+    """Log to Weights & Biases. --no-wandb takes it out of log_to."""
+
+    auto_tune: Switch = None
+    """Have the autotuner choose the chunk size first. --no-auto-tune keeps a preset from it."""
+
+    options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
+    """What was given by dotted name."""
+
+    def training(self) -> TrainingConfig:
+        """Return the training that flags, file and settings describe; see `described`."""
+        return self.described()[0]
+
+    def described(self) -> tuple[TrainingConfig, dict[str, str]]:
+        """Return the training that flags, file and settings describe.
+
+        Returns:
+            the training, and where each of its values was set, by the names that `named` returns.
+
+        Raises:
+            InvalidArgumentError: the file or a setting can't be used, a value can't be used, or the
+                environment or the agent is missing.
+        """
+        from myriad.api import create_config
+
+        flags = self._flags()
+        of_file = {} if self.config is None else _flat(_read(self.config, flags))
+        known = of_file | flags
+        for name in ("env", "agent"):
+            if name not in known:
+                raise InvalidArgumentError(
+                    f"--{name} is missing; `myriad {name}s` lists the names."
+                )
+        switched = fields_of(self.switches(), known["agent"])
+        require_used(self.switches(), switched, known["agent"])
+        if twice := switched.keys() & flags.keys():
+            name = min(twice)
+            raise InvalidArgumentError(
+                f"--{SWITCH_OF[name].replace('_', '-')} and --{name.replace('_', '-')} say the "
+                "same, so only one of them can be given."
+            )
+        settings = Settings.read()
+        of_settings = fields_of(settings.switches(), known["agent"])
+        layers = [
+            (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
+            (of_file, dict.fromkeys(of_file, str(self.config))),
+            (switched, {name: f"--{SWITCH_OF[name].replace('_', '-')}" for name in switched}),
+            (flags, dict.fromkeys(flags, FLAG)),
+        ]
+        fields, sources = _merged(layers)
+        if self.wandb is not None:
+            others = [name for name in fields.get("log_to", ()) if name != "wandb"]
+            fields["log_to"] = [*others, "wandb"] if self.wandb else others
+        try:
+            config = create_config(**fields, auto_tune=self.auto_tune)
+        except InvalidArgumentError as error:
+            raise _placed(error, sources, self.config) from None
+        _warn_if_tuned_for_another(settings, sources, config)
+        return config, sources
+
+    def _flags(self) -> dict[str, Any]:
+        """Return the fields of the configuration that flags give, options by their dotted names."""
+        values = {name: getattr(self, name) for name in NAMES}
+        given = {name: value for name, value in values.items() if value != field_default(name)}
+        return given | {canonical(name): value for name, value in self.options.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Train(TrainingFlags):
     """Train an agent, evaluating on the way.
 
     Give hyperparameters and environment parameters by dotted name, such as
@@ -34,26 +111,17 @@ class Train(config_flags(*NAMES), XlaFlags):
     agent and the environment beside --help.
     """
 
-    config: Path | None = None
-    """Configuration in TOML, such as a run's config.toml. Other flags win over it."""
-
     resume: Path | None = None
     """Go on with the run in this folder."""
 
     run_folder: Path | None = None
     """Folder of the run. By default a new one under runs/."""
 
-    auto_tune: bool = False
-    """Have the autotuner choose the chunk size first."""
-
     quiet: bool = False
     """Show no progress."""
 
     profile: Annotated[int, Integer(0)] = 0
     """Chunks to trace for Perfetto. The trace is large: its size is printed."""
-
-    options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """What was given by dotted name."""
 
     def run(self) -> None:
         """Train, and print what came of it.
@@ -63,12 +131,12 @@ class Train(config_flags(*NAMES), XlaFlags):
         """
         from myriad.api import resume, train_and_evaluate
 
-        how = {"quiet": self.quiet, "profile_chunks": self.profile}
+        how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
         if self.resume is None:
-            results = train_and_evaluate(self.training(), self.run_folder, **how)
+            config, sources = self.described()
+            results = train_and_evaluate(config, self.run_folder, **how, sources=sources)
         else:
-            given = [*self._given(besides=("resume", "quiet", "profile")), *self.options]
-            if given:
+            if given := [*self._given(besides=("resume", "quiet", "profile")), *self.options]:
                 flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
                 raise InvalidArgumentError(
                     f"--resume goes on as the run began, so {flags} can't be given."
@@ -98,54 +166,67 @@ class Train(config_flags(*NAMES), XlaFlags):
             return
         print(f"an update: collecting {share:.0%}, learning {1 - share:.0%}, measured apart")
 
-    def training(self) -> TrainingConfig:
-        """Return the configuration that the flags and the file describe.
-
-        Raises:
-            InvalidArgumentError: the file can't be read, a value can't be used, or the environment
-                or the agent is missing.
-        """
-        from myriad.api import create_config
-
-        given = self._given(besides=("config", "run_folder", "quiet", "profile"))
-        fields = {} if self.config is None else _read(self.config, given)
-        lengths = ("steps_per_env", "total_steps")
-        if any(name in given for name in lengths):
-            fields = {name: value for name, value in fields.items() if name not in lengths}
-        fields |= given
-        for name in ("env", "agent"):
-            if name not in fields:
-                raise InvalidArgumentError(
-                    f"--{name} is missing; `myriad {name}s` lists the names."
-                )
-        try:
-            return create_config(**fields, **self.options)
-        except InvalidArgumentError as error:
-            raise self._placed(error, fields) from None
-
-    def _placed(
-        self, error: InvalidArgumentError, fields: Mapping[str, Any]
-    ) -> InvalidArgumentError:
-        """Return an error about an option with its place, if that is in the file."""
-        unknown = isinstance(error, UnknownNameError)
-        subject = error.name if unknown else str(error).partition(" must ")[0]
-        owner, _, name = subject.partition(".")
-        if self.config is None or name not in fields.get(f"{owner}_options", {}):
-            return error
-        if subject in self.options:
-            return error
-        return InvalidArgumentError(
-            f"{self.config}: {error.renamed({subject: f'{owner}_options.{name}'})}"
-        )
-
-    def _given(self, besides: tuple[str, ...]) -> dict[str, Any]:
+    def _given(self, besides: tuple[str, ...]) -> list[str]:
         """Return the flags that were set, without those in `besides`."""
-        values = {
-            field.name: (getattr(self, field.name), field.default)
+        return [
+            field.name
             for field in dataclasses.fields(self)
             if field.name not in ("options", "without_xla_option", *besides)
-        }
-        return {name: value for name, (value, default) in values.items() if value != default}
+            and getattr(self, field.name) != field.default
+        ]
+
+
+def _flat(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration's fields with its options by their dotted names."""
+    flat = {name: value for name, value in fields.items() if not name.endswith("_options")}
+    for owner in ("env", "agent"):
+        for name, value in fields.get(f"{owner}_options", {}).items():
+            flat[canonical(f"{owner}.{name}")] = value
+    return flat
+
+
+def _merged(
+    layers: Sequence[tuple[dict[str, Any], dict[str, str]]],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Lay the values and sources of each layer over those before it."""
+    fields: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for values, of_values in layers:
+        for names in SAME:
+            if names & values.keys():
+                for name in names & fields.keys():
+                    del fields[name], sources[name]
+        fields |= values
+        sources |= of_values
+    return fields, sources
+
+
+def _placed(
+    error: InvalidArgumentError, sources: Mapping[str, str], file: Path | None
+) -> InvalidArgumentError:
+    """Return an error with the place where its subject was set, if no flag of its name did."""
+    unknown = isinstance(error, UnknownNameError)
+    subject = error.name if unknown else str(error).partition(" must ")[0]
+    source = sources.get(canonical(subject), FLAG)
+    if source == FLAG:
+        return error
+    owner, _, option = subject.partition(".")
+    if option and source == str(file):
+        error = error.renamed({subject: f"{owner}_options.{option}"})
+    return InvalidArgumentError(f"{source}: {error}")
+
+
+def _warn_if_tuned_for_another(
+    settings: Settings, sources: Mapping[str, str], config: TrainingConfig
+) -> None:
+    """Say that the batch of `.env` was measured for something else, if it was."""
+    from myriad.autotune.env_file import tuned_for
+
+    source = settings.sources.get("batch_size")
+    if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
+        return
+    if settings.tuned_for != (now := tuned_for(config)):
+        say(f"{source} was tuned for {settings.tuned_for}, and this is {now}.")
 
 
 def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import tomli_w
 from pydantic import (
@@ -39,8 +39,11 @@ _SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 _EVALUATIONS = 20
 # Between two evaluations, updates and the episodes of an environment are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
-# Two ways to say how long a training is.
-_LENGTHS = frozenset({"steps_per_env", "total_steps"})
+# Two ways to say the same: how long a training is, and how large its gradient steps are.
+SAME = (
+    frozenset({"steps_per_env", "total_steps"}),
+    frozenset({"batch_size", "agent.num_minibatches"}),
+)
 # How a file says None, for which TOML has no word.
 _NONE = "none"
 
@@ -65,7 +68,8 @@ class TrainingConfig(BaseModel):
         rollout_steps: Steps of every environment between two updates of an on-policy agent. By
             default the agent's own number.
         buffer_size: Transitions that a replay buffer holds. By default the agent's own number.
-        batch_size: Transitions in one gradient step. By default the agent's own number.
+        batch_size: Rows of experience in one gradient step. By default the agent's own number. For
+            ppo and pqn it sets agent.num_minibatches.
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
             in a training.
         eval_rollouts: Episodes in one evaluation.
@@ -76,6 +80,9 @@ class TrainingConfig(BaseModel):
             the end and at an interrupt.
         monitor_every: Evaluations between two rows of monitor.jsonl, which say where the time goes.
             0 writes none.
+        compile_mode: When programs compile. aot: before the first step. cached: at their first
+            call. jit: the same, but none is kept for the next run. off: never, for debugging at
+            tiny sizes.
         film_every: Evaluations between two films of an episode, in the run's folder films. 0 makes
             none.
         log_to: Trackers beside the run's folder: tensorboard, wandb.
@@ -107,6 +114,7 @@ class TrainingConfig(BaseModel):
     checkpoint_every_s: Annotated[float, Number(0, HOST[1], infinity=True)] = 60.0
     monitor_every: Annotated[int, Integer(0)] = 1
     film_every: Annotated[int, Integer(0)] = 0
+    compile_mode: Literal["aot", "cached", "jit", "off"] = "aot"
     log_to: list[str] = Field(default_factory=list, max_length=16)
     seed: Seed = 0
     env_options: dict[str, Any] = Field(default_factory=dict)
@@ -156,12 +164,12 @@ class TrainingConfig(BaseModel):
         given = {name for name in self.model_fields_set if getattr(self, name) is not None}
         tables = {"env": self.env_options, "agent": self.agent_options}
         dotted = {f"{owner}.{name}" for owner, table in tables.items() for name in table}
-        return {*map(_canonical, given | dotted)} - {"env_options", "agent_options"}
+        return {*map(canonical, given | dotted)} - {"env_options", "agent_options"}
 
     def value_of(self, name: str) -> Any:
         """Return a field, or an option by its dotted name."""
         owner, _, option = name.partition(".")
-        if not option or _canonical(name) == option:
+        if not option or canonical(name) == option:
             return getattr(self, option or name)
         return getattr(self, f"{owner}_options")[option]
 
@@ -204,9 +212,8 @@ class TrainingConfig(BaseModel):
         if self.preset is None:
             return {}
         given = self.named() | ({"target_return"} & self.model_fields_set)
-        if given & _LENGTHS:
-            given |= _LENGTHS
-        fields = {_canonical(name): value for name, value in self._preset().fields.items()}
+        given = given.union(*(names for names in SAME if given & names))
+        fields = {canonical(name): value for name, value in self._preset().fields.items()}
         return {name: value for name, value in fields.items() if name not in given}
 
     def tunes(self) -> bool:
@@ -294,6 +301,8 @@ class TrainingConfig(BaseModel):
             "steps_per_env": steps,
             "total_steps": None,
             "preset": None,
+            # An on-policy agent's is said by its number of minibatches.
+            "batch_size": None,
             "eval_frequency": eval_frequency,
             "scan_chunk_size": chunk,
         }
@@ -353,6 +362,11 @@ class ResolvedConfig:
         """Updates in one compiled call."""
         return self.scan_chunk_size // self.learner.steps_per_update
 
+    def compiled_first(self) -> "ResolvedConfig":
+        """Return the same training with programs that compile before the first step."""
+        config = self.config.model_copy(update={"compile_mode": "aot"})
+        return dataclasses.replace(self, config=config)
+
     def with_chunk(self, scan_chunk_size: int) -> "ResolvedConfig":
         """Return the same training in chunks of so many steps, rounded up to whole updates."""
         chunk = min(self.steps_per_env, _whole(scan_chunk_size, self.learner.steps_per_update))
@@ -409,7 +423,7 @@ def make_config(
     return config
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
     """Return a field's own name for an option of the agent that is also a field."""
     option = name.removeprefix("agent.")
     return option if option in _SHARED_WITH_AGENT else name
@@ -431,7 +445,11 @@ def _filled_options(
     of_env = options_of(env, with_none=True) | options_of(env.default_params, with_none=True)
     of_agent = options_of(learner.agent, with_none=True)
     shared = {name: of_agent.pop(name) for name in _SHARED_WITH_AGENT if name in of_agent}
-    chosen = {name: value for name, value in config.agent_options.items() if name not in shared}
+    chosen = {
+        name: value
+        for name, value in config.agent_options.items()
+        if name not in _SHARED_WITH_AGENT
+    }
     # What you chose stays, too: an adapter may keep it where no field of the environment shows it.
     return shared | {
         "env_options": config.env_options | of_env,

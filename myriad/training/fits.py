@@ -64,13 +64,17 @@ def compile_within_memory(
     resolved = training.resolved
     config = resolved.config
     sizes = (resolved.num_envs, config.buffer_size or 0, config.eval_rollouts)
-    if by_shapes_first or max(sizes) > _MANY:
+    # Programs that compile at their first call can't be asked what they need.
+    is_compiled = config.compile_mode == "aot"
+    if by_shapes_first or max(sizes) > _MANY or not is_compiled:
         require_fit(resolved, least_needs(resolved), available_bytes(limit), subject)
     what = f"{config.agent} on {config.env}"
     training.compile(
         meanwhile, lambda sizes: programs_at_a_time(sizes, available_bytes(limit), what)
     )
     release_freed_memory()
+    if not is_compiled:
+        return least_needs(resolved)
     needs = program_needs(training, saves=saves, resumes=resumes)
     require_fit(resolved, needs, available_bytes(limit), subject)
     return needs

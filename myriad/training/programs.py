@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -20,7 +21,13 @@ from myriad.timing import collector_paused
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
-from myriad.xla import count_cache_hits, equations, output_fusion, use_compilation_cache
+from myriad.xla import (
+    count_cache_hits,
+    equations,
+    output_fusion,
+    use_compilation_cache,
+    without_compilation_cache,
+)
 
 OnReport = Callable[[Report, int], None]
 
@@ -79,7 +86,9 @@ class CompiledTraining:
         self.eval_every = resolved.updates_per_eval
         self.chunk = resolved.updates_per_chunk
         learner = resolved.learner.scheduled(self.num_updates)
-        learner, num_devices = parallel_learner(learner, resolved.num_envs)
+        num_devices = 1
+        if config.compile_mode != "off":  # the devices of a CPU share a compiled program
+            learner, num_devices = parallel_learner(learner, resolved.num_envs)
         self.loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=num_devices)
         self._evaluation = Evaluation(
             resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
@@ -99,14 +108,21 @@ class CompiledTraining:
     ) -> None:
         """Compile the three programs side by side. Nothing compiles once the training runs.
 
+        Other values of `compile_mode` than aot leave that to the first call.
+
         Args:
             meanwhile: called while the compiler works.
             at_a_time: called with the programs' sizes before the compiler works; returns how many
                 it may work on at a time.
         """
         start = time.perf_counter()
-        if (cache := settings.compilation_cache()) is not None:
+        mode = self.resolved.config.compile_mode
+        if mode in ("aot", "cached") and (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
+        if mode != "aot":
+            meanwhile()
+            self._leave_to_first_call(mode)
+            return
         init, run = self.loop.jitted()
         evaluate: Any = jax.jit(self._evaluate)
         with count_cache_hits() as hits, collector_paused():
@@ -133,6 +149,17 @@ class CompiledTraining:
                 self.run, self.init, self.evaluate = (program.result() for program in compiling)
         self.compile_s = time.perf_counter() - start
         self.from_cache = hits.count >= len(compiling)
+
+    def _leave_to_first_call(self, mode: str) -> None:
+        self.state_shapes = jax.eval_shape(self.loop.init, make_key(0))
+        if mode == "off":
+            programs = self.loop.init, self.loop.run, self._evaluate
+            programs = tuple(_called_under(jax.disable_jit, each) for each in programs)
+        else:
+            programs = *self.loop.jitted(), jax.jit(self._evaluate)
+        if mode == "jit":
+            programs = tuple(_called_under(without_compilation_cache, each) for each in programs)
+        self.init, self.run, self.evaluate = programs
 
     def first_state(self) -> TrainState:
         """Return the state before the first update."""
@@ -181,3 +208,13 @@ class CompiledTraining:
         self, agent: Any, key: jax.Array, num_updates: Counter
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         return self._evaluation.episodes(agent, evaluation_key(key, num_updates))
+
+
+def _called_under(
+    context: Callable[[], AbstractContextManager[Any]], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        with context():
+            return function(*args)
+
+    return call

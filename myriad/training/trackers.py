@@ -2,11 +2,11 @@
 
 import contextlib
 import importlib
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from myriad import settings
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
 from myriad.training.history import Row
@@ -65,7 +65,7 @@ class WeightsAndBiases:
         # A resumed run goes on under the id that its folder's name ends with, `run-<time>-<id>`.
         ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
         given = {
-            "project": os.environ.get("WANDB_PROJECT", "myriad"),
+            "project": settings.wandb_project() or "myriad",
             "name": folder.path.name,
             "config": dict(config),
         }

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from myriad.counters import whole
 from myriad.errors import DivergedError, ShortTrainingWarning
 from myriad.files import say
 from myriad.host import release_freed_memory
+from myriad.training.active import ActiveSetting, in_short
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.training.films import Films
@@ -48,6 +49,7 @@ class Trainer:
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder.
+        settings: what is active, for the progress and the trackers.
 
     Attributes:
         has_trained: whether an update was done, now or before it was resumed.
@@ -60,7 +62,9 @@ class Trainer:
         *,
         quiet: bool = False,
         profile_chunks: int = 0,
+        settings: Sequence[ActiveSetting] = (),
     ):
+        self._settings = settings
         self.programs = CompiledTraining(resolved)
         self.config = resolved.config
         self.folder = folder
@@ -93,9 +97,9 @@ class Trainer:
             opened.enter_context(shortage_named())
             self._note_devices()
             self._compile()
-            trackers = make_trackers(
-                self.config.log_to, self.folder, self.config.model_dump(mode="json")
-            )
+            described = self.config.model_dump(mode="json")
+            described["settings"] = [dataclasses.asdict(each) for each in self._settings]
+            trackers = make_trackers(self.config.log_to, self.folder, described)
             for tracker in trackers:
                 opened.callback(tracker.close)
             state, done, rows = self._first_state()
@@ -156,11 +160,19 @@ class Trainer:
             meanwhile=_import_orbax,
         )
         how = "loaded from the cache" if self.programs.from_cache else "compiled"
+        how = f"3 programs {how} in {self.programs.compile_s:.1f} s"
+        if self.config.compile_mode != "aot":
+            how = (
+                "nothing is compiled"
+                if self.config.compile_mode == "off"
+                else "compiles as it goes"
+            )
         num_envs = self.programs.resolved.num_envs
         self._progress.say(
-            f"{self.config.agent} on {self.config.env}, {num_envs:,} environments: "
-            f"3 programs {how} in {self.programs.compile_s:.1f} s"
+            f"{self.config.agent} on {self.config.env}, {num_envs:,} environments: {how}"
         )
+        if self._settings:
+            self._progress.say(in_short(self._settings))
 
     def _first_state(self) -> tuple[TrainState, int, list[dict[str, Any]]]:
         done = self._checkpoints.latest()
@@ -342,13 +354,20 @@ class Trainer:
         return target is not None and bool(rows) and rows[-1]["eval_return"] >= target
 
 
-def environment_record(config: TrainingConfig) -> dict[str, Any]:
-    """Return what a resolved configuration does not say: hardware, versions, precision.
+def environment_record(
+    config: TrainingConfig, settings: Sequence[ActiveSetting] = ()
+) -> dict[str, Any]:
+    """Return what a resolved configuration does not say: hardware, versions, settings.
 
     Also the preset of the one that was given, if that set anything.
+
+    Args:
+        config: the training.
+        settings: what is active in it.
     """
     return {
         "preset": config.preset if config.from_preset() else None,
+        "settings": [dataclasses.asdict(each) for each in settings],
         "hardware": dataclasses.asdict(hardware.fingerprint()),
         "versions": hardware.package_versions(),
         "matmul_precision": matmul_precision(),

@@ -1,0 +1,110 @@
+"""Flags that you turn on and off, and what a training makes of them."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import tyro
+
+from myriad.errors import InvalidArgumentError
+
+
+class _Marker:
+    """Marks a flag of three positions: on, off, and not given."""
+
+
+SWITCH = _Marker()
+# A flag that you didn't give is not one that equals its default.
+Switch = Annotated[bool | None, SWITCH, tyro.conf.arg(metavar="", help_behavior_hint="")]
+
+
+@dataclasses.dataclass(frozen=True)
+class SwitchFlags:
+    """The flags of the settings that are switches."""
+
+    compile: Switch = None
+    """Compile the training. --no-compile runs it operation by operation, so that you can stop and
+    print in it, at tiny sizes."""
+
+    flash_attention: Switch = None
+    """Attention in blocks, which never holds all of its weights at once. --no-flash-attention
+    chooses the plain one."""
+
+    bf16: Switch = None
+    """Compute networks in bfloat16. --no-bf16 chooses float32."""
+
+    def switches(self) -> dict[str, bool]:
+        """Return those that were given."""
+        named = {field.name: getattr(self, field.name) for field in dataclasses.fields(SwitchFlags)}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def switches_of(command: Any) -> list[str]:
+    """Return the names of a command's flags of three positions, as they are written."""
+    return [
+        field.name.replace("_", "-")
+        for field in dataclasses.fields(command)
+        if any(each is SWITCH for each in getattr(field.type, "__metadata__", ()))
+    ]
+
+
+def spelled_out(words: Sequence[str], command: Any) -> list[str]:
+    """Write `--name` and `--no-name` of such flags as tyro takes them, with a value."""
+    positions = {}
+    for name in switches_of(command):
+        positions |= {f"--{name}": ["True"], f"--no-{name}": ["False"]}
+    out: list[str] = []
+    for word in words:
+        flag = word.replace("_", "-") if word.startswith("--") else word
+        value = positions.get(flag)
+        out += [word] if value is None else [f"--{flag[2:].removeprefix('no-')}", *value]
+    return out
+
+
+# The switch behind a field of the training.
+SWITCH_OF = {
+    "batch_size": "batch_size",
+    "compile_mode": "compile",
+    "agent.compute_dtype": "bf16",
+    "agent.attention": "flash_attention",
+}
+
+
+def fields_of(switches: Mapping[str, Any], agent: str) -> dict[str, Any]:
+    """Return the fields of a training that switches set, options by their dotted names.
+
+    Args:
+        switches: values of the fields of `Settings`.
+        agent: the agent's name. What it has no use for is left out.
+    """
+    from myriad.agents import AGENTS
+
+    options = {field.name for field in dataclasses.fields(AGENTS.load(agent))}
+    fields: dict[str, Any] = {}
+    if (batch_size := switches.get("batch_size")) and options & {"batch_size", "num_minibatches"}:
+        fields["batch_size"] = batch_size
+    if (compiles := switches.get("compile")) is not None:
+        fields["compile_mode"] = "aot" if compiles else "off"
+    if (bf16 := switches.get("bf16")) is not None and "compute_dtype" in options:
+        fields["agent.compute_dtype"] = "bfloat16" if bf16 else "float32"
+    if (flash := switches.get("flash_attention")) is not None and "attention" in options:
+        fields["agent.attention"] = _flash_attention(fields) if flash else "xla"
+    return fields
+
+
+def _flash_attention(fields: Mapping[str, Any]) -> str:
+    """Return the implementation in blocks that this device has."""
+    from myriad.hardware import resolve_platform
+
+    is_half = fields.get("agent.compute_dtype") == "bfloat16"
+    return "cudnn" if is_half and resolve_platform() == "gpu" else "chunked"
+
+
+def require_used(switches: Iterable[str], fields: Mapping[str, Any], agent: str) -> None:
+    """Refuse flags that an agent has no use for. A setting of the folder may be for others."""
+    needs = {"bf16": "agent.compute_dtype", "flash_attention": "agent.attention"}
+    for name in switches:
+        if name in needs and needs[name] not in fields:
+            raise InvalidArgumentError(
+                f"--{name.replace('_', '-')} is for agents with a network, and {agent} has none."
+            )

@@ -1,0 +1,146 @@
+"""Which settings of a training are active on this machine, and why."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from myriad.hardware import resolve_platform
+from myriad.training.config import ResolvedConfig, TrainingConfig
+from myriad.xla import matmul_precision
+
+
+@dataclasses.dataclass(frozen=True)
+class ActiveSetting:
+    """A setting, and what becomes of it.
+
+    Attributes:
+        name: what it is about.
+        value: its value in this training.
+        source: where it was set: a flag, a file, a variable, a preset, or "default".
+        active: whether it does something here.
+        reason: what it does, or why it does nothing.
+        flag: what overrides it; empty if nothing does.
+    """
+
+    name: str
+    value: str
+    source: str
+    active: bool
+    reason: str
+    flag: str
+
+
+# The source of a value that a flag of its name gave.
+FLAG = "flag"
+_COMPILED = {
+    "aot": "programs compile before the first step and are kept",
+    "cached": "programs compile at their first call and are kept",
+    "jit": "programs compile at their first call and are not kept",
+    "off": "every operation runs by itself, for debugging",
+}
+# What JAX's default precision of a product means, by platform.
+_PRODUCTS = {
+    "cpu": "products of float32 are exact to float32",
+    "gpu": "products of float32 may round their factors to TensorFloat-32, 10 bits of fraction",
+    "tpu": "products of float32 round their factors to bfloat16, 7 bits of fraction",
+}
+
+
+def active_settings(
+    config: TrainingConfig, resolved: ResolvedConfig, sources: Mapping[str, str] | None = None
+) -> list[ActiveSetting]:
+    """Return the settings of a training.
+
+    Args:
+        config: the training as it was described, with its preset.
+        resolved: the same, resolved.
+        sources: where values were set, by their names; by default whoever made `config` gave them.
+    """
+    of_preset = config.from_preset()
+
+    def source(*names: str) -> str:
+        for name in names:
+            if sources is not None and name in sources:
+                is_flag = sources[name] == FLAG
+                return f"--{name.replace('_', '-')}" if is_flag else sources[name]
+            if sources is None and name in config.named():
+                return "given"
+            if name in of_preset:
+                return f"preset {config.preset}"
+        return "default"
+
+    mode = resolved.config.compile_mode
+    return [
+        _batch(resolved, source("batch_size", "agent.num_minibatches")),
+        ActiveSetting(
+            "compile",
+            mode,
+            source("compile_mode"),
+            mode != "off",
+            _COMPILED[mode],
+            "--compile-mode",
+        ),
+        _precision(resolved.learner, source("agent.compute_dtype")),
+        _attention(resolved.learner, source("agent.attention")),
+        _products(),
+    ]
+
+
+def in_short(settings: Sequence[ActiveSetting]) -> str:
+    """Return the settings of a run in one line."""
+    return "settings: " + "; ".join(
+        f"{each.name} {each.value}" + (f" ({each.source})" if each.source != "default" else "")
+        for each in settings
+        if each.active
+    )
+
+
+def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:
+    learner: Any = resolved.learner
+    rows = resolved.config.batch_size
+    reason = "rows of replay in a gradient step"
+    if rows is None and hasattr(learner, "num_minibatches"):
+        batch = resolved.num_envs * learner.rollout_steps
+        rows = batch // learner.num_minibatches
+        reason = f"{learner.num_minibatches} minibatches of {batch:,} rows"
+    if rows is None:
+        reason = f"{resolved.config.agent} takes no gradient steps"
+        return ActiveSetting("batch", "none", "default", active=False, reason=reason, flag="")
+    return ActiveSetting(
+        "batch", f"{rows:,} rows", source, active=True, reason=reason, flag="--batch-size"
+    )
+
+
+def _products() -> ActiveSetting:
+    value = matmul_precision()
+    platform = resolve_platform()
+    reason = "chosen by jax_default_matmul_precision"
+    if value == "default":
+        reason = _PRODUCTS.get(platform, f"products are as {platform} has them")
+        reason += f", on {jax.local_devices()[0].device_kind}" if platform != "cpu" else ""
+    return ActiveSetting("matmul precision", value, "JAX", active=True, reason=reason, flag="")
+
+
+def _precision(learner: Any, source: str) -> ActiveSetting:
+    value = getattr(learner, "compute_dtype", None)
+    if value is None:
+        return ActiveSetting(
+            "precision", "float32", "default", active=False, reason="no network computes", flag=""
+        )
+    reason = "networks compute in it; losses, reductions and the optimiser in float32"
+    return ActiveSetting("precision", value, source, active=True, reason=reason, flag="--bf16")
+
+
+def _attention(learner: Any, source: str) -> ActiveSetting:
+    network = getattr(learner, "network", None)
+    if network != "attention":
+        what = "no network computes" if network is None else f"network {network} has none"
+        return ActiveSetting(
+            "attention", "none", source, active=False, reason=what, flag="--flash-attention"
+        )
+    value, reason = learner.chosen_attention
+    return ActiveSetting(
+        "attention", value, source, active=True, reason=reason, flag="--flash-attention"
+    )
