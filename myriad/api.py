@@ -29,6 +29,7 @@ from myriad.training.results import TrainingResults
 from myriad.training.run_folder import RunFolder
 from myriad.training.trackers import require_trackers
 from myriad.training.trainer import Trainer, environment_record
+from myriad.xla import result_shapes
 
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 
@@ -286,7 +287,7 @@ def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
         return config, resolved.env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
     loop = LearningLoop(resolved.env, learner, resolved.num_envs)
-    shapes = jax.eval_shape(loop.init, make_key(config.seed))
+    shapes = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
     require_restorable(folder.path, shapes)
     state = checkpoints.restore_newest(shapes)
     if state is None:

@@ -24,6 +24,7 @@ from jax.extend.core import (
     get_opaque_trace_state,
     jaxprs_in_params,
 )
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from myriad import hardware
 from myriad.errors import InvalidArgumentError
@@ -189,6 +190,29 @@ class OuterJit:
             isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)
         )
         return (self._inside if is_inside else self._outside)(*args)
+
+
+def result_shapes(traced: jax.stages.Traced) -> Any:
+    """Return the shapes of a program's results, by which to compile what takes them.
+
+    As `eval_shape` does, but a result in the host's memory has a sharding that says so.
+    """
+
+    def shape_of(aval: Any) -> jax.ShapeDtypeStruct:
+        sharding = None
+        if aval.memory_space is jax.memory.Space.Host:
+            # Of a SingleDeviceSharding, JAX 0.10.2 doesn't look at the memory.
+            mesh = Mesh(jax.local_devices()[:1], ("device",))
+            sharding = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+
+    structure = jax.tree.structure(traced.out_info)
+    return structure.unflatten(map(shape_of, traced.jaxpr.out_avals))
+
+
+def is_on_host(array: Any) -> bool:
+    """Return whether an array, or one of such a shape, lies in the host's memory."""
+    return jax.typeof(array).memory_space is jax.memory.Space.Host
 
 
 def count_primitives(jaxpr: Jaxpr) -> Counter[str]:

@@ -17,6 +17,7 @@ import numpy as np
 from myriad.errors import InvalidArgumentError
 from myriad.files import locked, regular
 from myriad.training.silence import orbax_silenced
+from myriad.xla import is_on_host
 
 _CHECKSUMS = "checksums.json"
 _ROWS = "metrics.jsonl"
@@ -88,7 +89,8 @@ class Checkpoints:
 
         Args:
             num_updates: which one.
-            like: a state of the same program, arrays or their shapes.
+            like: a state of the same program, arrays or their shapes. What of it lies in the host's
+                memory is restored there.
 
         Raises:
             InvalidArgumentError: the checkpoint is damaged, or is of another program, so that a
@@ -260,6 +262,10 @@ def _numpy(kind: Any) -> np.ndarray:
 
 
 def _leaf(saved: Any, like: Any) -> jax.Array:
+    if is_on_host(like):
+        # Not by way of the device, whose memory may be too small for it.
+        held = saved if like.size else np.zeros(like.shape, like.dtype)
+        return jax.device_put(held, jax.memory.Space.Host)
     if not like.size:
         return jnp.zeros(like.shape, like.dtype)
     array = jnp.asarray(saved)

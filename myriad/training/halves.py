@@ -13,6 +13,7 @@ from myriad.random import make_key
 from myriad.timing import Comparison, compare
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import LearningLoop
+from myriad.xla import result_shapes
 
 _NUM_PAIRS = 7
 
@@ -47,7 +48,8 @@ class Halves:
 
     def shapes(self) -> tuple[Any, Any]:
         """Return the shapes of a state, and of what the agent learns from."""
-        return self.collect.eval_shape(self.init.eval_shape(make_key(0)))
+        state = result_shapes(self.init.trace(make_key(0)))
+        return result_shapes(self.collect.trace(state))
 
     def arguments(self) -> tuple[Any, Any]:
         """Return a state in which the agent learns, and what it learns from."""

@@ -15,7 +15,7 @@ from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.random import make_key
-from myriad.xla import output_fusion
+from myriad.xla import is_on_host, output_fusion, result_shapes
 
 # One key per purpose: no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -66,8 +66,8 @@ PARTS = (
     "NaN or infinity in an observation or a reward",
     "NaN in an environment's state",
 )
-# A leaf beyond this size is a replay buffer. What it holds came from the environments, which are
-# looked at themselves.
+# A leaf beyond this size, or in the host's memory, is a replay buffer. What it holds came from the
+# environments, which are looked at themselves.
 _LARGE = 1 << 20
 # Below this size a copy costs nothing worth a loop of its own.
 _SMALL = 1 << 16
@@ -142,7 +142,7 @@ class LearningLoop:
 
         def traced() -> ClosedJaxpr:
             # Found again when the programs are compiled.
-            state = init.eval_shape(make_key(0))
+            state = result_shapes(init.trace(make_key(0)))
             return jax.jit(run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
         options = output_fusion(traced)
@@ -267,7 +267,7 @@ def _holds(is_bad: Callable[[jax.Array], jax.Array], tree: Any) -> jax.Array:
     floats = [
         x
         for x in jax.tree.leaves(tree)
-        if jnp.issubdtype(x.dtype, jnp.floating) and x.size < _LARGE
+        if jnp.issubdtype(x.dtype, jnp.floating) and x.size < _LARGE and not is_on_host(x)
     ]
     small = [leaf.ravel() for leaf in floats if leaf.size < _SMALL]
     if small:

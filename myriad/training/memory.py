@@ -11,6 +11,7 @@ from myriad.random import make_key
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining, ProgramSize
+from myriad.xla import is_on_host, result_shapes
 
 # A process also holds the interpreter's and XLA's threads, code, and a copy of a report.
 _BESIDE_PROGRAMS = 32 << 20
@@ -90,7 +91,10 @@ def state_size(resolved: ResolvedConfig) -> StateSize:
 
 def _state_bytes(resolved: ResolvedConfig, num_envs: int) -> int:
     loop = LearningLoop(resolved.env, resolved.learner, num_envs)
-    return bytes_of(jax.eval_shape(loop.init, make_key(0)))
+    leaves = jax.tree.leaves(result_shapes(jax.jit(loop.init).trace(make_key(0))))
+    # A CPU's device and its host share their memory.
+    is_cpu = resolve_platform() == "cpu"
+    return bytes_of([leaf for leaf in leaves if is_cpu or not is_on_host(leaf)])
 
 
 def least_needs(resolved: ResolvedConfig) -> Needs:

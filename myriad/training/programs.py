@@ -25,6 +25,7 @@ from myriad.xla import (
     count_cache_hits,
     equations,
     output_fusion,
+    result_shapes,
     use_compilation_cache,
     without_compilation_cache,
 )
@@ -127,9 +128,7 @@ class CompiledTraining:
         evaluate: Any = jax.jit(self._evaluate)
         with count_cache_hits() as hits, collector_paused():
             first = init.trace(make_key(0))
-            state = self.state_shapes = jax.tree.map(
-                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), first.out_info
-            )
+            state = self.state_shapes = result_shapes(first)
             evaluation = evaluate.trace(state.agent, state.key, state.num_updates)
             running = run.trace(state, np.int32(0), np.bool_(False))  # noqa: FBT003
             traced = (first, running, evaluation)
