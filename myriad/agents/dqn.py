@@ -1,4 +1,4 @@
-"""DQN: Q-learning from a replay buffer on the device, towards the values of a target network.
+"""DQN: Q-learning from a replay buffer, towards the values of a target network.
 
 In docstrings `N` is the number of environments, `B` the transitions of a gradient step, `D` the
 size of a flattened observation, `A` the number of actions and `P` that of parameters.
@@ -122,6 +122,8 @@ class DQN(Learner[DQNState]):
         batch_size: transitions of a gradient step, `B`.
         buffer_size: transitions that the buffer holds; what it does with more environments, see
             `ReplayRing`.
+        replay_memory: where the buffer lies: device, or host for one that is larger than the
+            device's memory. Rows and samples are then copied between them. Changes no result.
         learning_starts: transitions before the first gradient step.
         priority_alpha: how much a transition's last error decides how often it is sampled; 0
             samples all alike. All samples of an update are drawn before its first gradient step.
@@ -160,6 +162,7 @@ class DQN(Learner[DQNState]):
     gradient_steps: Repetitions = 2
     batch_size: Count = 128
     buffer_size: Count = 100_000
+    replay_memory: str = "device"
     learning_starts: ManySteps = 1_000
     priority_alpha: Fraction = 0.0
     priority_beta: Fraction = 0.4
@@ -209,6 +212,7 @@ class DQN(Learner[DQNState]):
         require_ranges(learner)
         require_whole_parts(learner.batch_size, learner.gradient_accumulation)
         _ = learner._network.mlp  # refuses sizes and activation by itself
+        learner._ring(1)  # refuses the memory
         return learner
 
     @classmethod
@@ -259,7 +263,7 @@ class DQN(Learner[DQNState]):
             target_params=jnp.copy(params),
             opt_state=self._optimizer.init(params),
             num_updates=Counter.of(0),
-            replay=ReplayRing(self.buffer_size, num_envs).init(n_step(window, self.gamma)),
+            replay=self._ring(num_envs).init(n_step(window, self.gamma)),
             priorities=Priorities.create(self.buffer_size) if self.priority_alpha else None,
             pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
@@ -355,7 +359,7 @@ class DQN(Learner[DQNState]):
             missing = self.n_step - 1
             before = state.num_updates.clipped(missing) * min(self.train_every, missing)
             counts = before + t >= missing
-        ring = ReplayRing(self.buffer_size, obs.shape[0])
+        ring = self._ring(obs.shape[0])
         priorities = state.priorities
         if priorities is not None:
             priorities = priorities.added(ring.next_slots(state.replay))
@@ -373,9 +377,7 @@ class DQN(Learner[DQNState]):
         """Take the gradient steps and renew the target; metrics are 0 before learning starts."""
         num_envs = state.running_return.shape[0]
         slots, weights = self._drawn(key, state, num_envs)
-        batch = self._normalized(
-            state, ReplayRing(self.buffer_size, num_envs).at(state.replay, slots)
-        )
+        batch = self._normalized(state, self._ring(num_envs).at(state.replay, slots))
         # The target network rests meanwhile, so all of its values are one product.
         target_values = self._network.values(state.target_params, batch.next_obs)
         shape = (self.gradient_steps, self.batch_size)
@@ -449,7 +451,7 @@ class DQN(Learner[DQNState]):
         self, key: jax.Array, state: DQNState, num_envs: int
     ) -> tuple[jax.Array, jax.Array | None]:
         """Draw the slots of all gradient steps, int32 `[B]`, with weights if they have any."""
-        ring = ReplayRing(self.buffer_size, num_envs)
+        ring = self._ring(num_envs)
         if state.priorities is None:
             return ring.draw(key, state.replay, self.gradient_steps * self.batch_size), None
         slots, probability = state.priorities.sample(key, self.gradient_steps, self.batch_size)
@@ -486,6 +488,9 @@ class DQN(Learner[DQNState]):
         return q_learning.linear(
             self.epsilon_start, self.epsilon_end, steps / float(self.exploration_steps)
         )
+
+    def _ring(self, num_envs: int) -> ReplayRing:
+        return ReplayRing(self.buffer_size, num_envs, self.replay_memory)
 
     def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)

@@ -1,17 +1,23 @@
-"""Experience replay: a ring of columns on the device, sampled uniformly.
+"""Experience replay: a ring of columns, on the device or in the host's memory, sampled uniformly.
 
 In docstrings `N` is the number of environments and `B` that of sampled transitions.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.compute_on import compute_on
 from jax.typing import DTypeLike
 
+from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import require_integer
+
+# Where the columns may lie.
+MEMORIES = ("device", "host")
 
 
 @jax.tree_util.register_dataclass
@@ -47,8 +53,12 @@ class ReplayRing:
     Either way a write is one contiguous update of each column, in place within a compiled loop as
     long as the ring is written before it is sampled.
 
+    With `memory="host"` the columns lie in the host's memory, and the host writes and gathers. Only
+    rows and samples go between it and the device. A CPU's device has the same memory as its host.
+
     Raises:
         InvalidArgumentError: a size is not an integer of at least 1.
+        UnknownNameError: `memory` is not in `MEMORIES`.
 
     Example:
         >>> ring = ReplayRing(capacity=10, num_envs=4)
@@ -61,10 +71,13 @@ class ReplayRing:
 
     capacity: int
     num_envs: int
+    memory: str = "device"
 
     def __post_init__(self) -> None:
         for name in ("capacity", "num_envs"):
             require_integer(name, getattr(self, name), 1)
+        if self.memory not in MEMORIES:
+            raise UnknownNameError("replay_memory", self.memory, MEMORIES)
 
     @property
     def envs_per_write(self) -> int:
@@ -77,10 +90,19 @@ class ReplayRing:
         return self.capacity // self.envs_per_write * self.envs_per_write
 
     def init(self, row: Any) -> ReplayState:
-        """Allocate the ring for rows like `row`, arrays or shapes `[N, ...]`."""
-        columns = jax.tree.map(
-            lambda leaf: jnp.zeros((self.capacity, *leaf.shape[1:]), leaf.dtype), row
+        """Allocate the ring for rows like `row`, arrays or shapes `[N, ...]`.
+
+        Raises:
+            InvalidArgumentError: JAX's backend reaches no memory of the host.
+        """
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((self.capacity, *leaf.shape[1:]), leaf.dtype), row
         )
+        if self.memory == "host":
+            _require_host_memory()
+            columns = _zeros_on_host(shapes)
+        else:
+            columns = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return ReplayState(columns, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
 
     def write(self, state: ReplayState, row: Any, counts: jax.Array | None = None) -> ReplayState:
@@ -96,11 +118,7 @@ class ReplayRing:
             )
         # Nothing selects over a whole column, not even for a row that doesn't count: at 1,000,000
         # slots that made a step 39 times as long.
-        columns = jax.tree.map(
-            lambda column, leaf: jax.lax.dynamic_update_slice_in_dim(column, leaf, start, 0),
-            state.columns,
-            row,
-        )
+        columns = self._where_columns_lie(_updated)(state.columns, row, start)
         num_writes = state.num_writes + (1 if counts is None else counts)
         wraps = num_writes == self._period
         # With more environments than slots, the first write fills the ring.
@@ -123,14 +141,21 @@ class ReplayRing:
 
     def at(self, state: ReplayState, slots: jax.Array) -> Any:
         """Return what lies in `slots`, int32 `[B]`, each below the capacity."""
-        # None needs the check that JAX's default mode makes.
-        return jax.tree.map(
-            lambda column: column.at[slots].get(mode="promise_in_bounds"), state.columns
-        )
+        rows = self._where_columns_lie(_gathered)(state.columns, slots)
+        return rows if self.memory == "device" else jax.device_put(rows, jax.memory.Space.Device)
 
     def next_slots(self, state: ReplayState) -> jax.Array:
         """Return the slots that the next write fills, int32 `[envs_per_write]`."""
         return self._next_slot(state) + jnp.arange(self.envs_per_write, dtype=jnp.int32)
+
+    def _where_columns_lie(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `fn(columns, *others)`, to be called with others that lie on the device."""
+        if self.memory == "device":
+            return fn
+        on_host = compute_on("device_host")(jax.jit(fn))
+        return lambda columns, *others: on_host(
+            columns, *jax.device_put(others, jax.memory.Space.Host)
+        )
 
     def _next_slot(self, state: ReplayState) -> jax.Array:
         if self.num_envs > self.capacity:
@@ -143,6 +168,40 @@ class ReplayRing:
         if self.num_envs > self.capacity:
             return -(-self.num_envs // self.capacity)
         return self.capacity // self.num_envs
+
+
+def _updated(columns: Any, row: Any, start: jax.Array) -> Any:
+    return jax.tree.map(
+        lambda column, leaf: jax.lax.dynamic_update_slice_in_dim(column, leaf, start, 0),
+        columns,
+        row,
+    )
+
+
+def _gathered(columns: Any, slots: jax.Array) -> Any:
+    # None needs the check that JAX's default mode makes.
+    return jax.tree.map(lambda column: column.at[slots].get(mode="promise_in_bounds"), columns)
+
+
+def _zeros_on_host(shapes: Any) -> Any:
+    """Return zeros that were never on the device, whose memory may be too small for them."""
+
+    @compute_on("device_host")
+    @jax.jit
+    def spread(zeros: Any) -> Any:
+        return jax.tree.map(lambda zero, leaf: jnp.broadcast_to(zero, leaf.shape), zeros, shapes)
+
+    zeros = jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), shapes)
+    return spread(jax.device_put(zeros, jax.memory.Space.Host))
+
+
+def _require_host_memory() -> None:
+    device = jax.local_devices()[0]
+    if "pinned_host" not in {memory.kind for memory in device.addressable_memories()}:
+        raise InvalidArgumentError(
+            f"replay_memory must be 'device' on {device.platform}, whose JAX backend reaches no "
+            "memory of the host, but got 'host'."
+        )
 
 
 @jax.tree_util.register_dataclass

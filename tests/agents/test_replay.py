@@ -2,14 +2,15 @@
 
 import dataclasses
 import re
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from myriad.agents.replay import ReplayRing, Step, n_step
-from myriad.errors import InvalidArgumentError
+from myriad.agents.replay import MEMORIES, ReplayRing, Step, n_step
+from myriad.errors import InvalidArgumentError, UnknownNameError
 
 
 class PlainRing:
@@ -49,8 +50,9 @@ def write_rows(ring, num_rows):
 @pytest.mark.parametrize(
     ("capacity", "num_envs"), [(12, 4), (10, 4), (4, 4), (7, 1), (4, 10), (4, 8), (1, 3), (5, 6)]
 )
-def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_envs):
-    ring = ReplayRing(capacity, num_envs)
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_the_ring_holds_what_a_plain_one_does_after_every_write(capacity, num_envs, memory):
+    ring = ReplayRing(capacity, num_envs, memory)
     for state, plain in write_rows(ring, 9):
         size = int(ring.size(state))
         held = np.asarray(state.columns["x"][:size])
@@ -86,9 +88,18 @@ def test_a_row_that_does_not_count_is_written_over():
     np.testing.assert_array_equal(state.columns[:4], 1)
 
 
+def test_columns_lie_in_the_host_s_memory_and_samples_on_the_device():
+    ring = ReplayRing(10, 4, "host")
+    state = ring.write(ring.init(jnp.zeros(4)), jnp.arange(4.0))
+    assert state.columns.sharding.memory_kind == "pinned_host"
+    rest = (state.num_writes, state.is_full, ring.sample(jax.random.key(0), state, 3))
+    assert {leaf.sharding.memory_kind for leaf in rest} == {"device"}
+
+
 @pytest.mark.parametrize(("capacity", "num_envs"), [(1_000_000, 100), (1000, 10_000)])
-def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs):
-    ring = ReplayRing(capacity, num_envs)
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs, memory):
+    ring = ReplayRing(capacity, num_envs, memory)
 
     def loop(state, num_steps):
         def body(i, carry):
@@ -107,7 +118,11 @@ def test_a_loop_of_writes_and_samples_copies_no_column(capacity, num_envs):
     assert "copy" not in touched
     assert "select" not in touched
     # Updated in place: no second ring among the temporaries, only a row or two.
-    assert compiled.memory_analysis().temp_size_in_bytes < min(capacity, num_envs) * 12 * 4
+    stated = compiled.memory_analysis()
+    temporaries = stated.temp_size_in_bytes + stated.host_temp_size_in_bytes
+    assert temporaries < min(capacity, num_envs) * 12 * 4
+    aliased = stated.alias_size_in_bytes + stated.host_alias_size_in_bytes
+    assert aliased >= capacity * 12
 
 
 def env_experience(steps, env_index, gamma):
@@ -154,3 +169,17 @@ def test_sizes_that_cannot_be_are_refused_by_name(field, value):
         InvalidArgumentError, match=f"{field} must be an integer of at least 1, but got {value}"
     ):
         dataclasses.replace(ReplayRing(4, 4), **{field: value})
+
+
+def test_a_memory_that_there_is_not_is_refused(monkeypatch):
+    with pytest.raises(
+        UnknownNameError, match=r"^unknown replay_memory 'hots'; did you mean 'host"
+    ):
+        ReplayRing(4, 4, "hots")
+    without = types.SimpleNamespace(platform="metal", addressable_memories=list)
+    monkeypatch.setattr(jax, "local_devices", lambda: [without])
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"^replay_memory must be 'device' on metal, .* but got 'host'\.$",
+    ):
+        ReplayRing(4, 4, "host").init(jnp.zeros(4))

@@ -1,0 +1,144 @@
+"""A replay buffer in the host's memory leads to the same bits as one on the device."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import create_config, evaluate, load_agent, make_key, make_train, train_and_evaluate
+from myriad.api import resume
+from myriad.autotune import autotune
+from myriad.cli import main
+from myriad.training import memory
+from myriad.training.memory import program_needs, state_size
+from myriad.training.programs import CompiledTraining
+
+SMALL = {
+    "num_envs": 4,
+    "steps_per_env": 40,
+    "eval_frequency": 10,
+    "eval_rollouts": 2,
+    "eval_max_steps": 8,
+    "buffer_size": 60,
+    "batch_size": 16,
+    "agent.hidden_sizes": (8,),
+    "agent.learning_starts": 24,
+}
+
+
+def config_of(replay_memory, **fields):
+    fields = SMALL | fields | {"agent.replay_memory": replay_memory}
+    return create_config("cartpole-control", "dqn", **fields)
+
+
+def compiled(replay_memory, **fields):
+    training = CompiledTraining(config_of(replay_memory, **fields).resolve())
+    training.compile()
+    return training
+
+
+def kinds_of(agent):
+    return {column.sharding.memory_kind for column in jax.tree.leaves(agent.replay.columns)}
+
+
+def assert_same_bits(state, other):
+    for one, two in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+        is_key = jnp.issubdtype(one.dtype, jax.dtypes.prng_key)
+        words = [jax.random.key_data(leaf) if is_key else leaf for leaf in (one, two)]
+        np.testing.assert_array_equal(*map(np.asarray, words))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"agent.n_step": 3},
+        {"agent.n_step": 1, "agent.train_every": 2},
+        {"agent.priority_alpha": 0.6},
+        {"num_envs": 250},
+    ],
+    ids=str,
+)
+def test_states_and_reports_are_the_same_bits_for_any_chunk(fields):
+    on_device = compiled("device", **fields)
+    expected = on_device.run(on_device.first_state(), np.int32(20), np.bool_(1))
+    training = compiled("host", **fields)
+    for calls in ([20], [1, 19], [7, 0, 13]):
+        state = training.first_state()
+        for number, num_updates in enumerate(calls):
+            state, report = training.run(state, np.int32(num_updates), np.bool_(number == 0))
+        assert_same_bits((state, report), expected)
+        assert kinds_of(state.agent) == {"pinned_host"}
+
+
+def test_a_step_copies_no_column_and_memory_is_predicted_as_on_the_device():
+    large = {"buffer_size": 1_000_000, "agent.gradient_steps": 1}
+    needs = [program_needs(compiled(each, **large)) for each in ("device", "host")]
+    columns = 1_000_000 * (4 + 1 + 1 + 1 + 4) * 4
+    assert needs[0].state > columns
+    assert needs[1].state == needs[0].state
+    stated = compiled("host", **large).run.memory_analysis()
+    assert stated.temp_size_in_bytes + stated.host_temp_size_in_bytes < 1_000_000
+    assert stated.alias_size_in_bytes + stated.host_alias_size_in_bytes > columns
+
+
+def test_the_device_needs_no_memory_for_a_buffer_that_lies_elsewhere(monkeypatch):
+    on_device, on_host = (
+        config_of(each, buffer_size=10**6).resolve() for each in ("device", "host")
+    )
+    assert state_size(on_host) == state_size(on_device)
+    monkeypatch.setattr(memory, "resolve_platform", lambda: "gpu")
+    assert state_size(on_device).fixed > 44_000_000
+    assert state_size(on_host).fixed < 1_000_000
+
+
+def test_a_run_trains_resumes_evaluates_and_is_tuned(tmp_path, monkeypatch):
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
+    config = config_of("host", checkpoint_every_s=0.0)
+    results = train_and_evaluate(config, tmp_path / "run", quiet=True)
+    on_device = train_and_evaluate(config_of("device"), tmp_path / "other", quiet=True)
+    assert_same_bits(results.agent_state, on_device.agent_state)
+    assert list(results.training) == list(on_device.training)
+    assert list(results.evaluations) == list(on_device.evaluations)
+
+    shutil.copytree(tmp_path / "run", tmp_path / "cut")
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "40")
+    resumed = resume(tmp_path / "cut", quiet=True)
+    assert_same_bits(resumed.agent_state, results.agent_state)
+    assert kinds_of(resumed.agent_state) == {"pinned_host"}
+
+    _, _, agent = load_agent(tmp_path / "run")
+    assert kinds_of(agent.state) == {"pinned_host"}
+    assert_same_bits(agent.state, results.agent_state)
+    returns = [evaluate(config, each, 8) for each in (agent.state, results.agent_state)]
+    np.testing.assert_array_equal(*returns)
+    assert autotune(config, verbose=False, seconds=0).scan_chunk_size >= 1
+
+
+def test_the_command_line_takes_it_and_names_what_it_does_not_know(tmp_path, capsys):
+    command = ["train", "--env", "cartpole-control", "--agent", "dqn", "--steps-per-env", "20"]
+    command += ["--eval-rollouts", "2", "--eval-max-steps", "8", "--agent.learning-starts", "40"]
+    rows = []
+    for replay_memory in ("device", "host"):
+        folder = tmp_path / replay_memory
+        flags = ["--run-folder", str(folder), "--agent.replay-memory", replay_memory]
+        assert main([*command, *flags]) == 0
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        rows.append([json.loads(line) for line in lines])
+    assert rows[0] == rows[1]
+    assert 'replay_memory = "host"' in (folder / "config.toml").read_text()
+    capsys.readouterr()
+    assert main([*command, "--agent.replay-memory", "hots"]) == 2
+    assert "unknown replay_memory 'hots'; did you mean 'host'?" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_many_seeds_train_at_once():
+    train = make_train(config_of("host"))
+    keys = jnp.stack([make_key(seed) for seed in (0, 1)])
+    together = jax.jit(jax.vmap(train))(keys)
+    on_device = jax.jit(jax.vmap(make_train(config_of("device"))))(keys)
+    assert_same_bits(together, on_device)
