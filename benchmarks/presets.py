@@ -74,6 +74,7 @@ SWITCHED_OFF: Mapping[str, Mapping[str, Any]] = {
     "gradient_statistics": {"agent.gradient_statistics": True},
     "priority_alpha 0.6": {"agent.priority_alpha": 0.6},
     "n_step 1": {"agent.n_step": 1},
+    "replay_memory host": {"agent.replay_memory": "host"},
 }
 
 
