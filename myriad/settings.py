@@ -144,8 +144,8 @@ class Settings:
             environ: the variables; by default those of this process.
 
         Raises:
-            InvalidArgumentError: a value can't be used, a name that begins with MYRIAD_ is
-                misspelt, or the file can't be read.
+            InvalidArgumentError: a value can't be used, the file can't be read, or a name that
+                begins as Myriad's own is misspelt.
         """
         environ = os.environ if environ is None else environ
         of_file: Mapping[str, str] = {}

@@ -49,7 +49,7 @@ def dataclasses_with_numbers():
     environments = [ENVIRONMENTS.load(name) for name in list_envs()]
     params = [type(make_env(name).default_params) for name in list_envs()]
     agents = [AGENTS.load(name) for name in list_agents()]
-    return [*environments, *params, *agents, *COMMANDS.values()]
+    return [*environments, *params, *agents, *dict.fromkeys(COMMANDS.values())]
 
 
 @pytest.mark.parametrize("kind", dataclasses_with_numbers(), ids=lambda kind: kind.__name__)

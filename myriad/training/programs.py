@@ -150,7 +150,7 @@ class CompiledTraining:
         self.from_cache = hits.count >= len(compiling)
 
     def _leave_to_first_call(self, mode: str) -> None:
-        self.state_shapes = jax.eval_shape(self.loop.init, make_key(0))
+        self.state_shapes = result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
         if mode == "off":
             programs = self.loop.init, self.loop.run, self._evaluate
             programs = tuple(_called_under(jax.disable_jit, each) for each in programs)
