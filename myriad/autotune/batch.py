@@ -8,12 +8,15 @@ from typing import Any
 
 from myriad.errors import InvalidArgumentError
 from myriad.hardware import available_bytes
+from myriad.host import release_freed_memory
 from myriad.timing import interleave, median_interval
+from myriad.timing.intervals import require_enough
 from myriad.timing.subject import Subject
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.fits import readable_bytes, shortage_named
 from myriad.training.halves import Halves
-from myriad.training.memory import call_bytes, most_bytes
+from myriad.training.memory import bytes_of, call_bytes, compiler_bytes, most_bytes
+from myriad.training.programs import ProgramSize
 
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
 # A batch this much slower than the best, row for row, is as good: smaller ones learn more from the
@@ -22,7 +25,10 @@ NEAR_BEST = 0.9
 # Minibatches and steps of a rollout while an on-policy agent is measured.
 _MINIBATCHES, _ROLLOUT_STEPS = 4, 64
 _ROUNDS = 9
+# A measured program's arguments, and what its calls consume in their place.
+_COPIES = 2
 _SAMPLE_S = 0.02
+_CONFIDENCE = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +40,7 @@ class BatchRate:
         rows_per_s: learned from; None if it was refused.
         low: the lower end of the 95% interval.
         high: the upper end.
-        memory_bytes: the most that its program holds, as predicted before it ran.
+        memory_bytes: the most that measuring it holds, as predicted before it ran.
         refused: why it did not run, or nothing.
     """
 
@@ -66,22 +72,19 @@ def measure_batches(
         on_size: called with a line for every size before it is timed.
 
     Raises:
-        InvalidArgumentError: the agent takes no gradient steps that can be measured apart.
+        InvalidArgumentError: the agent takes no gradient steps that can be measured apart, or there
+            are too few rounds for an interval.
     """
-    with_batch(config, sizes[0])  # refuses before anything is compiled
+    # Both refuse before anything is compiled.
+    with_batch(config, sizes[0])
+    require_enough("rounds", rounds, _CONFIDENCE)
     subjects: dict[int, Subject] = {}
     rows: dict[int, int] = {}
     found: dict[int, BatchRate] = {}
     for size in sizes:
         resized = with_batch(config, size).resolve()
         halves = Halves(resized)
-        traced = halves.learn.trace(*halves.shapes())
-        compiled = traced.lower().compile()
-        needed = most_bytes(call_bytes(traced, compiled))
-        room = available_bytes(memory_limit)
-        refused = ""
-        if needed > room:
-            refused = f"needs {readable_bytes(needed)}, and {readable_bytes(max(0, room))} are free"
+        needed, refused = _compiled_within(halves, memory_limit)
         found[size] = BatchRate(size, None, None, None, needed, refused)
         on_size(f"{size:>7,} rows: {refused or readable_bytes(needed)}")
         if refused:
@@ -95,11 +98,35 @@ def measure_batches(
     samples = interleave(samplers, least_rounds=rounds, most_rounds=rounds)
     for size, seconds in zip(subjects, samples, strict=True):
         rates = [rows[size] / each for each in seconds]
-        low, high = median_interval(rates)
+        low, high = median_interval(rates, _CONFIDENCE)
         found[size] = dataclasses.replace(
             found[size], rows_per_s=statistics.median(rates), low=low, high=high
         )
     return list(found.values())
+
+
+def _compiled_within(halves: Halves, limit: int | None) -> tuple[int, str]:
+    """Compile the halves if they fit into memory.
+
+    Returns:
+        What measuring them holds beside this process, in bytes, and why they don't fit.
+    """
+    room = available_bytes(limit)
+    programs = halves.traced()
+    arguments = bytes_of(halves.shapes())
+    # One program compiles at a time, and none where the arrays alone are too large. The allocator
+    # keeps most of what the compiler took.
+    compiling = compiler_bytes([ProgramSize.of(each) for each in programs])[1]
+    needed = compiling + most_bytes(_COPIES * arguments)
+    if needed <= room:
+        calls = [call_bytes(traced, traced.lower().compile()) for traced in programs]
+        release_freed_memory()
+        # Learning consumes a copy of its arguments.
+        needed = compiling + most_bytes(max(*calls[:-1], calls[-1] + arguments))
+    if needed <= room:
+        return needed, ""
+    free = readable_bytes(max(0, room))
+    return needed, f"needs {readable_bytes(needed)}, and {free} are free"
 
 
 def smallest_near_best(rates: Sequence[BatchRate]) -> BatchRate:

@@ -40,7 +40,7 @@ class Halves:
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)
         self.init: Any = jax.jit(loop.init)
-        self._run = jax.jit(loop.run)
+        self._run: Any = jax.jit(loop.run, donate_argnums=0)
         self._seed = resolved.config.seed
         # A replay buffer must be filled before anything is learned from it.
         self._before = learner.first_learning_update(resolved.num_envs) - 1
@@ -48,15 +48,29 @@ class Halves:
 
     def shapes(self) -> tuple[Any, Any]:
         """Return the shapes of a state, and of what the agent learns from."""
-        state = result_shapes(self.init.trace(make_key(0)))
-        return result_shapes(self.collect.trace(state))
+        return result_shapes(self._traced_collect())
+
+    def traced(self) -> list[jax.stages.Traced]:
+        """Return the programs that `arguments` and then `learn` run, in this order."""
+        collect = self._traced_collect()
+        state, experience = result_shapes(collect)
+        fill = [self._run.trace(state, *self._fill())] if self._before else []
+        first = self.init.trace(make_key(self._seed))
+        return [first, *fill, collect, self.learn.trace(state, experience)]
 
     def arguments(self) -> tuple[Any, Any]:
         """Return a state in which the agent learns, and what it learns from."""
         state = self.init(make_key(self._seed))
         if self._before:
-            state, _ = self._run(state, np.int32(self._before), np.bool_(True))  # noqa: FBT003
+            state, _ = self._run(state, *self._fill())
         return self.collect(state)
+
+    def _traced_collect(self) -> jax.stages.Traced:
+        return self.collect.trace(result_shapes(self.init.trace(make_key(self._seed))))
+
+    def _fill(self) -> tuple[np.int32, np.bool_]:
+        """Return the other arguments of `run`: the updates before the first that learns."""
+        return np.int32(self._before), np.bool_(True)  # noqa: FBT003
 
 
 def measure_halves(resolved: ResolvedConfig) -> Comparison:

@@ -1,5 +1,9 @@
 """The batch tuner: what it measures, what it chooses, and the file that it writes."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from myriad import create_config
@@ -11,6 +15,20 @@ from myriad.errors import InvalidArgumentError
 from myriad.host import resident_bytes
 
 CONFIG = create_config("cartpole-control", "ppo", **{"agent.hidden_sizes": (8,)})
+SIZES = (128, 524_288)
+# In a process of its own: memory that others gave back would serve the measurement again.
+MEASURED = """
+import re, sys, jax.numpy as jnp, flax, optax
+from pathlib import Path
+from myriad import create_config
+from myriad.autotune.batch import measure_batches
+jnp.ones((64, 64)) @ jnp.ones((64, 64))
+status = Path("/proc/self/status")
+most = lambda: 1024 * int(re.search("VmHWM: *\\t *(.*) kB", status.read_text())[1])
+before = most()
+rate, = measure_batches(create_config("cartpole-control", sys.argv[1]), [2_048], rounds=6)
+print(rate.memory_bytes, most() - before)
+"""
 
 
 def rate(size, rows_per_s, refused=""):
@@ -49,16 +67,33 @@ def test_a_gradient_step_takes_as_many_rows_as_are_asked_for(agent, size):
 def test_sizes_are_timed_and_what_does_not_fit_is_refused_before_it_runs(agent):
     config = create_config("cartpole-control", agent, **{"agent.hidden_sizes": (8,)})
     lines = []
-    small, large = measure_batches(config, (128, 8_192), rounds=7, on_size=lines.append)
+    small, large = measure_batches(config, SIZES, rounds=7, on_size=lines.append)
     assert small.low <= small.rows_per_s <= small.high
     assert small.memory_bytes < large.memory_bytes
-    assert [line.split()[0] for line in lines] == ["128", "8,192"]
+    assert [line.split()[0] for line in lines] == ["128", "524,288"]
     # What the process holds already counts, too.
-    limit = resident_bytes() + large.memory_bytes - (large.memory_bytes - small.memory_bytes) // 4
-    small, large = measure_batches(config, (128, 8_192), rounds=7, memory_limit=limit)
+    limit = resident_bytes() + (small.memory_bytes + large.memory_bytes) // 2
+    small, large = measure_batches(config, SIZES, rounds=7, memory_limit=limit)
     assert small.rows_per_s
     assert large.rows_per_s is None
     assert "are free" in large.refused
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says it there")
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_measuring_holds_no_more_than_was_predicted(agent):
+    command = [sys.executable, "-c", MEASURED, agent]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    predicted, held = map(int, printed.split())
+    assert held <= predicted
+
+
+def test_too_few_rounds_are_refused_before_anything_is_measured():
+    lines = []
+    with pytest.raises(InvalidArgumentError, match=r"rounds must be at least 6 .*, but got 5"):
+        measure_batches(create_config("cartpole-control", "ppo"), rounds=5, on_size=lines.append)
+    assert not lines
 
 
 FILE = "# mine\nFOO=1\n\nexport OPTIMAL_BATCH_SIZE = 7  \nBAR=2 # two"
