@@ -5,10 +5,11 @@
     python benchmarks/presets.py --part ladder --env cartpole-control
     python benchmarks/presets.py --part target --seeds 5
 
-An asv suite and a command line in three parts. `knobs` times updates of all arms in one process, in
+An asv suite and a command line in four parts. `knobs` times updates of all arms in one process, in
 rounds of random order: the presets, the baseline with each of a preset's settings alone, and the
-preset without each of them. `ladder` times equal updates in ever fewer calls. `target` trains each
-preset in a process of its own, until its return is reached.
+preset without each of them. `runs` alternates whole trainings of the baseline, each in a process
+of its own, with what goes on beside the updates on and off. `ladder` times equal updates in ever
+fewer calls. `target` trains each preset in a process of its own, until its return is reached.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -44,7 +45,7 @@ from benchmarks.harness.trainings import chosen, train_to_target
 from benchmarks.harness.workloads import Training, load, tier_from_environment
 
 _SCRIPT = "benchmarks/presets.py"
-PARTS = ("knobs", "ladder", "target")
+PARTS = ("knobs", "runs", "ladder", "target")
 BASELINE = "baseline"
 _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
@@ -105,6 +106,27 @@ class Arm:
         if not self.is_ahead:
             found["chunk ahead"] = False
         return found
+
+
+@dataclass(frozen=True)
+class RunArm:
+    """A whole training of the baseline, and what goes on beside its updates.
+
+    Attributes:
+        fields: what differs from the baseline.
+        cpu_devices: see `myriad.configure`.
+        profile_chunks: see `myriad.train_and_evaluate`.
+    """
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    cpu_devices: int | None = None
+    profile_chunks: int = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What differs from the baseline."""
+        others = {"cpu_devices": self.cpu_devices, "profile_chunks": self.profile_chunks}
+        return dict(self.fields) | {name: value for name, value in others.items() if value}
 
 
 class Presets:
@@ -226,6 +248,22 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
             yield Arm(f"{BASELINE} + {name}", BASELINE, fields)
 
 
+def run_arms(declared: Training) -> dict[str, RunArm]:
+    """Return by their names the whole trainings that are compared, the baseline first."""
+    resolved = config_of(declared, Arm(BASELINE)).resolve()
+    often = max(resolved.learner.steps_per_update, resolved.eval_frequency // 5)
+    return {
+        BASELINE: RunArm(),
+        "one CPU device": RunArm(cpu_devices=1),
+        "one evaluation": RunArm({"eval_frequency": resolved.steps_per_env}),
+        "five times the evaluations": RunArm({"eval_frequency": often}),
+        "no monitor": RunArm({"monitor_every": 0}),
+        "a checkpoint at every evaluation": RunArm({"checkpoint_every_s": 0.0}),
+        "a film of every tenth evaluation": RunArm({"film_every": 10}),
+        "profile of 3 chunks": RunArm(profile_chunks=3),
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
     return guarded(_run, argv)
@@ -239,7 +277,7 @@ def _run(argv: list[str]) -> bool:
     myriad.configure()
     for declared in chosen(load().trainings["presets"], options, "presets"):
         print(f"\n{declared.agent} on {declared.env}\n")
-        parts = {"knobs": _knobs, "ladder": _ladder, "target": _target}
+        parts = {"knobs": _knobs, "runs": _runs, "ladder": _ladder, "target": _target}
         for part in options.part or PARTS:
             parts[part](declared, options, file)
     return report(file)
@@ -292,6 +330,64 @@ def _knobs(declared: Training, options: argparse.Namespace, file: ResultsFile) -
         samples[name] = differs | {"num_envs": resolved.num_envs, "steps_per_s": list(of_arm)}
     file.add_rows(rows, _described(declared) | {"arms": samples})
     _print_ratios(dict(zip(timed, rates, strict=True)), "arm")
+
+
+def _runs(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
+    """Time whole trainings in alternation, each in a process of its own."""
+    from myriad.timing import interleave
+
+    compared = run_arms(declared)
+    with tempfile.TemporaryDirectory() as folder:
+        samplers = [
+            functools.partial(_run_rate, declared, arm, folder) for arm in compared.values()
+        ]
+        rates = interleave(samplers, least_rounds=options.rounds, most_rounds=options.rounds)
+    config = config_of(declared, Arm(BASELINE)).resolve().config
+    columns = {"num_envs": config.num_envs, "scan_chunk_size": config.scan_chunk_size}
+    rows = []
+    samples = {}
+    for (name, arm), of_arm in zip(compared.items(), rates, strict=True):
+        rows.append(_row(file, declared, f"run: {name}", of_arm, columns))
+        differs = {"starts_from": BASELINE, "sets": arm.settings}
+        samples[name] = differs | {"num_envs": config.num_envs, "steps_per_s": list(of_arm)}
+    file.add_rows(rows, _described(declared) | {"arms": samples})
+    print("\nwhole trainings\n")
+    _print_ratios(dict(zip(compared, rates, strict=True)), "training")
+
+
+def _run_rate(declared: Training, arm: RunArm, folder: str) -> float:
+    """Train once in a new process; return the steps/s of all but compiling."""
+    config = config_of(declared, Arm(BASELINE, fields=arm.fields))
+    request = {
+        "config": config.to_json(),
+        "cpu_devices": arm.cpu_devices,
+        "profile_chunks": arm.profile_chunks,
+        "folder": folder,
+    }
+    # The second process of an arm finds its programs compiled.
+    cache = f"{folder}/cache"
+    target = "benchmarks.presets:run_once"
+    return run(target, request, timeout_s=_TIMEOUT_S, MYRIAD_COMPILATION_CACHE=cache)["steps_per_s"]
+
+
+def run_once(
+    config: str, cpu_devices: int | None, profile_chunks: int, folder: str
+) -> dict[str, float]:
+    """Train once and return the steps/s of all but compiling; runs in a child."""
+    import myriad
+    from myriad.training.config import TrainingConfig
+
+    myriad.configure(cpu_devices)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        results = myriad.train_and_evaluate(
+            TrainingConfig.from_json(config),
+            f"{place}/run",
+            quiet=True,
+            profile_chunks=profile_chunks,
+        )
+    timings = results.timings
+    steps = results.evaluations[-1]["steps"]
+    return {"steps_per_s": steps / (timings.total_s - timings.compile_s)}
 
 
 def _ladder(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
