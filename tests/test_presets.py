@@ -82,6 +82,15 @@ def test_a_preset_may_be_for_one_environment(files):
         create_config("pendulum-control", "ppo", preset="other")
 
 
+def test_the_list_names_a_preset_that_has_values_for_another_environment(files, capsys):
+    files(ppo="[tuned]\nnum_envs = 8\n[tuned.snake]\nnum_envs = 32")
+    assert main(["presets", "--agent", "ppo"]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "tuned has values of its own for snake: `--env snake` shows them"
+    assert main(["presets", "--agent", "ppo", "--env", "snake"]) == 0
+    assert "values of its own" not in capsys.readouterr().out
+
+
 def test_a_resolved_configuration_needs_its_preset_no_more(files):
     files(ppo='[quick]\nnum_envs = 32\neval_rollouts = 4\ntarget_return = "none"')
     resolved = create_config("cartpole-control", "ppo", preset="quick").resolve()

@@ -288,7 +288,7 @@ def _table_of_presets(agent: str, env: str) -> str:
         for row in zip(*columns, strict=True)
     ]
     elsewhere = [
-        f"{preset.name} is for {preset.env} alone: `--env {preset.env}` shows it"
+        f"{preset.name} has values of its own for {preset.env}: `--env {preset.env}` shows them"
         for preset in every
         if preset not in here
     ]
