@@ -32,6 +32,7 @@ def test_learners_train_in_generated_environments():
         assert outcomes(batch) == {("ok", "")}
 
 
+@pytest.mark.slow
 def test_a_case_that_ends_its_process_is_a_row_and_the_next_one_is_tried(tmp_path, monkeypatch):
     (tmp_path / "this_aborts.py").write_text("import os\nos.abort()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

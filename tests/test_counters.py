@@ -17,6 +17,7 @@ COUNTS = st.integers(0, 2**64 - 1) | st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(count=COUNTS, steps=st.integers(0, WORD - 1))
 def test_a_sum_is_pythons(count, steps):
@@ -29,6 +30,7 @@ def test_steps_of_a_chunk_are_counted_side_by_side():
     assert counts.high.tolist() == [0, 0, 1, 1]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(count=COUNTS, value=COUNTS, period=st.integers(1, 2**31 - 1), most=st.integers(0, 2**31 - 1))
 def test_what_is_asked_of_a_count_is_what_python_answers(count, value, period, most):
@@ -45,6 +47,7 @@ def test_counts_a_word_apart_and_other_purposes_have_keys_of_their_own():
     assert len({tuple(jax.random.key_data(key).tolist()) for key in keys}) == len(keys)
 
 
+@pytest.mark.slow
 def test_a_sum_of_many_counts_is_exact_beyond_32_bits():
     values = np.random.default_rng(0).integers(0, WORD, 100_000, dtype=np.uint32)
     assert whole(exact_sum(jnp.asarray(values))) == int(values.sum(dtype=np.uint64)) > WORD

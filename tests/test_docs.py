@@ -306,6 +306,7 @@ def help_of(program):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "given"), called_programs(), ids=lambda part: str(part)[:60])
 def test_a_program_that_pages_call_has_the_flags_that_they_give(program, given):
     known = set(re.findall(r"--[a-z][\w-]*", help_of(program)))

@@ -217,6 +217,7 @@ def test_versions_are_of_what_is_installed():
     )
 
 
+@pytest.mark.slow
 def test_a_platform_that_is_not_there_gets_one_sentence():
     script = """
 try: hardware.resolve_platform()
@@ -259,6 +260,7 @@ print(json.dumps(vars(found) | after))
     return SimpleNamespace(**in_a_fresh_process(script, JAX_PLATFORMS="cpu", **environment))
 
 
+@pytest.mark.slow
 def test_configure_sets_all_options_and_as_many_devices_as_cores():
     found = configured()
     assert found.cpu_devices == found.num_devices == hardware.usable_cores()
@@ -273,6 +275,7 @@ def test_configure_sets_all_options_and_as_many_devices_as_cores():
     )
 
 
+@pytest.mark.slow
 def test_options_that_the_user_gave_are_left_alone():
     threshold = "xla_cpu_small_while_loop_byte_threshold=77"
     given = f"--xla_cpu_prefer_vector_width=128 {EXTRA}{threshold},xla_llvm_ir_gemm=1"
@@ -288,6 +291,7 @@ def test_options_that_the_user_gave_are_left_alone():
     assert found.flags == f"{given} {EXTRA}{FUSION}=true --xla_disable_hlo_passes={SKIPPED}"
 
 
+@pytest.mark.slow
 def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
     flag = "--xla_force_host_platform_device_count=2"
     found = configured("xla_options=False", XLA_FLAGS=flag)
@@ -300,12 +304,14 @@ def test_the_flag_for_the_number_of_devices_counts_as_the_user_s():
     assert found.flags == flag
 
 
+@pytest.mark.slow
 def test_passes_that_the_user_skips_are_left_alone():
     found = configured(XLA_FLAGS="--xla_disable_hlo_passes=algsimp")
     assert "xla_disable_hlo_passes already" in found.left_out[FUSION]
     assert FUSION not in found.flags
 
 
+@pytest.mark.slow
 def test_outputs_are_fused_in_programs_that_are_asked_for_alone():
     script = """
 import jax.numpy as jnp
@@ -324,6 +330,7 @@ print(json.dumps([fusions, output_fusion(lambda: paint.jaxpr)]))
     assert of_paint == {}
 
 
+@pytest.mark.slow
 def test_a_rollout_whose_outputs_are_fused_can_be_part_of_a_program():
     script = """
 import jax.numpy as jnp
@@ -357,6 +364,7 @@ FUSION = "xla_cpu_use_multi_output_fusion"
 SKIPPED = "cpu_multi_output_fusion"
 
 
+@pytest.mark.slow
 def test_an_option_is_left_out_on_demand_here_and_in_child_processes():
     for found in (configured(f"without=['{NAME}']"), configured(MYRIAD_WITHOUT_XLA_OPTIONS=NAME)):
         assert found.left_out == {NAME: "you left it out"}
@@ -370,6 +378,7 @@ print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=Tr
     assert in_a_fresh_process(script, JAX_PLATFORMS="cpu") == [NAME]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "flags", "sentence"),
     [
@@ -385,6 +394,7 @@ except ValueError as error: print(json.dumps(str(error)))
     assert sentence in in_a_fresh_process(script, JAX_PLATFORMS="cpu", XLA_FLAGS=flags)
 
 
+@pytest.mark.slow
 def test_before_the_start_a_later_call_may_change_what_an_earlier_one_set_and_after_it_may_not():
     script = """
 answers = [configure(3).cpu_devices, configure(2).cpu_devices, configure().cpu_devices]
@@ -402,6 +412,7 @@ print(json.dumps(answers))
     assert "jax_num_cpu_devices can no longer be set" in sentence
 
 
+@pytest.mark.slow
 def test_after_the_start_options_come_too_late_and_nothing_is_touched():
     script = """
 jax.devices()

@@ -85,6 +85,7 @@ def test_a_rollout_in_blocks_is_the_same_rollout(
     assert_same_bits(outcome(7), plain)
 
 
+@pytest.mark.slow
 def test_a_step_that_loops_is_not_unrolled(as_on_a_gpu: None) -> None:
     unrolled = {}
     for name in ("cartpole-control", "gene-circuit", "snake"):
@@ -93,6 +94,7 @@ def test_a_step_that_loops_is_not_unrolled(as_on_a_gpu: None) -> None:
     assert unrolled == {"cartpole-control": 8, "gene-circuit": 1, "snake": 1}
 
 
+@pytest.mark.slow
 def test_dqn_learns_the_same_in_loops_of_either_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"batch_size": 16, "agent.learning_starts": 40}
     resolved = create_config("cartpole-control", "dqn", 8, 400, **options).resolve()
@@ -107,6 +109,7 @@ def test_dqn_learns_the_same_in_loops_of_either_kind(monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(params(), plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_steps", [10, 500])
 def test_an_evaluation_in_blocks_is_the_same_evaluation(
     max_steps: int, monkeypatch: pytest.MonkeyPatch

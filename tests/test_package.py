@@ -91,6 +91,7 @@ def test_a_scenario_brings_its_own_figures_and_an_override_wins_over_them():
     assert (hard.beta, hard.kappa) == (pytest.approx(0.4), 0.9)
 
 
+@pytest.mark.slow
 def test_the_lists_are_sorted_and_complete():
     # In a process of its own: another test may have registered an environment in this one.
     code = "from myriad import list_agents, list_envs; print(*list_envs()); print(*list_agents())"

@@ -117,6 +117,7 @@ def test_a_field_is_the_same_under_its_dotted_name(files):
     assert left_open.value_of("agent.rollout_steps") == left_open.rollout_steps == 8
 
 
+@pytest.mark.slow
 def test_a_run_names_its_preset(tmp_path):
     config = create_config("cartpole-control", "ppo", preset="optimized", **TINY)
     train_and_evaluate(config, tmp_path / "run", quiet=True)
@@ -143,6 +144,7 @@ def test_a_preset_says_whether_the_autotuner_chooses_the_chunk(files, monkeypatc
     assert len(asked) == int(tunes)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_into_memory_is_refused_with_what_does(files, tmp_path):
     files(dqn="[huge]\nnum_envs = 8\nbuffer_size = 2_000_000_000")
     config = create_config("cartpole-control", "dqn", preset="huge")

@@ -69,6 +69,7 @@ def correlation_z(left: np.ndarray, right: np.ndarray) -> float:
     return np.corrcoef(left, right)[0, 1] * np.sqrt(left.size)
 
 
+@pytest.mark.slow
 @given(k0=st.integers(0, MASK), k1=st.integers(0, MASK), n=st.integers(0, MASK))
 def test_words_and_folds_are_those_of_the_construction(k0, k1, n):
     got = np.asarray(jax.random.bits(key_of(k0, k1), (2, 3))).ravel()
@@ -78,6 +79,7 @@ def test_words_and_folds_are_those_of_the_construction(k0, k1, n):
     ) == reference_fold(k0, k1, n)
 
 
+@pytest.mark.slow
 def test_a_batch_of_any_depth_draws_what_its_keys_draw_alone():
     keys = jax.random.split(make_key(0), (3, 4))
     batched = jax.vmap(jax.vmap(lambda key: jax.random.bits(key, (2, 5))))(keys)
@@ -86,6 +88,7 @@ def test_a_batch_of_any_depth_draws_what_its_keys_draw_alone():
         np.testing.assert_array_equal(batched[i, j], jax.random.bits(keys[i, j], (2, 5)))
 
 
+@pytest.mark.slow
 def test_narrow_words_are_the_high_bits_of_wide_ones():
     wide = jax.random.bits(make_key(1), (7,))
     np.testing.assert_array_equal(jax.random.bits(make_key(1), (7,), jnp.uint8), wide >> 24)
@@ -99,6 +102,7 @@ def test_scalar_keys_draw_the_elements_of_one_draw():
     assert len(scalar_keys(make_key(5, "threefry2x32"), 4)) == 4
 
 
+@pytest.mark.slow
 def test_children_of_a_split_are_not_those_of_a_fold():
     key = make_key(0)
     split = jax.random.key_data(jax.random.split(key, 1000))
@@ -138,6 +142,7 @@ def test_an_unknown_generator_is_refused_by_name():
         make_key(0, "threefry")
 
 
+@pytest.mark.slow
 def test_distributions_of_jax_have_their_moments():
     key = make_key(3)
     uniform, normal = jax.random.uniform(key, (200_000,)), jax.random.normal(key, (200_000,))
@@ -155,6 +160,7 @@ def test_every_byte_of_every_word_is_uniform(word):
         assert abs(chi_square_z(np.bincount((drawn >> shift & 255).ravel(), minlength=256))) < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lag", ["word", "environment", "step", "seed"])
 def test_neighbours_are_uncorrelated(lag):
     drawn = words(num_steps=64, num_envs=4096, num_words=4)
@@ -170,6 +176,7 @@ def test_neighbours_are_uncorrelated(lag):
         assert abs(correlation_z(left >> bit & 1, right >> bit & 1)) < 5
 
 
+@pytest.mark.slow
 def test_a_changed_bit_of_the_environment_or_the_step_changes_half_of_a_word():
     rng = np.random.default_rng(0)
     key = make_key(0)
@@ -190,6 +197,7 @@ def test_birthday_spacings_repeat_as_often_as_chance_allows():
     assert abs(repeats - expected) < 5 * np.sqrt(expected)
 
 
+@pytest.mark.slow
 def test_single_words_collide_as_often_as_chance_allows():
     drawn = words(num_steps=256, num_envs=4096, num_words=2).reshape(-1, 2)
     for word in range(2):

@@ -35,6 +35,7 @@ def assert_same_bits(left, right):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     num_envs=st.sampled_from([1, 2, 17, 100, 1009]),
@@ -53,6 +54,7 @@ def test_results_are_the_same_bits_for_every_chunk_tile_and_number_of_devices(
     assert_same_bits(expected, got)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_envs", [1, 100, 1009])
 def test_a_recorded_rollout_takes_the_same_steps(num_envs):
     plain = final_batch_state(num_envs, 32, num_devices=1)
@@ -67,6 +69,7 @@ def test_a_recorded_rollout_takes_the_same_steps(num_envs):
     np.testing.assert_array_equal(episodes, plain.num_episodes)
 
 
+@pytest.mark.slow
 def test_where_an_episode_ended_the_trajectory_goes_on_with_a_fresh_one():
     rollout = make_rollout(8, 40)
     _, trajectory = rollout.record_chunk(rollout.init(seed=0))
@@ -88,6 +91,7 @@ def test_nothing_recompiles_after_the_first_chunk():
     assert compilations.count == 0
 
 
+@pytest.mark.slow
 def test_the_state_is_donated():
     rollout = make_rollout(1000, 16)
     state = rollout.init(seed=0)
@@ -97,12 +101,14 @@ def test_the_state_is_donated():
     assert report.alias_bytes >= 9 * 4 * 1000 // 2
 
 
+@pytest.mark.slow
 def test_seeds_and_environments_differ():
     first, second = (final_batch_state(64, 32, seed) for seed in (0, 1))
     assert len(np.unique(np.asarray(first.env_state.x))) == 64
     assert not np.isin(np.asarray(first.env_state.x), np.asarray(second.env_state.x)).any()
 
 
+@pytest.mark.slow
 def test_any_generator_of_jax_can_drive_a_rollout():
     for prng in ("mix2x32", "threefry2x32"):
         rollout = make_rollout(500, 50)
@@ -166,6 +172,7 @@ def test_an_integer_of_numpy_is_a_seed():
     )
 
 
+@pytest.mark.slow
 def test_environments_with_parameters_of_their_own_follow_them_for_every_layout():
     env = make_env("cartpole-control")
     gravity = np.linspace(1.0, 20.0, 100).astype(np.float32)
@@ -188,6 +195,7 @@ def test_environments_with_parameters_of_their_own_follow_them_for_every_layout(
         )
 
 
+@pytest.mark.slow
 def test_the_final_observation_is_there_for_whoever_asks():
     env = make_env("cartpole-control")
     rollout = make_rollout(64, NUM_STEPS)
@@ -205,6 +213,7 @@ def test_the_final_observation_is_there_for_whoever_asks():
     assert np.abs(np.asarray(asked.obs)[done]).max() <= 0.05
 
 
+@pytest.mark.slow
 def test_episodes_are_counted_beyond_32_bits():
     env = make_env("cartpole-control", max_steps=1)  # every step ends an episode
     rollout = Rollout(env, make_agent("random", env), num_envs=32, scan_chunk_size=4)
@@ -228,6 +237,7 @@ def test_episodes_are_counted_beyond_32_bits():
     assert summary.num_episodes == summary.num_steps == 32 * (2**32 + 2)
 
 
+@pytest.mark.slow
 def test_a_controller_remembers_and_forgets_with_the_episode():
     env = make_env("cartpole", max_steps=30)
     pid = make_agent("pid", env)

@@ -24,6 +24,7 @@ def nobody(monkeypatch):
     monkeypatch.setattr(pwd, "getpwuid", unknown)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nobody")
 def test_without_a_home_folder_a_training_keeps_no_programs_and_goes_on(tmp_path):
     assert settings.compilation_cache() is None

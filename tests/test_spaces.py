@@ -36,6 +36,7 @@ def test_every_sample_belongs_to_the_space(space):
     assert bool(jax.vmap(space.contains)(drawn).all())
 
 
+@pytest.mark.slow
 @given(n=st.integers(1, 20))
 def test_every_integer_is_drawn_equally_often(n):
     counts = np.bincount(np.asarray(samples(Discrete(n), 20_000)), minlength=n)

@@ -56,6 +56,7 @@ def test_zizmor_finds_no_weakness():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "files"),
     [("github-workflows", WORKFLOWS), ("github-actions", ACTIONS)],

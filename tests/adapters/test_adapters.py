@@ -82,6 +82,7 @@ def test_a_box_of_integers_keeps_its_bounds_and_its_dtype(low, high, dtype, boun
 # --- Gymnasium, one environment -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list_envs())
 def test_gymnasiums_checker_finds_nothing_to_warn_of(name):
     check_env(to_gymnasium(make_env(name)))
@@ -240,6 +241,7 @@ def test_rendering_without_a_mode_warns_and_with_an_unknown_one_fails():
 # --- Gymnasium, many environments -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("name", SHORT)
 def test_the_vector_environment_equals_gymnasiums_own_over_single_ones(name, mode):
@@ -368,6 +370,7 @@ def test_a_step_compiles_once():
 # --- gymnax, ours as theirs -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_gymnax_steps_are_the_environments_own_and_reset_by_themselves(name):
     env = make_env(name, **SHORT[name])
@@ -405,6 +408,7 @@ def test_gymnax_steps_are_the_environments_own_and_reset_by_themselves(name):
     assert ends > 0 or name == "snake"
 
 
+@pytest.mark.slow
 def test_gymnax_spaces_hold_the_observations_and_the_actions():
     adapted = to_gymnax(make_env("bucket-brigade"))
     params = adapted.default_params
@@ -429,6 +433,7 @@ def test_gymnax_users_may_keep_their_raw_keys():
     assert_trees_match(adapted.reset(raw), adapted.reset(typed))
 
 
+@pytest.mark.slow
 def test_transition_gradients_are_gymnaxs_choice():
     adapted = to_gymnax(make_env("pendulum-control"))
     _, state = adapted.reset(jax.random.key(0))
@@ -524,6 +529,7 @@ def test_a_step_that_xla_would_write_out_a_billion_times_keeps_out_of_that_optio
     assert not from_gymnax("CartPole-v1").out_of_line
 
 
+@pytest.mark.slow
 def test_there_and_back_is_the_same_environment():
     env = make_env("bucket-brigade")
     back = from_gymnax(to_gymnax(env))

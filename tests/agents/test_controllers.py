@@ -76,6 +76,7 @@ def test_an_environment_without_a_setpoint_is_refused(env, agent):
         make_agent(agent, make_env(env))
 
 
+@pytest.mark.slow
 def test_pid_balances_the_pole_in_every_evaluation(tmp_path):
     config = create_config("cartpole", "pid", steps_per_env=600, eval_frequency=300)
     results = train_and_evaluate(config, tmp_path / "run")
@@ -83,6 +84,7 @@ def test_pid_balances_the_pole_in_every_evaluation(tmp_path):
     assert results.training[-1]["return"] == 500.0
 
 
+@pytest.mark.slow
 def test_controllers_hold_the_gene_circuit_better_than_chance(tmp_path):
     returns = {}
     for agent in ("random", "bangbang", "pid"):

@@ -29,6 +29,7 @@ def after(agent, num_updates, **options):
     return jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", SMALL)
 def test_parts_of_a_minibatch_have_its_gradient(agent):
     updates = 8 if agent == "dqn" else 1
@@ -70,6 +71,7 @@ def test_parts_that_do_not_divide_are_refused(agent, options, says):
         create_config("cartpole-control", agent, num_envs=8, **learner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", SMALL)
 def test_statistics_are_reported_on_demand_and_change_nothing(agent):
     updates = 8 if agent == "dqn" else 1

@@ -13,6 +13,7 @@ def parameters(network, num_inputs=5):
     return network.init(jax.random.key(0), jnp.zeros((1, num_inputs)))
 
 
+@pytest.mark.slow
 def test_an_mlp_is_products_biases_and_activations():
     network = MLP((8, 6), 3)
     params = jax.tree.map(lambda leaf: leaf + 0.1, parameters(network))
@@ -27,6 +28,7 @@ def test_an_mlp_is_products_biases_and_activations():
     )
 
 
+@pytest.mark.slow
 def test_layer_norm_stands_between_product_and_activation():
     network = MLP((16,), 2, activation="relu", layer_norm=True)
     params = parameters(network)
@@ -39,6 +41,7 @@ def test_layer_norm_stands_between_product_and_activation():
     np.testing.assert_allclose(network.apply(params, inputs), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_first_weights_are_orthogonal_with_the_gain_asked_for():
     params = parameters(MLP((64,), 3, output_scale=0.01))["params"]
     first, last = params["Dense_0"]["kernel"], params["Dense_1"]["kernel"]
@@ -47,11 +50,13 @@ def test_the_first_weights_are_orthogonal_with_the_gain_asked_for():
     assert not params["Dense_0"]["bias"].any()
 
 
+@pytest.mark.slow
 def test_no_parameter_is_weakly_typed():
     leaves = jax.tree.leaves(parameters(MLP((8,), 2, layer_norm=True)))
     assert all(leaf.dtype == jnp.float32 and not leaf.weak_type for leaf in leaves)
 
 
+@pytest.mark.slow
 def test_no_hidden_layer_is_a_linear_map():
     network = MLP((), 2)
     params = parameters(network)

@@ -18,6 +18,7 @@ from myriad.agents.normalization import (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)  # each shape compiles anew
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=6), st.floats(-100, 100), st.floats(0.01, 100)
@@ -51,6 +52,7 @@ def test_nothing_seen_changes_nothing():
     np.testing.assert_allclose(moments.scale(values), values)
 
 
+@pytest.mark.slow
 def test_what_was_seen_normalises_to_mean_zero_and_deviation_one():
     values = jax.random.normal(jax.random.key(0), (1000, 2)) * jnp.array([3.0, 0.2]) + jnp.array(
         [7.0, -1.0]
@@ -66,6 +68,7 @@ def test_scaling_keeps_signs_and_both_are_clipped():
     np.testing.assert_allclose(moments.normalize(jnp.array([9.0, -50.0])), [-1, -10], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_outputs_are_preserved_as_the_moments_change():
     network = MLP((8, 8), 2)
     layers = network.init(jax.random.key(0), jnp.zeros((1, 3)))["params"]
@@ -80,6 +83,7 @@ def test_outputs_are_preserved_as_the_moments_change():
     assert not np.allclose(network.apply({"params": layers}, new.normalize(obs)), before, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_a_coordinate_that_never_varied_changes_its_weights_by_two_at_most():
     layers = MLP((8,), 2).init(jax.random.key(0), jnp.zeros((1, 1)))["params"]
     old = RunningMoments.create((1,)).update(jnp.zeros((100, 1)))

@@ -89,6 +89,7 @@ def test_advantages_are_the_sum_over_the_rest_of_each_episode():
     )
 
 
+@pytest.mark.slow
 def test_truncation_bootstraps_from_the_last_observation_and_termination_from_none():
     learner = PPO.create(
         make_env("cartpole-control"), **SMALL, gamma=0.5, gae_lambda=0.0, normalize_rewards=False
@@ -118,6 +119,7 @@ def test_truncation_bootstraps_from_the_last_observation_and_termination_from_no
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value_clip", [None, 0.2])
 def test_the_loss_for_categorical_actions_is_equation_9(value_clip):
     env, rng = make_env("bucket-brigade"), np.random.default_rng(0)
@@ -135,6 +137,7 @@ def test_the_loss_for_categorical_actions_is_equation_9(value_clip):
     assert_loss(learner, params, batch, log_prob, entropy)
 
 
+@pytest.mark.slow
 def test_the_loss_for_continuous_actions_is_equation_9():
     learner, rng = (
         PPO.create(make_env("pendulum-control"), **SMALL, entropy_coef=0.02),
@@ -169,6 +172,7 @@ def assert_loss(learner, params, batch, log_prob, entropy):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("max_grad_norm", "epsilon"), [(math.inf, 1e-5), (0.05, 1e-3)])
 def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradient(
     max_grad_norm, epsilon
@@ -215,6 +219,7 @@ def test_permutations_hold_every_index_once(size):
     assert size == 1 or not (drawn[0] == drawn[1]).all()
 
 
+@pytest.mark.slow
 def test_a_permutation_of_many_rows_leaves_none_of_their_order():
     # Of 2**26 rows a single word would leave six random bits: rows in 64 runs, each in order.
     size = 1 << 22
@@ -223,6 +228,7 @@ def test_a_permutation_of_many_rows_leaves_none_of_their_order():
     assert abs(ascents - size / 2) < 5 * math.sqrt(size / 12)
 
 
+@pytest.mark.slow
 def test_every_index_comes_first_equally_often():
     counts = np.bincount(np.asarray(draw_permutations(make_key(0), 8000, 8))[:, 0], minlength=8)
     assert np.sum((counts - 1000) ** 2 / 1000) < 24.3  # chi-squared, 7 degrees of freedom, 0.1%
@@ -238,6 +244,7 @@ def test_rows_are_gathered_with_their_observations_prepared(num_obs):
     assert_same(rows, dataclasses.replace(expected, obs=2 * expected.obs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_rows", [12, 2 * BLOCK_ROWS, 3 * 521])
 def test_blocks_change_nothing_but_the_memory(num_rows):
     rows = jax.random.normal(jax.random.key(0), (num_rows, 3))
@@ -249,6 +256,7 @@ def test_blocks_change_nothing_but_the_memory(num_rows):
     )
 
 
+@pytest.mark.slow
 def test_categorical_draws_follow_their_probabilities():
     policy = CategoricalPolicy((3, 2), scalar=False)
     logits = jnp.tile(jnp.log(jnp.array([0.2, 0.5, 0.3, 0.9, 0.1])), (20_000, 1))
@@ -262,6 +270,7 @@ def test_categorical_draws_follow_their_probabilities():
     np.testing.assert_array_equal(policy.action(policy.mode(logits))[0], [1, 0])
 
 
+@pytest.mark.slow
 def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
     policy = GaussianPolicy(
         Box(np.array([0.0, -np.inf]), np.array([4.0, np.inf]), (2,)), first_log_std=-1.0

@@ -97,6 +97,7 @@ def randomised(network, key):
     return params + np.float32(0.3) * np.asarray(noise)
 
 
+@pytest.mark.slow
 def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
     learner = PQN.create(make_env("cartpole-control"), hidden_sizes=(8, 8))
     network, rng = learner._network, np.random.default_rng(2)
@@ -125,6 +126,7 @@ def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
     np.testing.assert_allclose(np.dot(gradient, direction), slope, rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 @pytest.mark.parametrize(("layer_norm", "dueling"), [(True, False), (False, True)])
 def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_norm, dueling):
@@ -258,6 +260,7 @@ def test_epsilon_falls_by_steps_of_all_environments_and_then_rests_at_its_own_va
         )
 
 
+@pytest.mark.slow
 def test_greedy_actions_leave_exploration_out():
     learner = PQN.create(make_env("cartpole-control"), **SMALL)
     state = jax.jit(learner.init, static_argnums=1)(make_key(0), 16)

@@ -23,6 +23,7 @@ def after(num_updates, **options):
     return jax.jit(loop.run)(state, np.int32(num_updates), BEGIN)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 40), st.data())
 def test_every_node_is_the_sum_of_its_leaves(num_slots, data):
@@ -44,6 +45,7 @@ def test_every_node_is_the_sum_of_its_leaves(num_slots, data):
         np.testing.assert_allclose(sums[node], sums[2 * node] + sums[2 * node + 1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_slots_are_drawn_in_proportion_and_empty_ones_never():
     errors = jnp.array([1.0, 0.0, 3.0, 4.0])
     priorities = Priorities.create(6).updated(jnp.arange(4, dtype=jnp.int32), errors, 1.0, COUNTS)
@@ -71,12 +73,14 @@ def test_weights_correct_for_the_probability():
     np.testing.assert_allclose(importance_weights(jnp.array([0.5, 0.1]), jnp.int32(4), 0.0), 1)
 
 
+@pytest.mark.slow
 def test_alpha_0_is_uniform_replay_bit_for_bit():
     uniform, same = after(40), after(40, priority_alpha=0.0, priority_beta=1.0)
     np.testing.assert_array_equal(uniform.agent.params, same.agent.params)
     assert same.agent.priorities is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_envs", "num_updates", "written"), [(4, 5, 12), (200, 2, 96)])
 def test_new_transitions_begin_with_the_largest_priority(num_envs, num_updates, written):
     learner = make_learner("dqn", make_env("cartpole-control"), **SMALL | {"priority_alpha": 0.6})

@@ -42,6 +42,7 @@ def value_of(obs):
     return 3 + obs @ jnp.array([1.0, 2.0, 3.0, 4.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("narrow", [64, 0])
 def test_an_episode_that_was_truncated_is_valued_by_its_last_observation(narrow, monkeypatch):
     monkeypatch.setattr(minibatches, "_NARROW", narrow)

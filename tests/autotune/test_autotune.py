@@ -97,6 +97,7 @@ def only_answer():
     return entry
 
 
+@pytest.mark.slow
 def test_the_answer_is_one_of_the_candidates_and_the_untuned_default_is_another(known):
     default = create_config(ARGUMENTS[1], ARGUMENTS[2], 64, 10_000).resolve().scan_chunk_size
     candidates = {int(chunk) for chunk in only_answer()["candidates"]}
@@ -151,6 +152,7 @@ def test_a_copied_file_is_measured_again_on_other_hardware(monkeypatch):
         suggest_scan_chunk_size(*ARGUMENTS, verbose=False)
 
 
+@pytest.mark.slow
 def test_it_says_what_it_does_each_candidate_and_the_answer(capsys):
     answer = suggest_scan_chunk_size(*ARGUMENTS)
     said = capsys.readouterr().out
@@ -186,6 +188,7 @@ def test_force_revalidate_measures_again():
         suggest_scan_chunk_size(*ARGUMENTS, force_revalidate=True, verbose=False)
 
 
+@pytest.mark.slow
 def test_a_chunk_that_the_user_has_is_a_candidate_and_nothing_else_of_the_configuration_changes():
     config = create_config("cartpole-control", "pid", 4, 10_000, scan_chunk_size=48)
     result = autotune(config, verbose=False, seconds=0)
@@ -219,6 +222,7 @@ def test_a_limit_beyond_the_machine_refuses_what_the_machine_cannot_hold():
     assert available_bytes(10**18) <= (fingerprint().memory_total_bytes or 10**18)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_envs", "limit"), [(1_500_000, 150 * MIB), (900_000, 96 * MIB)])
 def test_what_exceeds_a_memory_limit_never_runs_and_what_is_named_instead_fits(
     monkeypatch, num_envs, limit
@@ -281,6 +285,7 @@ def test_a_wrong_name_or_number_is_one_sentence():
         suggest_scan_chunk_size(0, "cartpole-control", "random")
 
 
+@pytest.mark.slow
 def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
     limit = resident_bytes() + 200 * MIB
     config = suggest_config("cartpole-control", "random", memory_limit=limit, seconds=2)
@@ -302,6 +307,7 @@ def test_suggest_config_keeps_to_the_memory_and_says_what_it_found(capsys):
     assert entry["throughput_steps_per_s"] == max(e["throughput_steps_per_s"] for e in tried)
 
 
+@pytest.mark.slow
 def test_suggest_config_stops_at_what_fits_as_a_state_but_not_as_a_program(monkeypatch):
     monkeypatch.setattr(sys.modules[available_bytes.__module__], "resident_bytes", lambda: 0)
     monkeypatch.setattr(tuner, "measure", lambda *_: Rounds(1_024, {16: [0.1, 0.2]}))
@@ -464,6 +470,7 @@ def test_every_way_to_ask_has_the_same_key(agent, num_envs):
     assert len(found) == 1
 
 
+@pytest.mark.slow
 def test_the_recipe_for_a_cluster_measures_once(tmp_path, monkeypatch, capsys):
     measured = []
     measure = tuner.measure
@@ -538,6 +545,7 @@ def test_the_command_shows_exports_and_clears_the_cache(known, tmp_path, capsys)
     assert "--env" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_a_known_size_tunes_in_setup_cache_and_only_asks_again(
     tmp_path, monkeypatch
 ):

@@ -95,6 +95,7 @@ def start(script, cache):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_fifty_processes_write_fifty_entries_and_a_reader_sees_valid_json_at_every_moment(cache):
     sizes = []
     with start(FIFTY_WRITERS, cache) as writers:
@@ -108,6 +109,7 @@ def test_fifty_processes_write_fifty_entries_and_a_reader_sees_valid_json_at_eve
     assert {entry["number"] for entry in cache.read()["agent_profiles"].values()} == set(range(50))
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_there(cache):
     cache.update("hardware", "before", lambda _: {"cores": 2})
     with start(WRITER_KILLED_TEN_TIMES, cache) as killed:

@@ -30,6 +30,7 @@ def test_a_snake_that_looks_grows_longer_and_neither_snake_dies_before_it_has_ea
     assert float(looking.min()) >= 0
 
 
+@pytest.mark.slow
 def test_the_best_of_a_sweep_is_no_worse_than_the_controller_as_it_comes():
     env = make_env("gene-circuit-control")
     plain = BangBang.create(env)

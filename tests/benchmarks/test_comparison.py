@@ -63,6 +63,7 @@ def test_every_way_of_gymnasium_steps_the_environment_that_the_sanity_check_know
         assert len(outcome.steps_per_s()) == 6
 
 
+@pytest.mark.slow
 def test_one_environment_in_a_loop_and_ours_beside_it_are_checked_for_sanity():
     ours, loop = measured(
         "myriad-plain", "gymnasium", workload=replace(TINY, num_envs=1, num_steps=3_000)
@@ -335,6 +336,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_run_writes_its_rows_and_prints_a_table_of_them(tmp_path, monkeypatch, capsys):
     pytest.importorskip("gymnasium")
     monkeypatch.setattr(comparison, "BUDGET", BUDGET)

@@ -106,6 +106,7 @@ def test_a_default_training_that_dies_is_one_sentence(monkeypatch, capsys):
     assert "gave no result: the process ended by signal 9" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_default_training_reports_its_seconds_and_its_return(monkeypatch):
     short = functools.partial(myriad.create_config, total_steps=20_480, eval_rollouts=2)
     monkeypatch.setattr(myriad, "create_config", short)

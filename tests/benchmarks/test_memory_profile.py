@@ -225,6 +225,7 @@ def test_a_run_above_the_limit_is_refused_though_it_ended(tmp_path, monkeypatch)
     )
 
 
+@pytest.mark.slow
 def test_the_benchmark_states_bytes_and_runs_a_chunk():
     suite, name = Memory(), Memory.params[0]
     suite.setup(name)

@@ -442,6 +442,7 @@ def test_the_title_says_what_the_rows_show_and_the_caption_on_what(kind):
         assert part in figure.get_supxlabel().replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_a_folder_becomes_every_plot_as_png_and_svg(tmp_path, capsys):
     for name, rows in ROWS.items():
         write(tmp_path / f"{name}.csv", rows())
@@ -643,11 +644,13 @@ def test_repetitions_of_one_run_are_kept_and_those_of_older_ones_are_not():
     assert len(select(old + training_rows(), PLOTS["time_to_solve"])) == 6
 
 
+@pytest.mark.slow
 def test_the_published_rows_can_be_drawn(tmp_path):
     published = Path(__file__).parents[2] / "results" / "published" / "throughput_bars_cpu.csv"
     assert len(draw(published, tmp_path, ["throughput", "efficiency"])) == 4
 
 
+@pytest.mark.slow
 def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
     rows = [
         row(env=env, num_envs=size)
@@ -665,6 +668,7 @@ def test_each_environment_has_its_plot_and_cartpole_the_plain_name(tmp_path):
     assert only.name == "throughput_scaling_snake.png"
 
 
+@pytest.mark.slow
 def test_without_cartpole_the_newest_environment_has_the_plain_name(tmp_path):
     rows = [
         row(env=env, timestamp=timestamp)

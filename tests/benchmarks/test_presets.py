@@ -43,6 +43,7 @@ def test_every_arm_is_a_configuration_that_resolves(workload):
     assert config_of(declared, without).resolve().num_envs == resolved["baseline"].num_envs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
 def test_every_rung_does_the_same_updates(agent):
     small = {

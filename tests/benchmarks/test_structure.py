@@ -53,6 +53,7 @@ def listed_by_asv(folder):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_asv_finds_the_suites_alone_also_beside_a_folder_of_results(tmp_path):
     copy = tmp_path / "benchmarks"
     shutil.copytree(ROOT / "benchmarks", copy)

@@ -259,6 +259,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, sentence, capsys):
 
 
 # Beside gymnax, and alone, since gymnax has no snake.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "env"), [("JAX_PLATFORM_NAME", "cartpole"), ("JAX_PLATFORMS", "snake")]
 )

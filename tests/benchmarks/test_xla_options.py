@@ -48,6 +48,7 @@ def test_a_launch_that_dies_is_one_sentence(monkeypatch):
         xla_options.launched("")
 
 
+@pytest.mark.slow
 def test_the_programs_are_timed_with_fewer_environments(monkeypatch):
     monkeypatch.setattr(xla_options, "ROLLOUTS", {"cartpole-control": ((8, 4),)})
     monkeypatch.setattr(xla_options, "PPO_ENVS", (4,))

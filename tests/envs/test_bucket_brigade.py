@@ -216,6 +216,7 @@ def test_nights_equal_the_plain_ones_on_the_same_draws(mode, num_houses, num_age
     assert seen == ({SAFE, BURNING, RUINED} if mode == "bernoulli" else {SAFE, BURNING})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "opponents"),
     [
@@ -252,6 +253,7 @@ def test_steps_equal_the_plain_ones_with_scripted_opponents_and_observation(mode
     assert 0 < num_over < 21 * num_villages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_the_random_opponents_draw_uniformly_and_apart_from_each_other(mode):
     env = BucketBrigade(num_houses=5, mode=mode, opponents="random")
@@ -279,6 +281,7 @@ def step_many(env: BucketBrigade, houses, num: int, action, seed: int = 0, **sta
     return batched(env)(jax.random.split(make_key(seed), num), many, actions, env.default_params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("opponents", "num_workers"), [("free-rider", 1), (("hero", "free-rider"), 2), ("hero", 3)]
 )
@@ -293,6 +296,7 @@ def test_k_workers_put_a_fire_out_with_probability_one_minus_1_minus_kappa_to_th
     assert set(np.unique(state.houses[1]).tolist()) == {SAFE, RUINED}
 
 
+@pytest.mark.slow
 def test_fire_spreads_to_safe_neighbours_by_beta_and_starts_by_rho():
     env = BucketBrigade(7, 2, "continuous", "free-rider", default_params=LIVELY)
     _, state, *_ = step_many(
@@ -308,6 +312,7 @@ def test_fire_spreads_to_safe_neighbours_by_beta_and_starts_by_rho():
     assert binomtest(int(both), 20_000, (1 - (1 - beta) * (1 - rho)) ** 2).pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_a_start_has_fires_by_rho_and_everybody_at_house_0():
     env = BucketBrigade(default_params=dataclasses.replace(LIVELY, rho=0.2))
     obs, state = jax.vmap(env.reset, (0, None))(
@@ -447,6 +452,7 @@ def test_an_observation_names_the_observer():
         )
 
 
+@pytest.mark.slow
 def test_parameters_may_be_batched():
     env = BucketBrigade(4, 0, default_params=LIVELY)
     params = jax.tree.map(lambda figure: jnp.full(3, figure), LIVELY)
@@ -459,6 +465,7 @@ def test_parameters_may_be_batched():
     np.testing.assert_allclose(np.diff(reward), [-1.0, -1.0], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_the_batched_step_equals_the_single_one(mode):
     env = BucketBrigade(mode=mode, opponents=("random", "firefighter"), default_params=LIVELY)
@@ -477,6 +484,7 @@ def test_the_batched_step_equals_the_single_one(mode):
         jax.tree.map(np.testing.assert_array_equal, alone[1].houses, batch[1].houses)
 
 
+@pytest.mark.slow
 def test_random_play_gives_the_same_bits_for_every_tile():
     env = BucketBrigade()
     agent = make_agent("random", env)
@@ -505,6 +513,7 @@ def test_the_state_keeps_its_shapes_and_types(mode, opponents):
     assert (space.shape, space.dtype) == (obs.shape, obs.dtype)
 
 
+@pytest.mark.slow
 def test_observations_lie_in_the_declared_space():
     env = BucketBrigade(opponents=("hero", "random"))
     rollout = Rollout(env, make_agent("random", env), num_envs=32, scan_chunk_size=30)

@@ -34,6 +34,7 @@ def visited_states(num_steps: int, num_envs: int):
     return rollout.record_chunk(rollout.init(seed=3))[1]
 
 
+@pytest.mark.slow
 def test_a_transition_equals_gymnasiums_over_a_hundred_thousand_visited_states():
     trajectory = visited_states(num_steps=500, num_envs=220)
     obs, action = np.asarray(trajectory.obs[:-1]), np.asarray(trajectory.action[1:])
@@ -57,6 +58,7 @@ def test_a_transition_equals_gymnasiums_over_a_hundred_thousand_visited_states()
     np.testing.assert_array_equal(np.asarray(terminated)[decided], theirs_terminated[decided])
 
 
+@pytest.mark.slow
 def test_whole_random_episodes_follow_gymnasiums():
     step = jax.jit(ENV.step)
     rng = np.random.default_rng(0)
@@ -84,6 +86,7 @@ def test_step_500_truncates_and_does_not_terminate():
         assert (bool(terminated[0]), bool(truncated[0])) == (False, expected)
 
 
+@pytest.mark.slow
 def test_random_play_lasts_22_steps_on_average():
     env = make_env("CartPole-v1")
     rollout = Rollout(env, make_agent("random", env), num_envs=1000, scan_chunk_size=500)
@@ -103,6 +106,7 @@ def test_a_start_is_uniform_in_its_box():
     assert np.abs(correlation).max() < 0.03
 
 
+@pytest.mark.slow
 def test_parameters_may_be_batched():
     keys = jax.random.split(make_key(2), 3)
     params = dataclasses.replace(CartPoleParams(), gravity=jnp.array([1.0, 9.8, 20.0]))
@@ -113,6 +117,7 @@ def test_parameters_may_be_batched():
     assert len(np.unique(np.asarray(after.theta_dot))) == 3
 
 
+@pytest.mark.slow
 def test_the_batched_step_equals_the_single_one():
     trajectory = visited_states(num_steps=20, num_envs=64)
     flat, action = (

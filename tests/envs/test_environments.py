@@ -44,6 +44,7 @@ def test_myriads_own_environments_have_no_fault(name):
     check_env(make_env(name))
 
 
+@pytest.mark.slow
 def test_the_documented_environment_has_no_fault_and_rolls_out_compiled_once():
     load_example("my_environment")
     env = make_env("hill-car", power=0.002)

@@ -149,6 +149,7 @@ def test_the_comparison_would_notice_a_rate_that_is_three_percent_off():
     assert chi_square_of_joint(wrong, theirs) < 1e-3
 
 
+@pytest.mark.slow
 def test_h_is_poisson_while_the_light_is_on():
     counts, _ = simulate(np.ones(144, np.int32), seed=2)
     for intervals in (1, 6, 24, 144):
@@ -156,6 +157,7 @@ def test_h_is_poisson_while_the_light_is_on():
         assert_sample_follows(counts[intervals - 1], stats.poisson(mean))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("light", [0, 1])
 def test_f_decays_by_binomial_thinning_with_both_hill_terms_off(light):
     params = dataclasses.replace(PARAMS, rate_h=0.0, rate_f=0.0)
@@ -166,18 +168,21 @@ def test_f_decays_by_binomial_thinning_with_both_hill_terms_off(light):
         )
 
 
+@pytest.mark.slow
 def test_an_empty_cell_in_the_dark_stays_empty():
     H, F = simulate(np.zeros(20, np.int32), seed=4, num_cells=500)
     assert not H.any()
     assert not F.any()
 
 
+@pytest.mark.slow
 def test_no_count_is_ever_negative():
     params = dataclasses.replace(PARAMS, nu=0.5)
     for counts in simulate(LIGHT, params, seed=5, H=2, F=1, num_cells=2_000):
         assert counts.min() == 0
 
 
+@pytest.mark.slow
 def test_a_hundred_times_the_reactions_are_all_run():
     # Some 1,000 in an interval: a cap would show as a mean too low.
     params = dataclasses.replace(PARAMS, eta=200.0, nu=1.0, rate_h=0.0, rate_f=0.0)
@@ -185,6 +190,7 @@ def test_a_hundred_times_the_reactions_are_all_run():
     assert_sample_follows(counts[-1], stats.poisson(200 * (1 - np.exp(-20))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_horizon", [0, 1, 3])
 @pytest.mark.parametrize("target", ["constant", "sine"])
 def test_observation_and_reward_follow_the_target(target, n_horizon):
@@ -214,6 +220,7 @@ def test_the_sine_goes_through_its_period_about_its_offset():
     np.testing.assert_allclose(targets, [30, 50, 30, 10, 30, 30], atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prng", ["mix2x32", "threefry2x32"])
 def test_the_batched_step_equals_the_single_one(prng):
     counts = np.random.default_rng(0).integers(0, 120, (3, 64)).astype(np.int32)
@@ -230,6 +237,7 @@ def test_the_batched_step_equals_the_single_one(prng):
             np.testing.assert_allclose(ours[i], theirs, rtol=0 if ours.dtype == jnp.int32 else 1e-6)
 
 
+@pytest.mark.slow
 def test_every_figure_may_be_drawn_per_cell():
     keys = jax.random.split(make_key(8), 10_000)
     params = jax.vmap(lambda key: draw_params(key, spread=0.2))(keys[:5_000])
@@ -248,6 +256,7 @@ def test_every_figure_may_be_drawn_per_cell():
         assert_sample_follows(np.asarray(half), stats.poisson(eta * (1 - np.exp(-0.05)) / 0.01))
 
 
+@pytest.mark.slow
 def test_the_waiting_times_are_unit_exponentials():
     words = jax.random.bits(make_key(9), (200_000,))
     waits = np.asarray(gene_circuit._exponential(words), np.float64)
@@ -257,6 +266,7 @@ def test_the_waiting_times_are_unit_exponentials():
     assert np.isfinite(gene_circuit._exponential(jnp.array([0, 2**32 - 1], jnp.uint32))).all()
 
 
+@pytest.mark.slow
 def test_hill_terms_are_right_to_a_few_units_of_float32():
     counts = np.arange(2000, dtype=np.float32)
     for k, exponent in ((90.0, 3.6), (30.0, 3.6), (1.0, 8.0), (500.0, 0.5)):
@@ -286,6 +296,7 @@ def test_a_setting_that_makes_no_sense_is_refused():
             GeneCircuit(n_horizon=n_horizon)
 
 
+@pytest.mark.slow
 def test_a_rollout_counts_episodes_of_288_intervals_and_compiles_once():
     rollout = Rollout(
         ENV, make_agent("random", ENV), num_envs=256, scan_chunk_size=96, tile_size=64

@@ -56,6 +56,7 @@ def assert_transitions_equal_gymnasiums(state, action, torque, after):
     np.testing.assert_array_equal(truncated, np.arange(1, 201)[:, None] == np.full(EPISODES, 200))
 
 
+@pytest.mark.slow
 def test_a_transition_equals_gymnasiums_over_ten_thousand_visited_states():
     state, action, after = visited(ENV, batched(ENV))
     assert action.shape == (200, EPISODES, 1)
@@ -64,6 +65,7 @@ def test_a_transition_equals_gymnasiums_over_ten_thousand_visited_states():
     assert_transitions_equal_gymnasiums(state, action, action[..., 0], after)
 
 
+@pytest.mark.slow
 def test_discrete_torques_are_evenly_spaced_and_follow_gymnasium():
     env = Pendulum(discrete_torques=5)
     state, action, after = visited(env, batched(env))
@@ -85,6 +87,7 @@ def test_the_limits_of_speed_and_torque_hold(speed):
     assert float(reward) == pytest.approx(expected_reward, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_whole_episodes_follow_gymnasiums():
     step = jax.jit(ENV.step)
     rng = np.random.default_rng(0)
@@ -109,6 +112,7 @@ def test_whole_episodes_follow_gymnasiums():
         assert length == 200
 
 
+@pytest.mark.slow
 def test_a_start_is_uniform_in_its_box():
     keys = jax.random.split(make_key(1), 20_000)
     obs, state = jax.vmap(ENV.reset, (0, None))(keys, PARAMS)
@@ -122,6 +126,7 @@ def test_a_start_is_uniform_in_its_box():
     assert abs(np.corrcoef(np.asarray(state.theta), np.asarray(state.theta_dot))[0, 1]) < 0.03
 
 
+@pytest.mark.slow
 def test_the_batched_step_equals_the_single_one():
     step = batched(ENV)
     state, action, after = visited(ENV, step)
@@ -135,6 +140,7 @@ def test_the_batched_step_equals_the_single_one():
         assert (got[3], got[4], got[1].time) == (expected[3], expected[4], expected[1].time)
 
 
+@pytest.mark.slow
 def test_parameters_may_be_batched():
     params = dataclasses.replace(PendulumParams(), gravity=jnp.array([1.0, 9.8, 20.0]))
     axes = dataclasses.replace(jax.tree.map(lambda _: None, PendulumParams()), gravity=0)
@@ -168,6 +174,7 @@ def test_a_count_of_torques_that_makes_no_sense_is_refused(count):
         Pendulum(discrete_torques=count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [ENV, Pendulum(discrete_torques=3)])
 def test_a_rollout_counts_episodes_of_200_steps_and_compiles_once(env):
     rollout = Rollout(env, make_agent("random", env), num_envs=32, scan_chunk_size=100)

@@ -100,6 +100,7 @@ def choose(rng, snake: PythonSnake, *, careful: bool) -> int:
     return int(rng.choice(actions or list(MOVES)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("height", "width", "num_steps"),
     [(12, 12, 500), (4, 8, 400), (5, 7, 300), (1, 4, 60), (2, 3, 60)],
@@ -148,6 +149,7 @@ def hamiltonian_cycle(height: int, width: int) -> list[tuple[int, int]]:
     return [cell for row in rows for cell in row] + [(r, 0) for r in reversed(range(height))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("height", "width"), [(2, 3), (4, 4), (6, 7)])
 def test_a_full_board_is_a_win_that_terminates_with_reward_one(height, width):
     env = Snake(height, width)
@@ -186,6 +188,7 @@ def test_a_full_board_is_a_win_that_terminates_with_reward_one(height, width):
     assert not truncated[first_end].any()
 
 
+@pytest.mark.slow
 def test_food_is_uniform_over_the_free_cells():
     env = Snake()
     step, _ = batched(env)
@@ -207,6 +210,7 @@ def test_food_is_uniform_over_the_free_cells():
     assert chisquare(counts[free]).pvalue > 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("height", "width"), [(12, 12), (2, 3)])
 def test_the_first_food_is_uniform_over_the_free_cells(height, width):
     env = Snake(height, width)
@@ -237,6 +241,7 @@ def play(
     return result
 
 
+@pytest.mark.slow
 def test_a_turn_back_goes_straight_on():
     _, state, reward, terminated, _, _ = play(Snake(5, 9), [LEFT], food=(0, 0))
     assert (int(state.row), int(state.column), int(state.direction)) == (2, 5, RIGHT)
@@ -264,6 +269,7 @@ def test_the_head_may_follow_the_leaving_tail_but_not_hit_the_body():
         )
 
 
+@pytest.mark.slow
 def test_a_fatal_move_leaves_the_board_as_it_was():
     env = Snake(1, 6)
     before = play(env, [RIGHT, RIGHT], food=(0, 0))
@@ -300,6 +306,7 @@ def test_each_step_costs_the_penalty():
         )
 
 
+@pytest.mark.slow
 def test_the_batched_game_equals_the_single_one_bit_for_bit():
     env = Snake()
     step, reset = batched(env)
@@ -316,6 +323,7 @@ def test_the_batched_game_equals_the_single_one_bit_for_bit():
         jax.tree.map(np.testing.assert_array_equal, alone, expected)
 
 
+@pytest.mark.slow
 def test_random_play_gives_the_same_bits_for_every_tile():
     env = Snake()
     agent = make_agent("random", env)

@@ -169,6 +169,7 @@ def cart_pole_model(env, seen, action, noise):
     return model
 
 
+@pytest.mark.slow
 def test_the_cart_poles_estimate_is_the_numpy_filters_of_what_is_seen():
     episodes = play(CART, "random", 64, keep_steps=True)
     noise = np.array([CART.default_params.x_noise, CART.default_params.theta_noise]) ** 2
@@ -221,6 +222,7 @@ def cell_model(before, light):
     return model
 
 
+@pytest.mark.slow
 def test_the_cells_estimate_is_the_numpy_filters_of_what_is_seen():
     episodes = play(CELL, "day-and-night", 64, keep_steps=True)
     for env_index in range(4):
@@ -261,6 +263,7 @@ def exact_posterior(env, seen, action, center, turn):
 
 # Seen, over 30 episodes: means off by 0.4 deviations at most, deviations 0.83 to 1.06 of the exact,
 # 1.00 on average.
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [("half_length", "force"), ("mass_pole", "half_length")])
 def test_the_cart_poles_estimate_is_nearly_the_exact_posteriors(hidden):
     env = CartPoleSysID(hidden=hidden)
@@ -278,6 +281,7 @@ def test_the_cart_poles_estimate_is_nearly_the_exact_posteriors(hidden):
     np.testing.assert_allclose(np.mean(ratios, axis=0), 1, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_push_through_a_linear_model_and_a_condition_are_exact():
     rng = np.random.default_rng(0)
     size, keep, num_results = 4, 2, 3
@@ -330,6 +334,7 @@ def test_the_cells_expected_counts_are_those_of_the_rate_equations():
 # --- what the agent learns ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH
 def test_returns_telescope_into_the_error_at_the_start_less_that_at_the_end(env):
     _, first, last, reward, *_ = play(env, "random")
@@ -405,6 +410,7 @@ def test_half_a_day_of_light_and_half_of_dark_teaches_more_than_random_light():
 # --- what the agent sees --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_hidden_figures_reach_the_observation_through_the_physics_alone(env):
     # With priors of no width a score changes no figure, so that nothing but the reward may tell it.
@@ -440,6 +446,7 @@ def own_figures(env, params, state):
     )
 
 
+@pytest.mark.slow
 def test_a_measured_acceleration_is_the_physics_and_noise_as_stated():
     episodes = play(CART, "random", 64, keep_steps=True)
     obs, action, _ = episodes.kept
@@ -472,6 +479,7 @@ def test_a_cart_or_pole_beyond_the_limits_is_set_up_within_the_episode():
     np.testing.assert_array_equal(state.cart.time[:, 0], np.arange(1, 501))
 
 
+@pytest.mark.slow
 def test_the_cell_reacts_as_the_control_tasks_does_at_its_own_figures():
     control, p = GeneCircuit(), CELL.default_params
     our_reset, our_step = jitted(CELL)
@@ -498,6 +506,7 @@ def test_an_episode_is_truncated_at_its_last_step_and_never_terminated(env):
     assert not episodes.truncated[:-1].any()
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_batched_step_equals_the_single_one(env):
     params = env.default_params
@@ -518,6 +527,7 @@ def test_the_batched_step_equals_the_single_one(env):
                 assert ours[i] == theirs
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_rollout_compiles_once_and_is_the_same_for_any_chunk(env):
     found = []
@@ -541,6 +551,7 @@ def test_a_rollout_compiles_once_and_is_the_same_for_any_chunk(env):
     assert summary.mean_episode_return > 0.2
 
 
+@pytest.mark.slow
 @BOTH
 def test_every_figure_may_be_batched(env):
     keys = jax.random.split(make_key(3), 3)

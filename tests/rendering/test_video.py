@@ -38,6 +38,7 @@ def changed(state, **leaves):
 # One picture.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_is_uint8_rgb_and_shows_that_the_state_has_changed(name):
     env, state = first_state(name)
@@ -54,6 +55,7 @@ def test_a_picture_is_the_same_from_numpy_and_from_jax(name):
     assert (env.render(state) == env.render(jax.device_get(state))).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_batch_is_refused_in_a_sentence(name):
     env = make_env(name)
@@ -108,6 +110,7 @@ def test_the_pole_leans_right_and_the_pendulum_left_for_a_positive_angle():
         assert rows.mean() < 218
 
 
+@pytest.mark.slow
 def test_the_snake_s_head_and_food_are_where_the_state_says():
     for shape in ((12, 12), (5, 9), (9, 4)):
         env = make_env("snake", height=shape[0], width=shape[1])
@@ -119,6 +122,7 @@ def test_the_snake_s_head_and_food_are_where_the_state_says():
             assert tuple(image[int(y), int(x)]) == snake.FOOD
 
 
+@pytest.mark.slow
 def test_a_full_board_has_no_food():
     env, state = first_state("snake", height=1, width=4)
     assert holds(env.render(state), snake.FOOD)
@@ -235,6 +239,7 @@ def frames_of(path):
     return shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_gif_has_as_many_frames_as_steps_and_shows_the_pictures(name, tmp_path):
     env = make_env(name)
@@ -251,6 +256,7 @@ def test_a_gif_has_as_many_frames_as_steps_and_shows_the_pictures(name, tmp_path
     assert list(tmp_path.iterdir()) == [tmp_path / "film.gif"]
 
 
+@pytest.mark.slow
 def test_a_recording_stops_where_the_episode_ends(tmp_path):
     env = make_env("cartpole")
     recording = record(env, make_agent("random", env), tmp_path / "film.gif", num_steps=500, seed=0)
@@ -266,6 +272,7 @@ def test_a_recording_stops_where_the_episode_ends(tmp_path):
     assert (recording.end, recording.num_steps) == ("truncated", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fps", [1, 7, 30, 50])
 def test_a_gif_keeps_to_its_rate(fps, tmp_path):
     env = make_env("pendulum")
@@ -275,6 +282,7 @@ def test_a_gif_keeps_to_its_rate(fps, tmp_path):
     assert min(durations) >= 20
 
 
+@pytest.mark.slow
 def test_an_mp4_has_as_many_frames_as_steps_even_where_a_side_is_odd(tmp_path):
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
     env = make_env("pendulum")
@@ -372,6 +380,7 @@ def test_render_writes_the_episode(tmp_path):
     assert len(frames_of(tmp_path / "snake.gif")) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -22,6 +22,7 @@ def benchmark_page(site: Path) -> Path:
     return site / "b" / "suite_00.Throughput.time_chunk_00-cartpole-3.html"
 
 
+@pytest.mark.slow
 def test_no_page_errs_or_asks_another_host(site, visit):
     pages = [site / f"{name}.html" for name in PAGES] + [
         benchmark_page(site),
@@ -37,6 +38,7 @@ def test_no_page_errs_or_asks_another_host(site, visit):
     assert all(url.startswith((site.as_uri(), "data:", "about:")) for url in visit.requests)
 
 
+@pytest.mark.slow
 def test_no_page_is_wider_than_a_phone(site, new_visit):
     visit = new_visit(viewport={"width": 360, "height": 740})
     for page in [*(site / f"{name}.html" for name in PAGES), benchmark_page(site)]:
@@ -44,6 +46,7 @@ def test_no_page_is_wider_than_a_phone(site, new_visit):
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360, page
 
 
+@pytest.mark.slow
 def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colours(
     site, project, visit
 ):
@@ -62,6 +65,7 @@ def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colou
     assert visit.page.url.endswith("index.html")
 
 
+@pytest.mark.slow
 def test_the_address_restores_the_selection(site, project, visit):
     visit.open(site / "index.html").drawn()
     visit.page.get_by_label("environment", exact=True).select_option("snake")
@@ -78,11 +82,13 @@ def test_the_address_restores_the_selection(site, project, visit):
     assert visit.inked(project.libraries["myriad"].style.light) > 100
 
 
+@pytest.mark.slow
 def test_an_address_that_nobody_made_still_shows_a_graph(site, project, visit):
     visit.open(site / "index.html", "#env=nowhere&device=99&commit=none&hide=nobody,,&x=3").drawn()
     assert visit.inked(project.libraries["myriad"].style.light) > 100
 
 
+@pytest.mark.slow
 def test_pointing_and_the_arrow_keys_read_out_the_numbers(site, visit):
     visit.open(site / "index.html").drawn()
     readout = visit.page.locator("#scaling .readout")
@@ -95,6 +101,7 @@ def test_pointing_and_the_arrow_keys_read_out_the_numbers(site, visit):
     assert readout.inner_text().startswith("1 environment:")
 
 
+@pytest.mark.slow
 def test_a_history_shows_its_levels_and_changes(site, visit):
     visit.open(benchmark_page(site)).drawn()
     assert visit.inked("#0072B2") > 100
@@ -107,6 +114,7 @@ def test_a_history_shows_its_levels_and_changes(site, visit):
     assert visit.inked("#D55E00") > 100
 
 
+@pytest.mark.slow
 def test_two_commits_are_compared_and_the_address_says_which(site, visit):
     before, after = (commit_hash(place)[:8] for place in (99, 60))
     visit.open(site / "compare.html", f"#{before}..{after}")
@@ -122,6 +130,7 @@ def test_two_commits_are_compared_and_the_address_says_which(site, visit):
     assert visit.page.url.endswith(f"#{before}..{commit_hash(149)[:8]}")
 
 
+@pytest.mark.slow
 def test_tables_sort_and_filter(site, visit):
     visit.open(site / "changes.html")
     changes = visit.page.locator("#changes tbody tr")
@@ -134,6 +143,7 @@ def test_tables_sort_and_filter(site, visit):
     assert changes.filter(visible=True).count() < len(ratios)
 
 
+@pytest.mark.slow
 def test_everything_that_acts_is_reached_by_tab(site, visit):
     visit.open(site / "index.html").drawn()
     reached = set()
@@ -147,6 +157,7 @@ def test_everything_that_acts_is_reached_by_tab(site, visit):
     assert sum("|SELECT|" in text for text in reached) >= 4
 
 
+@pytest.mark.slow
 def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     visit = new_visit(java_script_enabled=False)
     visit.open(site / "index.html")
@@ -160,6 +171,7 @@ def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     assert visit.page.locator("#changes tbody tr").count() > 5
 
 
+@pytest.mark.slow
 def test_the_gains_of_arms_can_be_read_on_a_phone(site, new_visit):
     visit = new_visit(viewport={"width": 390, "height": 740}, java_script_enabled=False)
     visit.open(site / "settings.html")
@@ -172,6 +184,7 @@ def test_the_gains_of_arms_can_be_read_on_a_phone(site, new_visit):
     assert words.evaluate_all(beyond) == 0
 
 
+@pytest.mark.slow
 def test_a_dark_page_has_light_words_and_its_own_colours(site, project, new_visit):
     visit = new_visit(color_scheme="dark")
     visit.open(site / "index.html").drawn()
@@ -182,6 +195,7 @@ def test_a_dark_page_has_light_words_and_its_own_colours(site, project, new_visi
     assert visit.inked(project.libraries["myriad"].style.dark) > 100
 
 
+@pytest.mark.slow
 def test_it_works_from_a_sub_path_of_a_server(site, visit, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "speed").symlink_to(site)

@@ -88,6 +88,7 @@ def assert_sound(site):
     assert (site / "index.html").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rows", "samples", "arms", "asv"])
 def test_no_damage_to_a_file_stops_the_site(kind, tmp_path):
     rng = random.Random(kind)

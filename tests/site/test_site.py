@@ -272,12 +272,14 @@ def test_numbers_are_written_for_people():
     assert slugs(["a(b)", "a-b", "A-b"]) == {"a(b)": "a-b", "a-b": "a-b-2", "A-b": "A-b-3"}
 
 
+@pytest.mark.slow
 def test_every_id_of_a_page_is_unique(site):
     for page in site.rglob("*.html"):
         ids = re.findall(r'<[^>]* id="([^"]+)"', page.read_text(encoding="utf-8"))
         assert len(ids) == len(set(ids)), page
 
 
+@pytest.mark.slow
 def test_two_builds_of_the_same_results_are_equal(site, tmp_path, repository):
     publish(site.parent / "results", tmp_path / "site", BUILT, repository=repository)
     for page in site.rglob("*.html"):

@@ -71,6 +71,7 @@ def start(script, *args):
     )
 
 
+@pytest.mark.slow
 def test_what_is_saved_comes_back_keys_and_empty_arrays_too(tmp_path):
     checkpoints, state = Checkpoints(tmp_path / "checkpoints"), state_of(7)
     assert checkpoints.latest() is None
@@ -87,6 +88,7 @@ def test_a_save_leaves_how_python_reports_errors_as_it_was(tmp_path):
     assert [sys.excepthook, sys.unraisablehook, *(log.filters for log in loggers)] == before
 
 
+@pytest.mark.slow
 def test_what_a_block_raises_is_printed_though_it_comes_from_orbax():
     script = """
 import orbax.checkpoint as ocp
@@ -177,6 +179,7 @@ def test_a_reader_without_locks_gets_the_newest_when_what_it_reads_is_removed(
     assert_same(Checkpoints(tmp_path).restore_newest(state_of(0)), state_of(3))
 
 
+@pytest.mark.slow
 def test_a_reader_beside_a_training_never_hears_of_damage(tmp_path):
     training = Checkpoints(tmp_path, keep=1)
     training.save(0, state_of(0))
@@ -298,6 +301,7 @@ def make_a_pipe(path):
     os.mkfifo(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [cut_short, change_a_bit, make_a_pipe, Path.unlink])
 def test_any_damaged_file_is_named_in_a_sentence(damage, tmp_path):
     checkpoints = Checkpoints(tmp_path / "checkpoints")
@@ -347,6 +351,7 @@ checkpoints.save(2, {"array": noise})
 """
 
 
+@pytest.mark.slow
 def test_a_save_that_a_kill_cuts_short_is_ignored_and_tidied_away(tmp_path):
     with start(KILLED, tmp_path) as process:
         assert process.stdout
@@ -399,6 +404,7 @@ def said_of_full_disks(tmp_path_factory):
     return {limit: (folders[limit], line) for limit, line in zip(FULL_AT, lines, strict=True)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", FULL_AT)
 def test_a_disk_that_takes_no_more_leaves_the_checkpoint_before(limit, said_of_full_disks):
     folder, said = said_of_full_disks[limit]

@@ -28,6 +28,7 @@ def test_none_is_the_agents_own_default_and_the_resolved_configuration_shows_it(
     assert resolved.config.resolve() == resolved
 
 
+@pytest.mark.slow
 def test_the_environment_is_built_once_to_check_it_and_once_to_train(monkeypatch, tmp_path):
     monkeypatch.setattr(ENVIRONMENTS, "_targets", dict(ENVIRONMENTS._targets))
     monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")

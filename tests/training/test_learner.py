@@ -51,12 +51,14 @@ def still(monkeypatch, tmp_path):
     return create_config("cartpole", "still", **sizes)
 
 
+@pytest.mark.slow
 def test_it_trains(still, tmp_path):
     results = train_and_evaluate(still, tmp_path / "run")
     assert int(results.agent_state) == 10
     assert [row["pushes"] for row in results.training] == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_it_is_tuned(still):
     assert autotune(still, verbose=False, seconds=0).scan_chunk_size >= 1
 

@@ -67,6 +67,7 @@ def test_a_training_that_could_never_fit_is_refused_from_shapes_and_leaves_no_fo
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_compilation")
 def test_each_setting_that_is_too_large_is_named_with_the_number_that_fits(room):
     room(500 * MIB)
@@ -85,6 +86,7 @@ def test_each_setting_that_is_too_large_is_named_with_the_number_that_fits(room)
         compile_within_memory(CompiledTraining(both))
 
 
+@pytest.mark.slow
 def test_a_training_that_fits_as_a_state_only_is_refused_and_the_number_named_trains(
     room, tmp_path
 ):
@@ -101,6 +103,7 @@ def test_a_training_that_fits_as_a_state_only_is_refused_and_the_number_named_tr
     assert len(results.evaluations) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_episodes", [2_000_000, 100_000_000])
 def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(num_episodes, room):
     config = config_of("random")
@@ -114,6 +117,7 @@ def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(nu
         assert evaluate(config, None, fewer).shape == (fewer,)
 
 
+@pytest.mark.slow
 def test_an_evaluation_inside_a_program_of_yours_still_works():
     config = config_of("ppo", rollout_steps=4, num_envs=8)
     loop = CompiledTraining(config.resolve()).loop
@@ -149,6 +153,7 @@ def test_programs_compile_one_at_a_time_where_memory_is_short():
         programs_at_a_time(sizes, one_by_one - 1, "ppo on snake")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_counts_what_is_written_to_of_a_buffer():
     def beside(**fields):
         small = {"num_envs": 8, "buffer_size": 2_000_000, "agent.hidden_sizes": (8,)}
@@ -163,6 +168,7 @@ def test_a_checkpoint_counts_what_is_written_to_of_a_buffer():
     assert full < state
 
 
+@pytest.mark.slow
 def test_what_ulimit_leaves_is_what_there_is():
     script = """
 import json, resource, sys

@@ -35,6 +35,7 @@ def rows(folder: Path):
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "updates"), [(1, range(1, 11)), (3, (3, 6, 9)), (0, None)])
 def test_a_row_comes_at_every_interval(tmp_path, every, updates):
     train(tmp_path / "run", monitor_every=every)
@@ -51,6 +52,7 @@ def test_a_row_comes_at_every_interval(tmp_path, every, updates):
         assert row["process_memory_bytes"] > 1 << 20
 
 
+@pytest.mark.slow
 def test_the_monitor_changes_no_result(tmp_path):
     with_it = train(tmp_path / "with", monitor_every=1)
     without = train(tmp_path / "without", monitor_every=0)
@@ -59,6 +61,7 @@ def test_the_monitor_changes_no_result(tmp_path):
     assert files[0] == files[1]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_adds_its_rows_behind_a_line_that_a_kill_cut(tmp_path):
     folder = tmp_path / "run"
     train(folder)
@@ -89,6 +92,7 @@ def test_what_the_machine_cannot_tell_is_called_unavailable():
     assert summary(row).endswith("device unavailable, memory unavailable")
 
 
+@pytest.mark.slow
 def test_trackers_get_the_rows(tmp_path):
     pytest.importorskip("tensorboardX")
     train(tmp_path / "run", log_to=["tensorboard"])
@@ -96,6 +100,7 @@ def test_trackers_get_the_rows(tmp_path):
     assert events.count(b"monitor/train_share") == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "updates"), [(4, [4, 8]), (0, [])])
 def test_a_film_comes_at_every_interval(tmp_path, every, updates):
     train(tmp_path / "run", film_every=every)

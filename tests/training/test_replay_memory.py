@@ -74,6 +74,7 @@ def test_states_and_reports_are_the_same_bits_for_any_chunk(fields):
         assert kinds_of(state.agent) == {"pinned_host"}
 
 
+@pytest.mark.slow
 def test_a_step_copies_no_column_and_memory_is_predicted_as_on_the_device():
     large = {"buffer_size": 1_000_000, "agent.gradient_steps": 1}
     needs = [program_needs(compiled(each, **large)) for each in ("device", "host")]
@@ -95,6 +96,7 @@ def test_the_device_needs_no_memory_for_a_buffer_that_lies_elsewhere(monkeypatch
     assert state_size(on_host).fixed < 1_000_000
 
 
+@pytest.mark.slow
 def test_a_run_trains_resumes_evaluates_and_is_tuned(tmp_path, monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
     config = config_of("host", checkpoint_every_s=0.0)
@@ -118,6 +120,7 @@ def test_a_run_trains_resumes_evaluates_and_is_tuned(tmp_path, monkeypatch):
     assert autotune(config, verbose=False, seconds=0).scan_chunk_size >= 1
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_it_and_names_what_it_does_not_know(tmp_path, capsys):
     command = ["train", "--env", "cartpole-control", "--agent", "dqn", "--steps-per-env", "20"]
     command += ["--eval-rollouts", "2", "--eval-max-steps", "8", "--agent.learning-starts", "40"]

@@ -39,6 +39,7 @@ def _away_from_the_users_cache(monkeypatch):
     monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_is_at_is_refused_and_resumes_once_that_is_killed(
     tmp_path, capsys
 ):
@@ -99,6 +100,7 @@ def test_somebodys_files_in_the_folder_of_a_run_stay_as_they_are(tmp_path, capsy
     assert [path.name for path in (tmp_path / "run").rglob("*")] == ["checkpoints", "best_model"]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_early_leaves_nothing_in_the_way_of_the_next(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise InvalidArgumentError("this program can't be compiled.")
@@ -111,6 +113,7 @@ def test_a_run_that_fails_early_leaves_nothing_in_the_way_of_the_next(tmp_path, 
     assert main(command) == 0
 
 
+@pytest.mark.slow
 def test_rows_are_as_safe_as_checkpoints(tmp_path, capsys):
     folder = RunFolder(tmp_path / "run")
     evaluations = ["--eval-frequency", "8", "--eval-rollouts", "2"]
@@ -135,6 +138,7 @@ def without_rows(checkpoint):
     (checkpoint / "metrics.jsonl").unlink()
 
 
+@pytest.mark.slow
 def test_a_run_of_an_older_version_goes_on_with_the_rows_of_its_file(tmp_path, capsys):
     folder = RunFolder(tmp_path / "run")
     evaluations = ["--eval-frequency", "8", "--eval-rollouts", "2"]
@@ -153,6 +157,7 @@ def test_a_run_of_an_older_version_goes_on_with_the_rows_of_its_file(tmp_path, c
     assert main(["evaluate", str(folder.path), "--episodes", "2"]) == 0
 
 
+@pytest.mark.slow
 def test_a_run_whose_file_lacks_a_field_goes_on_and_the_field_is_named(tmp_path, capsys):
     folder = RunFolder(tmp_path / "run")
     assert main(["train", *SMALL, "--run-folder", str(folder.path), "--quiet"]) == 0
@@ -228,6 +233,7 @@ def test_a_seed_beyond_64_bits_is_refused_in_a_sentence(tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 def test_tab_completes_commands_and_options(tmp_path):
     script = tmp_path / "myriad"

@@ -139,6 +139,7 @@ def test_an_interrupt_where_nothing_can_be_raised_is_not_lost():
     assert (done.returncode, done.stderr) == (130, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "code", "sentence"),
     [
@@ -205,6 +206,7 @@ def test_a_sigterm_that_a_program_handles_stays_its_own():
     assert heard == [signal.SIGTERM]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", ">&- 2>&-"])
 def test_a_training_needs_no_standard_error(closed, folder):
     training = '"$0" -m myriad.cli train --env cartpole --agent pid --num-envs 2 '

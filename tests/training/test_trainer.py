@@ -73,6 +73,7 @@ def assert_same_bits(left, right):
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(left), jax.device_get(right))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "agent", [pytest.param(name, marks=() if name == "pid" else SLOW) for name in SMALL]
 )
@@ -88,6 +89,7 @@ def test_a_training_is_the_same_bits_for_every_chunk(agent, tmp_path):
     assert [row["steps"] for row in runs[0].evaluations] == [256, 512, 768, 1024]
 
 
+@pytest.mark.slow
 def test_nothing_compiles_once_the_training_runs(tmp_path):
     train_and_evaluate(small_config("ppo"), tmp_path / "warm")
     with count_compilations() as compilations:
@@ -95,6 +97,7 @@ def test_nothing_compiles_once_the_training_runs(tmp_path):
     assert sorted(compilations.names) == ["jit(_evaluate)", "jit(init_from)", "jit(run)"]
 
 
+@pytest.mark.slow
 def test_the_run_folder_holds_everything(tmp_path):
     results = train_and_evaluate(small_config("ppo"), tmp_path / "run")
     folder = tmp_path / "run"
@@ -115,6 +118,7 @@ def test_the_run_folder_holds_everything(tmp_path):
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == [".lock"]
 
 
+@pytest.mark.slow
 def test_a_folder_with_a_run_in_it_is_not_overwritten(tmp_path):
     train_and_evaluate(small_config("pid"), tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="already holds a run"):
@@ -131,6 +135,7 @@ def test_a_tracker_that_is_not_there_leaves_no_folder(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_interrupt_before_the_first_update_closes_what_was_opened(tmp_path, monkeypatch):
     closed = []
 
@@ -156,6 +161,7 @@ def test_an_interrupt_before_the_first_update_closes_what_was_opened(tmp_path, m
     assert closed == ["tracker", "progress"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_right_after_resuming_leaves_the_only_checkpoint_alone(tmp_path, monkeypatch):
     run_window = CompiledTraining.run_window
 
@@ -173,6 +179,7 @@ def test_an_interrupt_right_after_resuming_leaves_the_only_checkpoint_alone(tmp_
     assert saved.stat().st_ino == before
 
 
+@pytest.mark.slow
 def test_a_finished_run_resumes_to_itself(tmp_path):
     first = train_and_evaluate(small_config("ppo"), tmp_path / "run")
     again = resume(tmp_path / "run")
@@ -180,12 +187,14 @@ def test_a_finished_run_resumes_to_itself(tmp_path):
     assert list(first.training) == list(again.training)
 
 
+@pytest.mark.slow
 def test_a_target_stops_the_training(tmp_path):
     results = train_and_evaluate(small_config("pid", target_return=10.0), tmp_path / "run")
     assert results.stopped == "target"
     assert len(results.evaluations) == 1
 
 
+@pytest.mark.slow
 @SLOW
 def test_a_nan_stops_the_run_and_says_where(tmp_path):
     config = small_config("ppo", **{"agent.learning_rate": 1e30, "agent.max_grad_norm": 1e30})
@@ -195,6 +204,7 @@ def test_a_nan_stops_the_run_and_says_where(tmp_path):
         train_and_evaluate(config, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_an_infinity_is_bad_where_the_agent_sees_it_and_a_nan_everywhere():
     env = make_env("cartpole")
     loop = LearningLoop(env, make_learner("random", env), 4)
@@ -221,6 +231,7 @@ def test_an_infinity_is_bad_where_the_agent_sees_it_and_a_nan_everywhere():
         assert bad_parts(env_state=spoilt) == [False, False, False, is_bad]
 
 
+@pytest.mark.slow
 @SLOW
 @pytest.mark.parametrize(
     ("shape", "sentence"),
@@ -240,6 +251,7 @@ def test_a_training_too_short_to_learn_gives_a_warning(shape, sentence, tmp_path
     assert caught[0].filename == __file__
 
 
+@pytest.mark.slow
 @SLOW
 def test_a_training_that_ends_before_it_learns_gives_a_warning(tmp_path):
     sizes = {"steps_per_env": 64, "agent.learning_starts": 4 * 60}
@@ -248,6 +260,7 @@ def test_a_training_that_ends_before_it_learns_gives_a_warning(tmp_path):
         train_and_evaluate(config, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_an_evaluation_may_be_longer_than_32_bits_count():
     env = make_env("cartpole", max_steps=9)
     evaluation = Evaluation(env, make_learner("random", env), 3, max_steps=2**31)
@@ -267,6 +280,7 @@ def test_a_pure_training_has_no_target():
         make_train(small_config("ppo", target_return=450.0))
 
 
+@pytest.mark.slow
 @SLOW
 def test_many_seeds_train_in_one_program(tmp_path):
     config = small_config("ppo")
@@ -284,6 +298,7 @@ def grid():
         yield pytest.param(agent, env, marks=SLOW if is_slow else ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "env"), list(grid()))
 def test_every_agent_trains_in_every_environment_or_says_why_not(env, agent, tmp_path):
     refusal = None
@@ -334,6 +349,7 @@ def run_killed(folder: Path, agent: str, after_s: float | None, env: dict) -> bo
         return process.wait() == 0
 
 
+@pytest.mark.slow
 @SLOW
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
 def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
@@ -358,6 +374,7 @@ def test_a_killed_run_resumes_to_the_same_bits(agent, tmp_path):
     assert histories[0] == histories[1]
 
 
+@pytest.mark.slow
 @SLOW
 def test_an_interrupt_saves_first(tmp_path):
     env = os.environ | {"MYRIAD_COMPILATION_CACHE": "off", "PYTHONPATH": str(ROOT)}
@@ -383,6 +400,7 @@ def test_an_interrupt_saves_first(tmp_path):
     assert agent.state is not None
 
 
+@pytest.mark.slow
 @SLOW
 def test_gradient_steps_shared_among_devices_are_those_of_one():
     resolved = small_config("ppo", num_envs=8, rollout_steps=16).resolve()
@@ -424,6 +442,7 @@ def write_run(folder, config_toml, agent, state):
     Checkpoints(run.checkpoints).save(1, checkpoint)
 
 
+@pytest.mark.slow
 def test_a_run_of_an_older_version_is_refused_in_a_sentence(tmp_path):
     resolved = small_config("dqn").resolve()
     loop = LearningLoop(resolved.env, resolved.learner, resolved.num_envs)

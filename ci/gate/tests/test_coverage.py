@@ -52,6 +52,7 @@ def test_a_suite_and_rules_that_change_what_they_measure_are_shown(repository):
     assert "\n+fail_ratio = 2.1\n" in run.out
 
 
+@pytest.mark.slow
 def test_a_benchmark_that_this_change_skips_is_not_neutral(repository):
     repository.replace(
         "benchmarks/basics.py",

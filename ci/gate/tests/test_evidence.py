@@ -120,6 +120,7 @@ def test_a_large_slowdown_takes_as_many_pairs_as_its_signs_need():
     assert pairs.mean() < 9 + 4 + 0.01
 
 
+@pytest.mark.slow
 def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
     assert (simulate_luck(1.0)[0] == SLOWER).any(axis=1).mean() <= 0.005
     assert (simulate_luck(1.0)[0] == NOT_SLOWER).mean() > 0.99
@@ -127,6 +128,7 @@ def test_an_unlucky_worker_hides_nothing_and_raises_no_alarm():
     assert (simulate_luck(1.03)[0] == NOT_SLOWER).mean() <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("luck", [(-0.05, 0.0, 0.0, 0.05), (-0.05, 0.05), (-0.025, 0.025)])
 def test_luck_of_two_kinds_is_no_slowdown_and_no_win(luck):
     """Where half of all workers are slower, a few equal pairs look certain to a t-test."""
@@ -146,6 +148,7 @@ def test_the_last_look_can_always_fail():
     assert all(math.isfinite(test.fail_t[-1]) for test in (plan.suspect, plan.confirm))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_pairs", [4, 6, 9, 13, 24, 48])
 def test_the_trimmed_mean_errs_as_often_as_it_says(num_pairs):
     rng = np.random.default_rng(num_pairs)
@@ -202,11 +205,13 @@ def test_where_the_time_is_spent_between_two_looks_what_there_is_decides():
     assert evidence.ratio()[2] < Verdicts().limits.pass_ratio
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_pairs", [4, 5, 8, 9, 11])
 def test_a_look_at_the_end_keeps_to_the_error_that_is_allowed(num_pairs):
     assert (_ended(1.03, num_pairs) == NOT_SLOWER).mean() <= Verdicts().limits.miss_beta
 
 
+@pytest.mark.slow
 def test_the_last_look_spends_what_is_left():
     assert (_ended(1.0, 9) == NOT_SLOWER).mean() > 0.99
 

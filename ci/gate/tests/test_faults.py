@@ -164,6 +164,7 @@ def test_the_rest_gets_its_verdict_and_the_exit_code_is_3(run):
     assert not list(run.temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_a_regression_beside_faults_is_still_a_regression(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
     run = repository.gate("--base", "main", "--bench", "trouble.time_(good|is_killed)")
@@ -185,6 +186,7 @@ def test_what_fails_on_one_side_alone_says_on_which(repository):
     assert run.rows["basics.track_mean"]["reasons"] == ["on head: AssertionError"]
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_imported_is_a_row_and_its_benchmarks_are_not_gone(repository):
     repository.replace(
         "benchmarks/trouble.py", "import smallsum\n", "import smallsum\nimport absent_package\n"
@@ -210,6 +212,7 @@ def test_a_package_imported_from_elsewhere_is_refused(repository, tmp_path):
     assert "smallsum was imported from another place than its checkout" in run.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_workers_and_removes_the_checkouts(repository, tmp_path, number):
     environment = os.environ | repository.environment | {"TMPDIR": str(tmp_path)}

@@ -160,6 +160,7 @@ def test_a_lock_of_uv_holds_the_versions_where_uv_is_there(repository, fake_uv):
 # --- settings -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_configuration_that_git_ignores_serves_both_sides(repository):
     repository.git("rm", "--quiet", "--cached", "asv.conf.json")
     repository.write(".gitignore", ".asv/\n__pycache__/\nasv.conf.json\n")
@@ -187,6 +188,7 @@ def test_a_suite_outside_of_the_repository_is_refused_and_left_alone(repository,
     assert (tmp_path / "elsewhere" / "mine.py").is_file()
 
 
+@pytest.mark.slow
 def test_a_suite_may_lie_beside_its_own_configuration(repository):
     repository.git("mv", "asv.conf.json", "gate.toml", "benchmarks")
     table = {"repo": "..", "benchmark_dir": ".", "project": "smallsum"}
@@ -376,6 +378,7 @@ def test_a_package_is_imported_from_where_its_metadata_says(tmp_path, file, text
     assert import_roots(tmp_path) == (tmp_path / "lib", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_package_that_does_not_come_from_its_checkout_stops_the_gate(repository, monkeypatch):
     settings(repository)
     (repository.root / "hidden").mkdir()
@@ -424,6 +427,7 @@ def track_nothing():
 """
 
 
+@pytest.mark.slow
 def test_a_module_that_can_not_be_imported_stops_no_other(repository):
     repository.write("benchmarks/own.py", NAMED)
     repository.commit()
@@ -449,6 +453,7 @@ def test_a_module_that_can_not_be_imported_stops_no_other(repository):
     assert "nothing_like_it" in run.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statement", ["return helper(1)", "return value"])
 def test_a_benchmark_that_the_change_breaks_is_not_taken_for_an_old_fault(repository, statement):
     helper = "def helper(value):\n    return value\n\n\n"

@@ -144,6 +144,7 @@ def repository(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_only_benchmarks_that_run_a_changed_function_are_timed(repository):
     repository.replace("smallsum/__init__.py", "range(REPEATS)", "range(REPEATS + 5)")
     run = repository.gate("--base", "main", "--bench", "^more|cached|timeraw")
@@ -156,6 +157,7 @@ def test_only_benchmarks_that_run_a_changed_function_are_timed(repository):
     }
 
 
+@pytest.mark.slow
 def test_a_changed_constant_or_file_of_data_reaches_all(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
     run = repository.gate("--base", "main", "--bench", "time_table")
@@ -166,6 +168,7 @@ def test_a_changed_constant_or_file_of_data_reaches_all(repository):
     assert run.verdicts() == {"more.time_table": "not slower"}
 
 
+@pytest.mark.slow
 def test_what_setup_cache_ran_belongs_to_all_who_use_it(repository):
     repository.replace("smallsum/__init__.py", "number**2", "number**2.0")
     run = repository.gate("--base", "main", "--bench", "cached")

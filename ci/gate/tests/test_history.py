@@ -35,6 +35,7 @@ def history(folder: Path, values: np.ndarray, **kwargs) -> BenchmarkHistory:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1.05, 1 / 1.05], ids=["slower", "faster"])
 def test_a_step_of_five_percent_is_found_within_two_commits(ratio):
     rng = np.random.default_rng(1)

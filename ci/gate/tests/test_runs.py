@@ -24,6 +24,7 @@ def counted(request, repository):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted")
 def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
@@ -46,6 +47,7 @@ def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
     assert repository.git("status", "--porcelain").split() == ["M", "smallsum/__init__.py"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted")
 def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
@@ -135,6 +137,7 @@ def long(repository, tmp_path, monkeypatch):
     return repository
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
     run = long.gate("--base", "main", "--bench", "long")
@@ -155,6 +158,7 @@ def test_long_work_runs_on_both_sides_at_once_and_whatever_waits_in_turn(long):
     assert run.rows["long.time_wait"]["seconds"]["head"] > 0.049
 
 
+@pytest.mark.slow
 def test_a_collapse_takes_one_turn_a_pair(repository, tmp_path, monkeypatch):
     repository.write(
         "benchmarks/collapse.py",
@@ -178,6 +182,7 @@ def test_a_collapse_takes_one_turn_a_pair(repository, tmp_path, monkeypatch):
     assert list(calls.values()).count(3) >= pairs - 1, calls
 
 
+@pytest.mark.slow
 def test_on_one_core_long_work_runs_in_turn(long):
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -192,6 +197,7 @@ def test_on_one_core_long_work_runs_in_turn(long):
 ASKED = '[[metric]]\nname = "cpu_instructions"\nworse = "more"\ntolerance = 0.03\nclock = true\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [False, True], ids=["by default", "asked for"])
 def test_instructions_decide_only_where_a_repository_asks_for_it(repository, counted, asked):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
@@ -206,6 +212,7 @@ def test_instructions_decide_only_where_a_repository_asks_for_it(repository, cou
     assert ("The processor's instructions are not counted here." in run.out) != counted
 
 
+@pytest.mark.slow
 def test_instructions_are_those_of_the_call_and_not_of_its_setup(repository):
     repository.counted = True
     repository.replace(
@@ -221,6 +228,7 @@ def test_instructions_are_those_of_the_call_and_not_of_its_setup(repository):
         assert counts["base"] == counts["head"] > 0
 
 
+@pytest.mark.slow
 def test_an_accepted_slowdown_passes_with_its_reason_until_it_expires(repository, counted):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
     accept = ["accept", CACHED, "--reason", "exact sums", "--ratio", "40"]
@@ -236,6 +244,7 @@ def test_an_accepted_slowdown_passes_with_its_reason_until_it_expires(repository
     assert "expired on 2020-01-31: exact sums" in run.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted")
 def test_a_faster_head_and_committed_refs_are_not_confused(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
@@ -265,6 +274,7 @@ def test_the_base_is_where_the_branch_left_not_where_main_went(repository):
     assert run.verdicts()["basics.track_mean"] == "same"
 
 
+@pytest.mark.slow
 def test_a_worse_value_is_confirmed_in_fresh_processes_and_fails(repository):
     repository.replace("smallsum/__init__.py", "1.0 * number", "2.0 * number")
     run = repository.gate("--base", "main", "--bench", "track_mean|mem_table", "--no-timing")
@@ -273,6 +283,7 @@ def test_a_worse_value_is_confirmed_in_fresh_processes_and_fails(repository):
     assert "its tracked value got worse" in run.out
 
 
+@pytest.mark.slow
 def test_new_and_gone_benchmarks_each_have_a_row(repository):
     repository.replace("benchmarks/basics.py", "def track_mean", "def track_average")
     repository.replace("benchmarks/basics.py", "track_mean.unit", "track_average.unit")
@@ -297,6 +308,7 @@ def test_new_and_gone_benchmarks_each_have_a_row(repository):
     assert repository.gate("--base", "main", "--bench", "track_", "--no-timing").code == 0
 
 
+@pytest.mark.slow
 def test_everything_is_new_where_the_base_has_no_suite_yet(repository):
     repository.git("mv", "benchmarks", "aside")
     repository.commit("no suite")
@@ -307,6 +319,7 @@ def test_everything_is_new_where_the_base_has_no_suite_yet(repository):
     assert set(run.verdicts().values()) == {"new"}
 
 
+@pytest.mark.slow
 def test_benchmarks_of_a_broken_base_suite_do_not_pass_as_new(repository):
     repository.write("benchmarks/__init__.py", "raise OSError('broken')\n")
     repository.commit()
@@ -315,6 +328,7 @@ def test_benchmarks_of_a_broken_base_suite_do_not_pass_as_new(repository):
     assert (run.code, run.verdicts()["basics.track_mean"]) == (0, "same")
 
 
+@pytest.mark.slow
 def test_the_suite_of_head_runs_on_both_sides(repository):
     repository.replace("benchmarks/basics.py", "smallsum.table(100)", "smallsum.table(200)")
     run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")
@@ -323,6 +337,7 @@ def test_the_suite_of_head_runs_on_both_sides(repository):
     assert change["base"] == change["head"] == pytest.approx(13233.5)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted")
 def test_pages_tests_and_comments_need_no_timing(repository):
     repository.write("README.md", "# Sums\n")
@@ -344,6 +359,7 @@ def test_whatever_code_may_read_needs_timing(repository, file):
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
+@pytest.mark.slow
 def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
     run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
@@ -366,6 +382,7 @@ def let_it_wait(repository):
     repository.commit()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted")
 def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
     let_it_wait(repository)
@@ -379,6 +396,7 @@ def test_a_program_that_is_the_same_on_both_sides_needs_no_timing(repository):
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize(
     ("slow_calls", "expected"),
@@ -401,6 +419,7 @@ def test_one_program_whose_first_calls_differ_is_asked_again(repository, slow_ca
     assert (run.code, run.verdicts()[CACHED]) == expected, run.out
 
 
+@pytest.mark.slow
 def test_first_calls_that_fail_when_asked_again_only_mean_that_it_is_timed(repository, counted):
     repository.replace(
         "benchmarks/basics.py", "    def time_cached", ONE_PROGRAM + "    def time_cached"
@@ -428,6 +447,7 @@ def test_a_program_that_head_offers_no_more_is_not_compared_unseen(repository):
     ]
 
 
+@pytest.mark.slow
 def test_a_repository_without_rules_is_held_to_ours_but_not_to_our_budgets(repository):
     (repository.root / "gate.toml").unlink()
     repository.replace("smallsum/__init__.py", "range(size)", "range(2 * size)")
@@ -458,6 +478,7 @@ def test_seconds_that_are_put_off_pass_for_nothing_that_has_not_run(
     assert (run.code, run.verdicts()["waits.track_wait_s"]) == expected, run.out
 
 
+@pytest.mark.slow
 def test_tracked_seconds_are_run_once_where_the_code_is_the_same_and_compared_where_it_is_not(
     repository,
 ):
@@ -476,6 +497,7 @@ def test_tracked_seconds_are_run_once_where_the_code_is_the_same_and_compared_wh
     assert (run.code, run.verdicts()["waits.track_wait_s"]) == (1, "worse"), run.out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_both_sides_and_what_they_have_started_are_sampled_on_one_core(repository):
     repository.write(
@@ -510,6 +532,7 @@ def test_both_sides_and_what_they_have_started_are_sampled_on_one_core(repositor
     assert len({str(place[0]) for place in places}) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_a_pair_shares_one_core_unless_its_benchmark_is_declared_to_use_more(repository):
     added = "\n\ndef track_cores():\n    import os\n    return len(os.sched_getaffinity(0))\n"
@@ -525,6 +548,7 @@ def test_a_pair_shares_one_core_unless_its_benchmark_is_declared_to_use_more(rep
     assert min(free["base"], free["head"]) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_work_of_several_cores_is_timed_in_turn_and_unpinned(repository, tmp_path, monkeypatch):
     repository.write(

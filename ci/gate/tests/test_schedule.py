@@ -35,6 +35,7 @@ def test_shards_share_all_rows_among_them(count):
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
+@pytest.mark.slow
 def test_a_shard_runs_its_part_and_budgets_of_others_are_theirs(tmp_path):
     repository = make_repository(tmp_path)
     repository.write("smallsum/unused.py", "")

@@ -98,6 +98,7 @@ def test_one_environment_serves_both_sides_while_dependencies_are_equal(
     assert why_built(base.root, head.root, config, Path("asv.conf.json")) == expected
 
 
+@pytest.mark.slow
 def test_two_environments_are_built_where_dependencies_differ(repository, fake_uv):
     repository.replace("pyproject.toml", '["numpy"]', '["numpy>=1"]')
     run = repository.gate("--base", "main", "--bench", "track_mean", "--no-timing")

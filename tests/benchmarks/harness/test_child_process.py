@@ -87,6 +87,7 @@ def test_what_goes_wrong_in_a_child_is_a_status_and_one_sentence(function, statu
     assert (caught.value.status, str(caught.value)) == (status, reason)
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_is_ended(tmp_path, monkeypatch):
     started, start = [], subprocess.Popen
 
@@ -100,6 +101,7 @@ def test_a_child_that_hangs_is_ended(tmp_path, monkeypatch):
     assert [ends(process.pid) for process in started] == [True]
 
 
+@pytest.mark.slow
 def test_memory_is_counted_over_all_that_a_child_started_and_all_of_it_is_ended(tmp_path):
     beside = tmp_path / "pid"
     request = {"num_bytes": 300_000_000, "beside": str(beside)}
@@ -126,6 +128,7 @@ def test_a_reply_is_read_only_when_it_is_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["reply.json"]
 
 
+@pytest.mark.slow
 def test_a_child_whose_parent_is_killed_ends_too(tmp_path):
     beside = tmp_path / "pid"
     call = "from benchmarks.harness.child_process import run\n"

@@ -90,6 +90,7 @@ def test_a_side_that_is_killed_is_a_failure_that_names_the_signal(fake_sides):
     assert (killed.status, killed.reason) == ("failed", "the process ended by signal 9: no message")
 
 
+@pytest.mark.slow
 def test_a_side_that_hangs_is_a_failure_and_leaves_no_process(fake_sides, started):
     cases = fake_sides(hanging="request == 'call' and time.sleep(600)", sound="pass")
     hung, alive = alternate(cases, replace(BUDGET, call_timeout_s=5.0))
@@ -130,6 +131,7 @@ def test_ratios_leave_out_rounds_in_which_a_side_had_failed():
     assert ratios(fast, slow) == [4.0, 2.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", [False, True])
 def test_a_real_side_counts_the_episodes_of_the_sanity_check(record):
     (outcome,) = alternate([Case("myriad-plain", TINY, record)], BUDGET)

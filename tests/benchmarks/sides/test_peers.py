@@ -144,6 +144,7 @@ def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path
     assert outcome.reason.startswith(f"myriad was imported from {tmp_path / 'myriad'}")
 
 
+@pytest.mark.slow
 def test_a_peer_without_a_name_of_the_environment_refuses(fake_peer):
     (outcome,) = measured(workload=replace(TINY, env="snake"))
     assert (outcome.status, outcome.reason) == (
