@@ -1,9 +1,9 @@
 """The gate held to changes that people really commit: `python -m ci.validation.mutants`.
 
-It takes 20 minutes on 2 cores.
-ci/validation/mutants.toml holds them. A harmful one must fail with its cause named; a harmless one
-must pass. Each row of the table is kept as soon as it is there, so that a run that was stopped goes
-on where it was.
+It takes 20 minutes on 2 cores. ci/validation/mutants.toml holds them. With `--unseen` they are
+those of unseen.toml, which somebody wrote without a look at the gate. A harmful one must fail with
+its cause named. A harmless one must pass. Each row of the table is kept as soon as it is there, so
+that a run that was stopped goes on where it was.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from ci.validation.selftest import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = Path(__file__).with_name("mutants.toml")
+UNSEEN = Path(__file__).with_name("unseen.toml")
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,11 @@ class Mutant:
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
-def mutants() -> list[Mutant]:
+def mutants(file: Path = MUTANTS) -> list[Mutant]:
     """Read them all."""
     return [
         Mutant(name, **table)
-        for name, table in tomllib.loads(MUTANTS.read_text(encoding="utf-8")).items()
+        for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items()
     ]
 
 
@@ -96,15 +97,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m ci.validation.mutants", description=str(__doc__).split("\n")[0]
     )
     parser.add_argument("names", nargs="*", help="only these (default: all)")
-    parser.add_argument("--output", type=Path, default=ROOT / "results" / "csv" / "mutants.csv")
+    parser.add_argument(
+        "--unseen", action="store_true", help="those by somebody who had not seen the gate"
+    )
+    parser.add_argument("--output", type=Path, help="CSV file (default: in results/csv)")
     options = parser.parse_args(argv)
+    file = UNSEEN if options.unseen else MUTANTS
+    options.output = options.output or ROOT / "results" / "csv" / f"{file.stem}.csv"
     options.output.parent.mkdir(parents=True, exist_ok=True)
     table = Table(options.output)
     known = {row["mutant"] for row in table.rows()}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         root = Path(folder) / "myriad"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root)], check=True)
-        for mutant in mutants():
+        for mutant in mutants(file):
             if mutant.name in known or (options.names and mutant.name not in options.names):
                 continue
             row = judge(mutant, root)

@@ -3,6 +3,7 @@ import pytest
 from benchmarks import training
 from benchmarks.harness.results import read_csv
 from benchmarks.harness.workloads import Declaration, Training
+from benchmarks.trainer import HostLoop
 from benchmarks.training import TrainingLoop, main
 
 EASY = Training(
@@ -81,3 +82,13 @@ def test_the_asv_suite_times_the_trainers_own_loop():
     suite.time_updates(suite.params[0])
     assert int(suite.state.num_updates) > before
     assert suite.program(suite.params[0]).memory_analysis().argument_size_in_bytes > 0
+
+
+@pytest.mark.slow
+def test_the_suite_of_the_trainers_host_loop_trains_run_after_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    suite = HostLoop()
+    suite.setup()
+    suite.time_windows()
+    rows = [path.read_text().count("\n") for path in tmp_path.glob("run-*/metrics.jsonl")]
+    assert rows == [64, 64]

@@ -4,17 +4,20 @@ import re
 
 import pytest
 
-from ci.validation.mutants import ROOT, mutants
+from ci.validation.mutants import MUTANTS, ROOT, UNSEEN, mutants
 
 
-@pytest.mark.parametrize("mutant", mutants(), ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*mutants(), *mutants(UNSEEN)], ids=lambda mutant: mutant.name)
 def test_a_mutant_changes_what_is_there(mutant):
     assert mutant.old in (ROOT / mutant.file).read_text(encoding="utf-8")
     assert mutant.old != mutant.new
     re.compile(mutant.cause)
 
 
-def test_there_are_enough_of_both_kinds():
-    harmful = [mutant for mutant in mutants() if mutant.cause]
-    assert len(harmful) >= 20
-    assert len(mutants()) - len(harmful) >= 10
+@pytest.mark.parametrize(
+    ("file", "harmful", "harmless"), [(MUTANTS, 20, 10), (UNSEEN, 25, 15)], ids=["known", "unseen"]
+)
+def test_there_are_enough_of_both_kinds(file, harmful, harmless):
+    causes = [mutant.cause for mutant in mutants(file)]
+    assert sum(bool(cause) for cause in causes) >= harmful
+    assert sum(not cause for cause in causes) >= harmless
