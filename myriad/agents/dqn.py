@@ -33,7 +33,7 @@ from myriad.agents.hyperparameters import (
     annealed_over,
 )
 from myriad.agents.minibatches import MANY_ENVS, mean_over_blocks, steps_for_many
-from myriad.agents.networks import flatten
+from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import (
     RunningMoments,
     discounted_return,
@@ -149,7 +149,11 @@ class DQN(Learner[DQNState]):
         gradient_accumulation: parts that a batch is cut into. Their gradients are averaged before a
             step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        hidden_sizes: widths of the hidden layers.
+        network: mlp, cnn, attention, or `module:Class` of your own. See docs/networks.md.
+        attention: of network attention: auto, reference, xla, chunked or cudnn.
+        attention_patch: of network attention: the side of a token in cells.
+        hidden_sizes: widths of the hidden layers. With network cnn those after the convolution,
+            with attention those after the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
         normalize_observations: shift and scale them by running moments.
@@ -185,6 +189,9 @@ class DQN(Learner[DQNState]):
     max_grad_norm: Limit = 10.0
     gradient_accumulation: Count = 1
     gradient_statistics: bool = False
+    network: str = "mlp"
+    attention: str = "auto"
+    attention_patch: Annotated[int, Integer(1, 64)] = 2
     hidden_sizes: Widths = (64, 64)
     activation: str = "relu"
     layer_norm: bool = False
@@ -208,10 +215,10 @@ class DQN(Learner[DQNState]):
             InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
         """
         q_learning.require_discrete_actions(cls, env)
-        learner = cls(env, **overrides)
+        learner = cls(env, **network_defaults(cls, overrides) | overrides)
         require_ranges(learner)
         require_whole_parts(learner.batch_size, learner.gradient_accumulation)
-        _ = learner._network.mlp  # refuses sizes and activation by itself
+        learner._network.require_outputs()
         learner._ring(1)  # refuses the memory
         return learner
 
@@ -242,6 +249,11 @@ class DQN(Learner[DQNState]):
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""
         return _total_steps(num_envs)
+
+    @property
+    def chosen_attention(self) -> tuple[str, str]:
+        """The implementation of attention that network attention has here, and the reason."""
+        return NetworkSpec.of(self).chosen_attention
 
     @property
     def steps_per_update(self) -> int:
@@ -503,7 +515,12 @@ class DQN(Learner[DQNState]):
     @property
     def _network(self) -> q_learning.QNetwork:
         return q_learning.QNetwork.create(
-            self.env, self.hidden_sizes, self.activation, self.layer_norm, dueling=self.dueling
+            self.env,
+            self.hidden_sizes,
+            self.activation,
+            self.layer_norm,
+            dueling=self.dueling,
+            spec=NetworkSpec.of(self),
         )
 
     @property

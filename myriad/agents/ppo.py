@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ from myriad.agents.minibatches import (
     share_of_rows,
     steps_for_many,
 )
-from myriad.agents.networks import MLP, flatten
+from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import (
     RunningMoments,
     first_or,
@@ -63,7 +63,8 @@ from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
-from myriad.ranges import require_ranges
+from myriad.errors import InvalidArgumentError, shown
+from myriad.ranges import Integer, require_ranges
 
 # One key per purpose: no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
@@ -141,11 +142,15 @@ class PPO(Learner[PPOState]):
         gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
             before a step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        hidden_sizes: of actor and critic alike.
+        network: mlp, cnn, attention, or `module:Class` of your own. See docs/networks.md.
+        attention: of network attention: auto, reference, xla, chunked or cudnn.
+        attention_patch: of network attention: the side of a token in cells.
+        hidden_sizes: widths of the hidden layers, of actor and critic alike. With network cnn
+            those after the convolution, with attention those after the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         normalize_observations: shift and scale them by running moments.
         preserve_outputs: when those moments change, change the networks' first layers so that both
-            compute what they did before.
+            compute what they did before. For network mlp alone.
         normalize_rewards: scale them by the running deviation of the discounted return.
         normalize_advantages: shift and scale them within each minibatch.
         num_devices: devices that share each gradient step; the trainer's choice.
@@ -168,6 +173,9 @@ class PPO(Learner[PPOState]):
     max_grad_norm: Limit = 0.5
     gradient_accumulation: Count = 1
     gradient_statistics: bool = False
+    network: str = "mlp"
+    attention: str = "auto"
+    attention_patch: Annotated[int, Integer(1, 64)] = 2
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
     normalize_observations: bool = True
@@ -190,9 +198,10 @@ class PPO(Learner[PPOState]):
         Raises:
             InvalidArgumentError: a value can't be used.
         """
-        learner = cls(env, **overrides)
+        learner = cls(env, **network_defaults(cls, overrides) | overrides)
         require_ranges(learner)
-        _ = learner.policy, learner._actor  # both refuse by themselves
+        NetworkSpec.of(learner).require_outputs(learner.policy.num_outputs, 1)
+        learner._require_preservable()
         return learner
 
     @classmethod
@@ -212,6 +221,11 @@ class PPO(Learner[PPOState]):
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
         return self.rollout_steps
+
+    @property
+    def chosen_attention(self) -> tuple[str, str]:
+        """The implementation of attention that network attention has here, and the reason."""
+        return NetworkSpec.of(self).chosen_attention
 
     @property
     def policy(self) -> Policy:
@@ -409,6 +423,13 @@ class PPO(Learner[PPOState]):
             for name in ("actor", "critic")
         }
 
+    def _require_preservable(self) -> None:
+        if self.preserve_outputs and self.network != "mlp":
+            raise InvalidArgumentError(
+                f"preserve_outputs must be false with network {shown(self.network)}, since only "
+                "an mlp's first layer can be changed so, but got True."
+            )
+
     def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Return a minibatch's loss, equation 9 negated, and five values of `metric_names`."""
         outputs = self._outputs(params, batch.obs)
@@ -446,13 +467,13 @@ class PPO(Learner[PPOState]):
         return cast("jax.Array", self._critic.apply(params["critic"], inputs))[..., 0]
 
     @property
-    def _actor(self) -> MLP:
+    def _actor(self) -> Any:
         # Small last weights: the first policy is all but uniform.
-        return MLP(self.hidden_sizes, self.policy.num_outputs, self.activation, output_scale=0.01)
+        return NetworkSpec.of(self).build(self.policy.num_outputs, output_scale=0.01)
 
     @property
-    def _critic(self) -> MLP:
-        return MLP(self.hidden_sizes, 1, self.activation)
+    def _critic(self) -> Any:
+        return NetworkSpec.of(self).build(1)
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:

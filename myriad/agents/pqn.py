@@ -6,7 +6,7 @@ of a flattened observation and `P` the number of parameters.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -39,13 +39,13 @@ from myriad.agents.minibatches import (
     shapes_for_many,
     steps_for_many,
 )
-from myriad.agents.networks import flatten
+from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
-from myriad.ranges import require_ranges
+from myriad.ranges import Integer, require_ranges
 
 # One key per purpose: no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
@@ -123,7 +123,11 @@ class PQN(Learner[PQNState]):
         gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
             before a step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
-        hidden_sizes: widths of the hidden layers.
+        network: mlp, cnn, attention, or `module:Class` of your own. See docs/networks.md.
+        attention: of network attention: auto, reference, xla, chunked or cudnn.
+        attention_patch: of network attention: the side of a token in cells.
+        hidden_sizes: widths of the hidden layers. With network cnn those after the convolution,
+            with attention those after the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
         normalize_observations: shift and scale them by running moments.
@@ -146,6 +150,9 @@ class PQN(Learner[PQNState]):
     max_grad_norm: Limit = 0.1
     gradient_accumulation: Count = 1
     gradient_statistics: bool = False
+    network: str = "mlp"
+    attention: str = "auto"
+    attention_patch: Annotated[int, Integer(1, 64)] = 2
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = True
@@ -167,9 +174,9 @@ class PQN(Learner[PQNState]):
             InvalidArgumentError: a value can't be used, or the actions of `env` are not discrete.
         """
         q_learning.require_discrete_actions(cls, env)
-        learner = cls(env, **overrides)
+        learner = cls(env, **network_defaults(cls, overrides) | overrides)
         require_ranges(learner)
-        _ = learner._network.mlp  # refuses sizes and activation by itself
+        learner._network.require_outputs()
         return learner
 
     @classmethod
@@ -189,6 +196,11 @@ class PQN(Learner[PQNState]):
     def default_total_steps(self, num_envs: int) -> int:
         """Return the steps of all environments together in a training of unknown length."""
         return steps_for_many(num_envs, _LEAST_STEPS)
+
+    @property
+    def chosen_attention(self) -> tuple[str, str]:
+        """The implementation of attention that network attention has here, and the reason."""
+        return NetworkSpec.of(self).chosen_attention
 
     @property
     def steps_per_update(self) -> int:
@@ -353,7 +365,7 @@ class PQN(Learner[PQNState]):
     @property
     def _network(self) -> q_learning.QNetwork:
         return q_learning.QNetwork.create(
-            self.env, self.hidden_sizes, self.activation, self.layer_norm
+            self.env, self.hidden_sizes, self.activation, self.layer_norm, spec=NetworkSpec.of(self)
         )
 
     @property

@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from myriad.agents.gradients import norm
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
-from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, affine, sum_rows
+from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, NetworkSpec, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
@@ -29,11 +29,11 @@ _EXPLORED = 0.2  # of a training, while epsilon falls
 
 @dataclasses.dataclass(frozen=True)
 class QNetwork:
-    """An `MLP` of Q-values whose parameters are one float32 vector, `[P]`.
+    """A network of Q-values whose parameters are one float32 vector, `[P]`.
 
     On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the
     last layer gives a value and advantages whose mean is taken off (Wang et al. 2016, equation 9);
-    both share all hidden layers.
+    both share all hidden layers. Without `spec`, or where it says so, it is an `MLP`.
     """
 
     obs_size: int
@@ -42,6 +42,7 @@ class QNetwork:
     activation: str
     layer_norm: bool
     dueling: bool = False
+    spec: NetworkSpec | None = None
 
     @classmethod
     def create(cls, env: Environment, *args: Any, **kwargs: Any) -> "QNetwork":
@@ -54,15 +55,20 @@ class QNetwork:
 
     def init(self, key: jax.Array) -> jax.Array:
         """Draw initial parameters, `[P]`."""
-        return ravel_pytree(self.mlp.init(key, self._no_obs))[0]
+        return ravel_pytree(self.module.init(key, self._no_obs))[0]
 
     def unravel(self, params: jax.Array) -> Any:
-        """Return the parameters as `mlp.apply` takes them: a dict of layers."""
+        """Return the parameters as `module.apply` takes them: a dict of layers."""
         return self._unravel(params)
 
     def values(self, params: jax.Array, obs: jax.Array) -> jax.Array:
         """Return Q-values `[B, A]` of flat observations `[B, D]`."""
-        outputs = self._outputs(self.unravel(params)["params"], obs)
+        layers = self.unravel(params)
+        outputs = (
+            self._outputs(layers["params"], obs)
+            if isinstance(self.module, MLP)
+            else self.module.apply(layers, obs)
+        )
         if not self.dueling:
             return outputs
         value = outputs[:, :1]
@@ -76,7 +82,7 @@ class QNetwork:
         return map_over_blocks(lambda rows: self.values(params, normalize_obs(stats, rows)), obs)
 
     def _outputs(self, params: Any, obs: jax.Array) -> jax.Array:
-        """Apply `mlp`: the same function in fewer passes over the batch, and a faster gradient.
+        """Apply an MLP: the same function in fewer passes over the batch, and a faster gradient.
 
         A layer's mean over its features is linear in its inputs, so it is taken off weights and
         bias instead.
@@ -95,12 +101,27 @@ class QNetwork:
         return affine(hidden, last["kernel"], last["bias"])
 
     @cached_property
-    def mlp(self) -> MLP:
+    def module(self) -> Any:
         """The network in flax. Small last weights: no action begins with much of an advantage."""
-        num_outputs = self.num_actions + 1 if self.dueling else self.num_actions
+        if self.spec is not None:
+            return self.spec.build(self.num_outputs, output_scale=0.01)
         return MLP(
-            self.hidden_sizes, num_outputs, self.activation, self.layer_norm, output_scale=0.01
+            self.hidden_sizes,
+            self.num_outputs,
+            self.activation,
+            self.layer_norm,
+            output_scale=0.01,
         )
+
+    @property
+    def num_outputs(self) -> int:
+        """The width of the last layer."""
+        return self.num_actions + 1 if self.dueling else self.num_actions
+
+    def require_outputs(self) -> None:
+        """Raise what `NetworkSpec.require_outputs` does."""
+        if self.spec is not None:
+            self.spec.require_outputs(self.num_outputs)
 
     @cached_property
     def _no_obs(self) -> np.ndarray:
@@ -108,7 +129,7 @@ class QNetwork:
 
     @cached_property
     def _unravel(self) -> Any:
-        shapes = jax.eval_shape(self.mlp.init, jax.random.key(0), self._no_obs)
+        shapes = jax.eval_shape(self.module.init, jax.random.key(0), self._no_obs)
         # This is kept beyond the trace that asks for it first, so it may hold no tracer.
         with jax.ensure_compile_time_eval():
             return ravel_pytree(

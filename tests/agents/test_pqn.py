@@ -117,7 +117,7 @@ def test_a_gradient_is_that_of_the_plain_network_and_of_finite_differences():
     np.testing.assert_allclose(metrics["loss"], loss(params), rtol=1e-5)
 
     def plain(vector):
-        values = network.mlp.apply(network.unravel(vector), obs)
+        values = network.module.apply(network.unravel(vector), obs)
         return 0.5 * jnp.mean(jnp.square(values[jnp.arange(32), action] - target))
 
     np.testing.assert_allclose(gradient, jax.jit(jax.grad(plain))(params), rtol=1e-4, atol=1e-6)
@@ -133,7 +133,7 @@ def test_the_fast_network_computes_what_the_plain_one_does(activation, layer_nor
     network = QNetwork(5, 3, (16, 8), activation, layer_norm, dueling)
     params = randomised(network, jax.random.key(0))
     obs = jax.random.normal(jax.random.key(1), (64, 5))
-    outputs = network.mlp.apply(network.unravel(params), obs)
+    outputs = network.module.apply(network.unravel(params), obs)
     if dueling:
         outputs = outputs[:, :1] + outputs[:, 1:] - outputs[:, 1:].mean(axis=1, keepdims=True)
     np.testing.assert_allclose(network.values(params, obs), outputs, rtol=1e-4, atol=1e-5)
@@ -176,7 +176,7 @@ def test_an_update_is_the_one_that_numpy_makes_of_the_same_rollout():
     target = jnp.asarray(target.reshape(32), jnp.float32)
 
     def loss(params, order):
-        values = network.mlp.apply(network.unravel(params), obs[order])
+        values = network.module.apply(network.unravel(params), obs[order])
         chosen = values[jnp.arange(16), action[order]]
         return 0.5 * jnp.mean((chosen - target[order]) ** 2)
 

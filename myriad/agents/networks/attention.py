@@ -1,0 +1,103 @@
+"""A transformer for observations on a grid."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from myriad.agents.networks.kernels import attend
+from myriad.agents.networks.layers import hidden_layers, linear, normalized
+from myriad.agents.networks.mlp import ACTIVATIONS
+from myriad.agents.precision import Precision
+
+D_MODEL = 64
+NUM_LAYERS = 2
+NUM_HEADS = 4
+_D_FEED_FORWARD = 2 * D_MODEL
+_POSITION_SCALE = 0.02
+
+
+class Transformer(nn.Module):
+    """Patches of a grid as tokens, pre-norm attention layers, and the mean of the tokens.
+
+    Vaswani et al. (2017), "Attention is all you need", with the layer norm before each part as in
+    Xiong et al. (2020), "On layer normalization in the transformer architecture", and patches and
+    learned positions as in Dosovitskiy et al. (2021), "An image is worth 16x16 words". There are 2
+    layers of 4 heads and 64 numbers a token; the feed-forward part has 128.
+
+    Attributes:
+        grid: the shape of an observation: height, width and channels.
+        patch: the side of a patch in cells. Zeros fill the last ones up.
+        hidden_sizes: the width of each dense layer between the mean and the last layer.
+        num_outputs: the width of the last layer.
+        activation: of the feed-forward parts and the dense layers; a name in `ACTIVATIONS`.
+        layer_norm: whether the dense layers are normalised, too.
+        output_scale: the gain of the last layer's initial weights.
+        attention: a name in `myriad.agents.networks.kernels.IMPLEMENTATIONS`.
+        precision: the dtypes. Softmax, layer norm and the mean are in float32.
+
+    Example:
+        >>> network = Transformer((10, 10, 4), 2, (), 6)
+        >>> params = network.init(jax.random.key(0), jnp.zeros((1, 400)))
+        >>> network.apply(params, jnp.zeros((8, 400))).shape
+        (8, 6)
+    """
+
+    grid: tuple[int, int, int]
+    patch: int
+    hidden_sizes: tuple[int, ...]
+    num_outputs: int
+    activation: str = "gelu"
+    layer_norm: bool = False
+    output_scale: float = 1.0
+    attention: str = "xla"
+    precision: Precision = Precision()
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """Map `[B, H * W * C]` to `[B, num_outputs]`."""
+        tokens = self._linear(D_MODEL)(patches(inputs.reshape(-1, *self.grid), self.patch))
+        positions = self.param(
+            "positions",
+            nn.initializers.normal(_POSITION_SCALE),
+            tokens.shape[1:],
+            jnp.dtype(self.precision.param_dtype),
+        )
+        tokens += positions.astype(tokens.dtype)
+        for _ in range(NUM_LAYERS):
+            tokens += self._attended(normalized(tokens, self.precision))
+            tokens += self._fed_forward(normalized(tokens, self.precision))
+        tokens = normalized(tokens, self.precision)
+        mean = jnp.mean(tokens, axis=1, dtype=jnp.float32).astype(tokens.dtype)
+        hidden = hidden_layers(
+            mean, self.hidden_sizes, self.activation, self.precision, layer_norm=self.layer_norm
+        )
+        return self._linear(self.num_outputs, self.output_scale)(hidden).astype(
+            self.precision.output_dtype
+        )
+
+    def _attended(self, tokens: jax.Array) -> jax.Array:
+        """Let tokens `[B, T, 64]` attend to each other."""
+        heads = self._linear(3 * D_MODEL)(tokens).reshape(*tokens.shape[:2], 3, NUM_HEADS, -1)
+        attended = attend(self.attention, heads[:, :, 0], heads[:, :, 1], heads[:, :, 2])
+        return self._linear(D_MODEL)(attended.reshape(tokens.shape))
+
+    def _fed_forward(self, tokens: jax.Array) -> jax.Array:
+        hidden = ACTIVATIONS[self.activation](self._linear(_D_FEED_FORWARD)(tokens))
+        return self._linear(D_MODEL)(hidden)
+
+    def _linear(self, num_outputs: int, scale: float = 1.0) -> nn.Dense:
+        return linear(num_outputs, self.precision, scale)
+
+
+def num_patches(grid: tuple[int, int, int], patch: int) -> int:
+    """Return how many patches a grid has: the tokens of a `Transformer`."""
+    return -(-grid[0] // patch) * -(-grid[1] // patch)
+
+
+def patches(cells: jax.Array, patch: int) -> jax.Array:
+    """Cut `[B, H, W, C]` into square patches, row by row: `[B, T, patch * patch * C]`."""
+    batch, height, width, channels = cells.shape
+    cells = jnp.pad(cells, ((0, 0), (0, -height % patch), (0, -width % patch), (0, 0)))
+    rows, columns = cells.shape[1] // patch, cells.shape[2] // patch
+    cut = cells.reshape(batch, rows, patch, columns, patch, channels).swapaxes(2, 3)
+    return cut.reshape(batch, rows * columns, patch * patch * channels)

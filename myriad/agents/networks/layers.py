@@ -1,0 +1,51 @@
+"""Layers that networks on a grid share."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from myriad.agents.networks.mlp import ACTIVATIONS, orthogonal
+from myriad.agents.precision import Precision
+
+_GAIN = float(np.sqrt(2))
+
+
+def linear(num_outputs: int, precision: Precision, scale: float = _GAIN) -> nn.Dense:
+    """Return a layer from `[..., I]` to `[..., num_outputs]` with orthogonal initial weights."""
+    draw = orthogonal(scale)
+
+    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        # Drawn in float32 and then rounded, or rows would not be orthogonal.
+        return draw(key, shape).astype(dtype)
+
+    return nn.Dense(
+        num_outputs,
+        dtype=precision.compute_dtype,
+        param_dtype=precision.param_dtype,
+        kernel_init=init,
+    )
+
+
+def normalized(hidden: jax.Array, precision: Precision) -> jax.Array:
+    """Apply a layer norm to the last axis: in float32, and back to the compute dtype."""
+    norm = nn.LayerNorm(dtype="float32", param_dtype=precision.param_dtype)
+    return norm(hidden).astype(precision.compute_dtype)
+
+
+def hidden_layers(
+    hidden: jax.Array,
+    sizes: tuple[int, ...],
+    activation: str,
+    precision: Precision,
+    *,
+    layer_norm: bool,
+) -> jax.Array:
+    """Apply dense layers of these sizes, with layer norm if asked, and activations to `[B, I]`."""
+    for size in sizes:
+        hidden = linear(size, precision)(hidden)
+        if layer_norm:
+            hidden = normalized(hidden, precision)
+        hidden = ACTIVATIONS[activation](hidden)
+    return hidden

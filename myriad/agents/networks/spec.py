@@ -1,0 +1,242 @@
+"""A learner's network by its name, built for the observations of its environment."""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from myriad.agents.networks.attention import Transformer, num_patches
+from myriad.agents.networks.cnn import CNN
+from myriad.agents.networks.kernels import AUTO, choose_attention
+from myriad.agents.networks.mlp import ACTIVATIONS, MLP
+from myriad.agents.precision import Precision
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
+from myriad.registry import Registry
+
+NETWORKS = Registry(
+    "network",
+    {
+        "attention": "myriad.agents.networks.attention:Transformer",
+        "cnn": "myriad.agents.networks.cnn:CNN",
+        "mlp": "myriad.agents.networks.mlp:MLP",
+    },
+)
+
+# Cells of a grid share their weights, so the moments of each cell by itself would only tell apart
+# what the network takes to be alike. A first layer that changes with them is a dense one.
+_ON_A_GRID = {"normalize_observations": False, "preserve_outputs": False}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "mlp": {},
+    "cnn": {"hidden_sizes": (128,), "activation": "relu", **_ON_A_GRID},
+    "attention": {"hidden_sizes": (), "activation": "gelu", **_ON_A_GRID},
+}
+_LEAST_SIDE = 3  # of a grid under a convolution
+
+
+def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters that a learner has with the network that was chosen.
+
+    Args:
+        kind: the learner's class.
+        overrides: its hyperparameters that were chosen.
+    """
+    name = overrides.get("network", "mlp")
+    defaults = _DEFAULTS.get(name, {"preserve_outputs": False})
+    known = {field.name for field in dataclasses.fields(kind)}
+    return {field: value for field, value in defaults.items() if field in known}
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkSpec:
+    """What a learner's hyperparameters say of its network.
+
+    Attributes:
+        name: mlp, cnn, attention, or `module:Class` of your own.
+        obs_shape: the shape of an observation. Networks get observations flat.
+        hidden_sizes: the widths of dense layers.
+        activation: a name in `ACTIVATIONS`.
+        layer_norm: whether hidden layers are normalised.
+        attention: auto, or an implementation of attention.
+        attention_patch: the side of a token in cells.
+        precision: the dtypes.
+    """
+
+    name: str
+    obs_shape: tuple[int, ...]
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    layer_norm: bool = False
+    attention: str = AUTO
+    attention_patch: int = 2
+    precision: Precision = Precision()
+
+    @classmethod
+    def of(cls, learner: Any) -> "NetworkSpec":
+        """Return what the fields of a learner say."""
+        env = learner.env
+        dtypes = {
+            field.name: getattr(learner, field.name)
+            for field in dataclasses.fields(Precision)
+            if hasattr(learner, field.name)
+        }
+        return cls(
+            learner.network,
+            tuple(env.observation_space(env.default_params).shape),
+            tuple(learner.hidden_sizes),
+            learner.activation,
+            getattr(learner, "layer_norm", False),
+            learner.attention,
+            learner.attention_patch,
+            Precision(**dtypes),
+        )
+
+    @property
+    def chosen_attention(self) -> tuple[str, str]:
+        """The implementation of attention, and the reason; raises what `choose_attention` does."""
+        return choose_attention(
+            self.attention, num_patches(self._grid, self.attention_patch), self.precision
+        )
+
+    def build(self, num_outputs: int, output_scale: float = 1.0) -> Any:
+        """Return the network: flax's `init` and `apply`, from flat `[B, D]` to `[B, num_outputs]`.
+
+        Args:
+            num_outputs: the width of the last layer.
+            output_scale: the gain of its initial weights. A network of your own has its own.
+
+        Raises:
+            UnknownNameError: there is no such network, activation or implementation of attention.
+            InvalidArgumentError: the network doesn't suit the observations or the settings.
+        """
+        if self.name != "attention" and self.attention != AUTO:
+            raise InvalidArgumentError(
+                f"attention must be {AUTO!r} with network {shown(self.name)}, which has none that "
+                f"could be chosen, but got {shown(self.attention)}."
+            )
+        hidden = (self.hidden_sizes, num_outputs, self.activation)
+        how = {
+            "layer_norm": self.layer_norm,
+            "output_scale": output_scale,
+        }
+        if self.name == "mlp":
+            return MLP(*hidden, **how)
+        if ":" in self.name:
+            return self._own(num_outputs)
+        NETWORKS.resolve(self.name)
+        if self.activation not in ACTIVATIONS:
+            raise UnknownNameError("activation", self.activation, ACTIVATIONS)
+        how["precision"] = self.precision
+        if self.name == "cnn":
+            return CNN(self._grid, *hidden, **how)
+        implementation, _ = self.chosen_attention
+        patch = self.attention_patch
+        return Transformer(self._grid, patch, *hidden, attention=implementation, **how)
+
+    def require_outputs(self, *sizes: int) -> None:
+        """Raise what `build` does, or InvalidArgumentError if a network of your own is unfit.
+
+        Args:
+            sizes: the widths of the outputs that the learner will ask it for.
+        """
+        for num_outputs in sizes:
+            network = self.build(num_outputs)
+            if isinstance(network, OfFlat):
+                network.require_outputs(self.name, num_outputs)
+
+    @property
+    def _grid(self) -> tuple[int, int, int]:
+        """The observation's height, width and channels."""
+        least = _LEAST_SIDE if self.name == "cnn" else 1
+        shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)  # noqa: PLR2004
+        if len(shape) != 3 or min(shape[:2]) < least:  # noqa: PLR2004
+            raise InvalidArgumentError(
+                f"network must be mlp or one of your own here, but got {self.name!r}, which needs "
+                "observations on a grid [height, width] or [height, width, channels] of at least "
+                f"{least} x {least} cells, and these have shape {list(self.obs_shape)}."
+            )
+        return shape
+
+    def _own(self, num_outputs: int) -> "OfFlat":
+        target = NETWORKS.load(self.name)
+        takes_precision = callable(target) and "precision" in _parameters(target)
+        if not takes_precision and self.precision != Precision():
+            raise InvalidArgumentError(
+                f"network must take an argument `precision` to compute in "
+                f"{self.precision.compute_dtype}, but {shown(self.name)} has none."
+            )
+        how = {"precision": self.precision} if takes_precision else {}
+        try:
+            module = target(num_outputs, **how)
+        except Exception as error:
+            raise InvalidArgumentError(
+                f"network must be built by a call with the output size, but "
+                f"{self.name}({num_outputs}) raises {_in_one_line(error)}."
+            ) from error
+        if not isinstance(module, nn.Module):
+            raise InvalidArgumentError(
+                "network must be a module of flax.linen, or a function that returns one, but "
+                f"{self.name}({num_outputs}) returns {shown(module)}."
+            )
+        return OfFlat(module, self.obs_shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfFlat:
+    """A network of your own, which takes `[B, *O]`, for flat observations `[B, D]`."""
+
+    module: nn.Module
+    obs_shape: tuple[int, ...]
+
+    def init(self, key: jax.Array, obs: jax.Array) -> Any:
+        """Draw initial parameters."""
+        return self.module.init(key, self._shaped(obs))
+
+    def apply(self, params: Any, obs: jax.Array) -> Any:
+        """Map `[B, D]` to `[B, num_outputs]`."""
+        return self.module.apply(params, self._shaped(obs))
+
+    def require_outputs(self, name: str, num_outputs: int) -> None:
+        """Raise InvalidArgumentError unless the network maps as it must. Nothing is computed."""
+        obs = jnp.zeros((2, *self.obs_shape), jnp.float32)
+        what = (
+            f"network must map float32 observations {['B', *self.obs_shape]} to floats "
+            f"{['B', num_outputs]}".replace("'", "")
+        )
+        try:
+            params, outputs = jax.eval_shape(
+                lambda key: _init_and_apply(self.module, key, obs), jax.random.key(0)
+            )
+        except Exception as error:
+            raise InvalidArgumentError(f"{what}, but {name} raises {_in_one_line(error)}.") from error
+        if others := sorted(params.keys() - {"params"}):
+            raise InvalidArgumentError(
+                f"network must keep all that it learns in `params`, but {name} also has "
+                f"{', '.join(others)}."
+            )
+        shape = getattr(outputs, "shape", None)
+        if shape != (2, num_outputs) or not jnp.issubdtype(outputs.dtype, jnp.floating):
+            given = shown(outputs) if shape is None else f"{outputs.dtype} {['B', *shape[1:]]}"
+            raise InvalidArgumentError(f"{what}, but {name} returns {given}.".replace("'", ""))
+
+    def _shaped(self, obs: jax.Array) -> jax.Array:
+        return obs.reshape(obs.shape[0], *self.obs_shape)
+
+
+def _init_and_apply(module: nn.Module, key: jax.Array, obs: jax.Array) -> Any:
+    params = module.init(key, obs)
+    return params, module.apply(params, obs)
+
+
+def _parameters(target: Any) -> Mapping[str, Any]:
+    try:
+        return inspect.signature(target).parameters
+    except (TypeError, ValueError):  # written in C
+        return {}
+
+
+def _in_one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {shown(str(error).strip())}"
