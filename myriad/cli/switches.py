@@ -61,6 +61,8 @@ def spelled_out(words: Sequence[str], command: Any) -> list[str]:
     return out
 
 
+# The network that has attention.
+ATTENTION = "attention"
 # The switch behind a field of the training.
 SWITCH_OF = {
     "batch_size": "batch_size",
@@ -70,12 +72,16 @@ SWITCH_OF = {
 }
 
 
-def fields_of(switches: Mapping[str, Any], agent: str) -> dict[str, Any]:
+def fields_of(
+    switches: Mapping[str, Any], agent: str, network: str | None = ATTENTION
+) -> dict[str, Any]:
     """Return the fields of a training that switches set, options by their dotted names.
 
     Args:
         switches: values of the fields of `Settings`.
         agent: the agent's name. What it has no use for is left out.
+        network: the network's name, if it is known. Without attention it has no use for a switch
+            of it.
     """
     from myriad.agents import AGENTS
 
@@ -87,7 +93,8 @@ def fields_of(switches: Mapping[str, Any], agent: str) -> dict[str, Any]:
         fields["compile_mode"] = "aot" if compiles else "off"
     if (bf16 := switches.get("bf16")) is not None and "compute_dtype" in options:
         fields["agent.compute_dtype"] = "bfloat16" if bf16 else "float32"
-    if (flash := switches.get("flash_attention")) is not None and "attention" in options:
+    attends = "attention" in options and network == ATTENTION
+    if (flash := switches.get("flash_attention")) is not None and attends:
         fields["agent.attention"] = _flash_attention(fields) if flash else "xla"
     return fields
 

@@ -77,7 +77,9 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 "same, so only one of them can be given."
             )
         settings = Settings.read()
-        of_settings = fields_of(settings.switches(), known["agent"])
+        # A setting of the folder may be for trainings with another network. A flag is for this one.
+        network = known.get("agent.network")
+        of_settings = fields_of(settings.switches(), known["agent"], network)
         layers = [
             (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
             (of_file, dict.fromkeys(of_file, str(self.config))),

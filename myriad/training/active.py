@@ -89,12 +89,15 @@ def active_settings(
 
 
 def in_short(settings: Sequence[ActiveSetting]) -> str:
-    """Return the settings of a run in one line."""
-    return "settings: " + "; ".join(
-        f"{each.name} {each.value}" + (f" ({each.source})" if each.source != "default" else "")
-        for each in settings
-        if each.active
-    )
+    """Return the settings of a run in one line, with the source of each that isn't a default."""
+    parts = []
+    for each in settings:
+        # Attention is chosen by the network's shape and the device, so its default says why.
+        beside = each.reason if each.name == "attention" else ""
+        beside = beside if each.source == "default" else each.source
+        if each.active:
+            parts.append(f"{each.name} {each.value}" + (f" ({beside})" if beside else ""))
+    return "settings: " + "; ".join(parts)
 
 
 def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:

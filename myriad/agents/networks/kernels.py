@@ -21,9 +21,7 @@ BLOCK = 128
 _HALF = ("bfloat16", "float16")
 
 
-def attend(
-    implementation: str, query: jax.Array, key: jax.Array, value: jax.Array
-) -> jax.Array:
+def attend(implementation: str, query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
     """Return softmax(query key / sqrt(K)) value, `[B, T, H, K]`, by one of `IMPLEMENTATIONS`.
 
     Args:

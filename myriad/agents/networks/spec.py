@@ -211,7 +211,9 @@ class OfFlat:
                 lambda key: _init_and_apply(self.module, key, obs), jax.random.key(0)
             )
         except Exception as error:
-            raise InvalidArgumentError(f"{what}, but {name} raises {_in_one_line(error)}.") from error
+            raise InvalidArgumentError(
+                f"{what}, but {name} raises {_in_one_line(error)}."
+            ) from error
         if others := sorted(params.keys() - {"params"}):
             raise InvalidArgumentError(
                 f"network must keep all that it learns in `params`, but {name} also has "

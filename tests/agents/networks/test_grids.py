@@ -1,0 +1,151 @@
+"""Networks for grids: what each part computes, on flat observations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myriad.agents.networks.attention import Transformer, num_patches, patches
+from myriad.agents.networks.cnn import CNN
+from myriad.agents.precision import Precision
+
+GRID = (6, 5, 3)
+HALF = Precision(compute_dtype="bfloat16", output_dtype="float32")
+
+
+def inputs_of(batch=4, grid=GRID):
+    rng = np.random.default_rng(0)
+    return jnp.asarray(rng.normal(size=(batch, int(np.prod(grid)))), jnp.float32)
+
+
+def cnn(**options):
+    return CNN(GRID, (8,), 2, **options)
+
+
+def transformer(**options):
+    return Transformer(GRID, 2, (), 2, **options)
+
+
+def params_of(network):
+    params = network.init(jax.random.key(0), inputs_of(1))
+    # Biases begin at 0 and would hide where they are added.
+    return jax.tree.map(lambda leaf: leaf + 0.1, params)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_a_cnn_is_xlas_convolution_and_dense_layers(layer_norm):
+    network = cnn(layer_norm=layer_norm)
+    params = params_of(network)["params"]
+
+    def norm(hidden, name):
+        if not layer_norm:
+            return hidden
+        hidden = jax.nn.standardize(hidden, epsilon=1e-6)
+        return hidden * params[name]["scale"] + params[name]["bias"]
+
+    kernel = params["Dense_0"]["kernel"].reshape(3, 3, 3, 16)
+    hidden = jax.lax.conv_general_dilated(
+        inputs_of().reshape(-1, *GRID),
+        kernel,
+        window_strides=(1, 1),
+        padding="VALID",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    hidden = jax.nn.relu(norm(hidden + params["Dense_0"]["bias"], "LayerNorm_0"))
+    hidden = hidden.reshape(4, -1) @ params["Dense_1"]["kernel"] + params["Dense_1"]["bias"]
+    hidden = jax.nn.relu(norm(hidden, "LayerNorm_1"))
+    expected = hidden @ params["Dense_2"]["kernel"] + params["Dense_2"]["bias"]
+    found = network.apply({"params": params}, inputs_of())
+    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
+
+
+@given(
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+    channels=st.integers(1, 3),
+    patch=st.integers(1, 10),
+)
+def test_patches_hold_each_cell_once(height, width, channels, patch):
+    cells = np.arange(1, 1 + 2 * height * width * channels, dtype=np.float32)
+    cells = cells.reshape(2, height, width, channels)
+    tokens = np.asarray(patches(jnp.asarray(cells), patch))
+    num_tokens = num_patches((height, width, channels), patch)
+    assert tokens.shape == (2, num_tokens, patch * patch * channels)
+    assert sorted(tokens[tokens > 0]) == sorted(cells.ravel())
+    first = np.zeros((patch, patch, channels), np.float32)
+    corner = cells[0, :patch, :patch]
+    first[: corner.shape[0], : corner.shape[1]] = corner
+    np.testing.assert_array_equal(tokens[0, 0], first.ravel())
+
+
+def test_without_positions_the_order_of_tokens_does_not_matter():
+    cells = inputs_of(grid=(6, 4, 3)).reshape(-1, 6, 4, 3)
+    network = Transformer((6, 4, 3), 2, (), 2)
+    params = network.init(jax.random.key(0), cells[:1].reshape(1, -1))["params"]
+    swapped = jnp.concatenate([cells[:, 2:4], cells[:, :2], cells[:, 4:]], axis=1)
+
+    def outputs(params, cells):
+        return network.apply({"params": params}, cells.reshape(4, -1))
+
+    blind = params | {"positions": jnp.zeros_like(params["positions"])}
+    np.testing.assert_allclose(outputs(blind, swapped), outputs(blind, cells), atol=1e-5)
+    assert abs(outputs(params, swapped) - outputs(params, cells)).max() > 1e-5
+
+
+def test_a_transformer_has_the_shape_that_the_page_says():
+    params = transformer().init(jax.random.key(0), inputs_of(1))["params"]
+    assert params["positions"].shape == (9, 64)
+    # Two layers of four dense ones, one before them and one after.
+    assert sum(name.startswith("Dense") for name in params) == 2 * 4 + 2
+    assert sum(name.startswith("LayerNorm") for name in params) == 2 * 2 + 1
+
+
+@pytest.mark.parametrize("implementation", ["reference", "chunked"])
+def test_the_implementation_of_attention_changes_no_output(implementation):
+    params = params_of(transformer())
+    expected = transformer(attention="xla").apply(params, inputs_of())
+    found = transformer(attention=implementation).apply(params, inputs_of())
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("network", [cnn, transformer])
+def test_rows_of_a_batch_do_not_see_each_other(network):
+    params = params_of(network())
+    alone = network().apply(params, inputs_of()[:1])
+    np.testing.assert_allclose(network().apply(params, inputs_of())[:1], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", [cnn, transformer])
+def test_small_last_weights_make_small_outputs(network):
+    small, large = (
+        network(output_scale=scale).apply(
+            network(output_scale=scale).init(jax.random.key(0), inputs_of(1)), inputs_of()
+        )
+        for scale in (0.01, 1.0)
+    )
+    np.testing.assert_allclose(100 * small, large, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", [cnn, transformer])
+def test_products_are_in_the_compute_dtype_and_parameters_and_outputs_in_theirs(network):
+    params = network(precision=HALF).init(jax.random.key(0), inputs_of(1))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    lowered = jax.jit(network(precision=HALF).apply).lower(params, inputs_of())
+    products = [line for line in lowered.as_text().splitlines() if "dot_general" in line]
+    assert products
+    assert all("bf16" in line for line in products)
+    assert lowered.out_info.dtype == jnp.float32
+    exact = network().apply(params, inputs_of())
+    found = network(precision=HALF).apply(params, inputs_of())
+    np.testing.assert_allclose(found, exact, atol=0.06)
+    half = Precision("bfloat16", "bfloat16", "bfloat16")
+    params = network(precision=half).init(jax.random.key(0), inputs_of(1))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
+
+
+@pytest.mark.parametrize("network", [cnn, transformer])
+def test_no_parameter_is_weakly_typed(network):
+    params = network().init(jax.random.key(0), inputs_of(1))
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(params))

@@ -1,0 +1,285 @@
+"""Networks by name: what each learner trains, and what is refused before it does."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from myriad import create_config, evaluate, make_env, train_and_evaluate
+from myriad.agents import make_agent
+from myriad.agents.networks.spec import NetworkSpec
+from myriad.api import resume
+from myriad.cli import main
+from myriad.cli.switches import fields_of
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.training.active import active_settings, in_short
+
+LEARNERS = ["dqn", "ppo", "pqn"]
+SMALL = {
+    "env.height": 6,
+    "env.width": 5,
+    "num_envs": 4,
+    "steps_per_env": 32,
+    "eval_frequency": 16,
+    "eval_rollouts": 2,
+    "eval_max_steps": 8,
+}
+OF_AGENT = {
+    "dqn": {"buffer_size": 256, "batch_size": 8, "agent.learning_starts": 8},
+    "ppo": {"rollout_steps": 8, "agent.num_epochs": 1, "agent.num_minibatches": 2},
+    "pqn": {"rollout_steps": 8, "agent.num_epochs": 1, "agent.num_minibatches": 2},
+}
+OWN = """
+import flax.linen as nn
+import jax.numpy as jnp
+
+
+class Flat(nn.Module):
+    num_outputs: int
+
+    @nn.compact
+    def __call__(self, obs):
+        assert obs.shape[1:] == (6, 5, 3)
+        return nn.Dense(self.num_outputs)(obs.reshape(obs.shape[0], -1))
+
+
+class Wide(nn.Module):
+    num_outputs: int
+
+    @nn.compact
+    def __call__(self, obs):
+        return nn.Dense(self.num_outputs + 1)(obs.reshape(obs.shape[0], -1))
+
+
+class Counts(Flat):
+    def __call__(self, obs):
+        return super().__call__(obs).astype(jnp.int32)
+
+
+class Moving(nn.Module):
+    num_outputs: int
+
+    @nn.compact
+    def __call__(self, obs):
+        obs = nn.BatchNorm(use_running_average=True)(obs.reshape(obs.shape[0], -1))
+        return nn.Dense(self.num_outputs)(obs)
+
+
+class NoSize(nn.Module):
+    @nn.compact
+    def __call__(self, obs):
+        return obs
+
+
+def of_size(num_outputs):
+    return Flat(num_outputs)
+
+
+def nothing(num_outputs):
+    return None
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Have a module of your own in the working folder."""
+    (tmp_path / "own_networks.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def config_of(agent, network, **fields):
+    return create_config(
+        "snake", agent, **SMALL | OF_AGENT[agent] | fields | {"agent.network": network}
+    )
+
+
+def assert_same(state, other):
+    for one, two in zip(jax.tree.leaves(state), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("agent", LEARNERS)
+@pytest.mark.parametrize("network", ["cnn", "attention", "own_networks:Flat"])
+def test_every_learner_trains_evaluates_and_resumes_with_every_network(tmp_path, agent, network):
+    config = config_of(agent, network)
+    whole = train_and_evaluate(config, tmp_path / "whole", quiet=True)
+    first = jax.tree.leaves(config.resolve().learner.init(jax.random.key(0), 4).params)
+    trained = jax.tree.leaves(whole.agent_state.params)
+    assert all(np.isfinite(leaf).all() for leaf in trained)
+    assert any((np.asarray(a) != np.asarray(b)).any() for a, b in zip(first, trained, strict=True))
+    assert np.isfinite(evaluate(whole.config, whole.agent_state, 3)).all()
+
+    # As if it had been stopped at its first checkpoint.
+    for checkpoint in sorted((tmp_path / "whole" / "checkpoints").iterdir())[1:]:
+        checkpoint.rename(tmp_path / checkpoint.name)
+    again = resume(tmp_path / "whole", quiet=True)
+    assert_same(again.agent_state, whole.agent_state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["cnn", "attention"])
+@pytest.mark.parametrize(
+    "fields", [{"agent.normalize_observations": True}, {"agent.dueling": True}]
+)
+def test_options_of_a_learner_hold_for_other_networks(tmp_path, network, fields):
+    results = train_and_evaluate(config_of("dqn", network, **fields), tmp_path / "run", quiet=True)
+    assert np.isfinite(results.evaluations[-1]["return"])
+
+
+@pytest.mark.slow
+def test_the_command_line_trains_a_cnn_on_minatar(tmp_path, capsys):
+    words = "train --env gymnax:Breakout-MinAtar --agent ppo --agent.network cnn --num-envs 4"
+    words += " --steps-per-env 16 --rollout-steps 8 --eval-rollouts 1 --eval-max-steps 4 --quiet"
+    assert main([*words.split(), "--run-folder", str(tmp_path / "run")]) == 0
+    assert "steps/s" in capsys.readouterr().out
+
+
+def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
+    env = make_env("snake")
+    agent = make_agent("ppo", env, network="cnn")
+    assert (agent.hidden_sizes, agent.activation) == ((128,), "relu")
+    assert not agent.normalize_observations
+    assert not agent.preserve_outputs
+    agent = make_agent("pqn", env, network="attention", hidden_sizes=(32,))
+    assert (agent.hidden_sizes, agent.activation) == ((32,), "gelu")
+    agent = make_agent("dqn", env)
+    assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
+
+
+def test_actor_and_critic_are_both_of_the_network():
+    agent = make_agent("ppo", make_env("snake"), network="cnn")
+    params = agent.init(jax.random.key(0), 8).params
+    kernels = [params[name]["params"]["Dense_0"]["kernel"].shape for name in ("actor", "critic")]
+    assert kernels == [(27, 16), (27, 16)]
+
+
+@pytest.mark.usefixtures("own")
+def test_a_function_that_returns_a_module_will_do():
+    agent = make_agent("ppo", make_env("snake", height=6, width=5), network="own_networks:of_size")
+    obs = jnp.zeros((3, 6, 5, 3))
+    action = agent.act(agent.init(jax.random.key(0), 8), jax.random.key(1), obs, greedy=False)
+    assert action.shape == (3,)
+
+
+@pytest.mark.parametrize("agent", LEARNERS)
+def test_an_unknown_network_is_answered_with_the_nearest(agent):
+    with pytest.raises(UnknownNameError, match="did you mean 'cnn'"):
+        make_agent(agent, make_env("snake"), network="cnm")
+
+
+@pytest.mark.parametrize("agent", LEARNERS)
+@pytest.mark.parametrize("network", ["cnn", "attention"])
+def test_flat_observations_are_refused(agent, network):
+    with pytest.raises(InvalidArgumentError, match=r"network must be mlp .* have shape \[4\]"):
+        make_agent(agent, make_env("cartpole-control"), network=network)
+
+
+def test_a_grid_too_small_for_a_convolution_is_refused():
+    with pytest.raises(InvalidArgumentError, match="at least 3 x 3 cells"):
+        make_agent("ppo", make_env("snake", height=2, width=9), network="cnn")
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Wide", r"must map float32 observations \[B, 6, 5, 3\] to floats \[B, 4\].*\[B, 5\]"),
+        ("Counts", r"to floats \[B, 4\], but own_networks:Counts returns int32 \[B, 4\]"),
+        ("Moving", "must keep all that it learns in `params`.* batch_stats"),
+        ("NoSize", "must be built by a call with the output size.* raises TypeError"),
+        ("nothing", "must be a module of flax.linen.* returns None"),
+        ("Flatt", "can't be imported"),
+    ],
+)
+@pytest.mark.parametrize("agent", LEARNERS)
+def test_an_unfit_network_of_your_own_is_refused(agent, name, message):
+    env = make_env("snake", height=6, width=5)
+    with pytest.raises(InvalidArgumentError, match=message):
+        make_agent(agent, env, network=f"own_networks:{name}")
+
+
+@pytest.mark.parametrize("agent", LEARNERS)
+def test_attention_is_refused_where_the_network_has_none(agent):
+    with pytest.raises(InvalidArgumentError, match="attention must be 'auto' with network 'mlp'"):
+        make_agent(agent, make_env("snake"), attention="chunked")
+
+
+def test_preserving_outputs_is_for_an_mlp():
+    with pytest.raises(InvalidArgumentError, match="preserve_outputs must be false with network"):
+        make_agent("ppo", make_env("snake"), network="cnn", preserve_outputs=True)
+
+
+@pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
+def test_bad_input_on_the_command_line_is_one_sentence_and_exit_code_2(tmp_path, capsys):
+    words = "train --env snake --agent pqn --agent.network attention --agent.attention cudnn"
+    assert main([*words.split(), "--run-folder", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.startswith("--agent.attention must be auto, reference, xla")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_implementation_that_was_named_is_the_one_that_runs():
+    env = make_env("snake", height=20, width=20)
+
+    def squares(attention):
+        learner = make_agent(
+            "pqn", env, network="attention", attention=attention, attention_patch=1
+        )
+        network = learner._network
+        params = jax.eval_shape(network.init, jax.random.key(0))
+        obs = jax.ShapeDtypeStruct((2, 1200), jnp.float32)
+        return "400,400]" in jax.jit(network.values).lower(params, obs).compile().as_text()
+
+    assert [squares(each) for each in ("reference", "xla", "chunked", "auto")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_run_says_which_attention_it_chose_and_why():
+    config = config_of("ppo", "attention")
+    named = {each.name: each for each in active_settings(config, config.resolve())}
+    assert named["attention"].value == "xla"
+    assert "9 tokens" in named["attention"].reason
+    assert "attention xla (9 tokens" in in_short(list(named.values()))
+    config = config_of("ppo", "attention", **{"agent.attention": "chunked"})
+    assert "attention chunked (given)" in in_short(active_settings(config, config.resolve()))
+    config = config_of("ppo", "cnn")
+    assert "attention" not in in_short(active_settings(config, config.resolve()))
+
+
+def test_a_switch_of_the_folder_is_for_the_network_that_has_attention():
+    switches = {"flash_attention": False}
+    assert fields_of(switches, "ppo", "attention") == {"agent.attention": "xla"}
+    assert fields_of(switches, "ppo", "cnn") == {}
+    assert fields_of(switches, "ppo", None) == {}
+
+
+def test_a_network_learns_a_picture_that_no_cell_gives_away():
+    """A pair of neighbours anywhere counts, which one dense layer of such size would not see."""
+    spec = NetworkSpec("cnn", (8, 8, 1), (32,), "relu")
+    network = spec.build(1)
+    rng = np.random.default_rng(0)
+    row, column = rng.integers(0, 7, (2, 512))
+    is_pair = rng.random(512) < 0.5
+    pictures = np.zeros((512, 8, 8), np.float32)
+    pictures[np.arange(512), row, column] = 1
+    pictures[np.arange(512), row + 1, np.where(is_pair, column, (column + 3) % 8)] = 1
+    obs, target = jnp.asarray(pictures.reshape(512, 64)), jnp.asarray(is_pair, jnp.float32)
+
+    def loss(params, obs, target):
+        return jnp.mean(jnp.square(network.apply(params, obs)[:, 0] - target))
+
+    @jax.jit
+    def descend(params):
+        def body(params, _):
+            gradient = jax.grad(loss)(params, obs[:384], target[:384])
+            return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradient), None
+
+        return jax.lax.scan(body, params, length=600)[0]
+
+    params = descend(network.init(jax.random.key(0), obs[:1]))
+    assert loss(params, obs[384:], target[384:]) < 0.1
