@@ -3,6 +3,7 @@
     python benchmarks/learning.py                         every target, as a table
     python benchmarks/learning.py --agent ppo             those of one agent
     python benchmarks/learning.py --num-envs 100000       the defaults for so many environments
+    python benchmarks/learning.py --networks mlp cnn      networks in snake, or in --env
 
 Every evaluation is greedy and over 128 episodes. The exit code is 1 where a target is missed. Speed
 is measured by throughput.py and training.py.
@@ -14,9 +15,11 @@ if __name__ == "__main__" and not __package__:
     require_setup()
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +35,8 @@ NUM_EPISODES = 128
 DEFAULTS_ENV = "cartpole-control"
 DEFAULTS_RETURN = 475.0
 DEFAULTS_SEEDS = 3
+NETWORKS_ENV = "snake"
+NETWORKS_STEPS = 2_000_000
 _TIMEOUT_S = 3_600.0
 
 
@@ -89,6 +94,24 @@ class DefaultRun:
     seconds: float
     evaluate_s: float
     final_return: float
+
+
+@dataclass(frozen=True)
+class NetworkRun:
+    """One training of an agent with one of its networks.
+
+    `gains` are the rewards above 0 in a greedy episode, averaged: in snake its food. `steps_per_s`
+    is without compiling and evaluating.
+    """
+
+    env: str
+    agent: str
+    network: str
+    seed: int
+    steps: int
+    gains: float
+    final_return: float
+    steps_per_s: float
 
 
 class Learning:
@@ -189,6 +212,81 @@ def defaults_row(runs: Sequence[DefaultRun]) -> str:
     )
 
 
+class Gains:
+    """An environment whose reward is what it was above 0."""
+
+    def __init__(self, env: Any):
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+    def step(self, *args: Any) -> Any:
+        """Step the environment, and leave penalties out of the reward."""
+        import jax.numpy as jnp
+
+        obs, state, reward, *rest = self._env.step(*args)
+        return obs, state, jnp.maximum(reward, 0), *rest
+
+
+def train_network(
+    env: str, agent: str, network: str, seed: int, total_steps: int, fields: dict[str, Any]
+) -> NetworkRun:
+    """Train an agent with a network, and evaluate it at the end."""
+    import jax
+
+    from myriad import create_config, make_key, train_and_evaluate
+    from myriad.training.evaluation import Evaluation
+
+    chosen = {"agent.network": network, "eval_rollouts": NUM_EPISODES} | fields
+    config = create_config(env, agent, total_steps=total_steps, seed=seed, **chosen)
+    with tempfile.TemporaryDirectory() as folder:
+        results = train_and_evaluate(config, f"{folder}/run", quiet=True)
+    resolved = results.config.resolve()
+    evaluation = Evaluation(
+        Gains(resolved.env),
+        resolved.learner,
+        NUM_EPISODES,
+        max_steps=results.config.eval_max_steps,
+    )
+    gains, _ = jax.jit(evaluation.returns)(results.agent_state, make_key(seed))
+    last = results.evaluations[-1]
+    return NetworkRun(
+        env,
+        agent,
+        network,
+        seed,
+        last["steps"],
+        float(gains.mean()),
+        last["return"],
+        results.timings.steps_per_s,
+    )
+
+
+def network_row(runs: Sequence[NetworkRun]) -> str:
+    """Return a line of the table of networks: means over seeds with their 95% intervals."""
+    first = runs[0]
+    speed = statistics.median(run.steps_per_s for run in runs)
+    gains = mean_interval([run.gains for run in runs])
+    returns = mean_interval([run.final_return for run in runs])
+    return (
+        f"| {first.env} | {first.agent} | {first.network} | {len(runs)} | {first.steps:,} | "
+        f"{gains} | {returns} | {speed:,.0f} |"
+    )
+
+
+def mean_interval(values: Sequence[float]) -> str:
+    """Return a mean with the 95% interval of Student's distribution; one value has none."""
+    from scipy import stats
+
+    mean = statistics.fmean(values)
+    if len(values) == 1:
+        return f"{mean:.2f}"
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    half = float(stats.t.ppf(0.975, len(values) - 1)) * error
+    return f"{mean:.2f} ({mean - half:.2f} to {mean + half:.2f})"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
     return guarded(_run, argv)
@@ -213,7 +311,24 @@ def _run(argv: list[str]) -> bool:
         metavar="N",
         help="train CartPole by the defaults for so many environments instead",
     )
+    parser.add_argument(
+        "--networks", nargs="+", metavar="NAME", help="train an agent with each of these instead"
+    )
+    parser.add_argument("--env", default=NETWORKS_ENV, help="with --networks: where")
+    parser.add_argument(
+        "--steps", type=count, default=NETWORKS_STEPS, metavar="N", help="with --networks: how long"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --networks: a field of the training in TOML, such as preset='\"optimized\"'; "
+        "NETWORK:NAME=VALUE is for one network",
+    )
     options = parser.parse_args(argv)
+    if options.networks:
+        return _run_networks(options)
     if options.num_envs is not None:
         return _run_defaults(options)
     myriad.configure()
@@ -235,6 +350,47 @@ def _run(argv: list[str]) -> bool:
         succeeded &= in_time * target.seeds >= target.enough * len(runs)
         succeeded &= held * target.seeds >= target.enough_final * len(runs)
     return succeeded
+
+
+def _run_networks(options: argparse.Namespace) -> bool:
+    import myriad
+
+    myriad.configure()
+    print(
+        "| environment | agent | network | seeds | steps | food or gains per episode | return | "
+        "steps/s, median |"
+    )
+    print("|---|---|---|---:|---:|---:|---:|---:|")
+    all_runs: list[NetworkRun] = []
+    for network in options.networks:
+        fields = _fields_of(options.set, network)
+        runs: list[NetworkRun] = []
+        for seed in range(options.seeds or DEFAULTS_SEEDS):
+            run = train_network(
+                options.env, options.agent or "ppo", network, seed, options.steps, fields
+            )
+            runs.append(run)
+            # A training may take an hour, so each is kept at once.
+            if options.output is not None:
+                write_rows(options.output, NetworkRun, [*all_runs, *runs])
+        print(network_row(runs), flush=True)
+        all_runs += runs
+    return True
+
+
+def _fields_of(given: Sequence[str], network: str) -> dict[str, Any]:
+    """Return the fields of a training that `--set` gives for a network."""
+    fields: dict[str, Any] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        whose, _, own = name.rpartition(":")
+        if whose not in ("", network):
+            continue
+        try:
+            fields[own] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            raise SuiteError(f"--set must be NAME=VALUE in TOML, but got {text!r}.") from error
+    return fields
 
 
 def _run_defaults(options: argparse.Namespace) -> bool:

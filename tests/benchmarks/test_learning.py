@@ -114,3 +114,34 @@ def test_a_default_training_reports_its_seconds_and_its_return(monkeypatch):
     assert found["steps"] == 20_480
     assert 0 < found["evaluate_s"] < found["seconds"]
     assert 9 <= found["final_return"] <= 500
+
+
+def test_food_counts_without_the_penalty_of_dying():
+    env = learning.Gains(myriad.make_env("snake", height=1, width=4))
+    params = env.default_params
+    _, state = env.reset(myriad.make_key(0), params)
+    *_, first, _, _, _ = env.step(myriad.make_key(1), state, 0, params)
+    assert float(first) == 0  # a death, which costs 1 otherwise
+    *_, first, _, _, _ = env.step(myriad.make_key(1), state, 1, params)
+    assert float(first) in (0, 1)
+
+
+def test_an_interval_of_seeds_is_students():
+    assert learning.mean_interval([1.0, 2.0, 3.0]) == "2.00 (-0.48 to 4.48)"
+    assert learning.mean_interval([1.0]) == "1.00"
+
+
+def test_a_field_may_be_for_one_network():
+    given = ['preset="optimized"', "attention:agent.attention_patch=3"]
+    assert learning._fields_of(given, "cnn") == {"preset": "optimized"}
+    assert learning._fields_of(given, "attention")["agent.attention_patch"] == 3
+
+
+@pytest.mark.slow
+def test_each_network_that_you_name_is_a_row(tmp_path, capsys):
+    words = "--networks mlp cnn --agent pqn --seeds 1 --steps 256 --set eval_max_steps=4"
+    words += " --set rollout_steps=8"
+    assert learning.main([*words.split(), "--output", str(tmp_path / "runs.csv")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[2] for line in lines[2:]] == ["mlp", "cnn"]
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3

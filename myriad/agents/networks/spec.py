@@ -151,8 +151,8 @@ class NetworkSpec:
     def _grid(self) -> tuple[int, int, int]:
         """The observation's height, width and channels."""
         least = _LEAST_SIDE if self.name == "cnn" else 1
-        shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)  # noqa: PLR2004
-        if len(shape) != 3 or min(shape[:2]) < least:  # noqa: PLR2004
+        shape = self.obs_shape if len(self.obs_shape) == 3 else (*self.obs_shape, 1)
+        if len(shape) != 3 or min(shape[:2]) < least:
             raise InvalidArgumentError(
                 f"network must be mlp or one of your own here, but got {self.name!r}, which needs "
                 "observations on a grid [height, width] or [height, width, channels] of at least "

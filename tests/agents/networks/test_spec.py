@@ -23,6 +23,7 @@ SMALL = {
     "eval_frequency": 16,
     "eval_rollouts": 2,
     "eval_max_steps": 8,
+    "checkpoint_every_s": 0,
 }
 OF_AGENT = {
     "dqn": {"buffer_size": 256, "batch_size": 8, "agent.learning_starts": 8},
@@ -112,8 +113,11 @@ def test_every_learner_trains_evaluates_and_resumes_with_every_network(tmp_path,
     assert np.isfinite(evaluate(whole.config, whole.agent_state, 3)).all()
 
     # As if it had been stopped at its first checkpoint.
-    for checkpoint in sorted((tmp_path / "whole" / "checkpoints").iterdir())[1:]:
-        checkpoint.rename(tmp_path / checkpoint.name)
+    first, last = sorted(
+        (tmp_path / "whole" / "checkpoints").iterdir(), key=lambda folder: int(folder.name)
+    )
+    last.rename(tmp_path / last.name)
+    assert int(last.name) == 2 * int(first.name)
     again = resume(tmp_path / "whole", quiet=True)
     assert_same(again.agent_state, whole.agent_state)
 
