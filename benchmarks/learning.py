@@ -243,8 +243,9 @@ def train_network(
     with tempfile.TemporaryDirectory() as folder:
         results = train_and_evaluate(config, f"{folder}/run", quiet=True)
     resolved = results.config.resolve()
+    env_of_gains: Any = Gains(resolved.env)
     evaluation = Evaluation(
-        Gains(resolved.env),
+        env_of_gains,
         resolved.learner,
         NUM_EPISODES,
         max_steps=results.config.eval_max_steps,

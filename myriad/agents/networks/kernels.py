@@ -131,7 +131,7 @@ def _chunked_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.A
     along = jnp.sum(gradient.astype(jnp.float32) * outputs, axis=-1, keepdims=True)
     scale = 1 / math.sqrt(query.shape[-1])
 
-    def of_queries(of_keys: Any, block: Any) -> tuple[Any, jax.Array]:
+    def add_queries(of_keys: Any, block: Any) -> tuple[Any, jax.Array]:
         queries, log_total, gradient, along = block
 
         def add_keys(of_queries: jax.Array, block: Any) -> tuple[jax.Array, Any]:
@@ -151,13 +151,13 @@ def _chunked_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.A
 
     zeros = (jnp.zeros(keys.shape, jnp.float32), jnp.zeros(values.shape, jnp.float32))
     of_keys, of_queries = jax.lax.scan(
-        of_queries, zeros, (_blocks(query), log_total, _blocks(gradient), _blocks(along))
+        add_queries, zeros, (_blocks(query), log_total, _blocks(gradient), _blocks(along))
     )
-    whole = (
-        _whole(blocks, like.shape[1]).astype(like.dtype)
-        for blocks, like in ((of_queries, query), (of_keys[0], key), (of_keys[1], value))
+    return (
+        _whole(of_queries, query.shape[1]).astype(query.dtype),
+        _whole(of_keys[0], key.shape[1]).astype(key.dtype),
+        _whole(of_keys[1], value.shape[1]).astype(value.dtype),
     )
-    return tuple(whole)
 
 
 _chunked.defvjp(_chunked_forward, _chunked_backward)

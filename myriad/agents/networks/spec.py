@@ -72,7 +72,7 @@ class NetworkSpec:
     layer_norm: bool = False
     attention: str = AUTO
     attention_patch: int = 2
-    precision: Precision = Precision()
+    precision: Precision = dataclasses.field(default_factory=Precision)
 
     @classmethod
     def of(cls, learner: Any) -> "NetworkSpec":
