@@ -3,10 +3,12 @@
     python benchmarks/batch_size.py                 128 to 16,384 rows, for every learner
     python benchmarks/batch_size.py --fast          every other size, fewer rounds
     python benchmarks/batch_size.py --agent dqn --env snake
+    python benchmarks/batch_size.py --arm default --arm precision
 
-An asv suite and a command line. All sizes of an agent are timed in one process, in rounds of random
-order. What would not fit into memory is refused before it runs. The plot marks the batch that
-`myriad autotune --tune batch` would choose, which takes the same measurement.
+An asv suite and a command line. All sizes and arms of an agent are timed in one process, in rounds
+of random order. The arm `precision` computes networks in bfloat16. What would not fit into memory
+is refused before it runs. The plot marks the batch that `myriad autotune --tune batch` would
+choose, which takes the same measurement.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -39,6 +41,11 @@ _SCRIPT = "benchmarks/batch_size.py"
 AGENTS = ("ppo", "pqn", "dqn")
 _ENV = "cartpole-control"
 _ROUNDS, _FAST_ROUNDS = 15, 7
+# What is varied beside the batch: the name of each arm, and the fields that it sets.
+ARMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "precision": {"agent.compute_dtype": "bfloat16"},
+}
 
 
 class BatchSize:
@@ -100,6 +107,12 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--agent", action="append", help=f"a learner (default: {', '.join(AGENTS)}; repeatable)"
     )
+    parser.add_argument(
+        "--arm",
+        action="append",
+        choices=ARMS,
+        help=f"what is varied ({', '.join(ARMS)}; default: the first; repeatable)",
+    )
     parser.add_env(_ENV)
     parser.add_argument(
         "--rounds", type=count, metavar="N", help=f"alternations (default: {_ROUNDS})"
@@ -109,17 +122,20 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _measure(env: str, agent: str, options: argparse.Namespace, file: ResultsFile) -> None:
-    """Time all sizes of one agent, and print them."""
+    """Time all sizes and arms of one agent, and print them."""
     from myriad import create_config
-    from myriad.autotune.batch import SIZES, measure_batches, smallest_near_best
+    from myriad.autotune.batch import SIZES, BatchRate, measure_arms, smallest_near_best
 
     sizes = SIZES[::2] if options.fast else SIZES
     rounds = options.rounds or (_FAST_ROUNDS if options.fast else _ROUNDS)
-    rates = measure_batches(create_config(env, agent), sizes, rounds=rounds)
-    chosen = smallest_near_best(rates)
+    names = dict.fromkeys(options.arm or ["default"])
+    configs = {name: create_config(env, agent, **ARMS[name]) for name in names}
+    rates = measure_arms(configs, sizes, rounds=rounds)
+    chosen = [smallest_near_best(of_arm) for of_arm in rates.values()]
     rows: list[Row] = []
     lines = []
-    for rate in rates:
+    each: list[tuple[str, BatchRate]] = [(arm, rate) for arm in rates for rate in rates[arm]]
+    for arm, rate in each:
         measured: Row = {"status": "refused", "reason": rate.refused}
         shown = rate.refused
         if rate.rows_per_s is not None and rate.low is not None and rate.high is not None:
@@ -130,18 +146,20 @@ def _measure(env: str, agent: str, options: argparse.Namespace, file: ResultsFil
                 "samples": rounds,
             }
             shown = f"{rate.rows_per_s:,.0f} ({rate.low:,.0f} to {rate.high:,.0f})"
-        columns = {"env": env, "agent": agent, "arm": f"batch {rate.batch_size}"}
+        batch = f"batch {rate.batch_size}"
+        arm_name = batch if arm == "default" else f"{arm}, {batch}"
+        columns = {"env": env, "agent": agent, "arm": arm_name}
         predicted = {"temp_bytes": rate.memory_bytes}
         rows.append(
             new_row(
                 "batch_size", file.timestamp, **machine_columns() | columns | predicted | measured
             )
         )
-        mark = "chosen" if rate is chosen else ""
-        lines.append([f"{rate.batch_size:,}", shown, readable(rate.memory_bytes), mark])
-    file.add_rows(rows, {"agent": agent, "sizes": list(sizes)})
+        mark = "chosen" if any(rate is best for best in chosen) else ""
+        lines.append([arm, f"{rate.batch_size:,}", shown, readable(rate.memory_bytes), mark])
+    file.add_rows(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
     print(f"\n{agent} on {env}\n")
-    print(markdown(("rows", "rows/s (95% interval)", "memory", ""), lines))
+    print(markdown(("arm", "rows", "rows/s (95% interval)", "memory", ""), lines))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from myriad.agents.controller import ControllerLearner, TrainedPolicy
 from myriad.arguments import checked
 from myriad.autotune import autotune
+from myriad.autotune.precision import warn_if_slower
 from myriad.errors import InvalidArgumentError, shown
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
@@ -106,6 +107,7 @@ def train_and_evaluate(
     require_trackers(resolved.config.log_to)
     require_drawing(resolved)
     path = _new_path(resolved.config) if run_folder is None else _named(run_folder)
+    warn_if_slower(resolved)
     settings = active_settings(config, resolved, sources)
     record = environment_record(config, settings)
     folder = RunFolder.create(path, resolved.config.to_toml(), record)
@@ -154,6 +156,7 @@ def resume(
             UserWarning,
             stacklevel=3,
         )
+    warn_if_slower(resolved)
     settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
     with folder.held():
         return Trainer(

@@ -9,7 +9,8 @@
     ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
     └── NotInstalledError (ImportError)        names the command that installs the library
 
-A `ShortTrainingWarning` is no error: the training runs as you asked for.
+A `ShortTrainingWarning` and a `SlowPrecisionWarning` are no errors: the training runs as you asked
+for.
 
 Each is also the built-in that you would expect, so `except ValueError` keeps working.
 """
@@ -57,6 +58,10 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 class ShortTrainingWarning(UserWarning):
     """A training is so short that it can't be expected to learn anything."""
+
+
+class SlowPrecisionWarning(UserWarning):
+    """The dtype that networks compute in is slower on this machine than float32."""
 
 
 class MyriadError(Exception):

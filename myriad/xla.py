@@ -240,7 +240,7 @@ class Compilations:
         return len(self.names)
 
 
-def compute_dtype() -> str:
+def default_dtype() -> str:
     """Return the float type of arrays by default: float32, or float64 under `jax_enable_x64`."""
     return str(jnp.result_type(float))
 

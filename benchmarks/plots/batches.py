@@ -22,13 +22,20 @@ from benchmarks.plots.style import (
 
 _SIZE = "batch_size"  # what the rows of the figure have besides their columns
 # Every agent is ours, so colours stand for agents here. Without colour, markers and dashes do.
-_LOOKS = (("#0072B2", "o", "-"), ("#D55E00", "s", "--"), ("#009E73", "^", "-."))
+_LOOKS = (
+    ("#0072B2", "o", "-"),
+    ("#D55E00", "s", "--"),
+    ("#009E73", "^", "-."),
+    ("#CC79A7", "D", ":"),
+    ("#56B4E9", "v", "-"),
+    ("#E69F00", "P", "--"),
+)
 
 
 def batch_sizes(rows: Sequence[TextRow]) -> Any:
     """Return a figure of rows/s over the rows of a gradient step, a line per agent."""
-    # The arm is `batch 4096`. As text, 16,384 would come before 2,048.
-    sized = [row | {_SIZE: row["arm"].rpartition(" ")[2]} for row in rows]
+    sized = [_with_size(row) for row in rows]
+    # As text, 16,384 would come before 2,048.
     sized.sort(key=lambda row: number(row, _SIZE))
     agents = {agent: own for (agent,), own in sorted(by_key(sized, "agent").items())}
     chosen = {agent: _chosen(own) for agent, own in agents.items() if measured(own)}
@@ -64,6 +71,13 @@ def batch_sizes(rows: Sequence[TextRow]) -> Any:
     decade_axis(axes, [end for row in measured(rows) for end in interval(row)])
     axes.legend(frameon=False)
     return figure
+
+
+def _with_size(row: TextRow) -> TextRow:
+    """Take the arm apart, `batch 4096` or `precision, batch 4096`; each arm has its own line."""
+    arm, _, size = row["arm"].rpartition("batch ")
+    named = " ".join([row["agent"], arm.removesuffix(", ")]).strip()
+    return row | {_SIZE: size, "agent": named}
 
 
 def _chosen(rows: Sequence[TextRow]) -> TextRow:

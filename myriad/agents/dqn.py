@@ -16,7 +16,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, EnvStep, Learner
-from myriad.agents.gradients import GRADIENT_METRICS, gradient_metrics, require_whole_parts
+from myriad.agents.gradients import GRADIENT_METRICS, Learned, require_whole_parts, take_step
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -41,6 +41,7 @@ from myriad.agents.normalization import (
     scale_rewards,
     update_moments,
 )
+from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
 from myriad.agents.priorities import Priorities, importance_weights
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
 from myriad.agents.trajectory import act_and_step
@@ -59,8 +60,8 @@ _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
 # Steps of each environment in a training, about four of CartPole's longest episodes.
 _STEPS_PER_ENV = 2_000
 
-# Parameters, the optimiser's state, sums of the metrics, and errors where priorities need them.
-_Learned = tuple[jax.Array, optax.OptState, list[jax.Array], jax.Array | None]
+# Sums of the metrics, and errors where priorities need them.
+_Totals = tuple[list[jax.Array], jax.Array | None]
 
 
 def _total_steps(num_envs: int) -> int:
@@ -74,7 +75,7 @@ class DQNState:
 
     Attributes:
         params: the network's parameters as one vector, `[P]`.
-        target_params: the target network's.
+        target_params: the target network's, always float32.
         opt_state: the optimiser's state.
         num_updates: updates done.
         replay: the buffer; observations in it are as the environment gave them, flattened.
@@ -84,6 +85,7 @@ class DQNState:
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
+        loss_scale: of float16's gradients; None where there are none.
     """
 
     params: jax.Array
@@ -96,6 +98,7 @@ class DQNState:
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
+    loss_scale: LossScale | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +159,11 @@ class DQN(Learner[DQNState]):
             with attention those after the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
+        param_dtype: the dtype that parameters are kept in: float32, bfloat16 or float16. Each step
+            is computed in float32 and rounded to it.
+        compute_dtype: of the network's products and activations.
+        output_dtype: of what the network returns. Losses take it in float32.
+        loss_scaling: dynamic, where gradients pass through float16; off only where none does.
         normalize_observations: shift and scale them by running moments.
         normalize_rewards: scale them by the running deviation of the discounted return. A sum of
             `n_step` rewards is scaled and then cut to -10 to 10, not each of them.
@@ -195,6 +203,10 @@ class DQN(Learner[DQNState]):
     hidden_sizes: Widths = (64, 64)
     activation: str = "relu"
     layer_norm: bool = False
+    param_dtype: str = "float32"
+    compute_dtype: str = "float32"
+    output_dtype: str = "float32"
+    loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
     # At CartPole's own scale of rewards DQN did not learn.
     normalize_rewards: bool = True
@@ -272,8 +284,9 @@ class DQN(Learner[DQNState]):
         return DQNState(
             params,
             # A copy: the trainer donates the state, and a buffer can be donated only once.
-            target_params=jnp.copy(params),
-            opt_state=self._optimizer.init(params),
+            # Its small steps would be lost in a narrower dtype.
+            target_params=jnp.array(wide(params), copy=True),
+            opt_state=self._optimizer.init(wide(params)),
             num_updates=Counter.of(0),
             replay=self._ring(num_envs).init(n_step(window, self.gamma)),
             priorities=Priorities.create(self.buffer_size) if self.priority_alpha else None,
@@ -281,6 +294,7 @@ class DQN(Learner[DQNState]):
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
+            loss_scale=LossScale.create(Precision.of(self)),
         )
 
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
@@ -398,48 +412,53 @@ class DQN(Learner[DQNState]):
         )
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
-        def gradient(params: jax.Array, rows: Any) -> tuple[jax.Array, jax.Array]:
+        def gradient(
+            params: jax.Array, loss_scale: LossScale | None, rows: Any
+        ) -> tuple[jax.Array, jax.Array]:
             batch, target_values, weight = rows
             target = self.target(params, batch, target_values)
-            return jax.value_and_grad(self.loss)(params, batch, target, weight)
+            loss = scaled(self.loss, loss_scale)
+            return jax.value_and_grad(loss)(params, batch, target, weight)
 
-        def train_step(i: jax.Array, carry: _Learned) -> _Learned:
-            params, opt_state, totals, errors = carry
+        def train_step(i: jax.Array, carry: tuple[Learned, _Totals]) -> tuple[Learned, _Totals]:
+            learned, (totals, errors) = carry
+            params = wide(learned.params)
             rows = jax.tree.map(lambda leaf: leaf[i], batches)
             loss, mean = mean_over_blocks(
-                functools.partial(gradient, params), rows, self.gradient_accumulation
+                functools.partial(gradient, params, learned.loss_scale),
+                rows,
+                self.gradient_accumulation,
             )
+            if learned.loss_scale is not None:
+                loss = loss / learned.loss_scale.scale
             if errors is not None:
                 errors = errors.at[i].set(self._errors(params, rows))
-            update: Any
-            update, opt_state = self._optimizer.update(mean, opt_state)
-            change = learning_rate * update
-            metrics = [loss]
-            if self.gradient_statistics:
-                metrics += gradient_metrics(mean, change, params)
-            params = params - change
+            learned, of_gradient = take_step(
+                learned,
+                mean,
+                self._optimizer.update,
+                learning_rate,
+                statistics=self.gradient_statistics,
+            )
+            metrics = [loss, *of_gradient]
             totals = [total + metric for total, metric in zip(totals, metrics, strict=True)]
-            return params, opt_state, totals, errors
+            return learned, (totals, errors)
 
         learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
         names = ["loss", *(GRADIENT_METRICS if self.gradient_statistics else ())]
         zeros = [jnp.zeros((), jnp.float32) for _ in names]
         errors = jnp.zeros(shape, jnp.float32) if state.priorities is not None else None
-        params, opt_state, totals, errors = repeat_or_skip(
-            learns,
-            self.gradient_steps,
-            train_step,
-            (state.params, state.opt_state, zeros, errors),
+        before = Learned(state.params, state.opt_state, state.loss_scale)
+        learned, (totals, errors) = repeat_or_skip(
+            learns, self.gradient_steps, train_step, (before, (zeros, errors))
         )
         priorities = state.priorities
         if priorities is not None and errors is not None:
             priorities = priorities.updated(slots, errors.ravel(), self.priority_alpha, learns)
-        target_params = self._renewed(state, params)
         state = dataclasses.replace(
             state,
-            params=params,
-            target_params=target_params,
-            opt_state=opt_state,
+            **learned._asdict(),
+            target_params=self._renewed(state, learned.params),
             priorities=priorities,
         )
         means = [total / self.gradient_steps for total in totals]
@@ -482,7 +501,8 @@ class DQN(Learner[DQNState]):
 
     def _renewed(self, state: DQNState, params: jax.Array) -> jax.Array:
         # Before learning starts both networks are equal, so renewing changes nothing.
-        renewed = params + self.polyak * (state.target_params - params)
+        network = wide(params)
+        renewed = network + self.polyak * (state.target_params - network)
         if self.target_period == 1:
             return renewed
         is_due = (state.num_updates + 1).is_multiple_of(self.target_period)
@@ -503,6 +523,10 @@ class DQN(Learner[DQNState]):
 
     def _ring(self, num_envs: int) -> ReplayRing:
         return ReplayRing(self.buffer_size, num_envs, self.replay_memory)
+
+    def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
+        """Return the Q-values of prepared observations `[B, D]`, `[B, A]`."""
+        return self._network.values(params, inputs)
 
     def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)

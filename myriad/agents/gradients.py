@@ -1,13 +1,66 @@
-"""Gradients of minibatches: in parts that fit into less memory, and what is reported of them."""
+"""What learners do with the gradient of a minibatch: a step, and what is reported of it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from myriad.agents.networks import EXACT
+from myriad.agents.precision import LossScale, unscaled, wide
 from myriad.errors import InvalidArgumentError
 
 # What a learner with `gradient_statistics` reports beside its losses.
 GRADIENT_METRICS = ("gradient_norm", "update_norm", "parameter_norm")
+
+
+class Learned(NamedTuple):
+    """What a gradient step changes.
+
+    Attributes:
+        params: one vector, `[P]`, in the dtype that parameters are kept in.
+        opt_state: the optimiser's state, float32.
+        loss_scale: None where gradients need none.
+    """
+
+    params: jax.Array
+    opt_state: optax.OptState
+    loss_scale: LossScale | None
+
+
+def take_step(
+    learned: Learned,
+    gradient: jax.Array,
+    update: Callable[[jax.Array, optax.OptState], tuple[Any, optax.OptState]],
+    learning_rate: jax.Array | float,
+    *,
+    statistics: bool,
+) -> tuple[Learned, list[jax.Array]]:
+    """Take one gradient step, in float32. One whose gradient is not finite may be skipped.
+
+    Args:
+        learned: what came of the steps before.
+        gradient: of the scaled loss, float32 `[P]`.
+        update: the optimiser's: from a gradient and its state to a step and its next state.
+        learning_rate: a step is multiplied by it.
+        statistics: whether to return the values of `GRADIENT_METRICS`.
+
+    Returns:
+        what came of the step, and its statistics or nothing. Those of a skipped step are of zeros.
+    """
+    gradient, is_taken, loss_scale = unscaled(gradient, learned.loss_scale)
+    step, opt_state = update(gradient, learned.opt_state)
+    change = learning_rate * step
+    if is_taken is not None:
+        change = jnp.where(is_taken, change, 0)
+        opt_state = jax.tree.map(
+            lambda new, old: jnp.where(is_taken, new, old), opt_state, learned.opt_state
+        )
+    params = wide(learned.params)
+    metrics = gradient_metrics(gradient, change, params) if statistics else []
+    rounded = (params - change).astype(learned.params.dtype)
+    return Learned(rounded, opt_state, loss_scale), metrics
 
 
 def norm(vector: jax.Array) -> jax.Array:

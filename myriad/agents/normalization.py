@@ -100,10 +100,12 @@ def preserve_outputs(
     old_inverse = jax.lax.rsqrt(old.variance + _EPSILON)
     scale = jnp.clip(jnp.sqrt(new.variance + _EPSILON) * old_inverse, 0.5, 2.0)
     shift = jnp.clip((new.mean - old.mean) * old_inverse, -1.0, 1.0)
+    kernel, bias = (first[name].astype(jnp.float32) for name in ("kernel", "bias"))
     changed = {
-        "kernel": first["kernel"] * scale[:, None],
-        "bias": first["bias"] + jnp.matmul(shift, first["kernel"], precision=EXACT),
+        "kernel": kernel * scale[:, None],
+        "bias": bias + jnp.matmul(shift, kernel, precision=EXACT),
     }
+    changed = {name: leaf.astype(first[name].dtype) for name, leaf in changed.items()}
     return layers | {"Dense_0": changed}
 
 

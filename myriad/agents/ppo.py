@@ -19,9 +19,10 @@ from jax.flatten_util import ravel_pytree
 from myriad.agents.agent import EnvStep, Learner
 from myriad.agents.gradients import (
     GRADIENT_METRICS,
-    gradient_metrics,
+    Learned,
     norm,
     require_whole_parts,
+    take_step,
 )
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
@@ -59,6 +60,7 @@ from myriad.agents.normalization import (
     update_moments,
 )
 from myriad.agents.policies import Policy, make_policy
+from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
@@ -85,6 +87,7 @@ class PPOState:
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
+        loss_scale: of float16's gradients; None where there are none.
     """
 
     params: dict[str, Any]
@@ -93,6 +96,7 @@ class PPOState:
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
+    loss_scale: LossScale | None
 
 
 @jax.tree_util.register_dataclass
@@ -148,6 +152,11 @@ class PPO(Learner[PPOState]):
         hidden_sizes: widths of the hidden layers, of actor and critic alike. With network cnn
             those after the convolution, with attention those after the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
+        param_dtype: the dtype that parameters are kept in: float32, bfloat16 or float16. Each step
+            is computed in float32 and rounded to it.
+        compute_dtype: of the network's products and activations.
+        output_dtype: of what the network returns. Losses take it in float32.
+        loss_scaling: dynamic, where gradients pass through float16; off only where none does.
         normalize_observations: shift and scale them by running moments.
         preserve_outputs: when those moments change, change the networks' first layers so that both
             compute what they did before. For network mlp alone.
@@ -178,6 +187,10 @@ class PPO(Learner[PPOState]):
     attention_patch: Annotated[int, Integer(1, 64)] = 2
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
+    param_dtype: str = "float32"
+    compute_dtype: str = "float32"
+    output_dtype: str = "float32"
+    loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
     preserve_outputs: bool = True
     normalize_rewards: bool = True
@@ -267,14 +280,16 @@ class PPO(Learner[PPOState]):
             network.init(jax.random.fold_in(key, purpose), jnp.zeros((1, size), jnp.float32))
             for network, purpose in ((self._actor, _ACTOR), (self._critic, _CRITIC))
         )
-        params = {"actor": actor, "critic": critic, "log_std": self.policy.initial_log_std()}
+        log_std = self.policy.initial_log_std().astype(self.param_dtype)
+        params = {"actor": actor, "critic": critic, "log_std": log_std}
         return PPOState(
             params,
-            opt_state=self._optimizer.init(ravel_pytree(params)[0]),
+            opt_state=self._optimizer.init(wide(ravel_pytree(params)[0])),
             num_updates=Counter.of(0),
             obs_stats=RunningMoments.create((size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
+            loss_scale=LossScale.create(Precision.of(self)),
         )
 
     def collect(
@@ -284,7 +299,7 @@ class PPO(Learner[PPOState]):
 
         def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
-            choice = self.policy.sample(key, outputs, state.params["log_std"])
+            choice = self.policy.sample(key, outputs, wide(state.params["log_std"]))
             # The critic stays out of the loop over steps, since one product values the whole
             # rollout.
             # The outputs are kept: log probabilities are computed once for the whole rollout.
@@ -317,13 +332,10 @@ class PPO(Learner[PPOState]):
             state, return_stats=return_stats, obs_stats=first_or(state.obs_stats, obs_stats)
         )
         batch = self._batch(learned_under, experience, flatten(batch_state.obs))
-        params, opt_state, metrics = self._learn(
-            jax.random.fold_in(key, _SHUFFLE), learned_under, batch
-        )
-        params = self._preserved(params, learned_under.obs_stats, obs_stats)
-        num_updates = state.num_updates + 1
-        next_state = PPOState(
-            params, opt_state, num_updates, obs_stats, return_stats, state.running_return
+        learned, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), learned_under, batch)
+        params = self._preserved(learned.params, learned_under.obs_stats, obs_stats)
+        next_state = dataclasses.replace(
+            learned, params=params, num_updates=state.num_updates + 1, obs_stats=obs_stats
         )
         return next_state, metrics
 
@@ -333,7 +345,7 @@ class PPO(Learner[PPOState]):
         choice = (
             self.policy.mode(outputs)
             if greedy
-            else self.policy.sample(key, outputs, state.params["log_std"])
+            else self.policy.sample(key, outputs, wide(state.params["log_std"]))
         )
         return self.policy.action(choice)
 
@@ -358,14 +370,15 @@ class PPO(Learner[PPOState]):
             self.gae_lambda,
         )
         outputs, choice = (leaf.reshape(-1, leaf.shape[-1]) for leaf in trajectory.choice)
-        log_prob, _ = self.policy.log_prob_and_entropy(outputs, state.params["log_std"], choice)
+        log_std = wide(state.params["log_std"])
+        log_prob, _ = self.policy.log_prob_and_entropy(outputs, log_std, choice)
         value = value.reshape(-1)
         advantage = advantage.reshape(-1)
         return Batch(obs, choice, log_prob, value, advantage, advantage + value)
 
     def _learn(
         self, key: jax.Array, state: PPOState, batch: Batch
-    ) -> tuple[dict[str, Any], optax.OptState, dict[str, jax.Array]]:
+    ) -> tuple[PPOState, dict[str, jax.Array]]:
         """Take all gradient steps, on one vector of parameters: a step of Adam is then one loop."""
         flat, unravel = ravel_pytree(state.params)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
@@ -379,38 +392,42 @@ class PPO(Learner[PPOState]):
         rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
 
         def gradient(
-            flat: jax.Array, rows: tuple[jax.Array, jax.Array]
+            flat: jax.Array, loss_scale: LossScale | None, rows: tuple[jax.Array, jax.Array]
         ) -> tuple[jax.Array, jax.Array]:
             order, advantage = rows
             minibatch = dataclasses.replace(rows_of(order), advantage=advantage)
-            gradient, metrics = jax.grad(self.loss, has_aux=True)(unravel(flat), minibatch)
+            loss = scaled(self.loss, loss_scale)
+            gradient, metrics = jax.grad(loss, has_aux=True)(unravel(flat), minibatch)
             return ravel_pytree(gradient)[0], metrics
 
-        def train_step(
-            carry: tuple[jax.Array, optax.OptState], minibatch: tuple[jax.Array, jax.Array]
-        ) -> Any:
-            flat, opt_state = carry
+        def update(gradient: jax.Array, opt_state: optax.OptState) -> tuple[Any, optax.OptState]:
+            return self._optimizer.update(self._clip(gradient), opt_state)
+
+        def train_step(learned: Learned, minibatch: tuple[jax.Array, jax.Array]) -> Any:
             share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
             means = mean_over_blocks(
-                functools.partial(gradient, flat), share, self.gradient_accumulation
+                functools.partial(gradient, wide(learned.params), learned.loss_scale),
+                share,
+                self.gradient_accumulation,
             )
             mean, metrics = mean_over_devices(means, self.num_devices)
-            update, opt_state = self._optimizer.update(self._clip(mean), opt_state)
-            change = learning_rate * jnp.asarray(update)
-            if self.gradient_statistics:
-                of_gradient = jnp.stack(gradient_metrics(mean, change, flat))
-                metrics = jnp.concatenate([metrics, of_gradient])
-            return (flat - change, opt_state), metrics
+            learned, of_gradient = take_step(
+                learned, mean, update, learning_rate, statistics=self.gradient_statistics
+            )
+            if of_gradient:
+                metrics = jnp.concatenate([metrics, jnp.stack(of_gradient)])
+            return learned, metrics
 
         # A scan, since unrolled minibatches were no faster.
-        (flat, opt_state), metrics = jax.lax.scan(
-            train_step, (flat, state.opt_state), (permutations, advantages)
+        learned, metrics = jax.lax.scan(
+            train_step,
+            Learned(flat, state.opt_state, state.loss_scale),
+            (permutations, advantages),
         )
-        return (
-            unravel(flat),
-            opt_state,
-            dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True)),
+        next_state = dataclasses.replace(
+            state, **learned._asdict() | {"params": unravel(learned.params)}
         )
+        return next_state, dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True))
 
     def _preserved(
         self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
@@ -460,11 +477,16 @@ class PPO(Learner[PPOState]):
     def _inputs(self, state: PPOState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)
 
+    def outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
+        """Return all that the networks give for prepared observations `[B, D]`, `[B, P + 1]`."""
+        value = self._values(params, inputs)
+        return jnp.concatenate([self._outputs(params, inputs), value[:, None]], axis=1)
+
     def _outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return cast("jax.Array", self._actor.apply(params["actor"], inputs))
+        return wide(cast("jax.Array", self._actor.apply(params["actor"], inputs)))
 
     def _values(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        return cast("jax.Array", self._critic.apply(params["critic"], inputs))[..., 0]
+        return wide(cast("jax.Array", self._critic.apply(params["critic"], inputs)))[..., 0]
 
     @property
     def _actor(self) -> Any:

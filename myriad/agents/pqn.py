@@ -15,7 +15,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.gradients import GRADIENT_METRICS, gradient_metrics, require_whole_parts
+from myriad.agents.gradients import GRADIENT_METRICS, Learned, require_whole_parts, take_step
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -41,6 +41,7 @@ from myriad.agents.minibatches import (
 )
 from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
+from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
@@ -65,6 +66,7 @@ class PQNState:
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
+        loss_scale: of float16's gradients; None where there are none.
     """
 
     params: jax.Array
@@ -73,6 +75,7 @@ class PQNState:
     obs_stats: RunningMoments | None
     return_stats: RunningMoments | None
     running_return: jax.Array
+    loss_scale: LossScale | None
 
 
 @jax.tree_util.register_dataclass
@@ -130,6 +133,11 @@ class PQN(Learner[PQNState]):
             with attention those after the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
+        param_dtype: the dtype that parameters are kept in: float32, bfloat16 or float16. Each step
+            is computed in float32 and rounded to it.
+        compute_dtype: of the network's products and activations.
+        output_dtype: of what the network returns. Losses take it in float32.
+        loss_scaling: dynamic, where gradients pass through float16; off only where none does.
         normalize_observations: shift and scale them by running moments.
         normalize_rewards: scale them by the running deviation of the discounted return.
     """
@@ -156,6 +164,10 @@ class PQN(Learner[PQNState]):
     hidden_sizes: Widths = (64, 64)
     activation: str = "tanh"
     layer_norm: bool = True
+    param_dtype: str = "float32"
+    compute_dtype: str = "float32"
+    output_dtype: str = "float32"
+    loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 16
@@ -228,13 +240,14 @@ class PQN(Learner[PQNState]):
         params = self._network.init(key)
         return PQNState(
             params,
-            opt_state=self._optimizer.init(params),
+            opt_state=self._optimizer.init(wide(params)),
             num_updates=Counter.of(0),
             obs_stats=RunningMoments.create((self._network.obs_size,))
             if self.normalize_observations
             else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
             running_return=jnp.zeros(num_envs, jnp.float32),
+            loss_scale=LossScale.create(Precision.of(self)),
         )
 
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
@@ -281,11 +294,13 @@ class PQN(Learner[PQNState]):
         return_stats = update_moments(state.return_stats, experience.discounted_return)
         scaled = dataclasses.replace(state, return_stats=return_stats)
         batch = self._batch(scaled, experience, flatten(batch_state.obs))
-        params, opt_state, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
+        learned, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
         metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
-        num_updates = state.num_updates + 1
-        next_state = PQNState(
-            params, opt_state, num_updates, obs_stats, return_stats, state.running_return
+        next_state = dataclasses.replace(
+            learned,
+            num_updates=state.num_updates + 1,
+            obs_stats=obs_stats,
+            return_stats=return_stats,
         )
         return next_state, metrics
 
@@ -314,33 +329,38 @@ class PQN(Learner[PQNState]):
 
     def _learn(
         self, key: jax.Array, state: PQNState, batch: Batch
-    ) -> tuple[jax.Array, optax.OptState, dict[str, jax.Array]]:
+    ) -> tuple[PQNState, dict[str, jax.Array]]:
         permutations = draw_permutations(key, self.num_epochs, batch.target.shape[0])
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
         rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
 
-        def train_step(carry: tuple[jax.Array, optax.OptState], order: jax.Array) -> Any:
-            params, opt_state = carry
+        def train_step(learned: Learned, order: jax.Array) -> Any:
+            params = wide(learned.params)
+            loss = scaled(self.loss, learned.loss_scale)
 
             def gradient(order: jax.Array) -> Any:
                 rows = rows_of(order)
                 action = rows.action.astype(jnp.int32)
-                return jax.grad(self.loss, has_aux=True)(params, rows.obs, action, rows.target)
+                of_rows = rows.obs, action, rows.target
+                return jax.grad(loss, has_aux=True)(params, *of_rows)
 
             mean, metrics = mean_over_blocks(gradient, order, self.gradient_accumulation)
-            update: Any
-            update, opt_state = self._optimizer.update(mean, opt_state)
-            change = learning_rate * update
-            if self.gradient_statistics:
-                of_gradient = gradient_metrics(mean, change, params)
+            learned, of_gradient = take_step(
+                learned,
+                mean,
+                self._optimizer.update,
+                learning_rate,
+                statistics=self.gradient_statistics,
+            )
+            if of_gradient:
                 metrics |= dict(zip(GRADIENT_METRICS, of_gradient, strict=True))
-            return (params - change, opt_state), metrics
+            return learned, metrics
 
         minibatches = permutations.reshape(self.num_epochs * self.num_minibatches, -1)
-        (params, opt_state), metrics = jax.lax.scan(
-            train_step, (state.params, state.opt_state), minibatches
+        learned, metrics = jax.lax.scan(
+            train_step, Learned(state.params, state.opt_state, state.loss_scale), minibatches
         )
-        return params, opt_state, jax.tree.map(jnp.mean, metrics)
+        return dataclasses.replace(state, **learned._asdict()), jax.tree.map(jnp.mean, metrics)
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""
@@ -358,6 +378,10 @@ class PQN(Learner[PQNState]):
     def _values(self, state: PQNState, obs: jax.Array) -> jax.Array:
         """Return Q-values `[B, A]` of flattened observations."""
         return self._network.values_in_blocks(state.params, obs, state.obs_stats)
+
+    def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
+        """Return the Q-values of prepared observations `[B, D]`, `[B, A]`."""
+        return self._network.values(params, inputs)
 
     def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
         return normalize_obs(state.obs_stats, obs)

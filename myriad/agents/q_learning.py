@@ -19,6 +19,7 @@ from myriad.agents.gradients import norm
 from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, NetworkSpec, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
+from myriad.agents.precision import FLOAT32, Precision, wide
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
@@ -29,7 +30,7 @@ _EXPLORED = 0.2  # of a training, while epsilon falls
 
 @dataclasses.dataclass(frozen=True)
 class QNetwork:
-    """A network of Q-values whose parameters are one float32 vector, `[P]`.
+    """A network of Q-values whose parameters are one vector, `[P]`.
 
     On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the
     last layer gives a value and advantages whose mean is taken off (Wang et al. 2016, equation 9);
@@ -62,13 +63,13 @@ class QNetwork:
         return self._unravel(params)
 
     def values(self, params: jax.Array, obs: jax.Array) -> jax.Array:
-        """Return Q-values `[B, A]` of flat observations `[B, D]`."""
-        layers = self.unravel(params)
+        """Return Q-values, float32 `[B, A]`, of flat observations `[B, D]`."""
+        layers = self.unravel(wide(params))
         outputs = (
             self._outputs(layers["params"], obs)
             if isinstance(self.module, MLP)
             else self.module.apply(layers, obs)
-        )
+        ).astype(jnp.float32)
         if not self.dueling:
             return outputs
         value = outputs[:, :1]
@@ -92,13 +93,15 @@ class QNetwork:
             layer = params[f"Dense_{i}"]
             if self.layer_norm:
                 norm = params[f"LayerNorm_{i}"]
-                centred = affine(hidden, _centre(layer["kernel"]), _centre(layer["bias"][None])[0])
+                kernel = _centre(layer["kernel"])
+                bias = _centre(layer["bias"][None])[0]
+                centred = affine(hidden, kernel, bias, self.precision.before_norm)
                 hidden = _normalize(centred, norm["scale"], norm["bias"])
             else:
-                hidden = affine(hidden, layer["kernel"], layer["bias"])
-            hidden = ACTIVATIONS[self.activation](hidden)
+                hidden = affine(hidden, layer["kernel"], layer["bias"], self.precision.hidden)
+            hidden = ACTIVATIONS[self.activation](hidden.astype(self.precision.compute_dtype))
         last = params[f"Dense_{len(self.hidden_sizes)}"]
-        return affine(hidden, last["kernel"], last["bias"])
+        return affine(hidden, last["kernel"], last["bias"], self.precision)
 
     @cached_property
     def module(self) -> Any:
@@ -112,6 +115,11 @@ class QNetwork:
             self.layer_norm,
             output_scale=0.01,
         )
+
+    @property
+    def precision(self) -> Precision:
+        """The dtypes."""
+        return FLOAT32 if self.spec is None else self.spec.precision
 
     @property
     def num_outputs(self) -> int:

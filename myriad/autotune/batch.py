@@ -1,9 +1,10 @@
 """How many rows of a gradient step this machine learns from fastest."""
 
 import dataclasses
+import itertools
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from myriad.errors import InvalidArgumentError
@@ -60,12 +61,38 @@ def measure_batches(
     memory_limit: int | None = None,
     on_size: Callable[[str], None] = lambda line: None,
 ) -> list[BatchRate]:
-    """Time the gradient steps of a training with batches of several sizes, in alternation.
+    """Time the gradient steps of a training with batches of several sizes, as `measure_arms` does.
+
+    Args:
+        config: the training. Its environment, agent and hyperparameters count.
+        sizes: rows of a gradient step.
+        rounds: alternations.
+        memory_limit: bytes that may be used; by default what the machine has left.
+        on_size: called with a line for every size before it is timed.
+
+    Raises:
+        InvalidArgumentError: see `measure_arms`.
+    """
+    arms = measure_arms(
+        {"": config}, sizes, rounds=rounds, memory_limit=memory_limit, on_size=on_size
+    )
+    return arms[""]
+
+
+def measure_arms(
+    arms: Mapping[str, TrainingConfig],
+    sizes: Sequence[int] = SIZES,
+    *,
+    rounds: int = _ROUNDS,
+    memory_limit: int | None = None,
+    on_size: Callable[[str], None] = lambda line: None,
+) -> dict[str, list[BatchRate]]:
+    """Time the gradient steps of trainings with batches of several sizes, all in alternation.
 
     What an update does beside its gradient steps, such as computing advantages, is included.
 
     Args:
-        config: the training. Its environment, agent and hyperparameters count.
+        arms: trainings by what is special of each, such as another dtype.
         sizes: rows of a gradient step.
         rounds: alternations.
         memory_limit: bytes that may be used; by default what the machine has left.
@@ -76,33 +103,36 @@ def measure_batches(
             are too few rounds for an interval.
     """
     # Both refuse before anything is compiled.
-    with_batch(config, sizes[0])
+    for config in arms.values():
+        with_batch(config, sizes[0])
     require_enough("rounds", rounds, _CONFIDENCE)
-    subjects: dict[int, Subject] = {}
-    rows: dict[int, int] = {}
-    found: dict[int, BatchRate] = {}
-    for size in sizes:
-        resized = with_batch(config, size).resolve()
+    subjects: dict[tuple[str, int], Subject] = {}
+    rows: dict[tuple[str, int], int] = {}
+    found: dict[tuple[str, int], BatchRate] = {}
+    for arm, size in itertools.product(arms, sizes):
+        each = arm, size
+        resized = with_batch(arms[arm], size).resolve()
         halves = Halves(resized)
         needed, refused = _compiled_within(halves, memory_limit)
-        found[size] = BatchRate(size, None, None, None, needed, refused)
-        on_size(f"{size:>7,} rows: {refused or readable_bytes(needed)}")
+        found[each] = BatchRate(size, None, None, None, needed, refused)
+        of_arm = f", {arm}" if arm else ""
+        on_size(f"{size:>7,} rows{of_arm}: {refused or readable_bytes(needed)}")
         if refused:
             continue
         with shortage_named():
-            subjects[size] = Subject(halves.learn, halves.arguments())
-            subjects[size].prepare()
-            subjects[size].calibrate(_SAMPLE_S)
-        rows[size] = size * _gradient_steps(resized)
+            subjects[each] = Subject(halves.learn, halves.arguments())
+            subjects[each].prepare()
+            subjects[each].calibrate(_SAMPLE_S)
+        rows[each] = size * _gradient_steps(resized)
     samplers = [subject.sample_s for subject in subjects.values()]
     samples = interleave(samplers, least_rounds=rounds, most_rounds=rounds)
-    for size, seconds in zip(subjects, samples, strict=True):
-        rates = [rows[size] / each for each in seconds]
+    for each, seconds in zip(subjects, samples, strict=True):
+        rates = [rows[each] / sample for sample in seconds]
         low, high = median_interval(rates, _CONFIDENCE)
-        found[size] = dataclasses.replace(
-            found[size], rows_per_s=statistics.median(rates), low=low, high=high
+        found[each] = dataclasses.replace(
+            found[each], rows_per_s=statistics.median(rates), low=low, high=high
         )
-    return list(found.values())
+    return {arm: [found[arm, size] for size in sizes] for arm in arms}
 
 
 def _compiled_within(halves: Halves, limit: int | None) -> tuple[int, str]:

@@ -9,7 +9,7 @@ import jax
 from myriad import __version__, settings
 from myriad.hardware import Hardware, is_configured, package_versions
 from myriad.training.config import TrainingConfig
-from myriad.xla import compute_dtype, matmul_precision
+from myriad.xla import default_dtype, matmul_precision
 
 # What neither the timings nor memory depend on. The length of a schedule is a constant in the
 # program, but costs nothing. How often a training evaluates decides which timings count for it.
@@ -44,7 +44,9 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
             "memory_total_bytes": hardware.memory_total_bytes,
         },
         "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
-        "dtype": compute_dtype(),
+        # Of the networks; the other arrays' is the same in every training.
+        "dtype": config.agent_options.get("compute_dtype", default_dtype()),
+        "default_dtype": default_dtype(),
         "matmul_precision": matmul_precision(),
         "configured": is_configured(),
         "xla_flags": settings.xla_flags(),

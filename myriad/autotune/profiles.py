@@ -35,7 +35,7 @@ def record_profiles(
         cache.update(section, key, lambda _: entry)
         say(f"{kind} {name}: profiled in {time.perf_counter() - start:.2f} s")
 
-    record("hardware", hardware.slug, hardware.slug, lambda: _hardware_profile(hardware))
+    record("hardware", hardware.slug, hardware.slug, lambda: hardware_profile(hardware))
     record(
         "env_profiles",
         config.env,
@@ -50,7 +50,8 @@ def record_profiles(
     )
 
 
-def _hardware_profile(hardware: Hardware) -> Entry:
+def hardware_profile(hardware: Hardware) -> Entry:
+    """Return what the cache says of a machine."""
     return dataclasses.asdict(hardware) | {
         "devices": jax.local_device_count(),
         "platform": jax.default_backend(),

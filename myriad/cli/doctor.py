@@ -20,6 +20,7 @@ class Doctor(TrainingFlags):
 
     def run(self) -> int:
         """Print the settings, the machine and the folders; return 1 if something can't be had."""
+        from myriad.autotune.precision import dtype_speed
         from myriad.hardware import fingerprint, is_configured, package_versions
         from myriad.training.active import active_settings
 
@@ -42,6 +43,9 @@ class Doctor(TrainingFlags):
             for each in settings
         ]
         print(_table([header, *rows]))
+        speed = dtype_speed(config.resolve())
+        if speed is not None:
+            print(f"\nprecision: {speed}")
         print("\nvariables, of the environment and of .env\n")
         print(_table([("variable", "value", "what it does"), *_variables(Settings.read())]))
         machine = fingerprint()

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.xla import matmul_precision
@@ -100,14 +101,20 @@ def in_short(settings: Sequence[ActiveSetting]) -> str:
     return "settings: " + "; ".join(parts)
 
 
+def gradient_rows(resolved: ResolvedConfig) -> int | None:
+    """Return the rows of a training's gradient steps, or None if it takes none."""
+    options = resolved.config.agent_options
+    if "num_minibatches" not in options:
+        return resolved.config.batch_size
+    return resolved.num_envs * resolved.learner.steps_per_update // options["num_minibatches"]
+
+
 def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:
-    learner: Any = resolved.learner
-    rows = resolved.config.batch_size
+    rows = gradient_rows(resolved)
     reason = "rows of replay in a gradient step"
-    if rows is None and hasattr(learner, "num_minibatches"):
-        batch = resolved.num_envs * learner.rollout_steps
-        rows = batch // learner.num_minibatches
-        reason = f"{learner.num_minibatches} minibatches of {batch:,} rows"
+    if "num_minibatches" in (options := resolved.config.agent_options):
+        batch = resolved.num_envs * resolved.learner.steps_per_update
+        reason = f"{options['num_minibatches']} minibatches of {batch:,} rows"
     if rows is None:
         reason = f"{resolved.config.agent} takes no gradient steps"
         return ActiveSetting("batch", "none", "default", active=False, reason=reason, flag="")
@@ -133,6 +140,10 @@ def _precision(learner: Any, source: str) -> ActiveSetting:
             "precision", "float32", "default", active=False, reason="no network computes", flag=""
         )
     reason = "networks compute in it; losses, reductions and the optimiser in float32"
+    others = [(name, getattr(learner, f"{name}_dtype")) for name in ("param", "output")]
+    reason += "".join(f"; {name} dtype {of}" for name, of in others if of != "float32")
+    if Precision.of(learner).needs_loss_scale:
+        reason += "; the loss is scaled, and a step whose gradient is not finite is skipped"
     return ActiveSetting("precision", value, source, active=True, reason=reason, flag="--bf16")
 
 

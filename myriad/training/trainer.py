@@ -33,7 +33,7 @@ from myriad.training.progress import Progress
 from myriad.training.results import Timings, TrainingResults
 from myriad.training.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.trackers import Tracker, make_trackers
-from myriad.xla import compute_dtype, matmul_precision
+from myriad.xla import default_dtype, matmul_precision
 
 # Fewer updates than this don't train, whatever the agent.
 _FEW_UPDATES = 10
@@ -371,7 +371,9 @@ def environment_record(
         "hardware": dataclasses.asdict(hardware.fingerprint()),
         "versions": hardware.package_versions(),
         "matmul_precision": matmul_precision(),
-        "compute_dtype": compute_dtype(),
+        "compute_dtype": next(
+            (each.value for each in settings if each.name == "precision"), default_dtype()
+        ),
     }
 
 

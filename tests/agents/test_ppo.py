@@ -189,7 +189,7 @@ def test_a_gradient_step_is_adam_on_standardised_advantages_and_a_clipped_gradie
     state = dataclasses.replace(first_state(learner, 4), num_updates=Counter.of(1))
     rng = np.random.default_rng(0)
     batch = random_batch(rng, 32, 4, rng.integers(0, 2, (32, 1)).astype(np.float32))
-    params, _, _ = jax.jit(learner._learn)(make_key(1), state, batch)
+    params = jax.jit(learner._learn)(make_key(1), state, batch)[0].params
     advantage = (batch.advantage - batch.advantage.mean()) / batch.advantage.std()
     standardised = dataclasses.replace(batch, advantage=advantage)
     gradient = jax.device_get(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.agents.precision import FLOAT32, Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import is_integer
 
@@ -36,6 +37,7 @@ class MLP(nn.Module):
         activation: a name in `ACTIVATIONS`.
         layer_norm: whether each hidden layer is normalised before its activation (Ba et al. 2016).
         output_scale: the gain of the last layer's initial weights.
+        precision: the dtypes. Layer norm is in float32.
 
     Raises:
         InvalidArgumentError: a width is not an integer of at least 1.
@@ -53,6 +55,7 @@ class MLP(nn.Module):
     activation: str = "tanh"
     layer_norm: bool = False
     output_scale: float = 1.0
+    precision: Precision = FLOAT32
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
@@ -71,11 +74,12 @@ class MLP(nn.Module):
         """Map `[..., D]` to `[..., num_outputs]`."""
         hidden = inputs
         for size in self.hidden_sizes:
-            hidden = Dense(size, orthogonal(np.sqrt(2)))(hidden)
+            precision = self.precision.before_norm if self.layer_norm else self.precision.hidden
+            hidden = Dense(size, orthogonal(np.sqrt(2)), precision)(hidden)
             if self.layer_norm:
-                hidden = nn.LayerNorm()(hidden)
-            hidden = ACTIVATIONS[self.activation](hidden)
-        return Dense(self.num_outputs, orthogonal(self.output_scale))(hidden)
+                hidden = nn.LayerNorm(param_dtype=self.precision.param_dtype)(hidden)
+            hidden = ACTIVATIONS[self.activation](hidden.astype(self.precision.compute_dtype))
+        return Dense(self.num_outputs, orthogonal(self.output_scale), self.precision)(hidden)
 
 
 class Dense(nn.Module):
@@ -83,41 +87,87 @@ class Dense(nn.Module):
 
     num_outputs: int
     kernel_init: Callable[..., jax.Array]
+    precision: Precision = FLOAT32
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         num_inputs = inputs.shape[-1]
-        kernel = self.param("kernel", self.kernel_init, (num_inputs, self.num_outputs))
-        bias = self.param("bias", nn.initializers.zeros, (self.num_outputs,))
-        outputs = affine(inputs.reshape(-1, num_inputs), kernel, bias)
+        dtype = self.precision.param_dtype
+        # Drawn in float32 and then rounded, or rows would not be orthogonal.
+        kernel = self.param(
+            "kernel",
+            lambda *args: self.kernel_init(*args).astype(dtype),
+            (num_inputs, self.num_outputs),
+        )
+        bias = self.param("bias", nn.initializers.zeros, (self.num_outputs,), jnp.dtype(dtype))
+        outputs = affine(inputs.reshape(-1, num_inputs), kernel, bias, self.precision)
         return outputs.reshape(*inputs.shape[:-1], self.num_outputs)
 
 
-@jax.custom_vjp
-def affine(inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> jax.Array:
-    """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`; its gradient is a faster autodiff."""
-    return inputs @ kernel + bias
+def affine(
+    inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision = FLOAT32
+) -> jax.Array:
+    """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`; its gradient is a faster autodiff.
+
+    Products are in the compute dtype, of inputs and kernels of any. The gradients of kernel and
+    bias add up in float32.
+    """
+    return _affine(inputs.astype(precision.compute_dtype), kernel, bias, precision)
 
 
-def _affine_forward(inputs: jax.Array, kernel: jax.Array, bias: jax.Array) -> tuple[jax.Array, Any]:
-    return inputs @ kernel + bias, (inputs, kernel)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _affine(
+    inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision
+) -> jax.Array:
+    return _affine_forward(inputs, kernel, bias, precision)[0]
 
 
-def _affine_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _affine_forward(
+    inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision
+) -> tuple[jax.Array, Any]:
+    outputs = _product(inputs, kernel.astype(inputs.dtype), precision.output_dtype)
+    return outputs + bias.astype(outputs.dtype), (inputs, kernel)
+
+
+def _affine_backward(
+    precision: Precision, saved: Any, gradient: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     inputs, kernel = saved
     transposed = inputs.T
     if jax.default_backend() == "cpu":
         # XLA multiplies by a transposed left side in plain loops, unless the transpose is made
         # first: for 128 rows of 4 inputs and 64 outputs 21 us, against 1.3.
         transposed = jax.lax.optimization_barrier(transposed)
-    return gradient @ kernel.T, transposed @ gradient, sum_rows(gradient)
+    of_outputs = gradient.astype(precision.compute_dtype)
+    if precision.compute_dtype == "float32":
+        of_inputs = of_outputs @ kernel.astype(inputs.dtype).T
+    else:
+        # By the dimensions: behind a transpose XLA on a CPU multiplies in float32.
+        of_inputs = _product(
+            of_outputs, kernel.astype(inputs.dtype), precision.compute_dtype, along=(1, 1)
+        )
+    of_kernel = _product(transposed, of_outputs, "float32").astype(kernel.dtype)
+    return of_inputs, of_kernel, sum_rows(gradient).astype(kernel.dtype)
 
 
-affine.defvjp(_affine_forward, _affine_backward)
+_affine.defvjp(_affine_forward, _affine_backward)
+
+
+def _product(
+    left: jax.Array, right: jax.Array, dtype: str, along: tuple[int, int] = (1, 0)
+) -> jax.Array:
+    """Multiply matrices, with sums over the dimensions `along` in float32, rounded to `dtype`."""
+    # XLA on a CPU turns a product of bfloat16 into one of float32 unless its result is float32. On
+    # a Xeon with AMX, 1,024 x 1,024 x 1,024 took 41 ms for 2.8.
+    result = "float32" if jax.default_backend() == "cpu" else dtype
+    dimensions = (((along[0],), (along[1],)), ((), ()))
+    product = jax.lax.dot_general(left, right, dimensions, preferred_element_type=jnp.dtype(result))
+    return product.astype(dtype)
 
 
 def sum_rows(matrix: jax.Array) -> jax.Array:
-    """Add up `[B, O]` over the batch; on a CPU as a product, which is faster there."""
+    """Add up `[B, O]` over the batch in float32; on a CPU as a product, which is faster there."""
+    matrix = matrix.astype(jnp.float32)
     if jax.default_backend() != "cpu":
         return jnp.sum(matrix, axis=0)
     return jnp.ones(matrix.shape[0], matrix.dtype) @ matrix

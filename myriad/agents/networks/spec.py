@@ -76,13 +76,8 @@ class NetworkSpec:
 
     @classmethod
     def of(cls, learner: Any) -> "NetworkSpec":
-        """Return what the fields of a learner say."""
+        """Return what the fields of a learner say; raises what `Precision.of` does."""
         env = learner.env
-        dtypes = {
-            field.name: getattr(learner, field.name)
-            for field in dataclasses.fields(Precision)
-            if hasattr(learner, field.name)
-        }
         return cls(
             learner.network,
             tuple(env.observation_space(env.default_params).shape),
@@ -91,7 +86,7 @@ class NetworkSpec:
             getattr(learner, "layer_norm", False),
             learner.attention,
             learner.attention_patch,
-            Precision(**dtypes),
+            Precision.of(learner),
         )
 
     @property
@@ -121,6 +116,7 @@ class NetworkSpec:
         how = {
             "layer_norm": self.layer_norm,
             "output_scale": output_scale,
+            "precision": self.precision,
         }
         if self.name == "mlp":
             return MLP(*hidden, **how)
@@ -129,7 +125,6 @@ class NetworkSpec:
         NETWORKS.resolve(self.name)
         if self.activation not in ACTIVATIONS:
             raise UnknownNameError("activation", self.activation, ACTIVATIONS)
-        how["precision"] = self.precision
         if self.name == "cnn":
             return CNN(self._grid, *hidden, **how)
         implementation, _ = self.chosen_attention

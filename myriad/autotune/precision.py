@@ -1,0 +1,158 @@
+"""Whether a narrower dtype is faster than float32 here: measured once, and then known."""
+
+import dataclasses
+import functools
+import hashlib
+import math
+import time
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad import settings
+from myriad.agents.minibatches import block_size
+from myriad.autotune.cache import Entry, ProfileCache
+from myriad.autotune.keys import digest
+from myriad.autotune.profiles import hardware_profile
+from myriad.errors import SlowPrecisionWarning
+from myriad.hardware import fingerprint, is_configured, package_versions
+from myriad.random import make_key
+from myriad.timing import compare
+from myriad.training.active import gradient_rows
+from myriad.training.config import ResolvedConfig
+
+# Pairs of samples, and the least seconds of each: half a second together, unless a pass is long.
+_PAIRS = 9
+_SAMPLE_S = 0.02
+# Of the cache's entry of this machine.
+_FIELD = "precision"
+
+
+@dataclasses.dataclass(frozen=True)
+class DtypeSpeed:
+    """What a pass through a learner's networks and back takes, over what it takes in float32.
+
+    Attributes:
+        dtype: the dtype that networks compute in.
+        rows: rows of the pass: what a network takes at once in a gradient step.
+        ratio: the median of seconds over seconds; above 1, the dtype is slower.
+        low: the lower end of the 95% interval.
+        high: its upper end.
+        from_cache: whether it was known.
+    """
+
+    dtype: str
+    rows: int
+    ratio: float
+    low: float
+    high: float
+    from_cache: bool
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the dtype is surely slower than float32."""
+        return self.low > 1
+
+    def __str__(self) -> str:
+        interval = f"{self.low:.2f} to {self.high:.2f}"
+        return (
+            f"in {self.dtype} a pass of {self.rows:,} rows through the networks and back takes "
+            f"{self.ratio:.2f} times as long as in float32 ({interval})"
+        )
+
+
+def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> DtypeSpeed | None:
+    """Return how fast a training's compute dtype is here, or None if it is float32.
+
+    The first time it is measured, in about a second. The cache keeps it with this machine, for
+    programs and versions that are the same.
+
+    Args:
+        resolved: the training.
+        cache: the autotuner's file; by default `~/.myriad/autotune_profiles.json`.
+    """
+    learner: Any = resolved.learner
+    dtype = getattr(learner, "compute_dtype", "float32")
+    num_rows = gradient_rows(resolved)
+    if dtype == "float32" or num_rows is None:
+        return None
+    rows = block_size(num_rows // learner.gradient_accumulation)
+    cache = ProfileCache() if cache is None else cache
+    hardware = fingerprint()
+    arguments = _arguments(resolved, rows)
+    narrow = _pass_of(learner)
+    key = _key(narrow.lower(*arguments))
+    known = (cache.get("hardware", hardware.slug) or {}).get(_FIELD, {}).get(key)
+    if known is not None:
+        return DtypeSpeed(dtype, rows, known["ratio"], known["low"], known["high"], from_cache=True)
+    found = compare(
+        functools.partial(
+            _pass_of(dataclasses.replace(learner, compute_dtype="float32")), *arguments
+        ),
+        functools.partial(narrow, *arguments),
+        num_pairs=_PAIRS,
+        min_sample_s=_SAMPLE_S,
+    )
+    speed = DtypeSpeed(
+        dtype, rows, found.b_over_a, found.b_over_a_low, found.b_over_a_high, from_cache=False
+    )
+    measured = {name: getattr(speed, name) for name in ("dtype", "rows", "ratio", "low", "high")}
+    measured["validated_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    def with_speed(entry: Entry) -> Entry:
+        entry = entry or hardware_profile(hardware)
+        return entry | {_FIELD: entry.get(_FIELD, {}) | {key: measured}}
+
+    cache.update("hardware", hardware.slug, with_speed)
+    return speed
+
+
+def warn_if_slower(resolved: ResolvedConfig) -> None:
+    """Warn of a compute dtype that is slower than float32 on this machine."""
+    if resolved.config.compile_mode == "off":
+        return  # Nobody debugs for speed.
+    speed = dtype_speed(resolved)
+    if speed is not None and speed.is_slower:
+        warnings.warn(
+            f"{speed.dtype} is slower here: {speed}. agent.compute_dtype = 'float32' is faster.",
+            SlowPrecisionWarning,
+            stacklevel=3,
+        )
+
+
+def _pass_of(learner: Any) -> Any:
+    """Return a jitted gradient of a learner's networks, of parameters and inputs `[B, D]`."""
+
+    def loss(params: Any, inputs: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.square(learner.outputs(params, inputs)))
+
+    return jax.jit(jax.grad(loss))
+
+
+def _arguments(resolved: ResolvedConfig, rows: int) -> tuple[Any, jax.Array]:
+    """Return parameters of the right shapes, and normalised observations."""
+    learner: Any = resolved.learner
+    state = jax.eval_shape(functools.partial(learner.init, num_envs=resolved.num_envs), make_key(0))
+    rng = np.random.default_rng(0)
+
+    def drawn(shape: tuple[int, ...]) -> jax.Array:
+        return jnp.asarray(rng.standard_normal(shape, np.float32))
+
+    space = resolved.env.observation_space(resolved.env.default_params)
+    params = jax.tree.map(lambda leaf: 0.1 * drawn(leaf.shape), state.params)
+    return params, drawn((rows, math.prod(space.shape)))
+
+
+def _key(lowered: jax.stages.Lowered) -> str:
+    """Return what stands for a program and all else that its speed depends on."""
+    return digest(
+        {
+            "program": hashlib.sha256(lowered.as_text().encode()).hexdigest(),
+            "versions": {name: package_versions().get(name) for name in ("jax", "jaxlib")},
+            "configured": is_configured(),
+            "xla_flags": settings.xla_flags(),
+        }
+    )

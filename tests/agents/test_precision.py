@@ -1,0 +1,366 @@
+"""Narrower dtypes: where they are, where float32 stays, and what becomes of an infinity."""
+
+import dataclasses
+import functools
+import re
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from myriad import create_config, make_env, make_key, resume, train_and_evaluate
+from myriad.agents import make_learner
+from myriad.agents.gradients import Learned, take_step
+from myriad.agents.networks import MLP, affine
+from myriad.agents.precision import DTYPES, LossScale, Precision, unscaled
+from myriad.cli import main
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.training.loop import LearningLoop, parallel_learner
+
+SMALL = {
+    "ppo": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
+    "pqn": {"rollout_steps": 32, "num_epochs": 2, "num_minibatches": 2},
+    "dqn": {"batch_size": 64, "buffer_size": 512, "learning_starts": 32},
+}
+HALVES = ("bfloat16", "float16")
+SHORT = {"bfloat16": "bf16", "float16": "f16"}
+
+
+def learner_of(agent, env="cartpole-control", **options):
+    return make_learner(agent, make_env(env), **SMALL[agent] | options)
+
+
+def after(learner, num_updates, num_envs=8, state=None):
+    loop = LearningLoop(learner.env, learner, num_envs)
+    state = jax.jit(loop.init)(make_key(0)) if state is None else state
+    return jax.jit(loop.run)(state, np.int32(num_updates), np.bool_(1))
+
+
+def gradient_of(learner, rows=256):
+    """Return the gradient of the networks' squared outputs at drawn parameters, as one vector."""
+    params = jax.jit(functools.partial(learner.init, num_envs=8))(make_key(0)).params
+    params = jax.tree.map(
+        lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), params
+    )
+    inputs = jax.random.normal(jax.random.key(1), (rows, 4))
+
+    def loss(params):
+        return jnp.mean(jnp.square(learner.outputs(params, inputs) - 1))
+
+    return jax.jit(jax.grad(loss)), params
+
+
+# Products of a program, as `(left, right)` with their shapes and dtypes.
+def products(text):
+    found = re.findall(r"stablehlo\.dot_general .*: \(tensor<(.*?)>, tensor<(.*?)>\)", text)
+    return [tuple(each.rpartition("x") for each in pair) for pair in found]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize(
+    ("agent", "options"),
+    [("ppo", {}), ("pqn", {}), ("dqn", {}), ("dqn", {"layer_norm": True, "dueling": True})],
+)
+def test_every_large_product_is_in_the_compute_dtype_forward_and_backward(agent, options, dtype):
+    learner = learner_of(agent, hidden_sizes=(64, 64), compute_dtype=dtype, **options)
+    gradient, params = gradient_of(learner)
+    text = gradient.lower(params).as_text()
+    # By one row or column, a product is a sum: those stay in float32.
+    large = [
+        {left[2], right[2]}
+        for left, right in products(text)
+        if "x" in left[0] and "x" in right[0] and min(map(int, right[0].split("x"))) > 1
+    ]
+    networks = 2 if agent == "ppo" else 1
+    # Three layers forward, three gradients of kernels, two of inputs.
+    of_kind = [dtypes for dtypes in large if dtypes == {SHORT[dtype]}]
+    narrow = 8 * networks - (3 if agent == "ppo" else 0)  # a critic's last layer has one column
+    assert len(of_kind) >= narrow
+    assert {SHORT[dtype]} == set.union(*large)
+
+
+def test_a_cpu_multiplies_bfloat16_itself_and_not_copies_in_float32():
+    if jax.default_backend() != "cpu":
+        pytest.skip("the text of a CPU's program")
+    network = MLP((256, 256), 3, precision=Precision(compute_dtype="bfloat16"))
+    params = network.init(jax.random.key(0), jnp.zeros((1, 256)))
+
+    def loss(params, inputs):
+        return jnp.sum(jnp.square(network.apply(params, inputs)))
+
+    text = jax.jit(jax.grad(loss)).lower(params, jnp.ones((256, 256))).compile().as_text()
+    # A product is in a computation of its own. XLA makes its own choice for kernels' gradients.
+    passes = ("/jvp(MLP)/Dense_0", "/jvp(MLP)/Dense_1", "/transpose(jvp(MLP))/Dense_1")
+    for name in passes:
+        taken = [
+            set(re.findall(r"%param_\S* = (\w+)\[", computation))
+            for computation in text.split("\n\n")
+            if " dot(" in computation and name in computation and "256,256" in computation
+        ]
+        assert {"bf16"} in taken
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("agent", SMALL)
+def test_the_gradient_is_float32s_within_six_percent(agent, dtype):
+    exact_of, params = gradient_of(learner_of(agent))
+    exact = np.asarray(ravel_pytree(exact_of(params))[0])
+    narrow_of, _ = gradient_of(learner_of(agent, compute_dtype=dtype))
+    leaves = narrow_of(params)
+    found = np.asarray(ravel_pytree(leaves)[0])
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert 0 < error < 6e-2
+    assert {leaf.dtype for leaf in jax.tree.leaves(leaves)} == {jnp.dtype("float32")}
+
+
+def test_sums_over_the_batch_are_exact_to_float32():
+    # In bfloat16, 256 ones and more would add up to 256.
+    inputs = jnp.ones((4096, 4))
+    precision = Precision(compute_dtype="bfloat16", output_dtype="bfloat16")
+
+    def loss(kernel, bias):
+        return jnp.sum(affine(inputs, kernel, bias, precision).astype(jnp.float32))
+
+    of_kernel, of_bias = jax.grad(loss, (0, 1))(jnp.zeros((4, 3)), jnp.zeros(3))
+    np.testing.assert_array_equal(of_kernel, np.full((4, 3), 4096.0))
+    np.testing.assert_array_equal(of_bias, np.full(3, 4096.0))
+
+
+@pytest.mark.parametrize("compute", DTYPES)
+@pytest.mark.parametrize("output", DTYPES)
+def test_a_network_answers_in_its_output_dtype(compute, output):
+    network = MLP((8,), 2, layer_norm=True, precision=Precision("bfloat16", compute, output))
+    params = network.init(jax.random.key(0), jnp.zeros((1, 4)))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("bfloat16")}
+    assert network.apply(params, jnp.ones((3, 4))).dtype == output
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        {"compute_dtype": "bfloat16"},
+        {"compute_dtype": "float16"},
+        {"output_dtype": "float16"},
+        {"param_dtype": "bfloat16"},
+        {"param_dtype": "float16", "compute_dtype": "float16", "output_dtype": "float16"},
+    ],
+)
+@pytest.mark.parametrize("agent", SMALL)
+def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, dtypes):
+    more = {"gradient_accumulation": 2}
+    if agent == "dqn":
+        more |= {"priority_alpha": 0.6, "n_step": 3, "layer_norm": True}
+    learner = learner_of(agent, **dtypes, **more)
+    state, report = after(learner, 6)
+    assert not report.is_bad.any()
+    kept = {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)}
+    assert kept == {jnp.dtype(learner.param_dtype)}
+    moments = {leaf.dtype for leaf in jax.tree.leaves(state.agent.opt_state)}
+    assert moments == {jnp.dtype("float32"), jnp.dtype("int32")}
+    if agent == "dqn":
+        assert state.agent.target_params.dtype == jnp.float32
+    assert (state.agent.loss_scale is None) == (
+        "float16" not in {learner.compute_dtype, learner.output_dtype}
+    )
+
+
+@pytest.mark.parametrize("env", ["cartpole-control", "pendulum-control"])
+def test_preserved_outputs_survive_narrow_parameters(env):
+    learner = learner_of("ppo", env, param_dtype="bfloat16", compute_dtype="bfloat16")
+    state, report = after(learner, 4)
+    assert not report.is_bad.any()
+    assert {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)} == {jnp.dtype("bfloat16")}
+
+
+def test_devices_share_a_scaled_gradient():
+    options = {"compute_dtype": "float16", "num_minibatches": 1, "num_epochs": 1}
+    learner = learner_of("ppo", rollout_steps=64, **options)
+    shared, num_devices = parallel_learner(learner, 128)
+    assert num_devices == 2
+    loop = LearningLoop(learner.env, shared, 128, num_devices=num_devices)
+    init, run = loop.jitted()
+    state, report = run(init(make_key(0)), np.int32(1), np.bool_(1))
+    assert not report.is_bad.any()
+    alone, _ = after(learner, 1, 128)
+    for a, b in zip(
+        jax.tree.leaves(loop.on_one_device(state.agent.params)),
+        jax.tree.leaves(alone.agent.params),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, atol=2e-3)
+
+
+def descended(gradient, scale, params=(1.0, 2.0)):
+    """Take a step of plain gradient descent at a rate of 1 whose optimiser counts."""
+    params = jnp.asarray(params)
+    loss_scale = LossScale(jnp.float32(scale), jnp.int32(7))
+    learned = Learned(params, jnp.int32(3), loss_scale)
+    return take_step(learned, jnp.asarray(gradient), lambda g, n: (g, n + 1), 1.0, statistics=True)
+
+
+def test_a_finite_gradient_is_divided_by_the_scale():
+    learned, _ = descended([8.0, 16.0], 8)
+    np.testing.assert_array_equal(learned.params, [0.0, 0.0])
+    assert int(learned.opt_state) == 4
+    assert int(learned.loss_scale.good_steps) == 8
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_an_infinity_skips_the_step_and_halves_the_scale(bad):
+    learned, statistics = descended([1.0, bad], 2.0**15)
+    np.testing.assert_array_equal(learned.params, [1.0, 2.0])
+    assert int(learned.opt_state) == 3
+    assert float(learned.loss_scale.scale) == 2.0**14
+    assert int(learned.loss_scale.good_steps) == 0
+    # What is watched for NaNs sees none.
+    assert all(np.isfinite(value) for value in statistics)
+
+
+def test_at_the_least_scale_an_infinity_is_no_longer_hidden():
+    learned, _ = descended([1.0, np.inf], 1.0)
+    assert not np.isfinite(learned.params).all()
+
+
+def test_the_scale_doubles_after_2000_good_steps_and_has_a_limit():
+    def steps(loss_scale, number):
+        return jax.lax.fori_loop(0, number, lambda _, s: s.after(jnp.isfinite(0.0)), loss_scale)
+
+    first = LossScale.create(Precision(compute_dtype="float16"))
+    assert float(first.scale) == 2.0**15
+    assert float(steps(first, 1_999).scale) == 2.0**15
+    doubled = steps(first, 2_000)
+    assert (float(doubled.scale), int(doubled.good_steps)) == (2.0**16, 0)
+    assert float(steps(first, 40_000).scale) == 2.0**24
+
+
+def test_nothing_is_scaled_where_no_gradient_passes_through_float16():
+    gradient = jnp.asarray([1.0, jnp.inf])
+    assert LossScale.create(Precision(compute_dtype="bfloat16")) is None
+    assert unscaled(gradient, None) == (gradient, None, None)
+
+
+@pytest.mark.parametrize("agent", SMALL)
+def test_a_training_goes_on_after_a_skipped_step(agent):
+    learner = learner_of(agent, compute_dtype="float16", gradient_statistics=True)
+    state, _ = after(learner, 6)
+    # So large that float16 overflows.
+    huge = LossScale(jnp.float32(2.0**120), jnp.int32(0))
+    state = dataclasses.replace(state, agent=dataclasses.replace(state.agent, loss_scale=huge))
+    before = jax.tree.leaves(state.agent.params)
+    skipped, report = after(learner, 1, state=state)
+    assert not report.is_bad.any()
+    steps = 2 if agent == "dqn" else 4
+    assert float(skipped.agent.loss_scale.scale) == 2.0 ** (120 - steps)
+    if agent != "ppo":  # which moves its first layer with the observations' moments
+        for a, b in zip(before, jax.tree.leaves(skipped.agent.params), strict=True):
+            np.testing.assert_array_equal(a, b)
+    later, report = after(learner, 60, state=skipped)
+    assert not report.is_bad.any()
+    assert float(later.agent.loss_scale.scale) < 2.0**100
+    found = zip(before, jax.tree.leaves(later.agent.params), strict=True)
+    assert any((a != b).any() for a, b in found)
+
+
+@pytest.mark.filterwarnings("ignore::myriad.errors.SlowPrecisionWarning")
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("agent", SMALL)
+def test_a_resumed_training_ends_with_the_same_bits(agent, dtype, tmp_path, monkeypatch):
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
+    names = {
+        name if name in ("rollout_steps", "batch_size", "buffer_size") else f"agent.{name}": v
+        for name, v in SMALL[agent].items()
+    }
+    options = names | {
+        "num_envs": 8,
+        "total_steps": 2_560,
+        "eval_frequency": 160,
+        "eval_rollouts": 2,
+        "agent.compute_dtype": dtype,
+        "agent.param_dtype": dtype,
+    }
+    config = create_config("cartpole-control", agent, **options, checkpoint_every_s=0.0)
+    straight = train_and_evaluate(config, tmp_path / "run", quiet=True)
+    earlier, newest = sorted(
+        (tmp_path / "run" / "checkpoints").iterdir(), key=lambda p: int(p.name)
+    )
+    shutil.rmtree(newest)
+    resumed = resume(tmp_path / "run", quiet=True)
+    assert len(resumed.evaluations) == len(straight.evaluations)
+    assert int(earlier.name) > 0
+    for a, b in zip(
+        jax.tree.leaves(straight.agent_state), jax.tree.leaves(resumed.agent_state), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("compute_dtype", "bf16", "unknown compute_dtype 'bf16'; did you mean 'bfloat16'?"),
+        ("param_dtype", "float64", "unknown param_dtype 'float64'; did you mean 'float16'?"),
+        ("output_dtype", 16, "agent.output_dtype must be a string, but got 16"),
+        ("loss_scaling", "static", "agent.loss_scaling must be 'dynamic' or 'off', but got 'stat"),
+    ],
+)
+def test_an_unknown_dtype_or_scaling_is_answered_with_what_there_is(agent, option, value, says):
+    with pytest.raises(InvalidArgumentError) as error:
+        create_config("cartpole-control", agent, **{f"agent.{option}": value})
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("field", ["compute_dtype", "output_dtype"])
+def test_float16_without_scaling_is_refused(field):
+    options = {f"agent.{field}": "float16", "agent.loss_scaling": "off"}
+    says = "agent.loss_scaling must be 'dynamic' with float16, .* but got 'off'"
+    with pytest.raises(InvalidArgumentError, match=says):
+        create_config("cartpole-control", "ppo", **options)
+    create_config("cartpole-control", "ppo", **options | {f"agent.{field}": "bfloat16"})
+
+
+def test_a_precision_refuses_an_unknown_dtype_itself():
+    with pytest.raises(UnknownNameError, match="unknown param_dtype 'half'"):
+        Precision(param_dtype="half")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--agent.compute-dtype", "bf16"], "unknown compute_dtype 'bf16'"),
+        (
+            ["--agent.compute-dtype", "float16", "--agent.loss-scaling", "off"],
+            "agent.loss-scaling must be 'dynamic' with float16",
+        ),
+        (["--agent.loss-scaling", "static"], "must be 'dynamic' or 'off', but got 'static'"),
+        (["--bf16", "--agent.compute-dtype", "float16"], "say the same"),
+    ],
+)
+def test_the_command_line_refuses_in_a_sentence_and_writes_nothing(
+    flags, says, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    argv = ["train", "--env", "cartpole-control", "--agent", "pqn", *flags]
+    assert main(argv) == 2
+    printed = capsys.readouterr()
+    said = printed.err + printed.out
+    assert says.replace("-", "_") in said.replace("-", "_")
+    assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::myriad.errors.SlowPrecisionWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_cartpole_is_learned_in_bfloat16(seed, tmp_path, monkeypatch):
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
+    config = create_config(
+        "cartpole-control",
+        "ppo",
+        seed=seed,
+        target_return=475.0,
+        **{"agent.compute_dtype": "bfloat16"},
+    )
+    assert train_and_evaluate(config, tmp_path / "run", quiet=True).stopped == "target"
