@@ -230,11 +230,15 @@ class _Plan:
 def _known_options(names: Iterable[str]) -> list[str]:
     """Return the names of options to leave out, with those that the environment names."""
     chosen = [names] if isinstance(names, str) else [*names]
-    chosen += settings.left_out_xla_options()
     for name in chosen:
         if not isinstance(name, str) or name not in XLA_CPU_OPTIONS:
             raise UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
-    return chosen
+    named = settings.left_out_xla_options()
+    for name in named:
+        if name not in XLA_CPU_OPTIONS:
+            error = UnknownNameError("XLA option", name, XLA_CPU_OPTIONS)
+            raise InvalidArgumentError(f"{settings.source_of(settings.LEFT_OUT)}: {error}")
+    return chosen + named
 
 
 def _why_not(name: str, flags: str) -> str:

@@ -7,22 +7,28 @@ where Myriad keeps things, at the end of this module, are looked up in the envir
 
 import dataclasses
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from myriad.dotenv import variables_in
 from myriad.errors import InvalidArgumentError, closest, shown
+
+# The source of a value that a flag of its name gave.
+FLAG = "flag"
 
 _OFF = ("off", "0", "false", "no", "")
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(_OFF[:-1], False)
 _PREFIX = "MYRIAD_"
-_LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
+LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
 # Variables of this prefix that others read: the benchmarks and the tests.
 _OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
 _FILE = ".env"
 # No `.env` is larger. What is larger is something else.
 _MOST_BYTES = 1_000_000
+# What this process put into its environment from a file, and the file.
+_exported: dict[str, str] = {}
 
 
 def _switch(text: str) -> bool:
@@ -36,12 +42,30 @@ def _count(text: str) -> int:
     return number
 
 
+def _text(text: str) -> str:
+    # No name in the environment or in a file system holds one.
+    if "\0" in text:
+        raise ValueError(text)
+    return text
+
+
+def _named(text: str) -> str | None:
+    return _text(text) or None
+
+
+def _names(text: str) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in _text(text).split(",") if name.strip()) or None
+
+
+_TEXT = "text without null characters"
+
+
 def _setting(
     variable: str,
     flag: str,
     meaning: str,
-    parse: Callable[[str], Any] = str,
-    allowed: str = "",
+    parse: Callable[[str], Any] = _text,
+    allowed: str = _TEXT,
     aliases: tuple[str, ...] = (),
 ) -> Any:
     metadata = {"setting": Setting(variable, flag, meaning, parse, allowed, aliases)}
@@ -56,8 +80,9 @@ class Setting:
         variable: its environment variable.
         flag: the flag that wins over it; empty if there is none.
         meaning: what it does, one sentence.
-        parse: turns the text of its value into what it stands for; raises ValueError or KeyError.
-        allowed: what `parse` takes, in words; empty if it takes any text.
+        parse: turns the text of its value into what it stands for, which is None if that is
+            nothing; raises ValueError or KeyError.
+        allowed: what `parse` takes, in words.
         aliases: other names of the variable.
     """
 
@@ -121,7 +146,16 @@ class Settings:
         "MYRIAD_COMPILATION_CACHE", "", "Folder of compiled programs, or off."
     )
     without_xla_options: str | None = _setting(
-        _LEFT_OUT, "--without-xla-option", "XLA's options to leave out, with commas between them."
+        LEFT_OUT, "--without-xla-option", "XLA's options to leave out, with commas between them."
+    )
+    wandb_project: str | None = _setting(
+        "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _named
+    )
+    wandb_name: str | None = _setting(
+        "WANDB_NAME", "--wandb-name", "Name of the run there.", _named
+    )
+    wandb_tags: tuple[str, ...] | None = _setting(
+        "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them.", _names
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tuned_for: str | None = None
@@ -136,12 +170,19 @@ class Settings:
         }
 
     @classmethod
-    def read(cls, folder: Path | None = Path(), environ: Mapping[str, str] | None = None) -> Self:
+    def read(
+        cls,
+        folder: Path | None = Path(),
+        environ: Mapping[str, str] | None = None,
+        *,
+        only: Collection[str] | None = None,
+    ) -> Self:
         """Read the environment, and what it leaves open from `.env` in a folder.
 
         Args:
             folder: where `.env` lies, if there is one; None reads no file.
             environ: the variables; by default those of this process.
+            only: the fields to read; by default all.
 
         Raises:
             InvalidArgumentError: a value can't be used, the file can't be read, or a name that
@@ -150,17 +191,21 @@ class Settings:
         environ = os.environ if environ is None else environ
         of_file: Mapping[str, str] = {}
         if folder is not None:
-            of_file = variables_in(_text_of(folder / _FILE))
+            file = folder / _FILE
+            of_file = variables_in(_text_of(file), file, environ)
         values: dict[str, Any] = {}
         sources: dict[str, str] = {}
-        for given, place in ((of_file, f" of {_FILE}"), (environ, "")):
-            _require_known(given, place)
+        for given, file in ((of_file, _FILE), (environ, "")):
+            _require_known(given, file)
             for name, setting in cls.table().items():
                 for variable in reversed(setting.names):  # its own name wins
-                    if variable not in given:
+                    if variable not in given or (only is not None and name not in only):
                         continue
-                    values[name] = _parsed(setting, variable, given[variable], place)
-                    sources[name] = f"{variable}{place}"
+                    source = source_of(variable, file)
+                    value = _parsed(setting, source, given[variable])
+                    if value is not None:
+                        values[name] = value
+                        sources[name] = source
         if sources.get("batch_size", "").endswith(_FILE):
             values["tuned_for"] = of_file.get(f"{cls.table()['batch_size'].variable}_TUNED_FOR")
         return cls(**values, sources=sources)
@@ -173,57 +218,69 @@ class Settings:
 
     def export(self) -> None:
         """Put what the file says of places into this process's environment, and its children's."""
-        for name in ("home", "compilation_cache", "without_xla_options"):
+        for name in PLACES:
             value = getattr(self, name)
-            if value is not None:
-                os.environ.setdefault(self.table()[name].variable, value)
+            variable = self.table()[name].variable
+            if value is not None and variable not in os.environ:
+                os.environ[variable] = value
+                _exported[variable] = value
 
 
-def variables_in(text: str) -> dict[str, str]:
-    """Return the variables that the lines of a `.env` file set, the last one of each name.
+# The settings of where things are and how XLA starts, which every command follows.
+PLACES = ("home", "compilation_cache", "without_xla_options")
 
-    A line is `NAME=value`, with `export` before it or quotes around the value. What follows ` #` is
-    a comment, and so is a line that begins with `#`. Lines of any other form are left to others.
+
+def source_of(variable: str, file: str = "") -> str:
+    """Return what a message calls a variable: its name, with that of the file that sets it.
+
+    Args:
+        variable: its name.
+        file: the file, if it was not read from the environment.
     """
-    lines = re.findall(r"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=([^\r\n]*)", text, re.MULTILINE)
-    return {name: _unquoted(value.strip()) for name, value in lines}
-
-
-def _unquoted(value: str) -> str:
-    quoted = re.match(r"""(["'])(.*?)\1[ \t]*(?:#.*)?$""", value)
-    return quoted[2] if quoted else re.sub(r"(^|[ \t]+)#.*$", "", value)
+    exported = _exported.get(variable)
+    if exported is not None and os.environ.get(variable) == exported:
+        file = _FILE
+    return f"{variable} of {file}" if file else variable
 
 
 def _text_of(file: Path) -> str:
     """Return the text of a file; empty if there is none."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
+        # A pipe may have nobody who writes to it.
+        is_file = stat.S_ISREG(file.stat().st_mode)
+        content = b""
+        if is_file:
+            with file.open("rb") as opened:
+                content = opened.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise InvalidArgumentError(f"{file} can't be read: {error.strerror}.") from None
+    if not is_file:
+        raise InvalidArgumentError(
+            f"{file} can't be read: it is a folder, a device or a pipe, not a file."
+        )
     if len(content) > _MOST_BYTES:
         raise InvalidArgumentError(f"{file} must be text of at most {_MOST_BYTES:,} bytes.")
     try:
-        return content.decode()
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(
             f"{file} must be UTF-8, but byte {error.start + 1:,} is not."
         ) from None
 
 
-def _parsed(setting: Setting, variable: str, text: str, place: str) -> Any:
+def _parsed(setting: Setting, source: str, text: str) -> Any:
     try:
         return setting.parse(text)
     except (ValueError, KeyError):
         got = shown(text) if text else "nothing"
         raise InvalidArgumentError(
-            f"{variable}{place} must be {setting.allowed}, but is {got}; correct or unset it."
+            f"{source} must be {setting.allowed}, but is {got}; correct or unset it."
         ) from None
 
 
-def _require_known(given: Iterable[str], place: str) -> None:
+def _require_known(given: Iterable[str], file: str) -> None:
     """Refuse a misspelt name. One that is like none of ours may belong to somebody else."""
     ours = [variable for setting in Settings.table().values() for variable in setting.names]
     known = [name for name in (*ours, *_OF_OTHERS) if name.startswith(_PREFIX)]
@@ -234,7 +291,7 @@ def _require_known(given: Iterable[str], place: str) -> None:
         close = closest(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known])
         if close is not None:
             raise InvalidArgumentError(
-                f"{name}{place} is no setting; did you mean {_PREFIX}{close}?"
+                f"{source_of(name, file)} is no setting; did you mean {_PREFIX}{close}?"
             )
 
 
@@ -283,15 +340,15 @@ def xla_flags() -> list[str]:
 
 def left_out_xla_options() -> list[str]:
     """Return the options in `MYRIAD_WITHOUT_XLA_OPTIONS`, names with commas between them."""
-    return [name.strip() for name in os.environ.get(_LEFT_OUT, "").split(",") if name.strip()]
+    return [name.strip() for name in os.environ.get(LEFT_OUT, "").split(",") if name.strip()]
 
 
 def leave_out_xla_options(names: Iterable[str]) -> None:
     """Name options in `MYRIAD_WITHOUT_XLA_OPTIONS`, for this process and its children."""
     if left_out := list(dict.fromkeys(names)):
-        os.environ[_LEFT_OUT] = ",".join(left_out)
+        os.environ[LEFT_OUT] = ",".join(left_out)
 
 
-def wandb_project() -> str | None:
-    """Return the project of Weights & Biases in `WANDB_PROJECT`."""
-    return os.environ.get("WANDB_PROJECT")
+def wandb_names() -> dict[str, str | None]:
+    """Return the project and the name in `WANDB_PROJECT` and `WANDB_NAME`, None if not set."""
+    return {name: os.environ.get(f"WANDB_{name.upper()}") or None for name in ("project", "name")}

@@ -73,9 +73,10 @@ def _run(argv: Sequence[str]) -> int:
             command = parse(argv)
             # This comes before anything can start JAX's backend, which reads its options once.
             from myriad.hardware import configure
-            from myriad.settings import Settings
+            from myriad.settings import PLACES, Settings
 
-        Settings.read().export()
+        # A training reads the others, and one that goes on reads none of them.
+        Settings.read(only=PLACES).export()
         configure(without=command.without_xla_option)
         warnings.formatwarning = lambda message, *_: f"{message}\n"
         return command.run() or 0

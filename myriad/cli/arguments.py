@@ -14,7 +14,7 @@ from myriad import __version__
 from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Presets, Render
 from myriad.cli.doctor import Doctor
 from myriad.cli.switches import spelled_out, switches_of
-from myriad.cli.train import Train, with_effective_defaults
+from myriad.cli.train import Train, TrainingFlags, with_effective_defaults
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import ranges_of, require_ranges
 
@@ -75,14 +75,15 @@ def parse(argv: Sequence[str]) -> Command:
         commands = COMMANDS | {"train": with_effective_defaults(words, options)}
     command = _parsed(words, commands)
     require_ranges(command)
-    if not options:
-        return command
-    if not isinstance(command, Train | Doctor):
+    if isinstance(command, TrainingFlags):
+        given = frozenset(flags_by_name(words))
+        return dataclasses.replace(command, options=options, given=given)
+    if options:
         raise InvalidArgumentError(
             "only `myriad train` and `myriad doctor` take dotted names, but got "
             f"--{next(iter(options))}."
         )
-    return dataclasses.replace(command, options=options)
+    return command
 
 
 def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
@@ -108,7 +109,7 @@ def _require_known(words: Sequence[str]) -> None:
             continue
         close = closest(flag.strip("-"), names)
         meant = f"; did you mean --{close}?" if close else ""
-        if not close and words[0] == "train":
+        if not close and issubclass(command, TrainingFlags):
             meant = "; those of an agent or an environment begin with --agent. or --env."
         raise InvalidArgumentError(
             f"`myriad {words[0]}` has no option {_short(flag)}{meant} "
@@ -223,6 +224,12 @@ def _in_words(statement: str, command: str) -> str:
             name = found["flag"].removeprefix("--").replace("-", "_")
             rule = ranges.get(name, kinds[found["kind"].lower()])
             return f"{found['flag']} must be {rule}, but got {_short(found['value'])}"
+    choice = r"invalid choice (?P<value>.*) for argument '(?P<flag>--[\w-]+)'\. Expected one of "
+    if found := re.fullmatch(rf"{choice}\((?P<allowed>.*)\)\.?", statement):
+        allowed = sorted(set(re.findall(r"'([^']*)'", found["allowed"])) - {"None"})
+        return (
+            f"{found['flag']} must be one of {', '.join(allowed)}, but got {_short(found['value'])}"
+        )
     if found := re.match(r"Unrecognized (?:or misplaced )?options: (.+)", statement):
         program = f"myriad {command}" if command in COMMANDS else "myriad"
         return f"`{program}` does not take {_short(found[1])}"

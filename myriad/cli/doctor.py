@@ -3,9 +3,11 @@
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 from myriad.cli.train import TrainingFlags
-from myriad.settings import Settings
+from myriad.errors import InvalidArgumentError, MyriadError
+from myriad.settings import FLAG, Settings, compilation_cache, home
 
 # What the settings are shown for, unless you say.
 _ENV, _AGENT = "cartpole-control", "ppo"
@@ -20,15 +22,35 @@ class Doctor(TrainingFlags):
 
     def run(self) -> int:
         """Print the settings, the machine and the folders; return 1 if something can't be had."""
-        from myriad.autotune.precision import dtype_speed
-        from myriad.hardware import fingerprint, is_configured, package_versions
-        from myriad.training.active import active_settings
+        problems = self._print_training()
+        print("\nvariables, of the environment and of .env\n")
+        print(_table([("variable", "value", "what it does", "wins over it"), *_variables()]))
+        print()
+        problems += _print_machine()
+        for problem in problems:
+            print(f"problem    {problem}")
+        return 1 if problems else 0
 
-        given = dataclasses.replace(
-            self, env=self.env or _env(self), agent=self.agent or _agent(self)
-        )
-        config, sources = given.described()
-        settings = active_settings(config, config.resolve(), sources)
+    def _print_training(self) -> list[str]:
+        """Print what is active in the training; return what it can't have."""
+        from myriad.autotune.precision import dtype_speed
+        from myriad.training.active import ActiveSetting, active_settings
+        from myriad.training.config import make_config
+
+        flags = self
+        if self.config is None:
+            named = {"env": self.env or _ENV, "agent": self.agent or _AGENT}
+            flags = dataclasses.replace(self, **named, given=self.given | {*named})
+        fields, sources = flags.fields()
+        try:
+            # Without the autotuner: looking takes no minutes.
+            config = flags.made(lambda: make_config(**fields), sources)
+            resolved = config.resolve()
+        except InvalidArgumentError as error:
+            print(f"settings of {fields['agent']} on {fields['env']}: refused")
+            return [str(error)]
+        settings: list[ActiveSetting] = active_settings(config, resolved, sources)
+        settings.append(_trackers(resolved.config.log_to, sources.get("log_to", "default")))
         print(f"settings of {config.agent} on {config.env}\n")
         header = ("setting", "value", "from", "active", "why", "overridden by")
         rows = [
@@ -43,42 +65,78 @@ class Doctor(TrainingFlags):
             for each in settings
         ]
         print(_table([header, *rows]))
-        speed = dtype_speed(config.resolve())
+        speed = dtype_speed(resolved)
         if speed is not None:
             print(f"\nprecision: {speed}")
-        print("\nvariables, of the environment and of .env\n")
-        print(_table([("variable", "value", "what it does"), *_variables(Settings.read())]))
-        machine = fingerprint()
-        print(f"\nmachine    {machine}")
-        print(f"devices    {_devices()}")
-        versions = package_versions()
-        print(f"versions   {', '.join(f'{name} {of}' for name, of in versions.items())}")
-        configured = "yes" if is_configured() else "no: XLA runs without Myriad's options"
-        print(f"configured {configured}")
-        problems = []
-        for name, folder in _folders():
-            problem = _unwritable(folder) if folder is not None else None
-            state = "off" if folder is None else f"{folder} ({problem or 'can be written'})"
-            print(f"{name:<10} {state}")
-            problems += [f"{name}: {folder} {problem}"] if problem else []
-        return 1 if problems else 0
+        return [
+            f"{each.source} asks for {each.name}: {each.reason}" for each in settings if each.denied
+        ]
 
 
-def _env(flags: TrainingFlags) -> str | None:
-    return None if flags.config else _ENV
+def _trackers(names: list[str], source: str) -> Any:
+    from myriad.training.active import ActiveSetting
+    from myriad.training.trackers import require_trackers
+
+    reason = "rows go there, too" if names else "rows go to the run's folder"
+    denied = False
+    try:
+        require_trackers(names)
+    except MyriadError as error:
+        reason = str(error)
+        denied = True
+    return ActiveSetting(
+        "trackers",
+        ", ".join(names) or "none",
+        "--log-to" if source == FLAG else source,
+        active=bool(names) and not denied,
+        reason=reason,
+        flag="--log-to, --wandb",
+        denied=denied,
+    )
 
 
-def _agent(flags: TrainingFlags) -> str | None:
-    return None if flags.config else _AGENT
-
-
-def _variables(settings: Settings) -> list[tuple[str, str, str]]:
+def _variables() -> list[tuple[str, str, str, str]]:
+    settings = Settings.read()
     rows = []
     for name, setting in Settings.table().items():
         value = getattr(settings, name)
         source = settings.sources.get(name, setting.variable)
-        rows.append((source, "not set" if value is None else str(value), setting.meaning))
+        shown = "not set" if value is None else str(value)
+        rows.append((source, shown, setting.meaning, setting.flag or "-"))
     return rows
+
+
+def _print_machine() -> list[str]:
+    """Print the machine, the versions and the folders; return what is wrong with those."""
+    from myriad.hardware import fingerprint, is_configured, package_versions
+
+    machine = fingerprint()
+    print(f"machine    {machine.device_name}, {machine.cores} cores, {_memory(machine)}")
+    print(f"devices    {_devices()}")
+    versions = package_versions()
+    print(f"versions   {', '.join(f'{name} {of}' for name, of in versions.items())}")
+    configured = "yes" if is_configured() else "no: XLA runs without Myriad's options"
+    print(f"configured {configured}")
+    problems = []
+    for name, find in (("kept in", home), ("compiled", compilation_cache)):
+        try:
+            folder = find()
+        except InvalidArgumentError as error:
+            print(f"{name:<10} nowhere")
+            problems.append(f"{name}: {error}")
+            continue
+        problem = None if folder is None else _unwritable(folder)
+        state = "off" if folder is None else f"{folder} ({problem or 'can be written'})"
+        print(f"{name:<10} {state}")
+        problems += [f"{name}: {folder} {problem}"] if problem else []
+    return problems
+
+
+def _memory(machine: Any) -> str:
+    if machine.memory_total_bytes is None or machine.memory_available_bytes is None:
+        return "memory unknown"
+    total, free = machine.memory_total_bytes / 2**30, machine.memory_available_bytes / 2**30
+    return f"{total:.1f} GiB of memory ({free:.1f} GiB free)"
 
 
 def _devices() -> str:
@@ -90,20 +148,19 @@ def _devices() -> str:
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
 
 
-def _folders() -> list[tuple[str, Path | None]]:
-    from myriad import settings
-
-    return [("kept in", settings.home()), ("compiled", settings.compilation_cache())]
-
-
 def _unwritable(folder: Path) -> str | None:
     """Return why nothing can be written below a folder, which need not be there yet."""
-    there = folder
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir():
-        return f"can't be made, since {there} is no folder"
-    return None if os.access(there, os.W_OK | os.X_OK) else "can't be written"
+    for there in (folder, *folder.absolute().parents):
+        try:
+            there.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            return f"can't be used: {error.strerror}"
+        if not there.is_dir():
+            return f"can't be made, since {there} is no folder"
+        return None if os.access(there, os.W_OK | os.X_OK) else "can't be written"
+    return "can't be made"
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:

@@ -1,12 +1,12 @@
 """Flags that you turn on and off, and what a training makes of them."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import tyro
 
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, shown
 
 
 class _Marker:
@@ -33,10 +33,19 @@ class SwitchFlags:
     bf16: Switch = None
     """Compute networks in bfloat16. --no-bf16 chooses float32."""
 
-    def switches(self) -> dict[str, bool]:
+    def switches(self) -> dict[str, Any]:
         """Return those that were given."""
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(SwitchFlags)}
         return {name: value for name, value in named.items() if value is not None}
+
+    def flag_of(self, switch: str) -> str:
+        """Return the flag that turned a switch on or off, as it is written."""
+        return written(switch) if getattr(self, switch) else f"--no-{written(switch)[2:]}"
+
+
+def written(name: str) -> str:
+    """Return a flag as it is written, from what Python calls it."""
+    return f"--{name.replace('_', '-')}"
 
 
 def switches_of(command: Any) -> list[str]:
@@ -49,13 +58,23 @@ def switches_of(command: Any) -> list[str]:
 
 
 def spelled_out(words: Sequence[str], command: Any) -> list[str]:
-    """Write `--name` and `--no-name` of such flags as tyro takes them, with a value."""
+    """Write `--name` and `--no-name` of such flags as tyro takes them, with a value.
+
+    Raises:
+        InvalidArgumentError: a value was given.
+    """
     positions = {}
     for name in switches_of(command):
         positions |= {f"--{name}": ["True"], f"--no-{name}": ["False"]}
     out: list[str] = []
     for word in words:
-        flag = word.replace("_", "-") if word.startswith("--") else word
+        flag, equals, _ = word.partition("=")
+        flag = flag.replace("_", "-")
+        if flag in positions and equals:
+            name = flag[2:].removeprefix("no-")
+            raise InvalidArgumentError(
+                f"{flag} takes no value: write --{name} or --no-{name}, but got {shown(word)}."
+            )
         value = positions.get(flag)
         out += [word] if value is None else [f"--{flag[2:].removeprefix('no-')}", *value]
     return out
@@ -63,13 +82,14 @@ def spelled_out(words: Sequence[str], command: Any) -> list[str]:
 
 # The network that has attention.
 ATTENTION = "attention"
-# The switch behind a field of the training.
-SWITCH_OF = {
+# The field of a training behind each switch, and the other way round.
+_FIELD_OF = {
     "batch_size": "batch_size",
-    "compile_mode": "compile",
-    "agent.compute_dtype": "bf16",
-    "agent.attention": "flash_attention",
+    "compile": "compile_mode",
+    "bf16": "agent.compute_dtype",
+    "flash_attention": "agent.attention",
 }
+SWITCH_OF = {field: switch for switch, field in _FIELD_OF.items()}
 
 
 def fields_of(
@@ -107,11 +127,28 @@ def _flash_attention(fields: Mapping[str, Any]) -> str:
     return "cudnn" if is_half and resolve_platform() == "gpu" else "chunked"
 
 
-def require_used(switches: Iterable[str], fields: Mapping[str, Any], agent: str) -> None:
+def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[str]:
+    """Return the fields behind switches that are on and that an agent has no use for.
+
+    Args:
+        switches: values of the fields of `Settings`.
+        fields: what `fields_of` makes of them.
+    """
+    return {
+        _FIELD_OF[name]
+        for name, value in switches.items()
+        if value and _FIELD_OF[name] not in fields
+    }
+
+
+def require_used(given: Mapping[str, Any], fields: Mapping[str, Any], agent: str) -> None:
     """Refuse flags that an agent has no use for. A setting of the folder may be for others."""
-    needs = {"bf16": "agent.compute_dtype", "flash_attention": "agent.attention"}
-    for name in switches:
-        if name in needs and needs[name] not in fields:
+    for name in ("bf16", "flash_attention"):
+        if name in given and _FIELD_OF[name] not in fields:
             raise InvalidArgumentError(
-                f"--{name.replace('_', '-')} is for agents with a network, and {agent} has none."
+                f"{written(name)} is for agents with a network, and {agent} has none."
             )
+    if given.get("batch_size") is not None and not fields_of({"batch_size": 1}, agent):
+        raise InvalidArgumentError(
+            f"--batch-size is for agents that learn, and {agent} takes no gradient steps."
+        )

@@ -1,7 +1,7 @@
 """`myriad train`, whose flags are the fields of `TrainingConfig`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +18,19 @@ from myriad.cli.flags import (
     sentences,
     shown_flag,
 )
-from myriad.cli.switches import SWITCH_OF, Switch, SwitchFlags, fields_of, require_used
+from myriad.cli.switches import (
+    SWITCH_OF,
+    Switch,
+    SwitchFlags,
+    fields_of,
+    require_used,
+    without_use,
+    written,
+)
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
 from myriad.ranges import Integer, ranges_of
-from myriad.settings import Settings
-from myriad.training.active import FLAG
+from myriad.settings import FLAG, Settings
 from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
 from myriad.training.options import options_of
 
@@ -44,22 +51,45 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
     """What was given by dotted name."""
 
+    given: tyro.conf.Suppress[frozenset[str]] = frozenset()
+    """Names of the flags that were given, be it with the value that they have otherwise."""
+
     def training(self) -> TrainingConfig:
         """Return the training that flags, file and settings describe; see `described`."""
         return self.described()[0]
 
     def described(self) -> tuple[TrainingConfig, dict[str, str]]:
-        """Return the training that flags, file and settings describe.
-
-        Returns:
-            the training, and where each of its values was set, by the names that `named` returns.
+        """Return the training that flags, file and settings describe, and the sources of `fields`.
 
         Raises:
-            InvalidArgumentError: the file or a setting can't be used, a value can't be used, or the
-                environment or the agent is missing.
+            InvalidArgumentError: what `fields` raises, or a value can't be used.
         """
         from myriad.api import create_config
 
+        fields, sources = self.fields()
+        config = self.made(lambda: create_config(**fields, auto_tune=self.auto_tune), sources)
+        return config, sources
+
+    def made(self, make: Callable[[], TrainingConfig], sources: Mapping[str, str]) -> Any:
+        """Return what `make` returns. An error of its says where the value was set."""
+        try:
+            config = make()
+        except InvalidArgumentError as error:
+            raise _placed(error, sources, self.config) from None
+        _warn_if_tuned_for_another(sources, config)
+        return config
+
+    def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the fields of a training that flags, file and settings give.
+
+        Returns:
+            their values, and where each was set: both by the names that `named` returns. A setting
+            that the agent has no use for has a source alone.
+
+        Raises:
+            InvalidArgumentError: the file or a setting can't be read, the environment or the agent
+                is missing, or a flag is for others.
+        """
         flags = self._flags()
         of_file = {} if self.config is None else _flat(_read(self.config, flags))
         known = of_file | flags
@@ -69,12 +99,12 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                     f"--{name} is missing; `myriad {name}s` lists the names."
                 )
         switched = fields_of(self.switches(), known["agent"])
-        require_used(self.switches(), switched, known["agent"])
+        require_used(self.switches() | flags, switched, known["agent"])
         if twice := switched.keys() & flags.keys():
             name = min(twice)
             raise InvalidArgumentError(
-                f"--{SWITCH_OF[name].replace('_', '-')} and --{name.replace('_', '-')} say the "
-                "same, so only one of them can be given."
+                f"{self.flag_of(SWITCH_OF[name])} and {written(name)} say the same, so only one of "
+                "them can be given."
             )
         settings = Settings.read()
         # A setting of the folder may be for trainings with another network. A flag is for this one.
@@ -83,24 +113,39 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         layers = [
             (of_settings, {name: settings.sources[SWITCH_OF[name]] for name in of_settings}),
             (of_file, dict.fromkeys(of_file, str(self.config))),
-            (switched, {name: f"--{SWITCH_OF[name].replace('_', '-')}" for name in switched}),
+            (switched, {name: self.flag_of(SWITCH_OF[name]) for name in switched}),
             (flags, dict.fromkeys(flags, FLAG)),
         ]
         fields, sources = _merged(layers)
+        for name in without_use(settings.switches(), of_settings) - fields.keys():
+            sources[name] = settings.sources[SWITCH_OF[name]]
+        self._add_wandb(fields, sources, settings)
+        return fields, sources
+
+    def _add_wandb(
+        self, fields: dict[str, Any], sources: dict[str, str], settings: Settings
+    ) -> None:
+        """Add or remove the tracker, and name its run as the settings do."""
         if self.wandb is not None:
-            others = [name for name in fields.get("log_to", ()) if name != "wandb"]
+            others = [name for name in fields.get("log_to") or () if name != "wandb"]
             fields["log_to"] = [*others, "wandb"] if self.wandb else others
-        try:
-            config = create_config(**fields, auto_tune=self.auto_tune)
-        except InvalidArgumentError as error:
-            raise _placed(error, sources, self.config) from None
-        _warn_if_tuned_for_another(settings, sources, config)
-        return config, sources
+            sources["log_to"] = self.flag_of("wandb")
+        names = [name for name in NAMES if name.startswith("wandb_")]
+        if "wandb" not in (fields.get("log_to") or ()):
+            if useless := [name for name in names if name in self.given]:
+                raise InvalidArgumentError(
+                    f"{written(useless[0])} is for a run that logs to Weights & Biases: give "
+                    "--wandb as well."
+                )
+            return
+        for name in names:
+            if name in settings.sources and name not in fields:
+                fields[name] = getattr(settings, name)
+                sources[name] = settings.sources[name]
 
     def _flags(self) -> dict[str, Any]:
         """Return the fields of the configuration that flags give, options by their dotted names."""
-        values = {name: getattr(self, name) for name in NAMES}
-        given = {name: value for name, value in values.items() if value != field_default(name)}
+        given = {name: getattr(self, name) for name in NAMES if name in self.given}
         return given | {canonical(name): value for name, value in self.options.items()}
 
 
@@ -138,8 +183,9 @@ class Train(TrainingFlags):
             config, sources = self.described()
             results = train_and_evaluate(config, self.run_folder, **how, sources=sources)
         else:
-            if given := [*self._given(besides=("resume", "quiet", "profile")), *self.options]:
-                flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            others = self.given - {"resume", "quiet", "profile", "without_xla_option"}
+            if given := [*sorted(others), *self.options]:
+                flags = ", ".join(map(written, given))
                 raise InvalidArgumentError(
                     f"--resume goes on as the run began, so {flags} can't be given."
                 )
@@ -167,15 +213,6 @@ class Train(TrainingFlags):
             say(str(error))  # the training itself is done
             return
         print(f"an update: collecting {share:.0%}, learning {1 - share:.0%}, measured apart")
-
-    def _given(self, besides: tuple[str, ...]) -> list[str]:
-        """Return the flags that were set, without those in `besides`."""
-        return [
-            field.name
-            for field in dataclasses.fields(self)
-            if field.name not in ("options", "without_xla_option", *besides)
-            and getattr(self, field.name) != field.default
-        ]
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
@@ -218,15 +255,14 @@ def _placed(
     return InvalidArgumentError(f"{source}: {error}")
 
 
-def _warn_if_tuned_for_another(
-    settings: Settings, sources: Mapping[str, str], config: TrainingConfig
-) -> None:
+def _warn_if_tuned_for_another(sources: Mapping[str, str], config: TrainingConfig) -> None:
     """Say that the batch of `.env` was measured for something else, if it was."""
-    from myriad.autotune.env_file import tuned_for
-
+    settings = Settings.read(only=("batch_size",))
     source = settings.sources.get("batch_size")
     if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
         return
+    from myriad.autotune.env_file import tuned_for
+
     if settings.tuned_for != (now := tuned_for(config)):
         say(f"{source} was tuned for {settings.tuned_for}, and this is {now}.")
 

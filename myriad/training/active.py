@@ -8,6 +8,7 @@ import jax
 
 from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
+from myriad.settings import FLAG
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.xla import matmul_precision
 
@@ -23,6 +24,7 @@ class ActiveSetting:
         active: whether it does something here.
         reason: what it does, or why it does nothing.
         flag: what overrides it; empty if nothing does.
+        denied: whether it was asked for and can't be had, for the `reason`.
     """
 
     name: str
@@ -31,10 +33,9 @@ class ActiveSetting:
     active: bool
     reason: str
     flag: str
+    denied: bool = False
 
 
-# The source of a value that a flag of its name gave.
-FLAG = "flag"
 _COMPILED = {
     "aot": "programs compile before the first step and are kept",
     "cached": "programs compile at their first call and are kept",
@@ -72,8 +73,10 @@ def active_settings(
                 return f"preset {config.preset}"
         return "default"
 
+    # A setting that the training has no field for has a source alone.
+    denied = set() if sources is None else sources.keys() - config.named()
     mode = resolved.config.compile_mode
-    return [
+    settings = [
         _batch(resolved, source("batch_size", "agent.num_minibatches")),
         ActiveSetting(
             "compile",
@@ -87,6 +90,14 @@ def active_settings(
         _attention(resolved.learner, source("agent.attention")),
         _products(),
     ]
+    fields = {
+        "batch": "batch_size",
+        "precision": "agent.compute_dtype",
+        "attention": "agent.attention",
+    }
+    return [
+        dataclasses.replace(each, denied=fields.get(each.name) in denied) for each in settings
+    ]
 
 
 def in_short(settings: Sequence[ActiveSetting]) -> str:
@@ -96,8 +107,11 @@ def in_short(settings: Sequence[ActiveSetting]) -> str:
         # Attention is chosen by the network's shape and the device, so its default says why.
         beside = each.reason if each.name == "attention" else ""
         beside = beside if each.source == "default" else each.source
-        if each.active:
-            parts.append(f"{each.name} {each.value}" + (f" ({beside})" if beside else ""))
+        beside = f" ({beside})" if beside else ""
+        if each.denied:
+            parts.append(f"no {each.name}{beside}, since {each.reason}")
+        elif each.active or each.value != "none":
+            parts.append(f"{each.name} {each.value}{beside}")
     return "settings: " + "; ".join(parts)
 
 
@@ -117,10 +131,15 @@ def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:
         reason = f"{options['num_minibatches']} minibatches of {batch:,} rows"
     if rows is None:
         reason = f"{resolved.config.agent} takes no gradient steps"
-        return ActiveSetting("batch", "none", "default", active=False, reason=reason, flag="")
+        return _without("batch", source, reason, "--batch-size")
     return ActiveSetting(
         "batch", f"{rows:,} rows", source, active=True, reason=reason, flag="--batch-size"
     )
+
+
+def _without(name: str, source: str, reason: str, flag: str) -> ActiveSetting:
+    """Return a setting that does nothing, whoever set it."""
+    return ActiveSetting(name, "none", source, active=False, reason=reason, flag=flag)
 
 
 def _products() -> ActiveSetting:
@@ -136,9 +155,7 @@ def _products() -> ActiveSetting:
 def _precision(learner: Any, source: str) -> ActiveSetting:
     value = getattr(learner, "compute_dtype", None)
     if value is None:
-        return ActiveSetting(
-            "precision", "float32", "default", active=False, reason="no network computes", flag=""
-        )
+        return _without("precision", source, "this agent has no network", "--bf16")
     reason = "networks compute in it; losses, reductions and the optimiser in float32"
     others = [(name, getattr(learner, f"{name}_dtype")) for name in ("param", "output")]
     reason += "".join(f"; {name} dtype {of}" for name, of in others if of != "float32")
@@ -150,10 +167,8 @@ def _precision(learner: Any, source: str) -> ActiveSetting:
 def _attention(learner: Any, source: str) -> ActiveSetting:
     network = getattr(learner, "network", None)
     if network != "attention":
-        what = "no network computes" if network is None else f"network {network} has none"
-        return ActiveSetting(
-            "attention", "none", source, active=False, reason=what, flag="--flash-attention"
-        )
+        what = "this agent has no network" if network is None else f"network {network} has none"
+        return _without("attention", source, what, "--flash-attention")
     value, reason = learner.chosen_attention
     return ActiveSetting(
         "attention", value, source, active=True, reason=reason, flag="--flash-attention"

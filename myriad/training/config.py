@@ -44,6 +44,8 @@ SAME = (
     frozenset({"steps_per_env", "total_steps"}),
     frozenset({"batch_size", "agent.num_minibatches"}),
 )
+# What Weights & Biases takes as a tag.
+Tag = Annotated[str, Field(min_length=1, max_length=64)]
 # How a file says None, for which TOML has no word.
 _NONE = "none"
 
@@ -86,6 +88,9 @@ class TrainingConfig(BaseModel):
         film_every: Evaluations between two films of an episode, in the run's folder films. 0 makes
             none.
         log_to: Trackers beside the run's folder: tensorboard, wandb.
+        wandb_project: Project of Weights & Biases. By default that in WANDB_PROJECT, or myriad.
+        wandb_name: Name of the run there. By default that in WANDB_NAME, or the run folder's.
+        wandb_tags: Tags of the run there.
         seed: Seed that every random number of the run follows from.
         env_options: Fields of the environment or its parameters that differ from their defaults.
         agent_options: Hyperparameters of the agent that differ from their defaults.
@@ -116,6 +121,9 @@ class TrainingConfig(BaseModel):
     film_every: Annotated[int, Integer(0)] = 0
     compile_mode: Literal["aot", "cached", "jit", "off"] = "aot"
     log_to: list[str] = Field(default_factory=list, max_length=16)
+    wandb_project: Annotated[str | None, Field(min_length=1, max_length=128)] = None
+    wandb_name: Annotated[str | None, Field(min_length=1, max_length=128)] = None
+    wandb_tags: Annotated[list[Tag], Field(max_length=64)] = Field(default_factory=list)
     seed: Seed = 0
     env_options: dict[str, Any] = Field(default_factory=dict)
     agent_options: dict[str, Any] = Field(default_factory=dict)

@@ -45,9 +45,11 @@ class Progress:
         self._bar.start()
 
     def say(self, sentence: str) -> None:
-        """Print a line above the bar."""
+        """Print a line above the bar, or by itself where there is no terminal."""
         if self._bar is not None:
-            self._bar.console.print(sentence, highlight=False)
+            self._bar.console.print(sentence, highlight=False, markup=False)
+        elif not self._quiet:
+            say(sentence)
 
     def monitor(self, summary: str) -> None:
         """Show from now on where the time goes."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -32,6 +33,17 @@ class TensorBoard:
         with write_errors_explained(self._path):
             self._path.mkdir(exist_ok=True)
             self._writer = writers.EventsWriter(str(self._path / "events"))
+        described = json.dumps(dict(config), indent=2, default=str)
+        # A block of code in Markdown, which TensorBoard shows under "Text".
+        text = "".join(f"    {line}\n" for line in described.splitlines())
+        self._write(
+            0,
+            {
+                "tag": "config",
+                "tensor": {"dtype": "DT_STRING", "string_val": [text.encode()]},
+                "metadata": {"plugin_data": {"plugin_name": "text"}},
+            },
+        )
 
     @staticmethod
     def library() -> tuple[Any, Any]:
@@ -45,7 +57,9 @@ class TensorBoard:
             ) from error
 
     def log(self, row: Row, step: int) -> None:
-        values = [{"tag": name, "simple_value": float(value)} for name, value in row.items()]
+        self._write(step, *({"tag": name, "simple_value": float(row[name])} for name in row))
+
+    def _write(self, step: int, *values: dict[str, Any]) -> None:
         with write_errors_explained(self._path):
             self._writer.write_event(
                 self._event(wall_time=time.time(), step=step, summary={"value": values})
@@ -61,18 +75,30 @@ class WeightsAndBiases:
     """A run of Weights & Biases; `WANDB_MODE=offline` keeps it on this machine."""
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
-        wandb = self.library()
+        of_environ = settings.wandb_names()
         # A resumed run goes on under the id that its folder's name ends with, `run-<time>-<id>`.
         ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
         given = {
-            "project": settings.wandb_project() or "myriad",
-            "name": folder.path.name,
+            "project": config.get("wandb_project") or of_environ["project"] or "myriad",
+            "name": config.get("wandb_name") or of_environ["name"] or folder.path.name,
+            "tags": config.get("wandb_tags") or None,
             "config": dict(config),
         }
+        self._run = self.start(
+            **given, dir=str(folder.path), id=ids[-1] if ids else None, resume="allow"
+        )
+
+    @classmethod
+    def start(cls, **given: Any) -> Any:
+        """Return what `wandb.init` returns for these arguments.
+
+        Raises:
+            NotInstalledError: wandb is absent.
+            InvalidArgumentError: it can't start so.
+        """
+        wandb = cls.library()
         try:
-            self._run = wandb.init(
-                **given, dir=str(folder.path), id=ids[-1] if ids else None, resume="allow"
-            )
+            return wandb.init(**given)
         except wandb.errors.Error as error:
             what = " ".join(str(error).split()).rstrip(".")
             raise InvalidArgumentError(

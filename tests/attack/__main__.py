@@ -20,6 +20,7 @@ def main() -> int:
     numbers = {
         "command line": range(options.command_lines),
         "file": range(options.files),
+        "settings": range(options.settings),
         "call": range(options.calls),
     }
     if options.only:
@@ -57,6 +58,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--command-lines", type=int, default=2000)
     parser.add_argument("--files", type=int, default=500)
+    parser.add_argument("--settings", type=int, default=200)
     parser.add_argument("--calls", type=int, default=3000)
     parser.add_argument(
         "--faults",

@@ -22,9 +22,9 @@ class Case:
     """One attack.
 
     Attributes:
-        kind: `command line`, `file` or `call`.
+        kind: `command line`, `file`, `settings` or `call`.
         number: which one of its kind. The seed and the number give the same case again.
-        what: the arguments, the file's text alone, or an expression.
+        what: the arguments, the text of `config.toml` or `.env` alone, or an expression.
     """
 
     kind: str

@@ -10,8 +10,12 @@ import tomli_w
 from myriad import list_agents, list_envs, make_env
 from myriad.agents import AGENTS
 from myriad.cli.arguments import COMMANDS
+from myriad.cli.switches import switches_of
+from myriad.cli.train import TrainingFlags
 from myriad.envs import ENVIRONMENTS
+from myriad.presets import list_presets
 from myriad.ranges import Range, ranges_of
+from myriad.settings import Settings
 from tests.attack.cases import Case
 from tests.attack.values import WORDS, number_inside, number_outside, word
 
@@ -34,6 +38,17 @@ PATHS = [
 ]
 PATHS += ["run", "run/config.toml", "x" * 300, "new folder", "../outside/x", "bad.toml", "fifo"]
 OUTPUTS = ["out.gif", "out.mp4", "out.txt", "missing/out.gif", "notes", "/dev/full", "/proc/x.gif"]
+
+# Right values of flags that take words.
+CHOICES = {
+    "agent": list_agents(),
+    "compile_mode": ["aot", "cached", "jit"],  # off takes longer than the attack waits
+    "env": list_envs(),
+    "log_to": ["tensorboard", "wandb"],
+    "preset": sorted({preset.name for preset in list_presets()}),
+}
+# Lines of a `.env` that set nothing of ours, or nothing at all.
+LINES = ["# USE_BF16=true", "", "A = 'b' # c", "export B", "C D", "'E'=1", "F='", "=", "G=${HOME}"]
 
 
 def command_line(seed: int, number: int) -> Case:
@@ -76,6 +91,27 @@ def configuration_file(seed: int, number: int) -> Case:
     return Case("file", number, [text])
 
 
+def settings_file(seed: int, number: int) -> Case:
+    """Return the text of one `.env`, with a mistake in a name, in a value or in its letters."""
+    random = Random(f"{seed} settings {number}")
+    names = [name for setting in Settings.table().values() for name in setting.names]
+    lines = []
+    for _ in range(random.choice([1, 1, 1, 2, 4])):
+        name = random.choice(names)
+        if random.random() < 0.2:
+            place = random.randrange(len(name))
+            name = name[:place] + random.choice(["", "X", "_"]) + name[place + 1 :]
+        value = random.choice(
+            [*WORDS, "true", "false", "64", "8k", "ture", "\x00", "run", "${HOME}"]
+        )
+        lines.append(
+            random.choice(["{}={}", "export {}={}", "{} = '{}'", '{}="{}"']).format(name, value)
+        )
+    lines += random.sample(LINES, random.randrange(3))
+    random.shuffle(lines)
+    return Case("settings", number, ["\n".join(lines)])
+
+
 def _required(random: Random, command: str) -> list[str]:
     if random.random() < 0.05:
         return []
@@ -83,16 +119,23 @@ def _required(random: Random, command: str) -> list[str]:
     if command == "train":
         sizes = [word for flag, size in TINY.items() for word in (flag, size)]
         return ["--env", env, "--agent", random.choice(list_agents()), "--quiet", *sizes]
+    if command in ("doctor", "settings"):
+        return ["--env", env, "--agent", random.choice(list_agents())]
+    if command == "presets":
+        return ["--agent", random.choice(["ppo", "pqn", "dqn"])]
     if command == "autotune":
         return random.choice([["--show"], ["--clear"], ["--env", env, "--agent", "random"]])
-    if command == "render":
-        return ["--env", env, "--output", random.choice(OUTPUTS), "--steps", "3"]
-    return {"evaluate": [random.choice(PATHS)], "cite": [random.choice(PATHS)]}.get(command, [])
+    argv = {
+        "render": ["--env", env, "--output", random.choice(OUTPUTS), "--steps", "3"],
+        "evaluate": [random.choice(PATHS)],
+        "cite": [random.choice(PATHS)],
+    }
+    return argv.get(command, [])
 
 
 def _flag(random: Random, command: str) -> list[str]:
     fields = _fields(COMMANDS[command])
-    dotted = command == "train" and random.random() < 0.5
+    dotted = issubclass(COMMANDS[command], TrainingFlags) and random.random() < 0.5
     if dotted:
         owner = random.choice(["agent", "env"])
         name = random.choice(list_agents() if owner == "agent" else list_envs())
@@ -106,14 +149,24 @@ def _flag(random: Random, command: str) -> list[str]:
     declared, default = fields.get(name, (None, None))
     if default is False and not dotted:
         return [flag]
+    if not dotted and name.replace("_", "-") in switches_of(COMMANDS[command]):
+        flag = random.choice([flag, f"--no-{flag[2:]}"])
+        # Trainings without programs take longer than the attack waits.
+        flag = flag.replace("--no-compile", "--compile")
+        return [flag if random.random() < 0.8 else f"{flag}={random.choice(['true', 'x', ''])}"]
     value = _value(random, declared, default)
-    if name in ("config", "resume", "run_folder"):
-        value = random.choice(PATHS)
-    elif name in ("export", "output"):
-        value = random.choice(OUTPUTS)
-    text = word(value)
+    text = word(value if dotted else _value_of_flag(random, name, value))
     said = random.choice([[flag, text], [f"{flag}={text}"]])
     return [*named, *said] if dotted else said
+
+
+def _value_of_flag(random: Random, name: str, otherwise: Any) -> Any:
+    """Return a value for a flag that takes paths or certain words."""
+    if name in CHOICES and random.random() < 0.6:
+        return random.choice(CHOICES[name])
+    if name in ("config", "resume", "run_folder"):
+        return random.choice(PATHS)
+    return random.choice(OUTPUTS) if name in ("export", "output") else otherwise
 
 
 def dotted_option(random: Random, owner: str) -> tuple[str, Any]:
@@ -146,7 +199,14 @@ def _fields(*kinds: Any) -> dict[str, tuple[Range | None, Any]]:
         ranges = ranges_of(kind)
         for field in dataclasses.fields(kind):
             default = None if field.default is dataclasses.MISSING else field.default
-            if field.name not in ("default_params", "options", "env", "actuator", "action_space"):
+            if field.name not in (
+                "default_params",
+                "options",
+                "given",
+                "env",
+                "actuator",
+                "action_space",
+            ):
                 fields[field.name] = (ranges.get(field.name), default)
     return fields
 

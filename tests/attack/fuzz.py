@@ -16,10 +16,15 @@ from pathlib import Path
 from tests.attack import cases
 from tests.attack.calls import call
 from tests.attack.cases import Case, Outcome
-from tests.attack.command_lines import command_line, configuration_file
+from tests.attack.command_lines import command_line, configuration_file, settings_file
 
 ROOT = Path(__file__).parents[2]
-KINDS = {"command line": command_line, "file": configuration_file, "call": call}
+KINDS = {
+    "command line": command_line,
+    "file": configuration_file,
+    "settings": settings_file,
+    "call": call,
+}
 # What is allowed may be long. It is interrupted, and must end then.
 INTERRUPT_S = 20.0
 HANG_S = 60.0

@@ -452,8 +452,12 @@ def test_tensorboard_has_every_row_at_once(tmp_path):
     for row in ROWS:
         tracker.log(row, 100 * row["update"])
     (path,) = (folder.path / "tensorboard").iterdir()
-    version, *events = read_events(path)  # before it is closed, as a viewer or a kill would find it
+    # before it is closed, as a viewer or a kill would find it
+    version, described, *events = read_events(path)
     assert version.file_version == "brain.Event:2"
+    (text,) = described.summary.value
+    assert text.metadata.plugin_data.plugin_name == "text"
+    assert text.tensor.string_val == [b'    {\n      "seed": 0\n    }\n']
     assert [event.step for event in events] == [100, 200, 300]
     assert all(event.wall_time > 0 for event in events)
     read = [{value.tag: value.simple_value for value in event.summary.value} for event in events]
@@ -461,7 +465,7 @@ def test_tensorboard_has_every_row_at_once(tmp_path):
     assert math.isnan(read[1]["loss"])
     assert read[2]["loss"] == math.inf
     tracker.close()
-    assert len(read_events(path)) == 4
+    assert len(read_events(path)) == 5
 
 
 def test_tensorboard_on_a_disk_that_takes_no_more_says_so(tmp_path):
@@ -504,6 +508,30 @@ def test_weights_and_biases_offline_leaves_one_run_in_the_folder(tmp_path, monke
     files = list((folder.path / "wandb").glob("offline-run-*/run-*.wandb"))
     assert len({path.name for path in files}) == 1
     assert all(b"loss" in path.read_bytes() and b"seed" in path.read_bytes() for path in files)
+
+
+@pytest.mark.slow
+def test_the_project_name_and_tags_of_flags_reach_weights_and_biases(tmp_path):
+    """The settings of the run do, too."""
+    pytest.importorskip("wandb")
+    argv = ["train", "--env", "cartpole", "--agent", "pid", "--num-envs", "2", "--steps-per-env"]
+    argv += ["8", "--wandb", "--wandb-project", "poles", "--wandb-name", "upright"]
+    argv += ["--wandb-tags", "short", "fixed", "--run-folder", "run", "--quiet"]
+    environ = os.environ | {"WANDB_MODE": "offline", "HOME": str(tmp_path)}
+    for command in (argv, ["train", "--resume", "run"]):
+        subprocess.run(
+            [sys.executable, "-m", "myriad.cli", *command],
+            capture_output=True,
+            check=True,
+            cwd=tmp_path,
+            env=environ,
+        )
+    files = [*(tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")]
+    assert len({file.name for file in files}) == 1
+    for file in files:
+        stored = file.read_bytes()
+        for word in (b"poles", b"upright", b"short", b"fixed", b"matmul precision"):
+            assert word in stored
 
 
 def test_weights_and_biases_without_a_login_says_what_to_do(tmp_path, monkeypatch):

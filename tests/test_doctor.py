@@ -1,0 +1,154 @@
+"""`myriad doctor` says what is set, where, what acts, and what can't be had."""
+
+import re
+import sys
+
+import pytest
+
+from myriad.cli import main
+from myriad.settings import Settings
+
+
+@pytest.fixture
+def doctor(tmp_path, monkeypatch, capsys):
+    """Return the exit code of the command and what it prints."""
+    for setting in Settings.table().values():
+        for name in setting.names:
+            if name != "MYRIAD_COMPILATION_CACHE":
+                monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def ask(*argv, command="doctor"):
+        capsys.readouterr()
+        code = main([command, *argv])
+        return code, capsys.readouterr().out
+
+    return ask
+
+
+def rows(text):
+    """Return the cells of each line of the tables by the first of them."""
+    lines = [re.split(r" {2,}", line) for line in text.splitlines()]
+    return {cells[0]: cells[1:] for cells in lines if len(cells) > 1}
+
+
+def test_every_setting_is_shown_with_its_value_and_source(doctor, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "64")
+    (tmp_path / ".env").write_text("USE_TORCH_COMPILE=no\n")
+    (tmp_path / "mine.toml").write_text("seed = 3\nnum_envs = 16\n")
+    code, text = doctor("--config", "mine.toml", "--env", "snake", "--agent", "ppo")
+    assert code == 0
+    assert text.startswith("settings of ppo on snake\n")
+    found = rows(text)
+    reason = "16 minibatches of 1,024 rows"
+    assert found["batch"] == ["64 rows", "OPTIMAL_BATCH_SIZE", "yes", reason, "--batch-size"]
+    reason = "every operation runs by itself, for debugging"
+    source = "USE_TORCH_COMPILE of .env"
+    assert found["compile"] == ["off", source, "no", reason, "--compile-mode"]
+    for name, setting in Settings.table().items():
+        if name == "compile":
+            assert found[source][0] == "False"
+        else:
+            assert found[setting.variable][1] == setting.meaning
+    assert (found["OPTIMAL_BATCH_SIZE"][0], found["USE_BF16"][0]) == ("64", "not set")
+
+
+def test_a_flag_is_the_source_where_it_wins(doctor, monkeypatch):
+    monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "64")
+    monkeypatch.setenv("USE_COMPILE", "false")
+    code, text = doctor("--batch-size", "32", "--compile")
+    assert code == 0
+    assert rows(text)["batch"][:2] == ["32 rows", "--batch-size"]
+    assert rows(text)["compile"][:2] == ["aot", "--compile"]
+
+
+def test_the_machine_its_versions_and_its_folders_are_shown(doctor, tmp_path):
+    code, text = doctor()
+    assert code == 0
+    assert re.search(
+        r"^machine    .+, \d+ cores, .+ GiB of memory \(.+ GiB free\)$", text, re.MULTILINE
+    )
+    assert re.search(r"^devices    2 x cpu$", text, re.MULTILINE)
+    assert re.search(r"^versions   python .+, jax .+, flax .+$", text, re.MULTILINE)
+    assert re.search(r"^configured yes$", text, re.MULTILINE)
+    assert f"kept in    {tmp_path / 'home'} (can be written)\n" in text
+    assert not (tmp_path / "home").exists()
+    assert "problem" not in text
+
+
+def test_settings_is_another_name_of_the_command(doctor):
+    def without_memory(asked):
+        return asked[0], re.sub(r"\(.* GiB free\)", "", asked[1])
+
+    given = ["--agent", "dqn", "--batch-size", "32"]
+    assert without_memory(doctor(*given, command="settings")) == without_memory(doctor(*given))
+
+
+@pytest.mark.parametrize("variable", ["OPTIMAL_BATCH_SIZE", "USE_BF16", "USE_FLASH_ATTENTION"])
+def test_a_setting_that_the_agent_cannot_follow_is_a_problem(doctor, monkeypatch, variable):
+    monkeypatch.setenv(variable, "1")
+    code, text = doctor("--agent", "pid")
+    assert code == 1
+    assert re.search(rf"^problem    {variable} asks for \w+: .+$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("variable", ["USE_COMPILE", "USE_BF16", "USE_FLASH_ATTENTION"])
+def test_a_setting_that_is_turned_off_is_no_problem(doctor, monkeypatch, variable):
+    monkeypatch.setenv(variable, "false")
+    assert doctor("--agent", "pid")[0] == 0
+
+
+def test_a_training_that_is_refused_is_a_problem_beside_the_rest(doctor, monkeypatch):
+    monkeypatch.setenv("OPTIMAL_BATCH_SIZE", "33")
+    code, text = doctor()
+    assert code == 1
+    assert "problem    OPTIMAL_BATCH_SIZE: batch_size must divide the batch of" in text
+    assert "machine    " in text
+
+
+def test_a_library_that_is_not_installed_is_a_problem(doctor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    code, text = doctor("--wandb")
+    assert code == 1
+    assert rows(text)["trackers"][:3] == ["wandb", "--wandb", "no"]
+    assert "problem    --wandb asks for trackers: log_to 'wandb' needs wandb: pip install" in text
+    assert doctor("--no-wandb")[0] == 0
+
+
+@pytest.mark.parametrize("variable", ["MYRIAD_HOME", "MYRIAD_COMPILATION_CACHE"])
+def test_a_folder_that_cannot_be_written_is_a_problem(doctor, monkeypatch, variable, tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder, why in [("file/x", "is no folder"), ("x" * 300, "File name too long")]:
+        monkeypatch.setenv(variable, folder)
+        code, text = doctor()
+        assert code == 1
+        assert re.search(rf"^problem    .*{folder}.*{why}$", text, re.MULTILINE)
+
+
+def test_a_folder_that_is_turned_off_is_no_problem(doctor, monkeypatch):
+    monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
+    code, text = doctor()
+    assert code == 0
+    assert "compiled   off\n" in text
+
+
+def test_looking_does_not_tune(doctor, monkeypatch):
+    monkeypatch.setattr("myriad.api.autotune", None)
+    assert doctor("--auto-tune")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--batch-size", "8k"], "--batch-size must be an integer from 1"),
+        (["--agent", "pppo"], "unknown agent 'pppo'; did you mean 'ppo'?"),
+        (["--config", "missing.toml"], "missing.toml can't be read: No such file"),
+        (["--surprise"], "`myriad doctor` has no option --surprise"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_as_by_a_training(argv, sentence, doctor, capsys):
+    assert main(["doctor", *argv]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(sentence)

@@ -1,0 +1,46 @@
+"""A `.env` is read as python-dotenv reads it, and what that would skip is refused."""
+
+import io
+import logging
+
+import pytest
+from dotenv.main import DotEnv
+from dotenv.parser import parse_stream
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myriad.dotenv import variables_in
+from myriad.errors import InvalidArgumentError
+
+ENVIRON = {"MYRIAD_TEST_OUTER": "outer"}
+SIGNS = [" ", "\t", "=", "'", '"', "\\", "#", "\n", "\r", "\r\n", "\x0b", "\u2028", "$", "{", "}"]
+WORDS = ["A", "B", "é", "n", "export", "export A=1\n", "B='x y'\n", 'A="q\\n"\n', "A = 1 # one\n"]
+REFERENCES = ["${A}", "${B:-otherwise}", "${MYRIAD_TEST_OUTER}", "MYRIAD_TEST_OUTER=inner\n"]
+
+
+@given(st.lists(st.sampled_from(SIGNS + WORDS + REFERENCES), max_size=14).map("".join))
+def test_any_text_gives_the_variables_of_python_dotenv_or_is_refused_where_that_skips(text):
+    logging.getLogger("dotenv.main").disabled = True
+    skips = any(each.error for each in parse_stream(io.StringIO(text, newline="")))
+    if skips:
+        with pytest.raises(InvalidArgumentError, match=r"^\.env, line \d+, must be NAME=value or"):
+            variables_in(text, ".env", ENVIRON)
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYRIAD_TEST_OUTER", "outer")
+        expected = DotEnv(None, io.StringIO(text, newline=""), override=False).dict()
+    # A name alone has no value there. Here it has an empty one, which no setting takes.
+    expected = {name: value or "" for name, value in expected.items()}
+    assert variables_in(text, ".env", ENVIRON) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("A=1\n\n# two\nB C\n", 4), ("A='x\n", 1), ("\r\n\r\n=1", 3), ("A='1\n2'\nB='1' 2", 3)],
+)
+def test_a_bad_line_is_named_by_its_number_and_not_repeated(text, line):
+    with pytest.raises(InvalidArgumentError) as refused:
+        variables_in(text, "folder/.env", {})
+    assert str(refused.value) == (
+        f"folder/.env, line {line}, must be NAME=value or a comment; correct or remove it."
+    )
