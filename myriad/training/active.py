@@ -95,9 +95,7 @@ def active_settings(
         "precision": "agent.compute_dtype",
         "attention": "agent.attention",
     }
-    return [
-        dataclasses.replace(each, denied=fields.get(each.name) in denied) for each in settings
-    ]
+    return [dataclasses.replace(each, denied=fields.get(each.name) in denied) for each in settings]
 
 
 def in_short(settings: Sequence[ActiveSetting]) -> str:
