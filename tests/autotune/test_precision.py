@@ -1,0 +1,112 @@
+"""A narrower dtype is measured once on a machine, and a slower one is never silent."""
+
+import dataclasses
+import json
+
+import pytest
+
+from myriad import create_config, train_and_evaluate
+from myriad.autotune import keys, precision
+from myriad.autotune.cache import ProfileCache
+from myriad.autotune.precision import DtypeSpeed, dtype_speed, warn_if_slower
+from myriad.autotune.profiles import record_profiles
+from myriad.cli import main
+from myriad.errors import SlowPrecisionWarning
+from myriad.hardware import fingerprint
+
+SHORT = {"total_steps": 2_048, "rollout_steps": 64, "eval_rollouts": 2}
+
+
+def config_of(agent="ppo", dtype="bfloat16", **options):
+    return create_config("cartpole-control", agent, **{"agent.compute_dtype": dtype, **options})
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MYRIAD_HOME", str(tmp_path / "home"))
+    return ProfileCache()
+
+
+@pytest.fixture
+def slower(monkeypatch):
+    found = DtypeSpeed("bfloat16", 128, 1.5, 1.4, 1.6, from_cache=False)
+    monkeypatch.setattr(precision, "dtype_speed", lambda resolved: found)
+
+
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_a_dtype_is_measured_at_first_and_known_then(agent, cache):
+    resolved = config_of(agent).resolve()
+    first = dtype_speed(resolved, cache)
+    assert 0 < first.low <= first.ratio <= first.high
+    assert (first.dtype, first.rows, first.from_cache) == ("bfloat16", 128, False)
+    assert dtype_speed(resolved, cache) == dataclasses.replace(first, from_cache=True)
+    held = cache.get("hardware", fingerprint().slug)
+    assert held["devices"] >= 1
+    assert [each["dtype"] for each in held["precision"].values()] == ["bfloat16"]
+
+
+def test_another_dtype_or_network_is_measured_by_itself_and_a_learning_rate_is_not(cache):
+    for options in ({}, {"agent.learning_rate": 1e-4}):
+        dtype_speed(config_of(**options).resolve(), cache)
+    assert len(cache.get("hardware", fingerprint().slug)["precision"]) == 1
+    assert not dtype_speed(config_of(dtype="float16").resolve(), cache).from_cache
+    wider = config_of(**{"agent.hidden_sizes": (32,)}).resolve()
+    assert not dtype_speed(wider, cache).from_cache
+    assert len(cache.get("hardware", fingerprint().slug)["precision"]) == 3
+
+
+def test_the_profile_of_the_machine_stays_beside_it(cache):
+    resolved = config_of().resolve()
+    record_profiles(cache, resolved, fingerprint(), lambda line: None)
+    before = cache.get("hardware", fingerprint().slug)
+    dtype_speed(resolved, cache)
+    after = cache.get("hardware", fingerprint().slug)
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.parametrize(("agent", "dtype"), [("ppo", "float32"), ("random", None), ("pid", None)])
+def test_nothing_is_measured_where_nothing_is_narrower(agent, dtype, cache):
+    options = {} if dtype is None else {"agent.compute_dtype": dtype}
+    assert dtype_speed(create_config("cartpole-control", agent, **options).resolve()) is None
+    assert not cache.path.exists()
+
+
+@pytest.mark.usefixtures("slower", "cache")
+def test_a_training_in_a_slower_dtype_warns_with_both_numbers(tmp_path):
+    config = config_of(**SHORT)
+    with pytest.warns(SlowPrecisionWarning, match=r"takes 1\.50 times as long .* \(1\.40 to 1\.6"):
+        train_and_evaluate(config, tmp_path / "run", quiet=True)
+    record = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert record["compute_dtype"] == "bfloat16"
+
+
+@pytest.mark.usefixtures("slower")
+@pytest.mark.filterwarnings("error")
+def test_a_training_that_does_not_compile_is_not_about_speed():
+    warn_if_slower(config_of(compile_mode="off").resolve())
+
+
+def test_only_an_interval_above_one_is_slower():
+    assert not DtypeSpeed("bfloat16", 1, 1.2, 0.9, 1.5, from_cache=False).is_slower
+    assert DtypeSpeed("bfloat16", 1, 1.2, 1.1, 1.5, from_cache=False).is_slower
+
+
+def test_the_autotuners_key_names_the_dtype_that_networks_compute_in():
+    details = [
+        keys.details(config_of(dtype=dtype).resolve().config, fingerprint())
+        for dtype in ("float32", "bfloat16")
+    ]
+    assert [each["dtype"] for each in details] == ["float32", "bfloat16"]
+    assert len({keys.digest(each) for each in details}) == 2
+
+
+def test_the_doctor_shows_the_dtype_its_flag_and_its_speed(cache, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "--bf16"]) == 0
+    printed = capsys.readouterr().out
+    line = next(line for line in printed.splitlines() if line.startswith("precision "))
+    assert line.split()[1:4] == ["bfloat16", "--bf16", "yes"]
+    assert "precision: in bfloat16 a pass of 128 rows" in printed
+    assert cache.get("hardware", fingerprint().slug)["precision"]
+    assert main(["doctor", "--agent.compute-dtype", "float16"]) == 0
+    assert "the loss is scaled" in capsys.readouterr().out
