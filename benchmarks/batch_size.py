@@ -6,9 +6,10 @@
     python benchmarks/batch_size.py --arm default --arm precision
 
 An asv suite and a command line. All sizes and arms of an agent are timed in one process, in rounds
-of random order. The arm `precision` computes networks in bfloat16. What would not fit into memory
-is refused before it runs. The plot marks the batch that `myriad autotune --tune batch` would
-choose, which takes the same measurement.
+of random order. The arm `precision` computes networks in bfloat16. The arms `attention` and
+`flash-attention` have an attention network, whose weights exist whole or in blocks. They need an
+environment on a grid. What would not fit into memory is refused before it runs. The plot marks the
+batch that `myriad autotune --tune batch` would choose, which takes the same measurement.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -45,6 +46,8 @@ _ROUNDS, _FAST_ROUNDS = 15, 7
 ARMS: dict[str, dict[str, Any]] = {
     "default": {},
     "precision": {"agent.compute_dtype": "bfloat16"},
+    "attention": {"agent.network": "attention", "agent.attention": "xla"},
+    "flash-attention": {"agent.network": "attention", "agent.attention": "chunked"},
 }
 
 

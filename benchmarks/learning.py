@@ -37,6 +37,14 @@ DEFAULTS_RETURN = 475.0
 DEFAULTS_SEEDS = 3
 NETWORKS_ENV = "snake"
 NETWORKS_STEPS = 2_000_000
+# Fields that have a flag of their own beside --networks.
+_OWN_FLAGS = {
+    "env": "--env",
+    "agent": "--agent",
+    "agent.network": "--networks",
+    "seed": "--seeds",
+    "total_steps": "--steps",
+}
 _TIMEOUT_S = 3_600.0
 
 
@@ -364,7 +372,7 @@ def _run_networks(options: argparse.Namespace) -> bool:
     print("|---|---|---|---:|---:|---:|---:|---:|")
     all_runs: list[NetworkRun] = []
     for network in options.networks:
-        fields = _fields_of(options.set, network)
+        fields = _fields_of(options.set, network, options.networks)
         runs: list[NetworkRun] = []
         for seed in range(options.seeds or DEFAULTS_SEEDS):
             run = train_network(
@@ -379,14 +387,19 @@ def _run_networks(options: argparse.Namespace) -> bool:
     return True
 
 
-def _fields_of(given: Sequence[str], network: str) -> dict[str, Any]:
+def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a training that `--set` gives for a network."""
     fields: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")
         whose, _, own = name.rpartition(":")
+        if whose and whose not in networks:
+            known = ", ".join(networks)
+            raise SuiteError(f"--set must begin with one of {known}, but got {text!r}.")
         if whose not in ("", network):
             continue
+        if own in _OWN_FLAGS:
+            raise SuiteError(f"--set can't give {own}: {_OWN_FLAGS[own]} does, but got {text!r}.")
         try:
             fields[own] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError as error:

@@ -13,7 +13,7 @@ def variables_in(text: str, file: object, environ: Mapping[str, str]) -> dict[st
 
     A statement is `NAME=value`, with `export` before it, quotes around the value or a comment after
     it. `${OTHER}` and `${OTHER:-otherwise}` stand for a variable of the environment, or else for
-    one of the statements before. A name alone has the empty value.
+    one of the statements before. A name alone sets nothing.
 
     Args:
         text: what the file holds.
@@ -34,9 +34,12 @@ def variables_in(text: str, file: object, environ: Mapping[str, str]) -> dict[st
                 f"{file}, line {_line_of(statement.original)}, must be NAME=value or a comment; "
                 "correct or remove it."
             )
-        if statement.key is not None:
+        if statement.key is None:
+            continue
+        variables.pop(statement.key, None)
+        if statement.value is not None:
             known = {**variables, **environ}
-            atoms = parse_variables(statement.value or "")
+            atoms = parse_variables(statement.value)
             variables[statement.key] = "".join(atom.resolve(known) for atom in atoms)
     return variables
 

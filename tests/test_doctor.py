@@ -41,7 +41,7 @@ def test_every_setting_is_shown_with_its_value_and_source(doctor, monkeypatch, t
     assert code == 0
     assert text.startswith("settings of ppo on snake\n")
     found = rows(text)
-    reason = "16 minibatches of 1,024 rows"
+    reason = "1,024 rows in 16 minibatches"
     assert found["batch"] == ["64 rows", "OPTIMAL_BATCH_SIZE", "yes", reason, "--batch-size"]
     reason = "every operation runs by itself, for debugging"
     source = "USE_TORCH_COMPILE of .env"

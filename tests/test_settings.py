@@ -480,3 +480,16 @@ def test_variables_name_the_folders_of_a_user_without_a_home(monkeypatch):
     assert settings.compilation_cache() == Path("/caches/myriad/xla")
     monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
     assert settings.compilation_cache() is None
+
+
+@pytest.mark.parametrize("flag", ["bf16", "compile", "wandb", "flash-attention"])
+def test_both_positions_of_a_flag_contradict_each_other(flag, capsys):
+    words = ["train", "--env", "snake", "--agent", "ppo", f"--{flag}", f"--no-{flag}"]
+    assert main(words) == 2
+    said = f"--{flag} and --no-{flag} contradict each other: give one of them."
+    assert said in capsys.readouterr().err
+
+
+def test_a_resumed_run_names_a_switch_as_it_was_given(capsys, tmp_path):
+    assert main(["train", "--resume", str(tmp_path), "--no-compile"]) == 2
+    assert "so --no-compile can't be given" in capsys.readouterr().err

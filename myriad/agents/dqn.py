@@ -263,11 +263,6 @@ class DQN(Learner[DQNState]):
         return _total_steps(num_envs)
 
     @property
-    def chosen_attention(self) -> tuple[str, str]:
-        """The implementation of attention that network attention has here, and the reason."""
-        return NetworkSpec.of(self).chosen_attention
-
-    @property
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
         return self.train_every

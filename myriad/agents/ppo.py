@@ -236,11 +236,6 @@ class PPO(Learner[PPOState]):
         return self.rollout_steps
 
     @property
-    def chosen_attention(self) -> tuple[str, str]:
-        """The implementation of attention that network attention has here, and the reason."""
-        return NetworkSpec.of(self).chosen_attention
-
-    @property
     def policy(self) -> Policy:
         """The distribution over actions."""
         return make_policy(self.env.action_space(self.env.default_params))

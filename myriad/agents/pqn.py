@@ -210,11 +210,6 @@ class PQN(Learner[PQNState]):
         return steps_for_many(num_envs, _LEAST_STEPS)
 
     @property
-    def chosen_attention(self) -> tuple[str, str]:
-        """The implementation of attention that network attention has here, and the reason."""
-        return NetworkSpec.of(self).chosen_attention
-
-    @property
     def steps_per_update(self) -> int:
         """Steps of every environment in one update."""
         return self.rollout_steps

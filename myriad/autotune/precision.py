@@ -89,9 +89,7 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     if known is not None:
         return DtypeSpeed(dtype, rows, known["ratio"], known["low"], known["high"], from_cache=True)
     found = compare(
-        functools.partial(
-            _pass_of(dataclasses.replace(learner, compute_dtype="float32")), *arguments
-        ),
+        functools.partial(_pass_of(_in_float32(learner)), *arguments),
         functools.partial(narrow, *arguments),
         num_pairs=_PAIRS,
         min_sample_s=_SAMPLE_S,
@@ -119,8 +117,14 @@ def warn_if_slower(resolved: ResolvedConfig) -> None:
         warnings.warn(
             f"{speed.dtype} is slower here: {speed}. agent.compute_dtype = 'float32' is faster.",
             SlowPrecisionWarning,
-            stacklevel=3,
+            stacklevel=4,  # The caller of the function that `checked` wraps.
         )
+
+
+def _in_float32(learner: Any) -> Any:
+    """Return a learner that computes in float32. cuDNN's attention does not."""
+    attention = "auto" if learner.attention == "cudnn" else learner.attention
+    return dataclasses.replace(learner, compute_dtype="float32", attention=attention)
 
 
 def _pass_of(learner: Any) -> Any:

@@ -42,6 +42,11 @@ class SwitchFlags:
         """Return the flag that turned a switch on or off, as it is written."""
         return written(switch) if getattr(self, switch) else f"--no-{written(switch)[2:]}"
 
+    def as_given(self, name: str) -> str:
+        """Return any flag as it is written, a switch in the position that was given."""
+        is_switch = name.replace("_", "-") in switches_of(type(self))
+        return self.flag_of(name) if is_switch else written(name)
+
 
 def written(name: str) -> str:
     """Return a flag as it is written, from what Python calls it."""
@@ -61,12 +66,13 @@ def spelled_out(words: Sequence[str], command: Any) -> list[str]:
     """Write `--name` and `--no-name` of such flags as tyro takes them, with a value.
 
     Raises:
-        InvalidArgumentError: a value was given.
+        InvalidArgumentError: a value was given, or both positions of a flag.
     """
     positions = {}
     for name in switches_of(command):
         positions |= {f"--{name}": ["True"], f"--no-{name}": ["False"]}
     out: list[str] = []
+    given: set[str] = set()
     for word in words:
         flag, equals, _ = word.partition("=")
         flag = flag.replace("_", "-")
@@ -76,6 +82,13 @@ def spelled_out(words: Sequence[str], command: Any) -> list[str]:
                 f"{flag} takes no value: write --{name} or --no-{name}, but got {shown(word)}."
             )
         value = positions.get(flag)
+        if value is not None:
+            given.add(flag)
+            name = flag[2:].removeprefix("no-")
+            if {f"--{name}", f"--no-{name}"} <= given:
+                raise InvalidArgumentError(
+                    f"--{name} and --no-{name} contradict each other: give one of them."
+                )
         out += [word] if value is None else [f"--{flag[2:].removeprefix('no-')}", *value]
     return out
 

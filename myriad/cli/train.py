@@ -185,7 +185,7 @@ class Train(TrainingFlags):
         else:
             others = self.given - {"resume", "quiet", "profile", "without_xla_option"}
             if given := [*sorted(others), *self.options]:
-                flags = ", ".join(map(written, given))
+                flags = ", ".join(self.as_given(name) for name in given)
                 raise InvalidArgumentError(
                     f"--resume goes on as the run began, so {flags} can't be given."
                 )

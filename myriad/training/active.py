@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 
+from myriad.agents.networks import NetworkSpec
 from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
 from myriad.settings import FLAG
@@ -126,7 +127,7 @@ def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:
     reason = "rows of replay in a gradient step"
     if "num_minibatches" in (options := resolved.config.agent_options):
         batch = resolved.num_envs * resolved.learner.steps_per_update
-        reason = f"{options['num_minibatches']} minibatches of {batch:,} rows"
+        reason = f"{batch:,} rows in {options['num_minibatches']} minibatches"
     if rows is None:
         reason = f"{resolved.config.agent} takes no gradient steps"
         return _without("batch", source, reason, "--batch-size")
@@ -167,7 +168,7 @@ def _attention(learner: Any, source: str) -> ActiveSetting:
     if network != "attention":
         what = "this agent has no network" if network is None else f"network {network} has none"
         return _without("attention", source, what, "--flash-attention")
-    value, reason = learner.chosen_attention
+    value, reason = NetworkSpec.of(learner).chosen_attention
     return ActiveSetting(
         "attention", value, source, active=True, reason=reason, flag="--flash-attention"
     )

@@ -372,7 +372,8 @@ def environment_record(
         "versions": hardware.package_versions(),
         "matmul_precision": matmul_precision(),
         "compute_dtype": next(
-            (each.value for each in settings if each.name == "precision"), default_dtype()
+            (each.value for each in settings if each.name == "precision" and each.active),
+            default_dtype(),
         ),
     }
 

@@ -38,14 +38,31 @@ def test_the_command_writes_and_draws_a_row_for_every_size(monkeypatch, tmp_path
     assert f"plot:           {tmp_path / 'batch_sizes.png'}" in said
 
 
-def test_an_arm_alternates_with_the_default_and_has_rows_and_a_line_of_its_own(tmp_path, capsys):
-    argv = ["--fast", "--rounds", "6", "--agent", "dqn", "--arm", "default", "--arm", "precision"]
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env", "arms"),
+    [
+        ("cartpole-control", ["default", "precision"]),
+        ("snake", ["attention", "flash-attention"]),
+    ],
+    ids=["cartpole", "snake"],
+)
+def test_arms_alternate_and_have_rows_and_lines_of_their_own(tmp_path, capsys, env, arms):
+    argv = ["--fast", "--rounds", "6", "--agent", "dqn", "--env", env]
+    argv += [word for arm in arms for word in ("--arm", arm)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "SIZES", (32, 0, 64))
         assert main([*argv, "--output", str(tmp_path / "b.csv")]) == 0
     rows = read_csv(tmp_path / "b.csv")
-    names = ["batch 32", "batch 64", "precision, batch 32", "precision, batch 64"]
+    batches = [(arm, f"batch {size}") for arm in arms for size in (32, 64)]
+    names = [size if arm == "default" else f"{arm}, {size}" for arm, size in batches]
     assert [row["arm"] for row in rows] == names
     assert all(float(row["steps_per_s"]) > 0 for row in rows)
-    assert re.search(r"\| precision \| +64 ", capsys.readouterr().out)
+    assert re.search(rf"\| {arms[-1]} \| +64 ", capsys.readouterr().out)
     assert (tmp_path / "batch_sizes.png").is_file()
+
+
+def test_an_arm_that_the_observations_do_not_suit_is_refused_in_a_sentence(tmp_path, capsys):
+    argv = ["--agent", "dqn", "--arm", "attention", "--output", str(tmp_path / "b.csv")]
+    assert main(argv) == 2
+    assert "needs observations on a grid" in capsys.readouterr().err

@@ -133,8 +133,21 @@ def test_an_interval_of_seeds_is_students():
 
 def test_a_field_may_be_for_one_network():
     given = ['preset="optimized"', "attention:agent.attention_patch=3"]
-    assert learning._fields_of(given, "cnn") == {"preset": "optimized"}
-    assert learning._fields_of(given, "attention")["agent.attention_patch"] == 3
+    assert learning._fields_of(given, "cnn", ["cnn", "attention"]) == {"preset": "optimized"}
+    assert learning._fields_of(given, "attention", ["attention"])["agent.attention_patch"] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("seed=1", "--set can't give seed: --seeds does"),
+        ("cnnn:gamma=0.5", "--set must begin with one of cnn, mlp"),
+        ("gamma=", "--set must be NAME=VALUE in TOML"),
+    ],
+)
+def test_what_set_cannot_give_is_one_sentence(given, said, capsys):
+    assert learning.main(["--networks", "cnn", "mlp", "--set", given]) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ a head.
 """
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ AUTO = "auto"
 # The most queries, and keys, whose weights `chunked` holds at a time.
 BLOCK = 128
 _HALF = ("bfloat16", "float16")
+# The first generation of GPUs that cuDNN's attention runs on.
+_CUDNN_CAPABILITY = 8
 
 
 def attend(implementation: str, query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
@@ -48,22 +51,30 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
     if name != AUTO and name not in IMPLEMENTATIONS:
         raise UnknownNameError("attention", name, [AUTO, *IMPLEMENTATIONS])
     is_half = precision.compute_dtype in _HALF
-    is_gpu = jax.default_backend() == "gpu"
-    if name == "cudnn" and not (is_half and is_gpu):
+    if name == "cudnn" and not (is_half and has_cudnn_attention()):
         raise InvalidArgumentError(
             "attention must be auto, reference, xla or chunked here, but got 'cudnn', which needs "
-            "a GPU and compute_dtype bfloat16 or float16: this device is a "
-            f"{jax.default_backend()} and networks compute in {precision.compute_dtype}."
+            "an NVIDIA GPU of compute capability 8.0 and compute_dtype bfloat16 or float16: this "
+            f"device is a {jax.local_devices()[0].device_kind} and networks compute in "
+            f"{precision.compute_dtype}."
         )
     if name != AUTO:
         return name, "you chose it"
-    if is_gpu and is_half:
+    if is_half and has_cudnn_attention():
         return "cudnn", f"a GPU has it for {precision.compute_dtype}"
     # 32 rows of 400 tokens on two cores: a gradient took 124 ms in blocks and 386 ms with "xla". Up
     # to one block neither was faster.
     if num_tokens > BLOCK:
         return "chunked", f"{num_tokens:,} tokens are more than a block of {BLOCK}"
     return "xla", f"{num_tokens:,} tokens are no more than a block of {BLOCK}"
+
+
+def has_cudnn_attention() -> bool:
+    """Return whether this process's device is a GPU that cuDNN has attention for."""
+    # Only NVIDIA's GPUs have a number here.
+    capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
+    number = re.fullmatch(r"(\d+)\.\d+", capability)
+    return number is not None and int(number[1]) >= _CUDNN_CAPABILITY
 
 
 def _reference(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:

@@ -35,6 +35,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "attention": {"hidden_sizes": (), "activation": "gelu", **_ON_A_GRID},
 }
 _LEAST_SIDE = 3  # of a grid under a convolution
+_PATCH = 2
 
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class NetworkSpec:
     activation: str
     layer_norm: bool = False
     attention: str = AUTO
-    attention_patch: int = 2
+    attention_patch: int = _PATCH
     precision: Precision = dataclasses.field(default_factory=Precision)
 
     @classmethod
@@ -111,6 +112,11 @@ class NetworkSpec:
             raise InvalidArgumentError(
                 f"attention must be {AUTO!r} with network {shown(self.name)}, which has none that "
                 f"could be chosen, but got {shown(self.attention)}."
+            )
+        if self.name != "attention" and self.attention_patch != _PATCH:
+            raise InvalidArgumentError(
+                f"attention_patch must be {_PATCH} with network {shown(self.name)}, which has no "
+                f"patches, but got {self.attention_patch}."
             )
         hidden = (self.hidden_sizes, num_outputs, self.activation)
         how = {
@@ -158,11 +164,13 @@ class NetworkSpec:
     def _own(self, num_outputs: int) -> "OfFlat":
         target = NETWORKS.load(self.name)
         takes_precision = callable(target) and "precision" in _parameters(target)
-        if not takes_precision and self.precision != Precision():
-            raise InvalidArgumentError(
-                f"network must take an argument `precision` to compute in "
-                f"{self.precision.compute_dtype}, but {shown(self.name)} has none."
-            )
+        for field in dataclasses.fields(Precision):
+            dtype = getattr(self.precision, field.name)
+            if not takes_precision and dtype != field.default:
+                raise InvalidArgumentError(
+                    f"{field.name} must be {field.default} with network {shown(self.name)}, which "
+                    f"takes no argument `precision`, but got {dtype!r}."
+                )
         how = {"precision": self.precision} if takes_precision else {}
         try:
             module = target(num_outputs, **how)

@@ -131,10 +131,21 @@ def test_a_name_stands_for_itself(name):
 @pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
 @pytest.mark.parametrize("precision", [Precision(), HALF])
 def test_cudnn_is_refused_without_a_gpu(precision):
-    with pytest.raises(InvalidArgumentError, match="needs a GPU and compute_dtype bfloat16"):
+    with pytest.raises(InvalidArgumentError, match="needs an NVIDIA GPU of compute capability 8.0 and"):
         choose_attention("cudnn", 16, precision)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(UnknownNameError, match="did you mean 'chunked'"):
         choose_attention("chunk", 16, Precision())
+
+
+@pytest.mark.parametrize(
+    ("capability", "has"), [("9.0", True), ("8.6", True), ("7.5", False), ("gfx90a", False)]
+)
+def test_cudnn_has_attention_for_newer_gpus_of_nvidia_alone(monkeypatch, capability, has):
+    class Gpu:
+        compute_capability = capability
+
+    monkeypatch.setattr(jax, "local_devices", lambda: [Gpu()])
+    assert kernels.has_cudnn_attention() == has
