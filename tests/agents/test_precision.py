@@ -175,6 +175,27 @@ def test_preserved_outputs_survive_narrow_parameters(env):
     assert {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)} == {jnp.dtype("bfloat16")}
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("network", ["cnn", "attention"])
+@pytest.mark.parametrize("agent", ["ppo", "dqn"])
+def test_networks_for_grids_train_in_it(agent, network, dtype):
+    options = {"compute_dtype": dtype, "param_dtype": dtype, "output_dtype": dtype}
+    learner = learner_of(agent, "snake", network=network, **options)
+    state, report = after(learner, 5)
+    assert not report.is_bad.any()
+    assert {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)} == {jnp.dtype(dtype)}
+
+
+def test_attention_without_float16_on_a_cpu_is_refused_and_auto_takes_another():
+    if jax.default_backend() != "cpu":
+        pytest.skip("a GPU has it")
+    options = {"network": "attention", "compute_dtype": "float16"}
+    chosen, why = learner_of("dqn", "snake", **options).chosen_attention
+    assert (chosen, why) == ("chunked", "xla has no float16 on a CPU")
+    with pytest.raises(InvalidArgumentError, match="attention must be auto, reference or chunked"):
+        learner_of("dqn", "snake", **options, attention="xla")
+
+
 def test_devices_share_a_scaled_gradient():
     options = {"compute_dtype": "float16", "num_minibatches": 1, "num_epochs": 1}
     learner = learner_of("ppo", rollout_steps=64, **options)

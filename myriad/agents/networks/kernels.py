@@ -58,6 +58,13 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
             f"device is a {jax.local_devices()[0].device_kind} and networks compute in "
             f"{precision.compute_dtype}."
         )
+    # JAX asks for products of float16 with sums in float32, which XLA has on no CPU.
+    lacks_xla = precision.compute_dtype == "float16" and jax.default_backend() == "cpu"
+    if name == "xla" and lacks_xla:
+        raise InvalidArgumentError(
+            "attention must be auto, reference or chunked here, but got 'xla', which has no "
+            "compute_dtype float16 on a CPU."
+        )
     if name != AUTO:
         return name, "you chose it"
     if is_half and has_cudnn_attention():
@@ -66,6 +73,8 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
     # to one block neither was faster.
     if num_tokens > BLOCK:
         return "chunked", f"{num_tokens:,} tokens are more than a block of {BLOCK}"
+    if lacks_xla:
+        return "chunked", "xla has no float16 on a CPU"
     return "xla", f"{num_tokens:,} tokens are no more than a block of {BLOCK}"
 
 
