@@ -96,6 +96,7 @@ class UnknownNameError(InvalidArgumentError):
 
     Attributes:
         name: what you gave, with the prefix.
+        kind: what it should be the name of.
 
     Example:
         >>> str(UnknownNameError("agent", "pppo", ["dqn", "ppo"]))
@@ -114,6 +115,7 @@ class UnknownNameError(InvalidArgumentError):
     ):
         known, aliases = sorted(known), list(aliases)
         self.name = f"{prefix}{name}"
+        self.kind = kind
         self._parts = (kind, name, known, aliases, owner)
         close = closest(str(name), [*known, *aliases])
         hint = f"; did you mean {_written(prefix, close)!r}?" if close else "."

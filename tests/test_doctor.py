@@ -93,6 +93,16 @@ def test_a_setting_that_the_agent_cannot_follow_is_a_problem(doctor, monkeypatch
     assert re.search(rf"^problem    {variable} asks for \w+: .+$", text, re.MULTILINE)
 
 
+def test_a_network_without_attention_is_a_problem_where_you_ask_for_it(doctor, monkeypatch):
+    monkeypatch.setenv("USE_FLASH_ATTENTION", "true")
+    code, text = doctor()
+    assert code == 1
+    assert "problem    USE_FLASH_ATTENTION asks for attention: network mlp has none\n" in text
+    code, text = doctor("--env", "snake", "--agent", "ppo", "--agent.network", "attention")
+    assert code == 0
+    assert rows(text)["attention"][1:3] == ["USE_FLASH_ATTENTION", "yes"]
+
+
 @pytest.mark.parametrize("variable", ["USE_COMPILE", "USE_BF16", "USE_FLASH_ATTENTION"])
 def test_a_setting_that_is_turned_off_is_no_problem(doctor, monkeypatch, variable):
     monkeypatch.setenv(variable, "false")

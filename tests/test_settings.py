@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
@@ -210,6 +211,19 @@ def test_a_file_without_permission_is_refused(folder, capsys):
         (["--compile=ture"], "--compile takes no value: write --compile or --no-compile, but got"),
         (["--no-bf16=1"], "--no-bf16 takes no value: write --bf16 or --no-bf16, but got"),
         (["--compile", "--compile-mode", "jit"], "--compile and --compile-mode say the same"),
+        (
+            ["--flash-attention"],
+            "--flash-attention: agent.attention must be 'auto' with network 'mlp', which has none",
+        ),
+        (
+            ["--agent.compute-dtype", "float16", "--agent.loss-scaling", "off"],
+            "--agent.loss-scaling must be 'dynamic' ",
+        ),
+        (
+            ["--agent.compute-dtype", "fp16"],
+            "unknown compute_dtype 'fp16'. Known: bfloat16, float16,",
+        ),
+        (["--bf16", "--agent.compute-dtype", "float16"], "--bf16 and --agent.compute-dtype say"),
         (["--comple"], "`myriad train` has no option --comple; did you mean --compile?"),
         (["--wandb-name", "x"], "--wandb-name is for a run that logs to Weights & Biases: give"),
     ],
@@ -217,6 +231,44 @@ def test_a_file_without_permission_is_refused(folder, capsys):
 def test_a_flag_that_cannot_be_used_is_refused(flags, sentence, refused):
     said = refused(*CARTPOLE, "ppo", *SMALL, *flags)
     assert said.startswith(sentence), said
+
+
+@pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_cudnn_is_refused_where_there_is_no_gpu(agent, by_flag, refused, folder):
+    table = '[agent_options]\nnetwork = "attention"\nattention = "cudnn"\n'
+    (folder / "mine.toml").write_text(table)
+    flags = ["--agent.network", "attention", "--agent.attention", "cudnn"]
+    argv = [*SMALL, "--bf16", *(flags if by_flag else ["--config", "mine.toml"])]
+    said = refused("train", "--env", "snake", "--agent", agent, *argv)
+    name = "--agent.attention" if by_flag else "mine.toml: agent_options.attention"
+    assert said.startswith(f"{name} must be auto, reference, xla or chunked here, but got 'cudnn'")
+
+
+def test_a_variable_chooses_attention_for_the_network_that_has_it_alone(folder, monkeypatch):
+    monkeypatch.setenv("USE_FLASH_ATTENTION", "true")
+    snake = ["train", "--env", "snake", "--agent", "ppo"]
+    config, sources = parse(snake).described()
+    assert "attention" not in config.agent_options
+    assert sources["agent.attention"] == "USE_FLASH_ATTENTION"
+    config, _ = parse([*snake, "--agent.network", "attention"]).described()
+    assert config.agent_options["attention"] in ("chunked", "cudnn")
+    config, _ = parse([*snake, "--agent.network", "attention", "--no-flash-attention"]).described()
+    assert config.agent_options["attention"] == "xla"
+
+
+@pytest.mark.parametrize(
+    ("variable", "flag", "dtype"),
+    [("true", None, "bfloat16"), ("false", "--bf16", "bfloat16"), ("1", "--no-bf16", "float32")],
+)
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_a_switch_chooses_the_dtype_of_every_network(
+    agent, variable, flag, dtype, folder, monkeypatch
+):
+    monkeypatch.setenv("USE_BF16", variable)
+    argv = [*CARTPOLE, agent, *([flag] if flag else [])]
+    assert parse(argv).training().agent_options["compute_dtype"] == dtype
 
 
 @pytest.mark.parametrize("agent", ["pid", "bangbang", "random"])
@@ -239,6 +291,7 @@ def test_a_flag_that_the_agent_has_no_use_for_is_refused(agent, flags, needs, re
         ("batch_size = 33", "batch_size must divide the batch of num_envs x rollout_steps = 128"),
         ('compile_mode = "ture"', "compile_mode must be 'aot', 'cached', 'jit' or 'off', but got"),
         ('wandb_tags = [""]', "wandb_tags.0 "),
+        ('[agent_options]\ncompute_dtype = "fp16"', "unknown compute_dtype 'fp16'. Known: bf"),
     ],
 )
 def test_a_value_of_a_file_is_refused_with_the_file(line, sentence, refused, folder):

@@ -244,8 +244,11 @@ def _placed(
     error: InvalidArgumentError, sources: Mapping[str, str], file: Path | None
 ) -> InvalidArgumentError:
     """Return an error with the place where its subject was set, if no flag of its name did."""
-    unknown = isinstance(error, UnknownNameError)
-    subject = error.name if unknown else str(error).partition(" must ")[0]
+    subjects = [str(error).partition(" must ")[0]]
+    if isinstance(error, UnknownNameError):
+        # An unknown option, or the unknown name that an option has as its value.
+        subjects = [error.name, error.kind, f"agent.{error.kind}"]
+    subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
     source = sources.get(canonical(subject), FLAG)
     if source == FLAG:
         return error
