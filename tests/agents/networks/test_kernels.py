@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from myriad.agents.networks import kernels
 from myriad.agents.networks.kernels import BLOCK, IMPLEMENTATIONS, attend, choose_attention
 from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -131,7 +132,9 @@ def test_a_name_stands_for_itself(name):
 @pytest.mark.skipif(jax.default_backend() == "gpu", reason="a GPU has cudnn")
 @pytest.mark.parametrize("precision", [Precision(), HALF])
 def test_cudnn_is_refused_without_a_gpu(precision):
-    with pytest.raises(InvalidArgumentError, match="needs an NVIDIA GPU of compute capability 8.0 and"):
+    with pytest.raises(
+        InvalidArgumentError, match="needs an NVIDIA GPU of compute capability 8.0 and"
+    ):
         choose_attention("cudnn", 16, precision)
 
 
