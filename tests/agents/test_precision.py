@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 from myriad import create_config, make_env, make_key, resume, train_and_evaluate
 from myriad.agents import make_learner
 from myriad.agents.gradients import Learned, take_step
-from myriad.agents.networks import MLP, affine
+from myriad.agents.networks import MLP, NetworkSpec, affine
 from myriad.agents.precision import DTYPES, LossScale, Precision, unscaled
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -190,7 +190,7 @@ def test_attention_without_float16_on_a_cpu_is_refused_and_auto_takes_another():
     if jax.default_backend() != "cpu":
         pytest.skip("a GPU has it")
     options = {"network": "attention", "compute_dtype": "float16"}
-    chosen, why = learner_of("dqn", "snake", **options).chosen_attention
+    chosen, why = NetworkSpec.of(learner_of("dqn", "snake", **options)).chosen_attention
     assert (chosen, why) == ("chunked", "xla has no float16 on a CPU")
     with pytest.raises(InvalidArgumentError, match="attention must be auto, reference or chunked"):
         learner_of("dqn", "snake", **options, attention="xla")
