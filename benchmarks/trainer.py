@@ -48,7 +48,7 @@ class HostLoop:
         ).resolve()
         self.programs = CompiledTraining(self.config)
         self.programs.compile()
-        self.programs.compile = lambda *_: None  # it is compiled
+        self.programs.compile = lambda *_, **__: None  # it is compiled
         self.time_windows()
 
     def time_windows(self) -> None:
