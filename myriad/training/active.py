@@ -125,9 +125,9 @@ def gradient_rows(resolved: ResolvedConfig) -> int | None:
 def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:
     rows = gradient_rows(resolved)
     reason = "rows of replay in a gradient step"
-    if "num_minibatches" in (options := resolved.config.agent_options):
-        batch = resolved.num_envs * resolved.learner.steps_per_update
-        reason = f"{batch:,} rows in {options['num_minibatches']} minibatches"
+    num_minibatches = resolved.config.agent_options.get("num_minibatches")
+    if rows is not None and num_minibatches is not None:
+        reason = f"{rows * num_minibatches:,} rows in {num_minibatches} minibatches"
     if rows is None:
         reason = f"{resolved.config.agent} takes no gradient steps"
         return _without("batch", source, reason, "--batch-size")
