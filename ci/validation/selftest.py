@@ -82,7 +82,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser("python -m ci.validation.selftest", (__doc__ or "").split("\n")[0])
     add_suite_config(parser)
     parser.add_argument(
-        "--runs", type=_count, default=100, help="of the tree against itself (default: 100)"
+        "--runs", type=count, default=100, help="of the tree against itself (default: 100)"
     )
     parser.add_argument(
         "--bench", default="", metavar="REGEX", help="benchmarks of those runs (default: all)"
@@ -95,10 +95,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         help="of one such run (default: 60)",
     )
     parser.add_argument(
-        "--pairs", type=_count, default=80, help="recorded for each planted slowdown (default: 80)"
+        "--pairs", type=count, default=80, help="recorded for each planted slowdown (default: 80)"
     )
     parser.add_argument(
-        "--live", type=_count, default=10, help="whole runs on each planted slowdown (default: 10)"
+        "--live", type=count, default=10, help="whole runs on each planted slowdown (default: 10)"
     )
     parser.add_argument(
         "--output",
@@ -110,7 +110,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """Read a whole number of a flag."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, but got {text!r}")
     return int(text)
@@ -125,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
     rules = _rules(options.suite_config)
     _run_against_itself(options)
     _plant(rules, options)
-    itself, itself_pairs, pairs, live = (_here(_table(options, name)) for name in _TABLES)
+    itself, itself_pairs, pairs, live = (here(_table(options, name)) for name in _TABLES)
     alike = _alike(itself, options)
     runs = {row["timestamp"] for row in alike}
     alike_pairs = [pair for pair in itself_pairs if pair["timestamp"] in runs]
@@ -150,7 +151,7 @@ def _table(options: argparse.Namespace, name: str) -> Table:
     return Table(options.output / f"selftest_{name}.csv")
 
 
-def _here(table: Table) -> list[dict[str, str]]:
+def here(table: Table) -> list[dict[str, str]]:
     """Return the rows that were measured on such a machine as this."""
     return [row for row in table.rows() if row["cpu"] == machine.describe()["cpu"]]
 
@@ -178,14 +179,14 @@ def _rules(config_file: Path) -> Rules:
 def _run_against_itself(options: argparse.Namespace) -> None:
     itself, pairs = (_table(options, name) for name in ("itself", "itself_pairs"))
     gate = AgainstItself(options.suite_config.resolve(), options.bench, options.budget)
-    for number in range(len(_alike(_here(itself), options)), options.runs):
+    for number in range(len(_alike(here(itself), options)), options.runs):
         ended, its_pairs = gate.run(number)
         if its_pairs:
             pairs.add(its_pairs)
         itself.add(
             [ended]
         )  # last: pairs without their run are of a run that was stopped, and not counted
-        _say(f"against itself: {number + 1} of {options.runs}")
+        say(f"against itself: {number + 1} of {options.runs}")
 
 
 def _plant(rules: Rules, options: argparse.Namespace) -> None:
@@ -203,20 +204,21 @@ def _plant(rules: Rules, options: argparse.Namespace) -> None:
             while missing := _missing(pairs, planted.ratio, options.pairs):
                 pairs.add(planted.record(min(_BATCH, missing)))
                 left = _missing(pairs, planted.ratio, options.pairs)
-                _say(f"{planted.ratio:g} times: {left} pairs to go")
+                say(f"{planted.ratio:g} times: {left} pairs to go")
         for planted in heads:
             while missing := _missing(live, planted.ratio, options.live):
                 live.add(planted.live())
-                _say(f"{planted.ratio:g} times: {missing - 1} live runs to go")
+                say(f"{planted.ratio:g} times: {missing - 1} live runs to go")
 
 
 def _missing(table: Table, ratio: float, wanted: int) -> int:
     """Return how many pairs, or live runs, of a planted slowdown a table still lacks."""
-    there = Counter(row["benchmark"] for row in _here(table) if float(row["planted"]) == ratio)
+    there = Counter(row["benchmark"] for row in here(table) if float(row["planted"]) == ratio)
     return max(0, wanted - min(there[f"work.time_{name}"] for name in BENCHMARKS))
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell a waiting person what goes on."""
     print(text, file=sys.stderr, flush=True)
 
 

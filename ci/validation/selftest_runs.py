@@ -42,11 +42,11 @@ class AgainstItself:
         flags += ["--time-identical", "--budget", str(self.budget_s), "--seed", str(number)]
         flags += ["--bench", self.bench] if self.bench else []
         with _busy_core() if number % 2 else contextlib.nullcontext():
-            code, report, seconds = _gate(flags, root)
+            code, report, seconds = run_gate(flags, root)
         timed = [row for row in report["rows"] if "log_ratios" in row]
         verdicts = [row["verdict"] for row in timed]
         words = ("slower", "not slower", "faster", "undecided")
-        here = {"commit": commit[:12], "cpu": report["machine"]["cpu"], "timestamp": _now()}
+        here = {"commit": commit[:12], "cpu": report["machine"]["cpu"], "timestamp": now()}
         core = "busy" if number % 2 else "idle"
         ended = {
             "run": number + 1,
@@ -109,7 +109,7 @@ class Planted:
                 "benchmark": row["name"],
                 "log_ratio": log_ratio,
                 "cpu": report["machine"]["cpu"],
-                "timestamp": _now(),
+                "timestamp": now(),
             }
             for row in report["rows"]
             for log_ratio in row["log_ratios"]
@@ -130,7 +130,7 @@ class Planted:
                 "exit_code": code,
                 "seconds": round(seconds, 1),
                 "cpu": report["machine"]["cpu"],
-                "timestamp": _now(),
+                "timestamp": now(),
             }
             for row in report["rows"]
         ]
@@ -150,7 +150,7 @@ class Planted:
             "--suite-config",
             str(root / "asv.conf.json"),
         ]
-        code, report, seconds = _gate([*flags, "--rules", str(self._write_rules(limits))], root)
+        code, report, seconds = run_gate([*flags, "--rules", str(self._write_rules(limits))], root)
         for row in report["rows"]:
             if "ratio" not in row:
                 raise PreparationError(
@@ -175,7 +175,7 @@ def _toml(value: Any) -> str:
     return json.dumps(list(value) if isinstance(value, tuple) else value)
 
 
-def _gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], float]:
+def run_gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], float]:
     """Run the gate in a process of its own; return its exit code, its report and its seconds.
 
     Raises:
@@ -207,5 +207,6 @@ def _gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], floa
         return done.returncode, json.loads(report.read_text()), time.monotonic() - start
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time as the tables write it."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")

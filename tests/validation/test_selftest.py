@@ -50,8 +50,8 @@ def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(
     tmp_path, capsys, monkeypatch, two_benchmarks
 ):
     ran = []
-    gate = selftest_runs._gate
-    monkeypatch.setattr(selftest_runs, "_gate", lambda *a: ran.append(gate(*a)) or ran[-1])
+    gate = selftest_runs.run_gate
+    monkeypatch.setattr(selftest_runs, "run_gate", lambda *a: ran.append(gate(*a)) or ran[-1])
     asked = ["--output", str(tmp_path), "--bench", "time_cached", "--pairs", "3", "--live", "1"]
     assert main([*asked, "--runs", "2"]) in (
         0,
@@ -78,7 +78,7 @@ def test_every_run_is_a_row_and_a_second_call_measures_only_what_is_missing(
     assert "against itself: 2 of 2" in printed.err
 
     # The first run's answer again: what is asked for is what counts here.
-    monkeypatch.setattr(selftest_runs, "_gate", lambda *a: ran.append(ran[0]) or ran[-1])
+    monkeypatch.setattr(selftest_runs, "run_gate", lambda *a: ran.append(ran[0]) or ran[-1])
     num_ran = len(ran)
     main([*asked, "--runs", "3"])
     assert len(ran) == num_ran + 1
