@@ -1,0 +1,1 @@
+"""Hyperparameter tuning: search spaces, studies, and trials side by side in compiled programs."""

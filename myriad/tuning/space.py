@@ -1,0 +1,192 @@
+"""Search spaces: what `myriad tune` may try, one TOML file for each agent or one of your own.
+
+A key is a field of the configuration, or a hyperparameter such as `"agent.learning_rate"`.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from myriad.errors import InvalidArgumentError, shown
+from myriad.tuning.parameter import Parameter, Value, assignments, written
+from myriad.tuning.space_file import read_space
+
+if TYPE_CHECKING:
+    from optuna.trial import BaseTrial
+
+FOLDER = Path(__file__).parent / "spaces"
+# Each is a set of programs that must be compiled.
+MOST_SHAPES = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSpace:
+    """The parameters of a study, what all its trials share, and what they try first.
+
+    Attributes:
+        agent: the agent that it is for.
+        fixed: fields that every trial has alike.
+        parameters: the dimensions, in the order in which they are drawn.
+        known: values to try first, by the parameters' names. Those that are left out are drawn.
+        static: parameters that change shapes or the program. Trials that differ only in the others
+            train in one program.
+        file: where it is written.
+
+    Example:
+        >>> space = SearchSpace.load("ppo")
+        >>> space.static
+        ('agent.hidden_sizes', 'rollout_steps')
+    """
+
+    agent: str
+    fixed: Mapping[str, Value]
+    parameters: tuple[Parameter, ...]
+    known: tuple[Mapping[str, Value], ...]
+    static: tuple[str, ...]
+    file: Path
+
+    @classmethod
+    def load(cls, agent: str, env: str | None = None, file: Path | str | None = None) -> Self:
+        """Read the space of an agent.
+
+        Args:
+            agent: a name that `myriad agents` lists.
+            env: the environment, which the file may have known values for.
+            file: your own file, in place of the agent's.
+
+        Raises:
+            UnknownNameError: there is no such agent.
+            InvalidArgumentError: the agent has no space and you name no file, or the file is
+                missing or has a mistake.
+        """
+        from myriad.agents import AGENTS
+
+        agent = AGENTS.resolve(agent)
+        path = FOLDER / f"{agent}.toml" if file is None else Path(file)
+        if file is None and not path.exists():
+            raise InvalidArgumentError(
+                f"agent must be one with a search space ({', '.join(agents_with_space())}), but "
+                f"got {shown(agent)}; name a file of your own to tune it."
+            )
+        fixed, parameters, known = read_space(path, agent, env)
+        static = tuple(each.name for each in parameters if not is_traced(agent, each.name))
+        space = cls(agent, fixed, parameters, known, static, path)
+        space._require_few_shapes()
+        return space
+
+    def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
+        """Let an Optuna trial draw values; return the configuration's fields, `fixed` included.
+
+        Names are those of `create_config`: `num_envs`, `"agent.learning_rate"`.
+        """
+        drawn: dict[str, Value] = {}
+        for each in self.parameters:
+            if each.applies(drawn):
+                drawn[each.name] = each.suggest(trial)
+        return {**self.fixed, **drawn}
+
+    def fields(self, params: Mapping[str, Value]) -> dict[str, Value]:
+        """Return what `suggest` did in a trial, from the `params` that Optuna keeps of it."""
+        drawn = {}
+        for each in self.parameters:
+            if each.name in params:
+                value = params[each.name]
+                choices = {written(choice): choice for choice in each.choices}
+                drawn[each.name] = choices.get(value, value) if each.choices else value
+        return {**self.fixed, **drawn}
+
+    def params(self, fields: Mapping[str, Value]) -> dict[str, Value]:
+        """Return an Optuna trial's `params` for fields, of those that the space holds.
+
+        This is what `study.enqueue_trial` takes. A field outside of the space is left out, so that
+        it is drawn.
+        """
+        params, values = {}, {}
+        for each in self.parameters:
+            if each.name in fields and each.applies(values) and each.holds(fields[each.name]):
+                values[each.name] = fields[each.name]
+                params[each.name] = (
+                    written(values[each.name]) if each.choices else values[each.name]
+                )
+        return params
+
+    def shape(self, fields: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
+        """Return what decides which program fields train in: two that agree share one."""
+        return tuple((name, json.dumps(fields[name])) for name in self.static if name in fields)
+
+    def shapes(self) -> list[dict[str, Value]]:
+        """Return the static fields of every program that the space can need."""
+        found = assignments([each for each in self.parameters if each.name in self.static], {})
+        return list(itertools.islice(found, MOST_SHAPES + 1))
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this space from another: 16 hexadecimal digits. Known values don't count."""
+        parameters = [dataclasses.asdict(each) for each in self.parameters]
+        told = json.dumps([self.agent, dict(self.fixed), parameters], sort_keys=True, default=list)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def require_usable(self, base: Mapping[str, Value]) -> None:
+        """Build the configuration of every shape, so that no trial can fail for a wrong name.
+
+        Args:
+            base: the fields that the study sets, `env` and `agent` among them.
+
+        Raises:
+            InvalidArgumentError: a parameter can't be set, or a batch doesn't divide.
+        """
+        from myriad.training.config import make_config
+
+        make_config(**base)  # A mistake of yours is not one of the file.
+        shapes = self.shapes()
+        tried = [*shapes, *({**shapes[0], **end} for end in self._ends())]
+        try:
+            for fields in tried:
+                make_config(**{**base, **self.fixed, **fields})
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self.file}: {error}") from None
+
+    def _ends(self) -> list[dict[str, Value]]:
+        """Return the least and the greatest values of what is not static."""
+        traced = [each for each in self.parameters if each.name not in self.static]
+        return [
+            {each.name: each.choices[0] if each.choices else each.low for each in traced},
+            {each.name: each.choices[-1] if each.choices else each.high for each in traced},
+        ]
+
+    def _require_few_shapes(self) -> None:
+        for each in self.parameters:
+            if each.name in self.static and not each.choices and not each.is_whole:
+                raise InvalidArgumentError(
+                    f"{self.file}: {each.name} must have choices, since each of its values is "
+                    "compiled by itself."
+                )
+        if len(self.shapes()) > MOST_SHAPES:
+            raise InvalidArgumentError(
+                f"{self.file}: {' and '.join(self.static)} must have at most {MOST_SHAPES} "
+                "combinations, since each is compiled by itself, but there are more."
+            )
+
+
+def agents_with_space() -> list[str]:
+    """Return the agents that have a space of their own, sorted."""
+    return sorted(file.stem for file in FOLDER.glob("*.toml"))
+
+
+def is_traced(agent: str, name: str) -> bool:
+    """Return whether trainings that differ in a field can share a program.
+
+    They can in a hyperparameter that is a plain number or a count of repetitions.
+    """
+    from myriad.agents import AGENTS
+    from myriad.ranges import ranges_of
+
+    owner, _, field = name.partition(".")
+    declared = ranges_of(AGENTS.load(agent)).get(field)
+    if owner != "agent" or declared is None or declared.words:
+        return False
+    return not declared.whole or field == "num_epochs"

@@ -1,0 +1,197 @@
+"""Search spaces: the shipped ones, your own, and what is wrong with a file."""
+
+import optuna
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from myriad import create_config
+from myriad.errors import InvalidArgumentError
+from myriad.tuning.space import MOST_SHAPES, SearchSpace, agents_with_space
+
+BASE = {"env": "bucket-brigade", "total_steps": 50_000, "env.scenario": "easy"}
+
+
+def space_of(tmp_path, text, agent="ppo", env=None):
+    """Read a space from text."""
+    file = tmp_path / "space.toml"
+    file.write_text(text)
+    return SearchSpace.load(agent, env, file)
+
+
+def trials_of(space, count, seed=0):
+    """Draw trials at random, as a study does."""
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    return [study.ask() for _ in range(count)]
+
+
+def test_ppo_pqn_and_dqn_have_a_space():
+    assert agents_with_space() == ["dqn", "ppo", "pqn"]
+
+
+@pytest.mark.parametrize("agent", ["dqn", "ppo", "pqn"])
+def test_every_shape_of_a_shipped_space_can_be_trained(agent):
+    space = SearchSpace.load(agent)
+    space.require_usable({"env": "snake", "agent": agent})
+    assert len(space.shapes()) <= MOST_SHAPES
+
+
+def test_the_space_of_ppo_is_the_documented_one():
+    space = SearchSpace.load("ppo")
+    ranges = {each.name: (each.low, each.high, each.log) for each in space.parameters}
+    choices = {each.name: each.choices for each in space.parameters if each.choices}
+    batches = [space.fixed["num_envs"] * steps for steps in choices["rollout_steps"]]
+    assert batches == [512, 1024, 2048, 4096]
+    assert choices["agent.hidden_sizes"] == ([64, 64], [128, 128], [256, 256], [512, 512])
+    assert {name: ends for name, ends in ranges.items() if name not in choices} == {
+        "agent.learning_rate": (1e-5, 1e-3, True),
+        "agent.num_epochs": (3, 10, False),
+        "agent.clip_epsilon": (0.1, 0.3, False),
+        "agent.entropy_coef": (0.001, 0.05, True),
+        "agent.value_coef": (0.3, 0.7, False),
+        "agent.gamma": (0.95, 0.999, False),
+        "agent.gae_lambda": (0.9, 0.99, False),
+    }
+
+
+@pytest.mark.slow
+@given(seed=st.integers(0, 10_000))
+def test_what_a_trial_draws_is_a_configuration_and_is_found_again(seed):
+    space = SearchSpace.load("ppo")
+    (trial,) = trials_of(space, 1, seed)
+    fields = space.suggest(trial)
+    config = create_config(**BASE, agent="ppo", **fields)
+    assert config.num_envs == 16
+    assert space.fields(trial.params) == fields
+    assert space.params(fields) == trial.params
+
+
+def test_trials_of_one_shape_differ_only_in_what_the_program_takes_as_an_argument():
+    space = SearchSpace.load("ppo")
+    drawn = [space.suggest(trial) for trial in trials_of(space, 50)]
+    same = [each for each in drawn if space.shape(each) == space.shape(drawn[0])]
+    assert 1 < len(same) < len(drawn)
+    assert {each["rollout_steps"] for each in same} == {drawn[0]["rollout_steps"]}
+    assert len({each["agent.learning_rate"] for each in same}) == len(same)
+    assert space.static == ("agent.hidden_sizes", "rollout_steps")
+
+
+def test_a_parameter_is_drawn_only_under_its_condition(tmp_path):
+    space = space_of(
+        tmp_path,
+        """
+        [parameters]
+        "agent.normalize_rewards" = { choices = [true, false] }
+        "agent.value_coef" = { low = 0.1, high = 1.0, when = {"agent.normalize_rewards" = false} }
+        """,
+    )
+    drawn = [space.suggest(trial) for trial in trials_of(space, 20)]
+    for each in drawn:
+        assert ("agent.value_coef" in each) is not each["agent.normalize_rewards"]
+    assert len(space.shapes()) == 2
+
+
+def test_a_static_parameter_under_a_condition_adds_its_shapes_only_there(tmp_path):
+    space = space_of(
+        tmp_path,
+        """
+        [parameters]
+        "agent.network" = { choices = ["mlp", "cnn"] }
+        "agent.activation" = { choices = ["tanh", "relu"], when = {"agent.network" = ["mlp"]} }
+        """,
+    )
+    shapes = [tuple(each.values()) for each in space.shapes()]
+    assert shapes == [("mlp", "tanh"), ("mlp", "relu"), ("cnn",)]
+
+
+def test_known_values_may_be_those_of_one_environment(tmp_path):
+    text = """
+        [parameters]
+        "agent.gamma" = { low = 0.9, high = 0.999 }
+        "agent.num_epochs" = { low = 1, high = 4 }
+        [[known]]
+        "agent.gamma" = 0.95
+        [[known]]
+        env = "snake"
+        "agent.gamma" = 0.99
+        """
+    assert space_of(tmp_path, text).known == ({"agent.gamma": 0.95},)
+    assert space_of(tmp_path, text, env="snake").known[1] == {"agent.gamma": 0.99}
+
+
+def test_the_fingerprint_follows_the_space_and_not_what_is_known(tmp_path):
+    text = '[parameters]\n"agent.gamma" = { low = 0.9, high = 0.999 }\n'
+    plain = space_of(tmp_path, text).fingerprint
+    known = space_of(tmp_path, f'{text}[[known]]\n"agent.gamma" = 0.95\n').fingerprint
+    other = space_of(tmp_path, text.replace("0.9,", "0.8,")).fingerprint
+    fixed = space_of(tmp_path, f"{text}[fixed]\nnum_envs = 4\n").fingerprint
+    assert known == plain
+    assert len({plain, other, fixed}) == 3
+
+
+def test_a_value_outside_of_the_space_is_left_to_be_drawn():
+    space = SearchSpace.load("ppo")
+    fields = {"agent.gamma": 0.5, "agent.gae_lambda": 0.95, "agent.hidden_sizes": [64, 64]}
+    assert space.params(fields) == {"agent.gae_lambda": 0.95, "agent.hidden_sizes": "[64, 64]"}
+
+
+GAMMA = '[parameters]\n"agent.gamma" = '
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[parameters]\ngamma = {", "is not TOML"),
+        ("", "parameters must hold at least one parameter"),
+        ("parameters = 3", "parameters must be a table, but is 3"),
+        ("[parametres]", "unknown table 'parametres'; did you mean 'parameters'?"),
+        ('[parameters]\n"agent.gama" = {}', "did you mean 'agent.gamma'?"),
+        ("[parameters]\nagent.gamma = {}", 'in quotes, such as "agent.gamma"'),
+        (GAMMA + "0.9", "must be a table with choices, or with low and high"),
+        (GAMMA + "{low = 0.9}", "must have choices, or numbers for low and high"),
+        (GAMMA + "{low = 0.9, hihg = 1.0}", "unknown key 'hihg' of agent.gamma; did you mean"),
+        (GAMMA + "{low = 0.99, high = 0.9}", "must be below its high, 0.9, but is 0.99"),
+        (GAMMA + "{low = 0.0, high = 0.9, log = true}", "must be above 0 and below its high"),
+        (GAMMA + "{low = 0.1, high = 0.9, log = 1}", "must be true or false, but is 1"),
+        (GAMMA + "{low = 0.1, high = 0.9, step = 0}", "must be a number above 0, but is 0"),
+        (GAMMA + "{choices = 3}", "must be a list of values, but is 3"),
+        (GAMMA + "{choices = [1, 1]}", "must differ"),
+        (GAMMA + "{choices = [1.0], low = 0.5}", "must have choices or low, not both"),
+        (GAMMA + "{choices = [1.0], when = {num_envs = 4}}", "must name parameters above it"),
+        (GAMMA + "{choices = [1.0]}\n[fixed]\n'agent.gamma' = 1.0", "not in both"),
+        (GAMMA + "{choices = [1.0]}\n[[known]]\n'agent.gamma' = 2.0", "must be a value of the"),
+        ("[parameters]\nseed = {choices = [1]}", "seed must be left to the study"),
+        ('[parameters]\n"env.gravity" = {choices = [1]}', "must be left to the study"),
+        ("[parameters]\nrollout_steps = {low = 1, high = 40}", "at most 16 combinations"),
+        ("[parameters]\neval_max_steps = {low = 1.0, high = 9.0}", "must have choices"),
+    ],
+)
+def test_a_mistake_in_a_file_is_answered_in_one_sentence_with_its_path(tmp_path, text, sentence):
+    with pytest.raises(InvalidArgumentError) as raised:
+        space_of(tmp_path, text)
+    assert sentence in str(raised.value)
+    assert str(raised.value).startswith(str(tmp_path / "space.toml"))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_batch_that_does_not_divide_is_found_before_any_trial(tmp_path):
+    space = space_of(tmp_path, "[fixed]\nnum_envs = 3\n[parameters]\nrollout_steps = {choices=[7]}")
+    with pytest.raises(InvalidArgumentError, match=r"space.toml: .*num_minibatches"):
+        space.require_usable({"env": "cartpole-control", "agent": "ppo"})
+
+
+def test_a_value_that_the_agent_refuses_is_found_before_any_trial(tmp_path):
+    space = space_of(tmp_path, GAMMA + "{low = 0.5, high = 1.5}")
+    with pytest.raises(InvalidArgumentError, match=r"space.toml: .*gamma must be .*1.5"):
+        space.require_usable({"env": "cartpole-control", "agent": "ppo"})
+
+
+def test_an_agent_without_a_space_needs_a_file(tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"dqn, ppo, pqn.*'pid'"):
+        SearchSpace.load("pid")
+    assert space_of(tmp_path, "[parameters]\nnum_envs = {choices = [4, 8]}", "pid").shapes()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"nowhere.toml can't be read"):
+        SearchSpace.load("ppo", file=tmp_path / "nowhere.toml")
