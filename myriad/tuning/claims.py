@@ -1,0 +1,185 @@
+"""Trials that several processes share: each is claimed by one, and taken back if that ends.
+
+A trial is claimed under a lock, so one without an owner was left behind by a killed process.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+import warnings
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import optuna
+from optuna.storages import BaseStorage, RDBStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from myriad.tuning.storage import HEARTBEAT_S, Place
+
+# Attributes of a trial.
+WORKER = "worker"  # who runs it
+FAILURE = "failure"  # why it failed
+RETRY_OF = "retry_of"  # number of the trial whose parameters it has
+STANDARD_ERROR = "standard_error"  # of its value
+SOURCE = "source"  # why parameters were tried first: known, or another study's name
+# A trial that ends its process this often has a fault of its own.
+_MOST_RETRIES = 3
+
+
+class TuningStudy(optuna.Study):
+    """A study whose trials are claimed. Leave it as a context manager.
+
+    Args:
+        place: where it is kept.
+        **arguments: those of `optuna.Study`.
+    """
+
+    def __init__(self, place: Place, **arguments: Any):
+        super().__init__(**arguments)
+        self.place = place
+        self._ended = threading.Event()
+        if self._has_heartbeat():
+            beat = threading.Thread(
+                target=_beat, args=(weakref.ref(self), self._ended), daemon=True
+            )
+            beat.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the heartbeat, and disconnect."""
+        self._ended.set()
+        backend = _backend(self._storage)
+        if isinstance(backend, RDBStorage):
+            backend.remove_session()
+            backend.engine.dispose()
+
+    def exclusive(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other processes from claiming trials of this study."""
+        return self.place.exclusive(_backend(self._storage), self.study_name)
+
+    def ask(self, fixed_distributions: Mapping[str, Any] | None = None) -> optuna.Trial:
+        """Claim a waiting or a new trial for this process."""
+        with self.exclusive(), warnings.catch_warnings():
+            # Optuna knows the heartbeat of its own loop alone.
+            warnings.filterwarnings("ignore", message="Heartbeat of storage")
+            trial = super().ask()
+            trial.set_user_attr(WORKER, _this_worker())
+            if self._has_heartbeat():
+                _backend(self._storage).record_heartbeat(trial._trial_id)
+        for name, distribution in (fixed_distributions or {}).items():
+            trial._suggest(name, distribution)
+        return trial
+
+    def fail_stale(self) -> list[FrozenTrial]:
+        """Fail the trials whose process has ended, and queue their parameters again.
+
+        Returns:
+            the trials that were failed.
+        """
+        with self.exclusive():
+            running = self.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            silent = self._silent()
+            stale = [trial for trial in running if _is_stale(trial, silent)]
+            for trial in stale:
+                # Queued first: if this process is killed in between, nothing is lost.
+                self._retry(trial)
+                storage, number = self._storage, trial._trial_id
+                reason = "its process ended before the trial did"
+                storage.set_trial_user_attr(number, FAILURE, reason)
+                storage.set_trial_state_values(number, TrialState.FAIL)
+        return stale
+
+    def beat(self) -> None:
+        """Record a sign of life for every trial of this process."""
+        backend = _backend(self._storage)
+        for trial in self._storage.get_all_trials(
+            self._study_id, deepcopy=False, states=(TrialState.RUNNING,)
+        ):
+            if trial.user_attrs.get(WORKER) == _this_worker():
+                backend.record_heartbeat(trial._trial_id)
+
+    def _has_heartbeat(self) -> bool:
+        return isinstance(_backend(self._storage), RDBStorage)
+
+    def _silent(self) -> set[int]:
+        """Return the trials without a sign of life. A journal has none of any."""
+        if not self._has_heartbeat():
+            return set()
+        return set(_backend(self._storage)._get_stale_trial_ids(self._study_id))
+
+    def _retry(self, trial: FrozenTrial) -> None:
+        params = trial.system_attrs.get("fixed_params", {}) | trial.params
+        trials = self.get_trials(deepcopy=False)
+        is_queued = any(other.user_attrs.get(RETRY_OF) == trial.number for other in trials)
+        chain, each = 0, trial
+        while (before := each.user_attrs.get(RETRY_OF)) is not None:
+            chain, each = chain + 1, trials[before]
+        if params and not is_queued and chain < _MOST_RETRIES:
+            kept = {k: v for k, v in trial.user_attrs.items() if k == SOURCE}
+            self.enqueue_trial(params, user_attrs=kept | {RETRY_OF: trial.number})
+
+
+def _backend(storage: BaseStorage) -> Any:
+    """Return the storage behind Optuna's cache."""
+    return getattr(storage, "_backend", storage) if not isinstance(storage, RDBStorage) else storage
+
+
+def _is_stale(trial: FrozenTrial, silent: set[int]) -> bool:
+    owner = trial.user_attrs.get(WORKER)
+    if owner is None:
+        return True
+    here = _this_worker()
+    if owner["host"] != here["host"]:
+        return trial._trial_id in silent
+    return _started(owner["process"]) != owner["started"]
+
+
+def _this_worker() -> dict[str, Any]:
+    number = os.getpid()
+    return {"host": _host(), "process": number, "started": _started(number)}
+
+
+def _host() -> str:
+    """Name what process numbers belong to: a machine, or a container in it."""
+    namespace = ""
+    with contextlib.suppress(OSError):
+        namespace = str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")
+    return "/".join(filter(None, [socket.gethostname(), namespace]))
+
+
+def _started(process: int) -> str | None:
+    """Return when a process started, as far as the system tells, and None if it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None if Path("/proc/self/stat").exists() else _alive(process)
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _alive(process: int) -> str | None:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return "running"
+    return "running"
+
+
+def _beat(study: "weakref.ref[TuningStudy]", ended: threading.Event) -> None:
+    while not ended.wait(HEARTBEAT_S):
+        alive = study()
+        if alive is None:
+            return
+        # A database that is away for a while is for the campaign to report.
+        with contextlib.suppress(Exception):
+            alive.beat()
+        del alive

@@ -1,0 +1,197 @@
+"""What a campaign of tuning is: `TuneSettings`, whose fields are the flags of `myriad tune`.
+
+Importing this module loads neither JAX nor Optuna, since the command line takes its flags from it.
+"""
+
+import dataclasses
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from myriad.errors import InvalidArgumentError, shown
+from myriad.host import usable_cores
+from myriad.ranges import INT64, Bytes, Integer, Number, Seed, require_ranges
+from myriad.training.config import TrainingConfig, make_config
+
+Sampler = Literal["tpe", "random", "qmc", "nsgaii"]
+Pruner = Literal["median", "none", "hyperband", "successive_halving", "wilcoxon"]
+Objective = Literal["return", "train_s", "steps_per_s"]
+
+# Whether more of an objective is better.
+GROWS: dict[str, bool] = {"return": True, "train_s": False, "steps_per_s": True}
+# A study's name begins the names of its files.
+_STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TuneSettings:
+    """A campaign: so many trials of an agent in an environment, added to a study.
+
+    Example:
+        >>> settings = TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)
+        >>> settings.env_options()
+        {'scenario': 'easy'}
+    """
+
+    env: str
+    """Environment: a name that `myriad envs` lists, or package.module:Name for your own."""
+
+    agent: str = "ppo"
+    """Agent: a name that `myriad agents` lists."""
+
+    scenario: str | None = None
+    """Scenario of the environment, if it has several."""
+
+    num_opponents: Annotated[int | None, Integer(0, 100)] = None
+    """Opponents in the environment. bucket-brigade has 2 by default."""
+
+    num_steps: Annotated[int, Integer(1, INT64)] = 50_000
+    """Steps of one trial, of all its environments together."""
+
+    n_trials: Annotated[int, Integer(0)] = 100
+    """Trials to run. They are added to those that the study has."""
+
+    seed: Seed = 42
+    """Seed of the sampler and of the trainings."""
+
+    n_jobs: Annotated[int, Integer(-1)] = 1
+    """Processes that run trials, each on a core of its own. -1 stands for all cores."""
+
+    eval_interval: Annotated[int, Integer(1, INT64)] = 5_000
+    """Steps between two evaluations of a trial, of all its environments together."""
+
+    sampler: Sampler = "tpe"
+    """How parameters are drawn."""
+
+    pruner: Pruner | None = None
+    """What ends a trial early. By default median, and none with several objectives."""
+
+    study_name: str | None = None
+    """Name of the study, which begins the names of its files. By default a new one."""
+
+    storage: str | None = dataclasses.field(default=None, repr=False)  # It may hold a password.
+    """Where the study is kept: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or a journal FILE.
+    By default in memory, and in a journal file for several processes."""
+
+    timeout: Annotated[float | None, Number(positive=True)] = None
+    """Seconds after which no further trial starts."""
+
+    objectives: tuple[Objective, ...] = ("return",)
+    """What to optimize. With several you get a Pareto front."""
+
+    memory_limit: Bytes | None = None
+    """Bytes that the program of a trial may need. A trial that needs more fails."""
+
+    space: Path | None = None
+    """File of the search space. By default the agent's own."""
+
+    warm_start: tuple[str, ...] = ()
+    """Studies of the same storage whose best parameters are tried first."""
+
+    validate: Annotated[int, Integer(0, 1_000)] = 0
+    """Fresh seeds that the best parameters are trained on again at the end."""
+
+    ensemble: Annotated[int, Integer(0, 100)] = 0
+    """Best policies that are evaluated together at the end."""
+
+    fail_if_exists: bool = False
+    """Refuse a study that exists. Otherwise it is resumed."""
+
+    output: Path = Path("results/tuning")
+    """Folder of the results."""
+
+    quiet: bool = False
+    """Show no progress."""
+
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Options of the agent and the environment by dotted name, the same in all trials."""
+
+    def __post_init__(self):
+        require_ranges(self)
+        if self.n_jobs == 0:
+            raise InvalidArgumentError("n_jobs must be at least 1, or -1 for all cores, but got 0.")
+        if self.eval_interval > self.num_steps:
+            raise InvalidArgumentError(
+                f"eval_interval must be at most num_steps ({self.num_steps:,}), but got "
+                f"{self.eval_interval:,}."
+            )
+        if self.study_name is not None and not re.fullmatch(_STUDY_NAME, self.study_name):
+            raise InvalidArgumentError(
+                "study_name must be at most 100 letters, digits and any of _ . = -, and begin with "
+                f"a letter or a digit, but got {shown(self.study_name)}."
+            )
+        self._require_objectives()
+
+    def _require_objectives(self) -> None:
+        known = set(self.objectives)
+        if not known or len(known) < len(self.objectives) or not known <= GROWS.keys():
+            raise InvalidArgumentError(
+                f"objectives must be different ones of {', '.join(GROWS)}, but got "
+                f"{shown(self.objectives)}."
+            )
+        if len(self.objectives) > 1 and self.pruner not in (None, "none"):
+            raise InvalidArgumentError(
+                "pruner must be none with several objectives, which no pruner compares, but got "
+                f"{self.pruner!r}."
+            )
+
+    def completed(self) -> "TuneSettings":
+        """Return the same campaign with its pruner, name, processes and storage chosen.
+
+        Example:
+            >>> TuneSettings(env="cartpole-control", n_jobs=-1).completed().pruner
+            'median'
+        """
+        n_jobs = usable_cores() if self.n_jobs == -1 else self.n_jobs
+        name = self.study_name or self._new_name()
+        storage = self.storage
+        if storage is None and n_jobs > 1:
+            storage = str(self.output / f"{name}.journal")
+        pruner = self.pruner or ("none" if len(self.objectives) > 1 else "median")
+        return dataclasses.replace(
+            self, n_jobs=n_jobs, study_name=name, storage=storage, pruner=pruner
+        )
+
+    def _new_name(self) -> str:
+        parts = [self.agent, self.env.rpartition(":")[2], self.scenario or ""]
+        parts.append(datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
+        # Campaigns that start together get names of their own.
+        parts.append(secrets.token_hex(2))
+        return re.sub(r"[^A-Za-z0-9_.-]", "-", "-".join(filter(None, parts)))[-100:].lstrip(".-")
+
+    def env_options(self) -> dict[str, Any]:
+        """Return the options of the environment that all trials share."""
+        named = {"scenario": self.scenario, "num_opponents": self.num_opponents}
+        return self._options("env") | {
+            name: value for name, value in named.items() if value is not None
+        }
+
+    def agent_options(self) -> dict[str, Any]:
+        """Return the options of the agent that all trials share."""
+        return self._options("agent")
+
+    def _options(self, owner: str) -> dict[str, Any]:
+        named = (name.partition(".") for name in self.options)
+        return {
+            option: self.options[f"{whose}.{option}"]
+            for whose, _, option in named
+            if whose == owner
+        }
+
+    def config(self, **fields: Any) -> TrainingConfig:
+        """Return the training of a trial: the default's, or with these fields.
+
+        Args:
+            fields: fields of `TrainingConfig`, and options by dotted name.
+
+        Raises:
+            UnknownNameError: there is no such environment, agent, scenario or option.
+            InvalidArgumentError: a value can't be used, or the agent can't act there.
+        """
+        if not {"steps_per_env", "total_steps"} & fields.keys():
+            fields["total_steps"] = self.num_steps
+        options = {"env_options": self.env_options(), "agent_options": self.agent_options()}
+        return make_config(self.env, self.agent, **options, **fields)

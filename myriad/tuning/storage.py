@@ -1,0 +1,325 @@
+"""Where a study is kept: in memory, SQLite, PostgreSQL or a journal file, checked before it's made.
+
+A password of a storage appears in nothing that these functions print or raise.
+"""
+
+import contextlib
+import dataclasses
+import re
+import sqlite3
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from myriad.errors import InvalidArgumentError, NotInstalledError, shown
+from myriad.files import locked
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+# Seconds that a writer waits for others. Each writes for milliseconds.
+_PATIENCE_S = 120
+_CONNECT_S = 10
+# A trial without a sign of life for the second of them is taken from its process.
+HEARTBEAT_S = 10
+GRACE_S = 60
+JOURNAL = ".journal"
+# A server that hears nothing from a host frees its locks after a minute.
+_KEEPALIVES = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
+_KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or a FILE.journal"
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where studies are kept, read from `--storage`. Nothing has been made yet.
+
+    Attributes:
+        kind: memory, sqlite, postgresql or journal.
+        file: the file of a sqlite or journal storage.
+        url: the address of a database, with its password.
+    """
+
+    kind: str
+    file: Path | None = None
+    url: str | None = dataclasses.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        """Return the storage as you may show it, without password and options."""
+        if self.kind == "postgresql":
+            assert self.url is not None
+            return re.sub(r"^(\w+)\+\w+", r"\1", _without_password(self.url))
+        if self.kind == "sqlite":
+            return f"sqlite:///{self.file}"
+        return str(self.file or "memory")
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several processes can use the storage."""
+        return self.kind != "memory"
+
+    @contextlib.contextmanager
+    def exclusive(self, storage: "BaseStorage", study_name: str) -> Iterator[None]:
+        """Keep all other processes out that claim trials of the study, on any host.
+
+        The operating system or the server lets go of what a killed process held.
+        """
+        if self.kind == "postgresql":
+            with _advisory_lock(storage, study_name):
+                yield
+        elif self.file is not None:
+            with locked(self.file.parent):
+                yield
+        else:
+            yield
+
+    def open(self) -> "BaseStorage":
+        """Connect, and make files, folders and tables where they are missing.
+
+        Raises:
+            InvalidArgumentError: the storage can't be reached or used.
+            NotInstalledError: Optuna or the driver is missing.
+        """
+        require_optuna()
+        if self.kind == "memory":
+            from optuna.storages import InMemoryStorage
+
+            return InMemoryStorage()
+        if self.file is not None:
+            _make_folder(self.file, str(self))
+        with _explained(self), warnings.catch_warnings():
+            # Heartbeats are experimental in Optuna, and tested here.
+            warnings.filterwarnings("ignore", message=".*heartbeat_interval")
+            if self.kind == "journal":
+                return _open_journal(self.file)
+            if self.kind == "sqlite":
+                return _open_sqlite(self.file)
+            return _open_postgresql(self.url)
+
+
+def read_storage(storage: str | None) -> Place:
+    """Read where a study is kept, and make nothing.
+
+    Raises:
+        InvalidArgumentError: it is misspelt. The message shows no password.
+
+    Example:
+        >>> print(read_storage("postgresql://me:secret@host/studies"))
+        postgresql://me@host/studies
+        >>> read_storage("sqlite:///studies.db")
+        Place(kind='sqlite', file=PosixPath('studies.db'))
+    """
+    if storage is None:
+        return Place("memory")
+    scheme, separator, rest = storage.partition("://")
+    if not separator:
+        if not storage.endswith(JOURNAL) or "@" in storage or "\0" in storage:
+            raise InvalidArgumentError(f"storage must be {_KNOWN}, but got {_harmless(storage)}.")
+        return Place("journal", Path(storage))
+    if scheme == "sqlite":
+        file = rest.removeprefix("/")
+        if not rest.startswith("/") or file.strip("/") == "" or re.search(r"[?\0]", file):
+            raise InvalidArgumentError(
+                f"storage must be sqlite:///FILE, with three slashes, but got {shown(storage)}."
+            )
+        return Place("sqlite", Path(file))
+    if not re.fullmatch(r"postgresql(\+psycopg)?", scheme):
+        raise InvalidArgumentError(f"storage must be {_KNOWN}, but got {_harmless(storage)}.")
+    return Place("postgresql", url=_psycopg_url(storage))
+
+
+def require_optuna() -> None:
+    """Raise NotInstalledError if Optuna is missing."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise NotInstalledError("tuning needs Optuna: pip install 'myriad[tune]'") from error
+    # What it logs, Myriad's progress shows.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def _harmless(storage: str) -> str:
+    """Return a misspelt storage for a message, without what could be a password."""
+    scheme, separator, rest = storage.partition("://")
+    if separator and "@" in rest:
+        return shown(f"{scheme}://...")
+    if "@" in storage or ":" in scheme:
+        return shown(f"{re.split('[:@]', storage)[0]}...")
+    return shown(storage)
+
+
+def _psycopg_url(storage: str) -> str:
+    require_optuna()
+    from sqlalchemy import make_url
+
+    address = re.split(r"[?]", storage.partition("://")[2])[0]
+    if address.count("@") > 1:
+        raise InvalidArgumentError(
+            "storage must have a single @, before the host; write an @ of a password as %40."
+        )
+    try:
+        url = make_url(storage).set(drivername="postgresql+psycopg")
+    except Exception:  # noqa: BLE001 (the error and its cause repeat the password)
+        url = None
+    if url is None or not url.database:
+        raise InvalidArgumentError(
+            f"storage must be postgresql://USER@HOST:PORT/DATABASE, but got {_harmless(storage)}."
+        )
+    return url.render_as_string(hide_password=False)
+
+
+def _without_password(url: str) -> str:
+    from sqlalchemy import make_url
+
+    # An option may hold a password, too.
+    return make_url(url)._replace(password=None, query={}).render_as_string()
+
+
+def _passwords(url: str | None) -> list[str]:
+    """Return what must not be shown of an address, as it is and as it is written."""
+    if url is None:
+        return []
+    from sqlalchemy import make_url
+
+    made = make_url(url)
+    given = [made.password, *(value for name, value in made.query.items() if "pass" in name)]
+    written = re.search(r"://[^:/@]*:([^@]*)@", url)
+    found = [str(each) for each in given if each] + ([written[1]] if written else [])
+    return sorted(set(filter(None, found)), key=len, reverse=True)
+
+
+@contextlib.contextmanager
+def _explained(place: Place) -> Iterator[None]:
+    """Turn what a driver raises into one sentence, without the cause that may show the address."""
+    reason = None
+    try:
+        yield
+    except InvalidArgumentError:
+        raise
+    except Exception as error:  # noqa: BLE001 (drivers, SQLAlchemy and Optuna have their own)
+        reason = _reason(error, _passwords(place.url))
+    if reason is not None:
+        raise InvalidArgumentError(f"storage {place} can't be used: {reason}.")
+
+
+def _reason(error: Exception, secrets: list[str]) -> str:
+    """Return the first line of what went wrong at the bottom of it."""
+    origin = getattr(error, "orig", None) or error.__cause__ or error
+    origin = getattr(origin, "orig", None) or origin
+    says = getattr(origin, "strerror", None) or str(origin) or type(origin).__name__
+    lines = [line.strip() for line in str(says).splitlines() if line.strip()]
+    # The last of several tries is indented under a heading in psycopg's message.
+    line = " ".join((lines or [type(origin).__name__])[0].split())
+    for secret in secrets:
+        line = line.replace(secret, "***")
+    return line.rstrip(".")
+
+
+def _make_folder(file: Path, storage: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"storage {storage} can't be used: its folder can't be made, {error.strerror}."
+        ) from error
+    if file.exists() and not file.is_file():
+        raise InvalidArgumentError(f"storage {storage} can't be used: it is not a file.")
+
+
+def _open_sqlite(file: Path | None) -> "BaseStorage":
+    from optuna.storages import RDBStorage
+    from sqlalchemy import event
+
+    assert file is not None
+    # Tables are made once, by whoever comes first.
+    with locked(file.parent):
+        _use_write_ahead_log(file)
+        # Transactions are begun below, and never by the driver at the first write of one.
+        arguments = {"timeout": _PATIENCE_S, "isolation_level": None}
+        storage = RDBStorage(
+            f"sqlite:///{file}", {"connect_args": arguments}, **_heartbeat_arguments()
+        )
+    # A transaction that reads first and writes later would fail at once beside another writer,
+    # whatever the patience. One that begins as a writer waits for its turn.
+    event.listen(
+        storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
+    )
+    return storage
+
+
+def _use_write_ahead_log(file: Path) -> None:
+    connection = sqlite3.connect(file, timeout=_PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _open_postgresql(url: str | None) -> "BaseStorage":
+    from optuna.storages import RDBStorage
+
+    assert url is not None
+    arguments = {"connect_timeout": _CONNECT_S, "options": _KEEPALIVES}
+    # A connection that a restart of the server has closed is opened again.
+    engine = {"connect_args": arguments, "pool_pre_ping": True}
+    last = None
+    for _ in range(3):
+        try:
+            return RDBStorage(url.replace("%%", "%"), engine, **_heartbeat_arguments())
+        except Exception as error:
+            # Several processes may make the tables at the same time.
+            if "already exists" not in str(error) and "duplicate key" not in str(error):
+                raise
+            last = error
+    assert last is not None
+    raise last
+
+
+def _heartbeat_arguments() -> dict[str, Any]:
+    return {"heartbeat_interval": HEARTBEAT_S, "grace_period": GRACE_S}
+
+
+def _open_journal(file: Path | None) -> "BaseStorage":
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages.journal._file import BaseJournalFileLock
+
+    assert file is not None
+
+    class FileLock(BaseJournalFileLock):
+        """Lock of the operating system, which lets go of it when a process is killed."""
+
+        def acquire(self) -> bool:
+            self._held = contextlib.ExitStack()
+            self._held.enter_context(locked(file))
+            return True
+
+        def release(self) -> None:
+            self._held.close()
+
+    file.touch()
+    with locked(file):
+        _drop_half_a_line(file)
+    return JournalStorage(JournalFileBackend(str(file), FileLock()))
+
+
+def _drop_half_a_line(file: Path) -> None:
+    """Drop a last line without end, which a full disk leaves. The next would be lost with it."""
+    with file.open("rb+") as journal:
+        content = journal.read()
+        if content and not content.startswith(b"{"):
+            raise InvalidArgumentError(f"storage {file} can't be used: it is not a journal.")
+        if content and not content.endswith(b"\n"):
+            journal.truncate(content.rfind(b"\n") + 1)
+
+
+@contextlib.contextmanager
+def _advisory_lock(storage: Any, study_name: str) -> Iterator[None]:
+    from sqlalchemy import text
+
+    number = zlib.crc32(f"myriad tune {study_name}".encode())
+    with storage.engine.connect() as connection:
+        connection.execute(text("SELECT pg_advisory_lock(:number)"), {"number": number})
+        try:
+            yield
+        finally:
+            connection.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": number})

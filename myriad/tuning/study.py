@@ -1,0 +1,213 @@
+"""The study of a campaign: created or resumed, with its sampler, its pruner and its first trials.
+
+Optuna keeps it. `claims.py` says which process runs which trial.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import optuna
+from optuna.storages import BaseStorage
+
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.files import read_text
+from myriad.tuning.claims import SOURCE, TuningStudy
+from myriad.tuning.settings import GROWS, TuneSettings
+from myriad.tuning.storage import Place, read_storage, require_optuna
+
+
+def open_study(settings: TuneSettings, space: Any) -> TuningStudy:
+    """Create the study of a campaign, or resume it.
+
+    Args:
+        settings: the campaign, `completed`.
+        space: its search space, with a `fingerprint` and the `known` good configurations.
+
+    Raises:
+        InvalidArgumentError: the storage can't be used, or the study is of another campaign.
+        UnknownNameError: there is no environment, agent, scenario or study to start from.
+        NotInstalledError: Optuna is missing.
+    """
+    assert settings.study_name is not None
+    require_optuna()
+    identity = _identity(settings, space)
+    place = read_storage(settings.storage)
+    storage = place.open()
+    with place.exclusive(storage, settings.study_name):
+        queue = _queue(settings, space, storage)
+        _create_or_check(settings, identity, storage, place)
+        session = _next_session(storage, settings.study_name)
+        study = TuningStudy(
+            place,
+            study_name=settings.study_name,
+            storage=storage,
+            sampler=_sampler(settings, session),
+            pruner=_pruner(settings),
+        )
+        if not study.user_attrs.get("queued"):
+            for source, params in queue:
+                study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
+            study.set_user_attr("queued", value=True)
+    study.fail_stale()
+    return study
+
+
+def _identity(settings: TuneSettings, space: Any) -> dict[str, Any]:
+    """Return what a study's trials must have in common, by the names of settings."""
+    config = settings.config().resolve().config
+    return {
+        "env": settings.env if ":" in settings.env else _own_name(settings.env),
+        "env_options": json.dumps(config.env_options, sort_keys=True),
+        "agent": settings.agent,
+        "agent_options": json.dumps(settings.agent_options(), sort_keys=True),
+        "space": space.fingerprint,
+        "objectives": list(settings.objectives),
+        "num_steps": settings.num_steps,
+    }
+
+
+def _own_name(env: str) -> str:
+    from myriad.envs import ENVIRONMENTS
+
+    return ENVIRONMENTS.resolve(env)
+
+
+def _create_or_check(
+    settings: TuneSettings, identity: Mapping[str, Any], storage: BaseStorage, place: Place
+) -> None:
+    """Make the study, unless there is one of the same campaign."""
+    name = settings.study_name
+    directions: list[Literal["maximize", "minimize"]] = [
+        "maximize" if GROWS[each] else "minimize" for each in settings.objectives
+    ]
+    known = {study.study_name for study in storage.get_all_studies()}
+    if name not in known:
+        made = optuna.create_study(study_name=name, storage=storage, directions=directions)
+    else:
+        if settings.fail_if_exists:
+            raise InvalidArgumentError(
+                f"study {name} exists in {place}: leave out --fail-if-exists to resume it, or name "
+                "another --study-name."
+            )
+        made = optuna.load_study(study_name=name, storage=storage)
+    if not made.user_attrs.get("identity") and not made.get_trials(deepcopy=False):
+        # New, or made by a process that was killed here.
+        made.set_user_attr("identity", identity)
+    _require_same(made, identity, directions)
+
+
+def _require_same(
+    study: optuna.Study, identity: Mapping[str, Any], directions: Sequence[str]
+) -> None:
+    stored = study.user_attrs.get("identity")
+    if stored is None:
+        raise InvalidArgumentError(
+            f"study {study.study_name} was not made by Myriad; name another --study-name."
+        )
+    for name, now in identity.items():
+        before = stored.get(name)
+        if before != now:
+            differs = f"{_written(name, before)}, but this one has {_written(name, now)}"
+            if name == "space":
+                differs = "another search space"
+            raise InvalidArgumentError(
+                f"study {study.study_name} has {differs}; name another --study-name."
+            )
+    if [each.name.lower() for each in study.directions] != list(directions):
+        raise InvalidArgumentError(
+            f"study {study.study_name} has other directions; name another --study-name."
+        )
+
+
+def _written(name: str, value: Any) -> str:
+    shown = ", ".join(value) if isinstance(value, list) else value
+    return f"{name} {shown}"
+
+
+def _next_session(storage: BaseStorage, study_name: str) -> int:
+    """Count a process that opens the study. Each draws by a sequence of its own."""
+    study_id = storage.get_study_id_from_name(study_name)
+    session = storage.get_study_user_attrs(study_id).get("sessions", 0)
+    storage.set_study_user_attr(study_id, "sessions", session + 1)
+    return session
+
+
+def _sampler(settings: TuneSettings, session: int) -> optuna.samplers.BaseSampler:
+    import numpy as np
+
+    words = np.random.SeedSequence([settings.seed % 2**64, session]).generate_state(1)
+    seed = int(words[0])
+    samplers = optuna.samplers
+    match settings.sampler:
+        case "tpe":
+            # Parameters beside those of running trials would be drawn again and again.
+            return samplers.TPESampler(seed=seed, constant_liar=True)
+        case "random":
+            return samplers.RandomSampler(seed=seed)
+        case "qmc":
+            return samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+        case "nsgaii":
+            return samplers.NSGAIISampler(seed=seed)
+
+
+def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
+    pruners, interval = optuna.pruners, settings.eval_interval
+    match settings.pruner:
+        case "median":
+            return pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=interval)
+        case "hyperband":
+            return pruners.HyperbandPruner(
+                min_resource=interval, max_resource=max(settings.num_steps, interval)
+            )
+        case "successive_halving":
+            return pruners.SuccessiveHalvingPruner(min_resource=interval)
+        case "wilcoxon":
+            return pruners.WilcoxonPruner(n_startup_steps=2)
+        case _:
+            return pruners.NopPruner()
+
+
+def _queue(
+    settings: TuneSettings, space: Any, storage: BaseStorage
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is tried first: why, and the parameters."""
+    queue = [("known", dict(params)) for params in space.known]
+    for name in settings.warm_start:
+        queue += [(name, params) for params in _best_of(name, settings, storage)]
+    return queue
+
+
+def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[dict[str, Any]]:
+    """Return the best parameters of another study, which a file of results may hold."""
+    if name.endswith(".json"):
+        return _best_of_file(Path(name), settings.agent)
+    known = {study.study_name for study in storage.get_all_studies()} - {settings.study_name}
+    if name not in known:
+        raise UnknownNameError("study", name, known)
+    other = optuna.load_study(study_name=name, storage=storage)
+    _require_agent(name, other.user_attrs.get("identity", {}).get("agent"), settings.agent)
+    best = [trial.params for trial in other.best_trials]
+    if not best:
+        raise InvalidArgumentError(f"study {name} has no finished trial to start from.")
+    return best
+
+
+def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
+    try:
+        results = json.loads(read_text(file))
+        whose, best = results["agent"], results["best"]["params"]
+    except (ValueError, TypeError, KeyError) as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(f"{file} has no best trial to start from.") from None
+    _require_agent(str(file), whose, agent)
+    return [best]
+
+
+def _require_agent(name: str, whose: str | None, agent: str) -> None:
+    if whose != agent:
+        raise InvalidArgumentError(
+            f"warm_start must name a study of {agent}, but {name} is of {whose or 'another agent'}."
+        )
