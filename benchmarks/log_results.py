@@ -37,7 +37,7 @@ def _run(argv: list[str]) -> bool:
     rows = read_csv(options.file)
 
     from myriad.settings import Settings
-    from myriad.training.trackers import WeightsAndBiases
+    from myriad.training.logging.trackers import WeightsAndBiases
 
     settings = Settings.read(only=("wandb_project", "wandb_name", "wandb_tags"))
     run = WeightsAndBiases.start(

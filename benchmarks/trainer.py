@@ -30,7 +30,7 @@ class HostLoop:
         skip_unless_runnable(load().trainings["training"]["cartpole-dqn"])
         create_config = package.find("myriad:create_config")
         CompiledTraining = package.find("myriad.training.programs:CompiledTraining")
-        self.RunFolder = package.find("myriad.training.run_folder:RunFolder")
+        self.RunFolder = package.find("myriad.training.logging.run_folder:RunFolder")
         self.trainer = package.find("myriad.training.trainer:Trainer")
         has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
         self.config = create_config(

@@ -23,12 +23,12 @@ from myriad.training.active import active_settings
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
-from myriad.training.films import require_drawing
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
+from myriad.training.logging.films import require_drawing
+from myriad.training.logging.run_folder import RunFolder
+from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
 from myriad.training.results import TrainingResults
-from myriad.training.run_folder import RunFolder
-from myriad.training.trackers import require_trackers
 from myriad.training.trainer import Trainer, environment_record
 from myriad.xla import result_shapes
 

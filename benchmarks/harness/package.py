@@ -14,9 +14,9 @@ _FORMER = {
     "myriad.training.config": ("myriad.config",),
     "myriad.training.evaluation": ("myriad.evaluation",),
     "myriad.training.loop": ("myriad.learning",),
+    "myriad.training.logging.run_folder": ("myriad.training.run_folder", "myriad.tracking"),
     "myriad.training.memory": ("myriad.autotune.memory",),
     "myriad.training.programs": ("myriad.compiled",),
-    "myriad.training.run_folder": ("myriad.tracking",),
     "myriad.training.trainer": ("myriad.trainer",),
     "myriad.xla": ("myriad.program",),
 }

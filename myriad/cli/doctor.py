@@ -75,7 +75,7 @@ class Doctor(TrainingFlags):
 
 def _trackers(names: list[str], source: str) -> Any:
     from myriad.training.active import ActiveSetting
-    from myriad.training.trackers import require_trackers
+    from myriad.training.logging.trackers import require_trackers
 
     reason = "rows go there, too" if names else "rows go to the run's folder"
     denied = False

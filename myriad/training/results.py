@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from myriad.training.config import TrainingConfig
-from myriad.training.history import History
+from myriad.training.logging.history import History
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,17 +22,17 @@ from myriad.host import release_freed_memory
 from myriad.training.active import ActiveSetting, in_short
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig
-from myriad.training.films import Films
 from myriad.training.fits import compile_within_memory, shortage_named
-from myriad.training.history import History
+from myriad.training.logging.films import Films
+from myriad.training.logging.history import History
+from myriad.training.logging.monitor import Monitor, summary
+from myriad.training.logging.profile import Profile
+from myriad.training.logging.progress import Progress
+from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
+from myriad.training.logging.trackers import Tracker, make_trackers
 from myriad.training.loop import PARTS, Report, TrainState
-from myriad.training.monitor import Monitor, summary
-from myriad.training.profile import Profile
 from myriad.training.programs import CompiledTraining
-from myriad.training.progress import Progress
 from myriad.training.results import Timings, TrainingResults
-from myriad.training.run_folder import RunFolder, lines_of, rows_of
-from myriad.training.trackers import Tracker, make_trackers
 from myriad.xla import default_dtype, matmul_precision
 
 # Fewer updates than this don't train, whatever the agent.

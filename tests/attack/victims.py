@@ -14,7 +14,7 @@ from benchmarks.harness.files import write_text
 from ci.site.build import publish
 from myriad.autotune import ProfileCache
 from myriad.rendering.video import write
-from myriad.training.history import History
+from myriad.training.logging.history import History
 from tests.attack import published, runs
 from tests.attack.outcomes import FINDING, contents, outcome_of
 

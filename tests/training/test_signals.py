@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from myriad.cli import main
-from myriad.training import progress
-from myriad.training.progress import Progress
-from myriad.training.run_folder import RunFolder, rows_of
+from myriad.training.logging import progress
+from myriad.training.logging.progress import Progress
+from myriad.training.logging.run_folder import RunFolder, rows_of
 from myriad.training.trainer import _interrupt_noted
 
 ROOT = Path(__file__).parents[2]

@@ -39,11 +39,11 @@ from myriad.random import make_key
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.evaluation import Evaluation
+from myriad.training.logging.progress import Progress
+from myriad.training.logging.run_folder import RunFolder
+from myriad.training.logging.trackers import TRACKERS
 from myriad.training.loop import LearningLoop, parallel_learner
 from myriad.training.programs import CompiledTraining
-from myriad.training.progress import Progress
-from myriad.training.run_folder import RunFolder
-from myriad.training.trackers import TRACKERS
 from myriad.training.trainer import environment_record
 from myriad.xla import count_compilations
 

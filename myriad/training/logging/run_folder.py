@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from myriad.errors import InvalidArgumentError
 from myriad.files import holder_of, read_text, regular, replacing, write_errors_explained
-from myriad.training.history import Row
+from myriad.training.logging.history import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from myriad import settings
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
-from myriad.training.history import Row
-from myriad.training.run_folder import RunFolder
+from myriad.training.logging.history import Row
+from myriad.training.logging.run_folder import RunFolder
 
 
 class Tracker(Protocol):

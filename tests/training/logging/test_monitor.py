@@ -9,7 +9,7 @@ import pytest
 from myriad import create_config, resume, train_and_evaluate
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError
-from myriad.training.monitor import PHASES, Monitor, summary
+from myriad.training.logging.monitor import PHASES, Monitor, summary
 
 # Ten evaluations.
 TINY = {
@@ -68,7 +68,7 @@ def test_a_resumed_run_adds_its_rows_behind_a_line_that_a_kill_cut(tmp_path):
     with (folder / "monitor.jsonl").open("a") as file:
         file.write('{"update": 1')
     resume(folder, quiet=True)  # nothing is left to train
-    from myriad.training.run_folder import RunFolder
+    from myriad.training.logging.run_folder import RunFolder
 
     RunFolder(folder).append_monitor({"update": 11})
     lines = (folder / "monitor.jsonl").read_text().splitlines()

@@ -8,7 +8,7 @@ import jax
 
 from myriad.errors import InvalidArgumentError
 from myriad.files import write_errors_explained
-from myriad.training.run_folder import RunFolder
+from myriad.training.logging.run_folder import RunFolder
 
 
 class Profile:

@@ -18,11 +18,11 @@ import pytest
 from myriad import create_config, load_agent, resume, train_and_evaluate
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import replacing
-from myriad.training.history import History
-from myriad.training.run_folder import RunFolder, lines_of, rows_of
-from myriad.training.trackers import TRACKERS, make_trackers
+from myriad.training.logging.history import History
+from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
+from myriad.training.logging.trackers import TRACKERS, make_trackers
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROWS = [
     {"update": 1, "loss": 0.1},
     {"update": 2, "loss": math.nan, "low": -math.inf},
@@ -59,7 +59,7 @@ def strict(text):
 HOLD = """
 import sys
 from pathlib import Path
-from myriad.training.run_folder import RunFolder
+from myriad.training.logging.run_folder import RunFolder
 with RunFolder(Path(sys.argv[1])).held():
     print("in", flush=True)
     sys.stdin.read()
@@ -97,7 +97,7 @@ CREATE = """
 import sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.run_folder import RunFolder
+from myriad.training.logging.run_folder import RunFolder
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(50):
@@ -295,9 +295,9 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.trackers import make_trackers
-from myriad.training.history import History
-from myriad.training.run_folder import RunFolder
+from myriad.training.logging.trackers import make_trackers
+from myriad.training.logging.history import History
+from myriad.training.logging.run_folder import RunFolder
 folder, what = RunFolder(Path(sys.argv[1])), sys.argv[2]
 row, table = {"update": 5, "a_long_name" * 90: 0.5}, History([{"x": i} for i in range(3000)])
 trackers = make_trackers(["tensorboard"], folder, {}) if what == "tensorboard" else []
@@ -480,8 +480,8 @@ WANDB = """
 import sys
 from pathlib import Path
 from myriad.errors import InvalidArgumentError
-from myriad.training.trackers import make_trackers
-from myriad.training.run_folder import RunFolder
+from myriad.training.logging.trackers import make_trackers
+from myriad.training.logging.run_folder import RunFolder
 try:
     (tracker,) = make_trackers(["wandb"], RunFolder(Path(sys.argv[1])), {"seed": 3})
 except InvalidArgumentError as error:
