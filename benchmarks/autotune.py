@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import Parser, command_of, guarded, report
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import ResultsFile, Row, machine_columns, markdown, new_row, spread
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import load, tier_from_environment

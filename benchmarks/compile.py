@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
@@ -35,7 +34,8 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.programs import (
     TIMEOUT_S,
     machine,

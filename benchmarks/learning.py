@@ -24,10 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness import child_process, package
+from benchmarks.harness import package
 from benchmarks.harness.command_line import Parser, count, guarded, writable
-from benchmarks.harness.failures import ChildError
 from benchmarks.harness.files import write_rows
+from benchmarks.harness.process import child_process
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/learning.py"

@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.harness import package, peers
 from benchmarks.harness.command_line import Parser, count, guarded, writable
 from benchmarks.harness.files import write_rows
-from benchmarks.harness.supervisor import Supervised
+from benchmarks.harness.process.supervisor import Supervised
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/learning_comparison.py"

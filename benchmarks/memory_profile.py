@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchmarks.harness.child_process import Reply, run
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
@@ -31,8 +30,9 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
-from benchmarks.harness.failures import ChildError
-from benchmarks.harness.memory import peak_bytes
+from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process.memory import peak_bytes
 from benchmarks.harness.programs import (
     TIMEOUT_S,
     chunk_bytes,

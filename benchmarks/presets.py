@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import run
 from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.child_process import run
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import (
     LEAST_SAMPLES,
     ResultsFile,

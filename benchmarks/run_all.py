@@ -33,11 +33,11 @@ from typing import IO, Any
 
 from benchmarks.harness import peers
 from benchmarks.harness.command_line import SETTINGS, Parser, command_of, guarded
-from benchmarks.harness.failures import ChildError
 from benchmarks.harness.files import write_text
+from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process.supervisor import ROOT, Supervised
 from benchmarks.harness.programs import machine
 from benchmarks.harness.results import CSV_FOLDER, PLOTS_FOLDER, commit, markdown
-from benchmarks.harness.supervisor import ROOT, Supervised
 from benchmarks.harness.workloads import known, load
 
 _SCRIPT = "benchmarks/run_all.py"

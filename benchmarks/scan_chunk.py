@@ -23,8 +23,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from benchmarks.harness.child_process import Reply, run
-from benchmarks.harness.clock import seconds_of
 from benchmarks.harness.command_line import (
     Parser,
     command_of,
@@ -35,7 +33,9 @@ from benchmarks.harness.command_line import (
     resolved_agent,
     resolved_env,
 )
-from benchmarks.harness.failures import ChildError, failure_of
+from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness.process.clock import seconds_of
+from benchmarks.harness.process.failures import ChildError, failure_of
 from benchmarks.harness.programs import (
     TIMEOUT_S,
     chunk_bytes,

@@ -25,9 +25,9 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import run
 from benchmarks.harness.command_line import Parser, command_of, count, guarded, report
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.child_process import run
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import ResultsFile, Row, markdown, new_row
 from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
 from benchmarks.harness.trainings import chosen, train_to_target

@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness import child_process
 from benchmarks.harness.command_line import Parser, count, guarded, writable
-from benchmarks.harness.failures import ChildError
 from benchmarks.harness.files import write_rows
+from benchmarks.harness.process import child_process
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/xla_options.py"

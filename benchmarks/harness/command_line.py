@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.failures import ChildError
 from benchmarks.harness.interleave import OnEvent, Outcome
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import ResultsFile, last_rate
 from benchmarks.harness.workloads import SuiteError
 

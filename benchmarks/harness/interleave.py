@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from benchmarks.harness.failures import ChildError
-from benchmarks.harness.supervisor import Supervised
+from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process.supervisor import Supervised
 from benchmarks.harness.workloads import Workload
 
 

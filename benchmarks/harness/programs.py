@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from benchmarks.harness import package
-from benchmarks.harness.child_process import Reply, run
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import machine_columns
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import SuiteError, Workload

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.harness.files import write_text
 from benchmarks.harness.interleave import Budget, Outcome, ratios
 from benchmarks.harness.libraries import OURS
-from benchmarks.harness.supervisor import ROOT
+from benchmarks.harness.process.supervisor import ROOT
 
 COLUMNS: tuple[str, ...] = (
     *("suite", "library", "library_version", "env", "agent", "arm"),

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.harness.memory import peak_bytes
+from benchmarks.harness.process.memory import peak_bytes
 from benchmarks.harness.results import Row, machine_columns
 from benchmarks.harness.workloads import SuiteError, Training, tier_from_environment
 

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from benchmarks.harness.clock import seconds_of
-from benchmarks.harness.failures import end_with_parent, failure_of
-from benchmarks.harness.memory import peak_bytes
+from benchmarks.harness.process.clock import seconds_of
+from benchmarks.harness.process.failures import end_with_parent, failure_of
+from benchmarks.harness.process.memory import peak_bytes
 from benchmarks.harness.workloads import Workload
 
 # After so many steps a random policy's episodes have staggered ages: the expected number of

@@ -9,9 +9,9 @@ import jax
 import pytest
 
 from benchmarks.harness import interleave
-from benchmarks.harness.failures import ChildError, failure_of
 from benchmarks.harness.interleave import LibraryProcess
 from benchmarks.harness.libraries import OURS, library_of
+from benchmarks.harness.process.failures import ChildError, failure_of
 from benchmarks.sides import __main__ as sides
 from benchmarks.sides import server
 from myriad.errors import MyriadError

@@ -13,9 +13,9 @@ from benchmarks.comparison import chosen, main, report, sides_of
 from benchmarks.harness import interleave, peers
 from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
 from benchmarks.harness.libraries import TRAINERS
+from benchmarks.harness.process.supervisor import ROOT
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.sanity import as_declared, check_sanity
-from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides import array_libraries, training
 from benchmarks.sides.network_policy import NetworkPolicy

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harness import programs
 from benchmarks.harness.command_line import readable
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import Workload
 

@@ -7,8 +7,8 @@ import pytest
 
 import myriad
 from benchmarks import learning
-from benchmarks.harness.failures import ChildError
 from benchmarks.harness.files import write_rows
+from benchmarks.harness.process.failures import ChildError
 
 
 def run(first, final):

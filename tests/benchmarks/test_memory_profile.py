@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks import memory_profile
 from benchmarks.harness import programs
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import load
 from benchmarks.memory_profile import Memory, main, most_that_fit, size_of

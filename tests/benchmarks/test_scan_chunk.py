@@ -4,7 +4,7 @@ import math
 import pytest
 
 from benchmarks import scan_chunk
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.scan_chunk import ScanChunk, common_steps, main
 

@@ -18,7 +18,7 @@ from benchmarks.harness.libraries import (
     library_of,
     read_libraries,
 )
-from benchmarks.harness.supervisor import ROOT
+from benchmarks.harness.process.supervisor import ROOT
 from perfgate.source.asv_config import read_config
 
 SCRIPTS = sorted(
@@ -29,8 +29,8 @@ SCRIPTS = sorted(
 # What runs in a peer's own Python.
 PEER_MODULES = (
     *("sides.peer_process", "sides.server", "sides.jax_scan", "sides.array_libraries"),
-    *("sides.network_policy", "sides.training", "harness.clock", "harness.failures"),
-    *("harness.libraries", "harness.memory", "harness.workloads"),
+    *("sides.network_policy", "sides.training", "harness.libraries", "harness.workloads"),
+    *("harness.process.clock", "harness.process.failures", "harness.process.memory"),
 )
 
 

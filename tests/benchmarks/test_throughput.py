@@ -14,9 +14,9 @@ from benchmarks import throughput, utils
 from benchmarks.harness import interleave
 from benchmarks.harness.command_line import command_of
 from benchmarks.harness.interleave import Budget
+from benchmarks.harness.process.supervisor import ROOT
 from benchmarks.harness.results import COLUMNS, ResultsFile, read_csv
 from benchmarks.harness.sanity import measure
-from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.targets import Verdict, check_targets, targets_table
 from benchmarks.harness.workloads import Declaration, Target, Workload, load
 from benchmarks.sides.ours import MyriadStepper

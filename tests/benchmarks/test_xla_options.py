@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import xla_options
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.workloads import SuiteError
 from myriad.hardware import XLA_CPU_OPTIONS
 

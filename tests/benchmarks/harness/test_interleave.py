@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.harness import interleave
-from benchmarks.harness.failures import ChildError
 from benchmarks.harness.interleave import (
     Budget,
     Case,
@@ -15,6 +14,7 @@ from benchmarks.harness.interleave import (
     alternate,
     ratios,
 )
+from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.workloads import Workload
 
 TINY = Workload(

@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.harness import interleave, peers
 from benchmarks.harness.interleave import Budget, Case, alternate
+from benchmarks.harness.process.supervisor import ROOT
 from benchmarks.harness.sanity import as_declared
-from benchmarks.harness.supervisor import ROOT
 from benchmarks.harness.workloads import Peer, SuiteError, Workload, load
 
 pytestmark = pytest.mark.usefixtures("ours_in_this_process")

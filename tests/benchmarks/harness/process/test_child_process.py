@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.child_process import run
-from benchmarks.harness.failures import ChildError
-from benchmarks.harness.supervisor import ROOT
+from benchmarks.harness.process.child_process import run
+from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process.supervisor import ROOT
 
-HERE = "tests.benchmarks.harness.test_child_process"
+HERE = "tests.benchmarks.harness.process.test_child_process"
 LIMIT_S = 600
 
 
@@ -118,7 +118,7 @@ def test_a_reply_is_read_only_when_it_is_whole(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "benchmarks.harness.child_process",
+        "benchmarks.harness.process.child_process",
         f"{HERE}:double",
         json.dumps({"number": 1}),
         str(answer),
@@ -131,7 +131,7 @@ def test_a_reply_is_read_only_when_it_is_whole(tmp_path):
 @pytest.mark.slow
 def test_a_child_whose_parent_is_killed_ends_too(tmp_path):
     beside = tmp_path / "pid"
-    call = "from benchmarks.harness.child_process import run\n"
+    call = "from benchmarks.harness.process.child_process import run\n"
     call += f"run('{HERE}:sleep', {{'beside': {str(beside)!r}}}, timeout_s={LIMIT_S})"
     with subprocess.Popen([sys.executable, "-c", call], cwd=ROOT) as parent:
         try:

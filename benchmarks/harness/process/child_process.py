@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.failures import ChildError, end_with_parent, failure_of
 from benchmarks.harness.files import write_text
-from benchmarks.harness.supervisor import Supervised
+from benchmarks.harness.process.failures import ChildError, end_with_parent, failure_of
+from benchmarks.harness.process.supervisor import Supervised
 
 Reply = dict[str, Any]
 
@@ -45,7 +45,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         # The reply is a file, since libraries print to stdout whatever they like.
         answer = Path(folder) / "reply.json"
-        module = "benchmarks.harness.child_process"
+        module = "benchmarks.harness.process.child_process"
         command = [sys.executable, "-m", module, target, json.dumps(request), str(answer)]
         with Supervised(command, environ=environ) as child:
             child.wait(timeout_s, memory_limit_bytes)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Self
 
 from benchmarks.harness import package
-from benchmarks.harness.failures import ChildError
+from benchmarks.harness.process.failures import ChildError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 _LOOK_S = 0.25  # between two looks at the memory: seldom enough not to disturb what is measured
 _PARENT_FIELD = 1  # of /proc/<pid>/stat, counted from behind the command's name
 _RSS_FIELD = 21
