@@ -20,7 +20,7 @@ from perfgate.stages import Benchmark, Inspected, Timed
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import judge
 
-RECORDED = Path(__file__).parent / "fixtures" / "recorded_pairs.csv"
+RECORDED = Path(__file__).parents[1] / "fixtures" / "recorded_pairs.csv"
 RULES = Rules()
 EVERY = 4  # of a ring's pairs begins a replay
 NUM_ROWS = 5  # that share the error allowed, as in the runs that were recorded

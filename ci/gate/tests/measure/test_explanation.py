@@ -18,7 +18,7 @@ from perfgate.worker import counters
 from perfgate.worker.calls import CalledFunctions, imported
 from perfgate.worker.counters import Counter, can_count
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def counted(run, root):
@@ -39,7 +39,7 @@ def _caller():
 
 def test_functions_are_counted_in_the_order_of_their_first_calls():
     calls = counted(_caller, ROOT)
-    here = "ci/gate/tests/test_explanation.py"
+    here = "ci/gate/tests/measure/test_explanation.py"
     assert calls[f"{here}:_caller"] == 1
     assert calls[f"{here}:_leaf"] == 3
     assert calls["builtins.abs"] == 3

@@ -10,7 +10,7 @@ import pytest
 
 from perfgate.history import store
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[2]
 ROOT = PACKAGE.parents[1]
 
 

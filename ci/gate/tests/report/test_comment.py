@@ -14,7 +14,7 @@ import pytest
 
 from perfgate.report.comment import MARKER, compose, harmless
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(__file__).resolve().parents[2]
 OURS, STRANGER = "github-actions[bot]", "stranger"
 RUN = {
     "head_sha": "a" * 40,
