@@ -173,7 +173,7 @@ def _queue(
     settings: TuneSettings, space: Any, storage: BaseStorage
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return what is tried first: why, and the parameters."""
-    queue = [("known", dict(params)) for params in space.known]
+    queue = [("known", space.params(fields)) for fields in space.known]
     for name in settings.warm_start:
         queue += [(name, params) for params in _best_of(name, settings, storage)]
     return queue

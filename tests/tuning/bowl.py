@@ -22,6 +22,9 @@ class Bowl:
     fingerprint: str = "bowl"
     known: tuple[Mapping[str, Any], ...] = ({"x": 0.5, "y": 0.5},)
 
+    def params(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(fields)
+
     def suggest(self, trial: optuna.Trial) -> dict[str, float]:
         return {"x": trial.suggest_float("x", -1, 1), "y": trial.suggest_float("y", -1, 1)}
 

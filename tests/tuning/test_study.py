@@ -1,6 +1,7 @@
 """A study is resumed, refused under another campaign's name, and shared without a trial lost."""
 
 import dataclasses
+import random
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from myriad.tuning.storage import read_storage
 from myriad.tuning.study import open_study
 from tests.tuning.bowl import Bowl, run, settings
 
+COMPLETE = TrialState.COMPLETE
 BOWL = Path(__file__).with_name("bowl.py")
 
 
@@ -197,3 +199,52 @@ def test_several_processes_of_one_study_draw_no_trial_twice(tmp_path, kind):
     trials = trials_of(storage)
     assert sorted(trial.number for trial in trials) == list(range(45))
     assert len({tuple(trial.params.values()) for trial in trials}) == 45
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_a_study_killed_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path, kind):
+    storage = storages(tmp_path)[kind]
+    kill_and_resume(storage, kills=3, seed=0)
+
+
+def kill_and_resume(storage: str, kills: int, seed: int) -> None:
+    """Kill a campaign again and again, finish it, and compare what it had before with what it has.
+
+    `python -c "from tests.tuning.test_study import kill_and_resume; ..."` kills it more often.
+    """
+    moments = random.Random(seed)
+    finished: dict[int, tuple[dict, float | None]] = {}
+    for _ in range(kills):
+        killed = subprocess.Popen([sys.executable, BOWL, storage, "bowl", "1000", "0.03"])
+        try:
+            _until_more_are_done(storage, len(finished))
+            time.sleep(moments.uniform(0, 0.5))
+        finally:
+            killed.kill()
+            killed.wait()
+        now = {trial.number: trial for trial in trials_of(storage) if trial.state == COMPLETE}
+        assert all(
+            (now[number].params, now[number].value) == finished[number] for number in finished
+        )
+        finished = {number: (trial.params, trial.value) for number, trial in now.items()}
+    run(settings(storage), kills + 1)  # what was under way is tried again first
+    trials = trials_of(storage)
+    assert {trial.state for trial in trials} <= {COMPLETE, TrialState.FAIL}
+    done = [tuple(trial.params.values()) for trial in trials if trial.state == COMPLETE]
+    assert len(set(done)) == len(done)
+    for trial in trials:
+        if trial.state == TrialState.FAIL and trial.params:
+            assert any(each.user_attrs.get(RETRY_OF) == trial.number for each in trials)
+
+
+def _until_more_are_done(storage: str, before: int) -> None:
+    _until(lambda: _finished_count(storage) > before)
+
+
+def _finished_count(storage: str) -> int:
+    try:
+        study = optuna.load_study(study_name="bowl", storage=_opened(storage))
+    except KeyError:
+        return 0
+    return len(study.get_trials(deepcopy=False, states=(COMPLETE,)))

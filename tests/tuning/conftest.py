@@ -1,0 +1,75 @@
+"""A PostgreSQL server of the tests' own."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# With a letter that an address must escape.
+PASSWORD = "hush/hush"  # noqa: S105 (of a server that lives for a test)
+
+
+def _programs() -> Path | None:
+    """Return the folder of the server's programs. Debian keeps them off PATH."""
+    versions = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    on_path = shutil.which("initdb")
+    found = [*sorted(versions), *([Path(on_path)] if on_path else [])]
+    return found[-1].resolve().parent if found else None
+
+
+def _as_nobody() -> list[str]:
+    """Return what starts a command as an unprivileged user. The server refuses to run as root."""
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]
+
+
+def _free_port() -> int:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The address of a database on a server on the loopback, which asks for a password."""
+    programs = _programs()
+    if programs is None:
+        message = "PostgreSQL is missing: apt install postgresql"
+        if os.environ.get("MYRIAD_CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    # pytest's own folders are closed to other users.
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
+    try:
+        yield from _serve(programs, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _serve(programs: Path, folder: Path) -> Iterator[str]:
+    data, port = folder / "data", _free_port()
+    (folder / "password").write_text(PASSWORD)
+    if os.geteuid() == 0:
+        for each in (folder, folder / "password"):
+            shutil.chown(each, "nobody", "nogroup")
+    initdb = [programs / "initdb", "--pgdata", data, "--username", "tuner", "--auth", "md5"]
+    _run([*initdb, "--pwfile", folder / "password", "--no-sync"], folder)
+    listen = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
+    pg_ctl = [programs / "pg_ctl", "--pgdata", data, "--wait"]
+    _run([*pg_ctl, "--options", listen, "--log", folder / "log", "start"], folder)
+    try:
+        escaped = PASSWORD.replace("/", "%2F")
+        yield f"postgresql://tuner:{escaped}@127.0.0.1:{port}/postgres"
+    finally:
+        _run([*pg_ctl, "--mode", "immediate", "stop"], folder)
+
+
+def _run(command: list, folder: Path) -> None:
+    subprocess.run([*_as_nobody(), *command], cwd=folder, check=True, stdout=subprocess.DEVNULL)
