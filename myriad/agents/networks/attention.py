@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from myriad.agents.networks.kernels import attend
 from myriad.agents.networks.layers import hidden_layers, linear, normalized
-from myriad.agents.networks.mlp import ACTIVATIONS
+from myriad.agents.networks.mlp import ACTIVATIONS, Dense
 from myriad.agents.precision import Precision
 
 D_MODEL = 64
@@ -85,7 +85,7 @@ class Transformer(nn.Module):
         hidden = ACTIVATIONS[self.activation](self._linear(_D_FEED_FORWARD)(tokens))
         return self._linear(D_MODEL)(hidden)
 
-    def _linear(self, num_outputs: int, scale: float = 1.0) -> nn.Dense:
+    def _linear(self, num_outputs: int, scale: float = 1.0) -> Dense:
         return linear(num_outputs, self.precision, scale)
 
 

@@ -1,31 +1,18 @@
 """Layers that networks on a grid share."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import numpy as np
 
-from myriad.agents.networks.mlp import ACTIVATIONS, orthogonal
+from myriad.agents.networks.mlp import ACTIVATIONS, Dense, orthogonal
 from myriad.agents.precision import Precision
 
 _GAIN = float(np.sqrt(2))
 
 
-def linear(num_outputs: int, precision: Precision, scale: float = _GAIN) -> nn.Dense:
+def linear(num_outputs: int, precision: Precision, scale: float = _GAIN) -> Dense:
     """Return a layer from `[..., I]` to `[..., num_outputs]` with orthogonal initial weights."""
-    draw = orthogonal(scale)
-
-    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        # Drawn in float32 and then rounded, or rows would not be orthogonal.
-        return draw(key, shape).astype(dtype)
-
-    return nn.Dense(
-        num_outputs,
-        dtype=precision.compute_dtype,
-        param_dtype=precision.param_dtype,
-        kernel_init=init,
-    )
+    return Dense(num_outputs, orthogonal(scale), precision.hidden)
 
 
 def normalized(hidden: jax.Array, precision: Precision) -> jax.Array:
