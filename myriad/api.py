@@ -19,6 +19,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, Integer, Seed
+from myriad.settings import wandb_names
 from myriad.training.active import active_settings
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
@@ -103,7 +104,8 @@ def train_and_evaluate(
         DivergedError: a NaN came up, or an infinity where none can be learned from.
         KeyboardInterrupt: you interrupted it. `resume` goes on from there.
     """
-    resolved = config.resolve()
+    # Only a new run looks at the environment. A resumed one goes on under the names it has.
+    resolved = config.resolve().logged_as(wandb_names())
     require_trackers(resolved.config.log_to)
     require_drawing(resolved)
     path = _new_path(resolved.config) if run_folder is None else _named(run_folder)

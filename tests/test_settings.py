@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import functools
 import json
 import os
 import pwd
@@ -474,6 +475,46 @@ def test_names_of_a_run_at_weights_and_biases_come_from_flags_or_variables(folde
     config = parse([*argv, "--wandb-project", "mine", "--wandb-tags", "c", "d"]).training()
     assert (config.wandb_project, config.wandb_tags) == ("mine", ["c", "d"])
     assert parse(["train", *PPO]).training().wandb_project is None
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("bf16", "agent.compute_dtype"),
+        ("USE_FLASH_ATTENTION", "agent.attention"),
+        ("compile", "compile_mode"),
+        ("OPTIMAL_BATCH_SIZE", "batch_size"),
+    ],
+)
+def test_a_switch_in_python_is_answered_with_the_field_behind_it(name, field):
+    with pytest.raises(InvalidArgumentError, match=f"^{name} is not a field .*: set {field} "):
+        create_config("cartpole-control", "ppo", **{name: True})
+
+
+def test_a_new_run_stores_the_names_of_the_environment(monkeypatch):
+    monkeypatch.setenv("WANDB_PROJECT", "poles")
+    resolved = create_config("cartpole-control", "pid", log_to=["wandb"]).resolve()
+    named = resolved.logged_as(settings.wandb_names()).config
+    assert (named.wandb_project, named.wandb_name) == ("poles", None)
+    chosen = create_config("cartpole-control", "pid", log_to=["wandb"], wandb_project="mine")
+    assert chosen.resolve().logged_as({"project": "poles"}).config.wandb_project == "mine"
+    other = create_config("cartpole-control", "pid").resolve()
+    assert other.logged_as({"project": "poles"}) is other
+    with pytest.raises(InvalidArgumentError, match=r"^wandb_name .* at most 128 characters"):
+        resolved.logged_as({"name": "x" * 129})
+
+
+def test_a_training_reads_the_file_of_its_folder_once(folder, monkeypatch):
+    (folder / ".env").write_text("OPTIMAL_BATCH_SIZE=32\n")
+    read = []
+    monkeypatch.setattr(Settings, "read", functools.partial(_counted, Settings.read, read))
+    parse(["train", *PPO]).training()
+    assert len(read) == 1
+
+
+def _counted(function, calls, *args, **kwargs):
+    calls.append(args)
+    return function(*args, **kwargs)
 
 
 def test_every_switch_is_a_setting_with_its_flag():

@@ -407,20 +407,12 @@ class DQN(Learner[DQNState]):
         )
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
-        def gradient(
-            params: jax.Array, loss_scale: LossScale | None, rows: Any
-        ) -> tuple[jax.Array, jax.Array]:
-            batch, target_values, weight = rows
-            target = self.target(params, batch, target_values)
-            loss = scaled(self.loss, loss_scale)
-            return jax.value_and_grad(loss)(params, batch, target, weight)
-
         def train_step(i: jax.Array, carry: tuple[Learned, _Totals]) -> tuple[Learned, _Totals]:
             learned, (totals, errors) = carry
             params = wide(learned.params)
             rows = jax.tree.map(lambda leaf: leaf[i], batches)
             loss, mean = mean_over_blocks(
-                functools.partial(gradient, params, learned.loss_scale),
+                functools.partial(self._gradient, params, learned.loss_scale),
                 rows,
                 self.gradient_accumulation,
             )
@@ -458,6 +450,15 @@ class DQN(Learner[DQNState]):
         )
         means = [total / self.gradient_steps for total in totals]
         return state, dict(zip(names, means, strict=True))
+
+    def _gradient(
+        self, params: jax.Array, loss_scale: LossScale | None, rows: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the loss of a batch, scaled, and its gradient, `[P]`."""
+        batch, target_values, weight = rows
+        target = self.target(params, batch, target_values)
+        loss = scaled(self.loss, loss_scale)
+        return jax.value_and_grad(loss)(params, batch, target, weight)
 
     def _errors(self, params: jax.Array, rows: Any) -> jax.Array:
         """Return the errors of a batch, `[B]`, part by part as its gradient."""

@@ -18,11 +18,13 @@ from myriad.autotune.cache import Entry, ProfileCache
 from myriad.autotune.keys import digest
 from myriad.autotune.profiles import hardware_profile
 from myriad.errors import SlowPrecisionWarning
-from myriad.hardware import fingerprint, is_configured, package_versions
+from myriad.hardware import available_bytes, fingerprint, is_configured, package_versions
 from myriad.random import make_key
 from myriad.timing import compare
 from myriad.training.active import gradient_rows
 from myriad.training.config import ResolvedConfig
+from myriad.training.fits import require_fit
+from myriad.training.memory import least_needs
 
 # Pairs of samples, and the least seconds of each: half a second together, unless a pass is long.
 _PAIRS = 9
@@ -37,7 +39,7 @@ class DtypeSpeed:
 
     Attributes:
         dtype: the dtype that networks compute in.
-        rows: rows of the pass: what a network takes at once in a gradient step.
+        rows: rows of the pass: what a network takes at once in a gradient step, on each device.
         ratio: the median of seconds over seconds; above 1, the dtype is slower.
         low: the lower end of the 95% interval.
         high: its upper end.
@@ -73,13 +75,17 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     Args:
         resolved: the training.
         cache: the autotuner's file; by default `~/.myriad/autotune_profiles.json`.
+
+    Raises:
+        InvalidArgumentError: the training does not fit into memory.
     """
     learner: Any = resolved.learner
     dtype = getattr(learner, "compute_dtype", "float32")
     num_rows = gradient_rows(resolved)
     if dtype == "float32" or num_rows is None:
         return None
-    rows = block_size(num_rows // learner.gradient_accumulation)
+    devices = learner.shared_among(resolved.num_envs, jax.local_device_count())
+    rows = block_size(num_rows // (devices * learner.gradient_accumulation))
     cache = ProfileCache() if cache is None else cache
     hardware = fingerprint()
     arguments = _arguments(resolved, rows)
@@ -88,6 +94,8 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     known = (cache.get("hardware", hardware.slug) or {}).get(_FIELD, {}).get(key)
     if known is not None:
         return DtypeSpeed(dtype, rows, known["ratio"], known["low"], known["high"], from_cache=True)
+    # A training that is too large is refused for that, before anything runs.
+    require_fit(resolved, least_needs(resolved), available_bytes())
     found = compare(
         functools.partial(_pass_of(_in_float32(learner)), *arguments),
         functools.partial(narrow, *arguments),
@@ -109,7 +117,7 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
 
 
 def warn_if_slower(resolved: ResolvedConfig) -> None:
-    """Warn of a compute dtype that is slower than float32 on this machine."""
+    """Warn of a compute dtype that is slower than float32 here; raises what `dtype_speed` does."""
     if resolved.config.compile_mode == "off":
         return  # Nobody debugs for speed.
     speed = dtype_speed(resolved)

@@ -65,7 +65,10 @@ class Doctor(TrainingFlags):
             for each in settings
         ]
         print(_table([header, *rows]))
-        speed = dtype_speed(resolved)
+        try:
+            speed = dtype_speed(resolved)
+        except InvalidArgumentError as error:  # It doesn't fit into memory.
+            return [str(error)]
         if speed is not None:
             print(f"\nprecision: {speed}")
         return [

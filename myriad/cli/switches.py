@@ -102,6 +102,8 @@ _FIELD_OF = {
     "bf16": "agent.compute_dtype",
     "flash_attention": "agent.attention",
 }
+# Stands for an implementation of attention until the dtype is known from every source.
+IN_BLOCKS = "in blocks"
 SWITCH_OF = {field: switch for switch, field in _FIELD_OF.items()}
 
 
@@ -109,6 +111,8 @@ def fields_of(
     switches: Mapping[str, Any], agent: str, network: str | None = ATTENTION
 ) -> dict[str, Any]:
     """Return the fields of a training that switches set, options by their dotted names.
+
+    `agent.attention` may be `IN_BLOCKS`.
 
     Args:
         switches: values of the fields of `Settings`.
@@ -128,16 +132,8 @@ def fields_of(
         fields["agent.compute_dtype"] = "bfloat16" if bf16 else "float32"
     attends = "attention" in options and network == ATTENTION
     if (flash := switches.get("flash_attention")) is not None and attends:
-        fields["agent.attention"] = _flash_attention(fields) if flash else "xla"
+        fields["agent.attention"] = IN_BLOCKS if flash else "xla"
     return fields
-
-
-def _flash_attention(fields: Mapping[str, Any]) -> str:
-    """Return the implementation in blocks that this device has."""
-    from myriad.hardware import resolve_platform
-
-    is_half = fields.get("agent.compute_dtype") == "bfloat16"
-    return "cudnn" if is_half and resolve_platform() == "gpu" else "chunked"
 
 
 def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[str]:

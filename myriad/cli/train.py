@@ -1,6 +1,7 @@
 """`myriad train`, whose flags are the fields of `TrainingConfig`."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from myriad.cli.flags import (
     shown_flag,
 )
 from myriad.cli.switches import (
+    IN_BLOCKS,
     SWITCH_OF,
     Switch,
     SwitchFlags,
@@ -32,7 +34,7 @@ from myriad.files import read_text, say
 from myriad.ranges import Integer, ranges_of
 from myriad.settings import FLAG, Settings
 from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
-from myriad.training.options import options_of
+from myriad.training.options import options_of, with_tuples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +55,11 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
 
     given: tyro.conf.Suppress[frozenset[str]] = frozenset()
     """Names of the flags that were given, be it with the value that they have otherwise."""
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """What variables and `.env` set, read once."""
+        return Settings.read()
 
     def training(self) -> TrainingConfig:
         """Return the training that flags, file and settings describe; see `described`."""
@@ -76,7 +83,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
             config = make()
         except InvalidArgumentError as error:
             raise _placed(error, sources, self.config) from None
-        _warn_if_tuned_for_another(sources, config)
+        _warn_if_tuned_for_another(self.settings, sources, config)
         return config
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
@@ -92,6 +99,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         """
         flags = self._flags()
         of_file = {} if self.config is None else _flat(_read(self.config, flags))
+        of_file = _for_network(of_file, flags)
         known = of_file | flags
         for name in ("env", "agent"):
             if name not in known:
@@ -106,7 +114,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 f"{self.flag_of(SWITCH_OF[name])} and {written(name)} say the same, so only one of "
                 "them can be given."
             )
-        settings = Settings.read()
+        settings = self.settings
         # A setting of the folder may be for trainings with another network. A flag is for this one.
         network = known.get("agent.network")
         of_settings = fields_of(settings.switches(), known["agent"], network)
@@ -117,6 +125,11 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
             (flags, dict.fromkeys(flags, FLAG)),
         ]
         fields, sources = _merged(layers)
+        if fields.get("agent.attention") == IN_BLOCKS:
+            from myriad.agents.networks.kernels import attention_in_blocks
+
+            dtype = fields.get("agent.compute_dtype", "float32")
+            fields["agent.attention"] = attention_in_blocks(dtype)
         for name in without_use(settings.switches(), of_settings) - fields.keys():
             sources[name] = settings.sources[SWITCH_OF[name]]
         self._add_wandb(fields, sources, settings)
@@ -258,9 +271,32 @@ def _placed(
     return InvalidArgumentError(f"{source}: {error}")
 
 
-def _warn_if_tuned_for_another(sources: Mapping[str, str], config: TrainingConfig) -> None:
+def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what a file says as a default of its network, if flags choose another one.
+
+    A run's `config.toml` spells out every default.
+    """
+    of_both = {**of_file, **flags}
+    name = "agent.network"
+    before, now = of_file.get(name, "mlp"), of_both.get(name, "mlp")
+    if before == now or "agent" not in of_both:
+        return dict(of_file)
+    from myriad.agents import AGENTS
+    from myriad.agents.networks import all_defaults
+
+    defaults = all_defaults(AGENTS.load(of_both["agent"]), before)
+    unchosen = {f"agent.{name}" for name in defaults}
+    return {
+        name: value
+        for name, value in of_file.items()
+        if name not in unchosen or with_tuples(value) != defaults[name.partition(".")[2]]
+    }
+
+
+def _warn_if_tuned_for_another(
+    settings: Settings, sources: Mapping[str, str], config: TrainingConfig
+) -> None:
     """Say that the batch of `.env` was measured for something else, if it was."""
-    settings = Settings.read(only=("batch_size",))
     source = settings.sources.get("batch_size")
     if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
         return

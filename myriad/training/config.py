@@ -46,6 +46,14 @@ SAME = (
 )
 # What Weights & Biases takes as a tag.
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
+# The fields behind switches of the command line, which have no field of their own.
+_BEHIND_SWITCH = {
+    "bf16": "agent.compute_dtype to 'bfloat16'",
+    "flash_attention": "agent.attention to 'chunked', or to 'cudnn' on a GPU,",
+    "compile": "compile_mode to 'aot' or 'off'",
+    "torch_compile": "compile_mode to 'aot' or 'off'",
+    "optimal_batch_size": "batch_size",
+}
 # How a file says None, for which TOML has no word.
 _NONE = "none"
 
@@ -375,6 +383,21 @@ class ResolvedConfig:
         config = self.config.model_copy(update={"compile_mode": "aot"})
         return dataclasses.replace(self, config=config)
 
+    def logged_as(self, names: Mapping[str, str | None]) -> "ResolvedConfig":
+        """Return the same training with names at Weights & Biases where it gives none.
+
+        Args:
+            names: `project` and `name`; None for what nobody set.
+
+        Raises:
+            InvalidArgumentError: a name is too long.
+        """
+        if "wandb" not in self.config.log_to:
+            return self
+        given = {f"wandb_{name}": value for name, value in names.items() if value is not None}
+        fields = given | without_none(self.config.model_dump(exclude_unset=True))
+        return dataclasses.replace(self, config=_checked(TrainingConfig, fields))
+
     def with_chunk(self, scan_chunk_size: int) -> "ResolvedConfig":
         """Return the same training in chunks of so many steps, rounded up to whole updates."""
         chunk = min(self.steps_per_env, _whole(scan_chunk_size, self.learner.steps_per_update))
@@ -493,8 +516,13 @@ def _checked(cls: Any, fields: Mapping[str, Any], known: Sequence[str] = ()) -> 
             f"the configuration must be a table of names and values, but got {shown(fields)}."
         )
     for name in fields:
-        if name not in cls.model_fields:
-            raise UnknownNameError("field", name, known or cls.model_fields)
+        if name in cls.model_fields:
+            continue
+        if (setting := str(name).lower().removeprefix("use_")) in _BEHIND_SWITCH:
+            raise InvalidArgumentError(
+                f"{name} is not a field of a training: set {_BEHIND_SWITCH[setting]} instead."
+            )
+        raise UnknownNameError("field", name, known or cls.model_fields)
     try:
         return cls(**fields)
     except ValidationError as error:

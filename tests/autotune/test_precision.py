@@ -3,15 +3,17 @@
 import dataclasses
 import json
 
+import jax
 import pytest
 
 from myriad import create_config, train_and_evaluate
+from myriad.agents.minibatches import block_size
 from myriad.autotune import keys, precision
 from myriad.autotune.cache import ProfileCache
 from myriad.autotune.precision import DtypeSpeed, dtype_speed, warn_if_slower
 from myriad.autotune.profiles import record_profiles
 from myriad.cli import main
-from myriad.errors import SlowPrecisionWarning
+from myriad.errors import InvalidArgumentError, SlowPrecisionWarning
 from myriad.hardware import fingerprint
 
 SHORT = {"total_steps": 2_048, "rollout_steps": 64, "eval_rollouts": 2}
@@ -62,6 +64,22 @@ def test_the_profile_of_the_machine_stays_beside_it(cache):
     dtype_speed(resolved, cache)
     after = cache.get("hardware", fingerprint().slug)
     assert {name: after[name] for name in before} == before
+
+
+def test_devices_that_share_a_gradient_step_take_a_share_of_its_rows_each(cache):
+    shape = {"num_envs": 512, "rollout_steps": 64, "agent.num_minibatches": 1}
+    resolved = config_of(**shape).resolve()
+    devices = resolved.learner.shared_among(resolved.num_envs, jax.local_device_count())
+    assert devices == jax.local_device_count() > 1
+    assert dtype_speed(resolved, cache).rows == block_size(512 * 64 // devices)
+
+
+def test_a_training_that_does_not_fit_is_refused_before_its_dtype_is_measured(cache, monkeypatch):
+    monkeypatch.setattr(precision, "compare", None)
+    resolved = config_of("dqn", num_envs=1 << 20, buffer_size=2_000_000_000).resolve()
+    with pytest.raises(InvalidArgumentError, match=r"need .* of memory, and .* are free"):
+        warn_if_slower(resolved)
+    assert not cache.path.exists()
 
 
 @pytest.mark.parametrize(("agent", "dtype"), [("ppo", "float32"), ("random", None), ("pid", None)])

@@ -10,7 +10,7 @@ from myriad.agents.networks.mlp import (
     orthogonal,
     sum_rows,
 )
-from myriad.agents.networks.spec import NETWORKS, NetworkSpec, network_defaults
+from myriad.agents.networks.spec import NETWORKS, NetworkSpec, all_defaults, network_defaults
 
 __all__ = [
     "ACTIVATIONS",
@@ -20,6 +20,7 @@ __all__ = [
     "Dense",
     "NetworkSpec",
     "affine",
+    "all_defaults",
     "flatten",
     "network_defaults",
     "orthogonal",

@@ -78,6 +78,12 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
     return "xla", f"{num_tokens:,} tokens are no more than a block of {BLOCK}"
 
 
+def attention_in_blocks(compute_dtype: str) -> str:
+    """Return the implementation that never holds all weights, the fastest for this device."""
+    is_cudnn = compute_dtype in _HALF and has_cudnn_attention()
+    return "cudnn" if is_cudnn else "chunked"
+
+
 def has_cudnn_attention() -> bool:
     """Return whether this process's device is a GPU that cuDNN has attention for."""
     # Only NVIDIA's GPUs have a number here.

@@ -34,6 +34,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "cnn": {"hidden_sizes": (128,), "activation": "relu", **_ON_A_GRID},
     "attention": {"hidden_sizes": (), "activation": "gelu", **_ON_A_GRID},
 }
+# What a network of your own does not take.
+_OF_OURS = ("hidden_sizes", "activation", "layer_norm")
 _LEAST_SIDE = 3  # of a grid under a convolution
 _PATCH = 2
 
@@ -44,11 +46,35 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
     Args:
         kind: the learner's class.
         overrides: its hyperparameters that were chosen.
+
+    Raises:
+        InvalidArgumentError: one was chosen that a network of your own does not take.
     """
     name = overrides.get("network", "mlp")
     defaults = _DEFAULTS.get(name, {"preserve_outputs": False})
-    known = {field.name for field in dataclasses.fields(kind)}
+    known = {field.name: field.default for field in dataclasses.fields(kind)}
+    if ":" in str(name):
+        for field in _OF_OURS:
+            # A run's config.toml spells the default out.
+            if field in known and overrides.get(field, known[field]) != known[field]:
+                raise InvalidArgumentError(
+                    f"{field} must be left out with network {shown(name)}, which has layers of its "
+                    f"own, but got {shown(overrides[field])}."
+                )
     return {field: value for field, value in defaults.items() if field in known}
+
+
+def all_defaults(kind: type, name: str) -> dict[str, Any]:
+    """Return the defaults with a network of every hyperparameter that depends on the network.
+
+    Args:
+        kind: the learner's class.
+        name: the network.
+    """
+    known = {field.name: field.default for field in dataclasses.fields(kind)}
+    dependent = {field for defaults in _DEFAULTS.values() for field in defaults}
+    own = network_defaults(kind, {"network": name})
+    return {field: own.get(field, known[field]) for field in sorted(dependent & known.keys())}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from myriad import settings
 from myriad.errors import InvalidArgumentError, NotInstalledError, UnknownNameError
 from myriad.files import write_errors_explained
 from myriad.training.logging.history import Row
@@ -75,13 +74,13 @@ class WeightsAndBiases:
     """A run of Weights & Biases; `WANDB_MODE=offline` keeps it on this machine."""
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
-        of_environ = settings.wandb_names()
         # A resumed run goes on under the id that its folder's name ends with, `run-<time>-<id>`.
         ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
         given = {
-            "project": config.get("wandb_project") or of_environ["project"] or "myriad",
-            "name": config.get("wandb_name") or of_environ["name"] or folder.path.name,
-            "tags": config.get("wandb_tags") or None,
+            "project": config.get("wandb_project") or "myriad",
+            "name": config.get("wandb_name") or folder.path.name,
+            # Not None, or wandb would take those in WANDB_TAGS.
+            "tags": config.get("wandb_tags") or [],
             "config": dict(config),
         }
         self._run = self.start(

@@ -7,9 +7,10 @@ import pytest
 
 from myriad import create_config, evaluate, make_env, train_and_evaluate
 from myriad.agents import make_agent
+from myriad.agents.networks import kernels
 from myriad.agents.networks.spec import NetworkSpec
 from myriad.api import resume
-from myriad.cli import main
+from myriad.cli import main, parse
 from myriad.cli.switches import fields_of
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.training.active import active_settings, in_short
@@ -260,6 +261,51 @@ def test_a_switch_of_the_folder_is_for_the_network_that_has_attention():
     assert fields_of(switches, "ppo", "attention") == {"agent.attention": "xla"}
     assert fields_of(switches, "ppo", "cnn") == {}
     assert fields_of(switches, "ppo", None) == {}
+
+
+@pytest.mark.parametrize(("dtype", "chosen"), [("float32", "chunked"), ("float16", "cudnn")])
+def test_attention_in_blocks_follows_the_dtype_wherever_it_was_set(
+    dtype, chosen, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(kernels, "has_cudnn_attention", lambda: True)
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'env = "snake"\nagent = "ppo"\n[agent_options]\ncompute_dtype = "{dtype}"\n'
+        'network = "attention"\n'
+    )
+    fields, _ = parse(["train", "--config", str(file), "--flash-attention"]).fields()
+    assert fields["agent.attention"] == chosen
+    argv = ["train", "--env", "snake", "--agent", "ppo", "--agent.network", "attention"]
+    argv += ["--agent.compute-dtype", dtype, "--flash-attention"]
+    assert parse(argv).fields()[0]["agent.attention"] == chosen
+    monkeypatch.setattr(kernels, "has_cudnn_attention", lambda: False)
+    assert parse(argv).fields()[0]["agent.attention"] == "chunked"
+
+
+@pytest.mark.parametrize("agent", LEARNERS)
+def test_a_runs_file_serves_another_network(agent, tmp_path):
+    """It spells out the defaults of its network, and what was chosen stays."""
+    file = tmp_path / "config.toml"
+    argv = ["train", "--config", str(file), "--agent.network"]
+    for before, now in [("mlp", "cnn"), ("cnn", "mlp"), ("attention", "cnn")]:
+        of_run, expected = (
+            config_of(agent, network, **{"agent.gamma": 0.5}).resolve() for network in (before, now)
+        )
+        file.write_text(of_run.config.to_toml())
+        assert parse([*argv, now]).training().resolve() == expected
+    chosen = config_of(agent, "mlp", **{"agent.hidden_sizes": (32,)}).resolve()
+    file.write_text(chosen.config.to_toml())
+    assert parse([*argv, "attention"]).training().resolve().learner.hidden_sizes == (32,)
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize("agent", LEARNERS)
+def test_a_network_of_your_own_refuses_layers_that_it_would_ignore(agent):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"^agent.hidden_sizes must be left out with network 'own_networks:Flat', which has",
+    ):
+        config_of(agent, "own_networks:Flat", **{"agent.hidden_sizes": (32,)})
 
 
 def test_a_network_learns_a_picture_that_no_cell_gives_away():

@@ -518,6 +518,7 @@ def test_the_project_name_and_tags_of_flags_reach_weights_and_biases(tmp_path):
     argv += ["8", "--wandb", "--wandb-project", "poles", "--wandb-name", "upright"]
     argv += ["--wandb-tags", "short", "fixed", "--run-folder", "run", "--quiet"]
     environ = os.environ | {"WANDB_MODE": "offline", "HOME": str(tmp_path)}
+    environ |= {"WANDB_PROJECT": "elsewhere", "WANDB_TAGS": "others"}
     for command in (argv, ["train", "--resume", "run"]):
         subprocess.run(
             [sys.executable, "-m", "myriad.cli", *command],
@@ -532,6 +533,8 @@ def test_the_project_name_and_tags_of_flags_reach_weights_and_biases(tmp_path):
         stored = file.read_bytes()
         for word in (b"poles", b"upright", b"short", b"fixed", b"matmul precision"):
             assert word in stored
+        assert b"elsewhere" not in stored
+        assert b"others" not in stored
 
 
 def test_weights_and_biases_without_a_login_says_what_to_do(tmp_path, monkeypatch):
