@@ -12,6 +12,7 @@ import ctypes
 import gzip
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -167,10 +168,20 @@ def _write(path: Path, text: str) -> None:
 def _copy_assets(folder: Path) -> None:
     folder.mkdir()
     for name in _ASSETS:
-        shutil.copyfile(TEMPLATES / name, folder / name)
+        text = (TEMPLATES / name).read_text(encoding="utf-8")
+        (folder / name).write_text(_squeezed(name, text), encoding="utf-8")
     for name in _VENDORED:
         shutil.copyfile(TEMPLATES / "vendor" / "uplot" / name, folder / name)
     shutil.copyfile(TEMPLATES / "vendor" / "uplot" / "LICENSE", folder / "uPlot.LICENSE")
+
+
+def _squeezed(name: str, text: str) -> str:
+    """Leave out indentation and comments: every visitor waits for each byte."""
+    if name.endswith(".css"):
+        text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+        return re.sub(r"([{};,]|:(?=\s))\s+", r"\1", re.sub(r"\s+([{}])", r"\1", text))
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
 def _copy_files(site: Site, results: Path, folder: Path) -> Files:

@@ -220,7 +220,11 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
     body = re.sub(r"<[^>]*>", _round_numbers, body)
     body = re.sub(r"M ([\d.]+ [\d.]+)\s+L \1\s", r"M\1h0", body)
     body = re.sub(r"\s+", " ", body).replace("> <", "><").replace("xlink:href", "href")
-    body = body.replace("<g></g>", "")
+    body = body.replace("stroke-linecap: square", "").replace('; "', '"').replace(' "/>', '"/>')
+    for common in ("fill: none; stroke: var(--c); stroke-width: 2", "fill: var(--c)"):
+        body = body.replace(f' style="{common}"', "")  # the style sheet says it once
+    while body != (shorter := re.sub(r"<g/>|<g>((?:(?!<g|</g>).)*)</g>", r"\1", body)):
+        body = shorter  # a group without a name means nothing
     box = f"0 0 {figure.get_figwidth() * DPI:.0f} {figure.get_figheight() * DPI:.0f}"
     return Markup(  # noqa: S704  (matplotlib escapes its texts, and the title is escaped here)
         f'<svg class="{kind}" viewBox="{box}" role="img" aria-label="{escape(title)}">'

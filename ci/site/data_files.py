@@ -138,32 +138,43 @@ def _scaling(site: Site) -> dict[str, dict[str, Any]]:
     by_env: dict[str, list[dict[str, str]]] = {}
     for row in site.scaling_rows:
         by_env.setdefault(row["env"], []).append(row)
-    found = {}
-    for env, rows in by_env.items():
-        drawn = site.project.order(row["library"] for row in rows)
-        found[env] = {
-            "env": env,
-            "libraries": [_look(site.project.libraries[name]) for name in drawn],
-            "rows": [_scaling_row(row) for row in rows],
-        }
-    return found
+    return {env: _scaling_content(env, rows, site) for env, rows in by_env.items()}
+
+
+def _scaling_content(env: str, rows: Sequence[dict[str, str]], site: Site) -> dict[str, Any]:
+    """Return the rows, which name library, device, commit and run by their places in lists."""
+    drawn = site.project.order(row["library"] for row in rows)
+    columns = {
+        "libraries": [row["library"] for row in rows],
+        "devices": [f"{row.get('device', '')}: {hardware(row)}" for row in rows],
+        "commits": [row["commit"] for row in rows],
+        "runs": [row["timestamp"] for row in rows],
+    }
+    named = {name: list(dict.fromkeys(values)) for name, values in columns.items()}
+    named["libraries"] = drawn
+    places = {name: {each: at for at, each in enumerate(named[name])} for name in columns}
+    lines = [
+        [places[name][columns[name][at]] for name in columns] + [int(row["num_envs"]), *_rates(row)]
+        for at, row in enumerate(rows)
+    ]
+    looks = [_look(site.project.libraries[name]) for name in drawn]
+    lists = {"libraries": looks, "devices": named["devices"], "commits": named["commits"]}
+    return {"env": env, **lists, "rows": lines}
 
 
 def _look(library: Library) -> list[str]:
+    look = library.style
     return [
         library.name,
         library.label,
-        library.style.light,
-        library.style.dark,
-        library.style.dash,
+        look.light,
+        look.dark,
+        look.dash,
+        look.marker,
+        library.variant_of,
     ]
 
 
-def _scaling_row(row: dict[str, str]) -> list[Any]:
-    rates = [
-        _short(float(row[f"steps_per_s{end}"] or row["steps_per_s"]))
-        for end in ("", "_low", "_high")
-    ]
-    device = f"{row.get('device', '')}: {hardware(row)}"
-    size = int(row["num_envs"])
-    return [row["library"], size, device, row["commit"], row["timestamp"][:8], *rates]
+def _rates(row: dict[str, str]) -> list[float]:
+    ends = [row[f"steps_per_s{end}"] or row["steps_per_s"] for end in ("", "_low", "_high")]
+    return [float(f"{float(end):.5g}") for end in ends]

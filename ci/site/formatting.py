@@ -50,6 +50,11 @@ def median_rate(rates: Sequence[float | None]) -> str:
     return rate(statistics.median(measured)) if measured else ""
 
 
+def rates(found: Sequence[float | None]) -> str:
+    """Write the rate of each round."""
+    return ", ".join(rate(each) if each else "failed" for each in found)
+
+
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
     # 0.9995 of a unit is written as 1 of it, and not as 1,000 of the next.
     fitting = [unit for unit in units if abs(value) >= unit[0] * 0.9995]

@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from ci.site.formatting import natural, slugs
@@ -17,12 +18,14 @@ from ci.site.measurements import (
     read_measurements,
 )
 from ci.site.project import Project, read_project
+from ci.site.ratio_table import RatioTable, ratio_tables
 from ci.site.speedups import Speedup, speedups
 from perfgate.config import Accepted, read_accepted
 from perfgate.history.asv_results import Archive, Benchmark, read_archive
 from perfgate.history.levels import BenchmarkHistory, Change, histories, worst_first
 
-_SCALING_SUITE = "throughput"  # the suite whose rows measure one program at many sizes
+# the suites whose rows measure one program at many sizes
+_SCALING_SUITES = {"throughput", "comparison"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ class Site:
     entries: Sequence[Entry]
     project: Project
     accepted: Sequence[Accepted] = ()
+
+    @cached_property
+    def ratio_tables(self) -> list[RatioTable]:
+        """The ratios of each run, the table with the most libraries first."""
+        return ratio_tables(self.measurements.runs, self.project)
 
     @property
     def histories(self) -> list[BenchmarkHistory]:
@@ -90,7 +98,7 @@ class Site:
         rows = [
             row
             for row in self.measurements.rows
-            if row["suite"] == _SCALING_SUITE
+            if row["suite"] in _SCALING_SUITES
             and row["status"] == "ok"
             and row["num_envs"]
             and row.get("agent", "random") == "random"

@@ -13,10 +13,11 @@ import jinja2
 from ci.site import formatting, status
 from ci.site.badges import badges
 from ci.site.benchmark_page import benchmark_page, listed
-from ci.site.charts import Line, scaling_svg
-from ci.site.comparison_page import comparison_page, speedup_groups
-from ci.site.measurements import MeasuredRow, when
+from ci.site.comparison_page import comparison_page
+from ci.site.first_page import first_page
+from ci.site.measurements import when
 from ci.site.model import Entry, Site
+from ci.site.scaling_page import scaling_page
 from ci.site.settings_page import settings_page
 from perfgate.history.asv_results import Point
 from perfgate.history.levels import MIN_EFFECT
@@ -25,6 +26,7 @@ from perfgate.stats.change_points import ALPHA, MIN_SEGMENT
 TEMPLATES = Path(__file__).with_name("template")
 PAGES = (
     ("index.html", "Answer"),
+    ("scaling.html", "Scaling"),
     ("comparison.html", "Comparison"),
     ("settings.html", "Settings"),
     ("benchmarks.html", "Benchmarks"),
@@ -58,7 +60,8 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of every page."""
     environment = _environment(site, files)
     contexts = {
-        "index.html": _index(site, files),
+        "index.html": first_page(site),
+        "scaling.html": scaling_page(site) | {"plots": files.plots},
         "comparison.html": comparison_page(site),
         "settings.html": settings_page(site.measurements.runs),
         "benchmarks.html": {"entries": [listed(entry, site.project) for entry in site.entries]},
@@ -94,6 +97,8 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "percent": formatting.percent,
         "quantity": formatting.quantity,
         "rate": formatting.rate,
+        "rates": formatting.rates,
+        "thousands": "{:,}".format,
         "stale": formatting.is_stale,
         "when": when,
         "hardware": formatting.hardware,
@@ -117,67 +122,11 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
     return environment
 
 
-def _index(site: Site, files: Files) -> dict[str, Any]:
-    scaling = _scaling(site)
-    machines = {row.get("device") for row in site.scaling_rows}
-    return {
-        "answer": status.answer(site),
-        "cut_off": site.cut_off,
-        "behind": status.slower(site.speedups),
-        "groups": speedup_groups(site.speedups, site.project),
-        "scaling": scaling,
-        # the other environments' charts are drawn by the page's script
-        "chart": _chart(scaling[0]["env"], scaling[0]["rows"], site) if scaling else None,
-        "has_gpu": not machines.isdisjoint({"gpu", "cuda", "rocm"}),
-        "plots": files.plots,
-    }
-
-
-def _scaling(site: Site) -> list[dict[str, Any]]:
-    """Return the newest row of each machine, size and library, by environment."""
-    order = list(site.project.libraries)
-    by_env: dict[str, dict[tuple[str, int, int], MeasuredRow]] = {}
-    for row in site.scaling_rows:
-        key = (formatting.hardware(row), int(row["num_envs"]), order.index(row["library"]))
-        by_env.setdefault(row["env"], {})[key] = row
-    most_sizes_first = sorted(by_env, key=lambda env: (-len({key[1] for key in by_env[env]}), env))
-    return [
-        {
-            "env": env,
-            "slug": formatting.slug(env),
-            "rows": [by_env[env][key] for key in sorted(by_env[env])],
-        }
-        for env in most_sizes_first
-    ]
-
-
-def _chart(env: str, rows: Sequence[MeasuredRow], site: Site) -> dict[str, Any]:
-    """Return the scaling chart of one environment on the machine that was measured last."""
-    newest = max(rows, key=lambda row: row["timestamp"])
-    machine = formatting.hardware(newest)
-    by_library: dict[str, list[MeasuredRow]] = {}
-    for row in rows:
-        if formatting.hardware(row) == machine:
-            by_library.setdefault(row["library"], []).append(row)
-    drawn = [site.project.libraries[name] for name in site.project.order(by_library)]
-    columns = ("num_envs", "steps_per_s", "steps_per_s_low", "steps_per_s_high")
-    lines = []
-    for library in drawn:
-        of_library = by_library[library.name]
-        values = [
-            [float(row[name] or row["steps_per_s"]) for row in of_library] for name in columns
-        ]
-        lines.append(Line(library.style, *values))
-    return {
-        "svg": scaling_svg(lines, f"{env}: steps per second against environments"),
-        "legend": drawn,
-        "caption": f"{env} on {machine}. Both axes are logarithmic. Medians and 95% intervals.",
-    }
-
-
 def _changes(site: Site) -> dict[str, Any]:
     changes = site.changes
     return {
+        "answer": status.answer(site),
+        "cut_off": site.cut_off,
         "accepted": site.accepted,
         "changes": changes[:_MAX_CHANGES],
         "num_left_out": len(changes[_MAX_CHANGES:]),

@@ -26,6 +26,7 @@ class Library:
         style: the look of its line.
         note: what a reader must know of its figures.
         variant_of: the library that it is under other options, if it is one.
+        is_limit: whether it stands for what the machine itself can do, and is no library.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Library:
     style: Style
     note: str = ""
     variant_of: str = ""
+    is_limit: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,5 +128,6 @@ def _libraries(
         )
         note = table.get("note", "")
         label = table.get("label", name)
-        found[name] = Library(name, label, look, note, table.get("runs", ""))
+        is_limit = bool(table.get("limit", False))
+        found[name] = Library(name, label, look, note, table.get("runs", ""), is_limit)
     return found

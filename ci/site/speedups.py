@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
+from ci.site.formatting import slug
 from ci.site.measurements import LibrarySamples, SuiteRun
 from ci.site.project import Project
 
@@ -38,20 +39,32 @@ class Speedup:
     high: float | None
     variants: dict[str, float]
 
+    @property
+    def anchor(self) -> str:
+        """Where the comparison's page shows what is behind it."""
+        run = self.run.file.partition(".")[0].removesuffix("_samples")
+        written = "-recorded" if self.ours.recorded else ""
+        return slug(f"of-{run}-{self.peer.library}-{self.ours.workload}{written}")
+
 
 def speedups(runs: Sequence[SuiteRun], project: Project) -> list[Speedup]:
     """Return the newest speedup over each peer, for each environment, agent, size and machine."""
     newest: dict[tuple[str, str, str, int, bool, str], Speedup] = {}
     # The oldest first: a later run then replaces what an earlier one said.
     for run in sorted(runs, key=lambda run: run.measured or datetime.min.replace(tzinfo=UTC)):
-        for alternation in run.alternations:
-            for found in _speedups(run, alternation, project):
-                ours = found.ours
-                peer = found.peer.library
-                machine = ours.hardware
-                key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, machine)
-                newest[key] = found
+        for found in speedups_of(run, project):
+            ours = found.ours
+            peer = found.peer.library
+            key = (ours.env, ours.agent, peer, ours.num_envs, ours.recorded, ours.hardware)
+            newest[key] = found
     return [newest[key] for key in sorted(newest)]
+
+
+def speedups_of(run: SuiteRun, project: Project) -> list[Speedup]:
+    """Return every speedup over a peer that one run measured, in its order."""
+    return [
+        found for alternation in run.alternations for found in _speedups(run, alternation, project)
+    ]
 
 
 def _speedups(
@@ -61,7 +74,8 @@ def _speedups(
     by_library = {samples.library: samples for samples in reversed(alternation)}
     ours = by_library.get(project.ours)
     for name, peer in by_library.items():
-        if ours is None or name == project.ours or project.libraries[name].variant_of:
+        library = project.libraries[name]
+        if ours is None or name == project.ours or library.variant_of or library.is_limit:
             continue
         ratios = _ratios(ours, peer)
         if not ratios:

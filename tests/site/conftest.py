@@ -26,6 +26,9 @@ ours = true
 color = "#D55E00"
 marker = "s"
 
+[myriad-jax]
+color = "#009E73"
+
 [myriad-plain]
 label = "Myriad without configure()"
 color = "#56B4E9"

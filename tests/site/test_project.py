@@ -76,8 +76,8 @@ def test_the_site_of_another_repository_names_nothing_of_ours(tmp_path):
 
     index = (tmp_path / "site" / "index.html").read_text()
     assert "<title>treesort, measured</title>" in index
-    assert 'forest <span class="quiet">beside heapq' in index
-    assert index.count("<b>4.0\N{MULTIPLICATION SIGN}</b>") == 2
+    assert "<h1>treesort is the fastest of 2 measured here: 4.0 times the steps per second" in index
+    assert index.count(">4.0\N{MULTIPLICATION SIGN}</a>") == 2
     for path in (tmp_path / "site").rglob("*"):
         found = OUR_NAMES.search(path.name)
         if path.is_file():
@@ -113,6 +113,16 @@ def test_a_declaration_gives_label_colour_marker_note_and_variants(tmp_path):
     assert project.is_ours("treesort-debug")
     assert not project.is_ours("bisect")
     assert len({library.style for library in project.libraries.values()}) == 4
+
+
+def test_the_limit_of_the_machine_is_a_line_of_the_graph_and_never_a_rival(tmp_path):
+    write_libraries(tmp_path, "[treesort]\nours = true\n\n[heapq]\nlimit = true\n")
+    write_runs(tmp_path / "results" / "csv")
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert "beside other libraries: not measured yet" in index
+    assert 'class="key"' in index
+    assert "The limit of the machine itself: not measured yet" not in index
 
 
 def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(tmp_path):

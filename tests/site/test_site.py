@@ -19,7 +19,17 @@ from myriad import timing
 
 ROOT = Path(__file__).parents[2]
 BUILT = datetime(2026, 11, 21, 12, tzinfo=UTC)
-PAGES = ("index", "comparison", "settings", "benchmarks", "changes", "compare", "noise", "data")
+PAGES = (
+    "index",
+    "scaling",
+    "comparison",
+    "settings",
+    "benchmarks",
+    "changes",
+    "compare",
+    "noise",
+    "data",
+)
 
 
 class References(html.parser.HTMLParser):
@@ -72,20 +82,60 @@ def test_without_a_history_the_ratios_stand_all_the_same(tmp_path):
     shutil.copytree(ROOT / "results" / "published", tmp_path / "results" / "published")
     publish(tmp_path / "results", tmp_path / "site", BUILT)
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    heading = re.search(r"<h1>(.+)</h1>", text)
+    assert heading
+    assert "not measured yet" not in heading[1]
     assert "State of main: not measured yet." in text
-    assert "python benchmarks/throughput.py --bars" in text  # the command that a run recorded
+    assert "python benchmarks/comparison.py --full" in text  # the command that a run recorded
     assert "--output" not in text
     assert broken_references(tmp_path / "site") == []
 
 
-def test_the_first_page_answers_first(site):
+def test_the_first_page_answers_before_its_graph_and_its_table(site):
     text = (site / "index.html").read_text(encoding="utf-8")
-    sentence = re.search(r"<h1>(\d+) benchmarks? (is|are) slower on main than before\.</h1>", text)
-    assert sentence
-    assert text.index("<h1>") < text.index("<h2>")
-    assert "stale" in text[: text.index("<h2>")]  # the made-up history ended in 2024
+    order = [
+        "<h1>Myriad is the fastest of 8 measured here: 28 to 83 times the steps per second",
+        "Next: myriad-jax, gymnax, gymnasium-vector, by size. Measured <time",
+        "slower on main than before.",
+        'id="graph"',
+        'class="numbers ratios"',
+        "The numbers of the graph",
+    ]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    count = re.search(r"(\d+) benchmarks? (is|are) slower on main than before", text)
+    assert count
     state = (site / "badges" / "state.svg").read_text(encoding="utf-8")
-    assert f"{sentence[1]} slower" in state
+    assert f"{count[1]} slower" in state
+
+
+def test_the_table_lists_the_strongest_rival_first_and_says_why_a_cell_is_empty(site):
+    text = (site / "index.html").read_text(encoding="utf-8")
+    table = text[text.index('class="numbers ratios"') :].partition("</table>")[0]
+    heads = re.findall(r'<th scope="row">([^<]+)', table)
+    assert heads[:2] == ["gymnasium-vector 1.3.0", "myriad-jax 0.2.0"]
+    assert heads[-1] == "Myriad, steps/s"
+    assert ">37\N{MULTIPLICATION SIGN}</a> <small>29 to 39</small>" in table
+    assert '<a class="quiet" href="comparison.html#absent">refused</a>' in table
+
+
+def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
+    text = (site / "index.html").read_text(encoding="utf-8")
+    comparison = (site / "comparison.html").read_text(encoding="utf-8")
+    anchors = re.findall(r'href="comparison.html#(of-[^"]+)"', text)
+    assert len(anchors) > 20
+    for anchor in anchors:
+        row = rf'<tr class="evidence" id="{anchor}">(.+?)</tr>'
+        (behind,) = re.findall(row, comparison, re.DOTALL)
+        for words in ("python benchmarks/comparison.py --full", "AMD EPYC", "jax 0.10.2"):
+            assert words in behind
+        assert 'href="data/raw/comparison_cpu_samples.json"' in behind
+
+
+def test_other_work_has_a_star_and_its_reason(site):
+    text = (site / "comparison.html").read_text(encoding="utf-8")
+    assert '" aria-label="another workload">*</a>' in text
+    assert "* jumanji: another environment: the same board" in text
 
 
 def test_a_number_of_thirty_days_ago_is_fresh_and_one_older_is_stale(tmp_path):
@@ -124,7 +174,9 @@ def test_a_faster_peer_comes_first_and_an_absent_one_has_its_reason(tmp_path, re
     )
     publish(tmp_path / "results", tmp_path / "site", BUILT, repository=repository)
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert 0 < text.index("Where Myriad is slower") < text.index("How many times as fast")
+    assert "<h1>Myriad makes 0.0" in text
+    assert 'class="worse"' in text
+    assert "Where Myriad is slower" in text
     assert "pip install envpool" in (tmp_path / "site" / "comparison.html").read_text(
         encoding="utf-8"
     )

@@ -11,7 +11,7 @@ const Charts = {
     const chart = new uPlot(
       {
         width,
-        height: Math.round(Math.min(Math.max(width * 0.5, 260), 420)),
+        height: Math.round(Math.min(Math.max(width * 0.42, 236), 400)),
         legend: { show: false },
         padding: [12, 14, 0, 0],
         cursor: { points: { size: 9 }, drag: { x: options.zoom ?? false, y: false }, y: false },
@@ -72,7 +72,7 @@ const Charts = {
     const common = { stroke: ink, font, ticks: { show: false }, grid: { stroke: rule, width: 1 } };
     const decades = (u, splits) => splits.map((value) => (Math.abs(Math.log10(value) % 1) < 1e-9 ? value : null));
     return [
-      { ...common, grid: { show: false }, values: (u, splits) => splits.map((value) => (value === null ? "" : options.xText(value))), ...(options.xLog && { filter: decades }), ...(options.xSpace && { space: options.xSpace }) },
+      { ...common, size: 32, grid: { show: false }, values: (u, splits) => splits.map((value) => (value === null ? "" : options.xText(value))), ...(options.xLog && { filter: decades }), ...(options.xSpace && { space: options.xSpace }) },
       { ...common, size: 66, values: (u, splits) => splits.map((value) => (value === null ? "" : options.yText(value))), ...(options.yLog && !options.yLogFit && { filter: decades, grid: { ...common.grid, filter: decades } }) },
     ];
   },

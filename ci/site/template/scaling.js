@@ -20,55 +20,75 @@
   const short = (commit) => (commit ? commit.slice(0, 8) + (commit.endsWith("-dirty") ? "+" : "") : "unknown");
 
   function show(content) {
-    const devices = [...new Set(content.rows.map((row) => row[2]))].sort();
-    const newest = content.rows.at(-1);
+    const rows = content.rows.map(([library, device, commit, run, size, ...rates]) => ({
+      library: content.libraries[library][0], device: content.devices[device], commit: content.commits[commit], run, size, rates,
+    }));
+    const devices = content.devices.toSorted();
     // A device is named by its place in the list: 1, 2, ...; the newest row's is the default.
-    const device = devices[Number(chosen.device) - 1] ?? newest[2];
-    const onDevice = content.rows.filter((row) => row[2] === device);
-    const commits = [...new Set(onDevice.map((row) => row[3]))].reverse();
+    const device = devices[Number(chosen.device) - 1] ?? rows.at(-1).device;
+    const onDevice = rows.filter((row) => row.device === device);
+    const commits = [...new Set(onDevice.map((row) => row.commit))].reverse();
     const commit = commits.find((each) => short(each) === chosen.commit);
-    const rows = commit === undefined ? onDevice : onDevice.filter((row) => row[3] === commit);
     controls(devices, device, commits, commit);
-    draw(content, rows, device);
+    draw(content, commit === undefined ? onDevice : onDevice.filter((row) => row.commit === commit), device);
+  }
+
+  // All points of a size are of one run, so that they can be compared: the newest with the most libraries.
+  function widest(rows) {
+    const runs = Map.groupBy(rows, (row) => row.run);
+    const count = (run) => new Set(runs.get(run).map((row) => row.library)).size;
+    return runs.get([...runs.keys()].sort((a, b) => count(b) - count(a) || b - a)[0]);
   }
 
   function controls(devices, device, commits, commit) {
     const box = figure.querySelector(".controls");
     const focused = [...box.querySelectorAll("select")].indexOf(document.activeElement);
     const axis = [["log", "logarithmic"], ["linear", "linear"]];
-    const dated = [["newest", "the newest of each size"], ...commits.map((each) => [short(each), short(each)])];
-    box.replaceChildren(
-      Site.choice("environment", envs.map((env) => [env, env]), chosen.env, (env) => set({ env })),
+    const dated = [["newest", "the widest run of each size"], ...commits.map((each) => [short(each), short(each)])];
+    const more = box.querySelector("details") ?? document.createElement("details");
+    const summary = document.createElement("summary");
+    summary.textContent = "More choices";
+    more.replaceChildren(
+      summary,
       Site.choice("device", devices.map((name, place) => [String(place + 1), name]), String(devices.indexOf(device) + 1), (value) => set({ device: value, commit: "newest" })),
       Site.choice("commit", dated, commit === undefined ? "newest" : short(commit), (value) => set({ commit: value })),
       Site.choice("x axis", axis, chosen.x, (x) => set({ x })),
       Site.choice("y axis", axis, chosen.y, (y) => set({ y })),
     );
+    box.replaceChildren(Site.choice("environment", envs.map((env) => [env, env]), chosen.env, (env) => set({ env })), more);
     box.hidden = false;
     box.querySelectorAll("select")[focused]?.focus();
   }
 
   function draw(content, rows, device) {
-    const sizes = [...new Set(rows.map((row) => row[1]))].sort((a, b) => a - b);
-    const newest = new Map(rows.map((row) => [`${row[0]} ${row[1]}`, row])); // the rows come oldest first
-    const series = content.libraries.filter(([name]) => rows.some((row) => row[0] === name)).map(([name, label, light, dark, dash]) => {
-      const of = sizes.map((size) => newest.get(`${name} ${size}`));
-      const column = (place) => of.map((row) => row?.[place] ?? null);
-      return { name, label, colours: [light, dark], dash, rows: of, y: column(5), low: column(6), high: column(7) };
+    const bySize = new Map([...Map.groupBy(rows, (row) => row.size)].map(([size, those]) => [size, widest(those)]));
+    const sizes = [...bySize.keys()].sort((a, b) => a - b);
+    const shown = [...bySize.values()].flat();
+    const libraries = content.libraries.filter(([name]) => shown.some((row) => row.library === name));
+    const series = libraries.map(([name, label, light, dark, dash, marker]) => {
+      const of = sizes.map((size) => bySize.get(size).find((row) => row.library === name));
+      const column = (place) => of.map((row) => row?.rates[place] ?? null);
+      return { name, label, colours: [light, dark], dash, marker, rows: of, y: column(0), low: column(1), high: column(2) };
     });
-    const hidden = new Set(chosen.hide.split(",").filter((name) => series.some((each) => each.name === name)));
+    // A library under other options is hidden until you ask for it.
+    const variants = libraries.filter((library) => library[6]).map(([name]) => name).sort().join(",");
+    const wanted = chosen.hide === "" ? variants : chosen.hide;
+    const hidden = new Set(wanted.split(",").filter((name) => series.some((each) => each.name === name)));
     const rate = (value) => Site.quantity(value, "steps/s");
-    figure.querySelector(".readout").textContent = `${chosen.env} on ${device}; medians and 95% intervals. Point at a size or use the arrow keys to read its numbers.`;
+    const idle = `${chosen.env} on ${device}; medians and 95% intervals. Point at a size or use the arrow keys to read its numbers.`;
+    figure.querySelector(".readout").textContent = idle;
     Charts.draw({
       figure, series, hidden, x: sizes, lines: true, xLog: chosen.x !== "linear", yLog: chosen.y !== "linear", yZero: chosen.y === "linear",
       xText: (value) => (figure.clientWidth < 600 ? rate(value).replace(" ", "") : value.toLocaleString("en")), yText: rate, xSpace: 60,
       read: (index, visible) => [
         Charts.bold(`${sizes[index].toLocaleString("en")} environment${sizes[index] === 1 ? "" : "s"}`), ": ",
-        visible.filter((each) => each.rows[index]).map((each) => `${each.label} ${rate(each.y[index])} (${rate(each.low[index])} to ${rate(each.high[index])}; ${short(each.rows[index][3])})`).join("; "),
+        visible.filter((each) => each.rows[index]).map((each) => `${each.label} ${rate(each.y[index])} (${rate(each.low[index])} to ${rate(each.high[index])})`).join("; "),
+        `. Commit ${short(bySize.get(sizes[index])[0].commit)}.`,
       ],
     });
     Charts.legend(figure.querySelector(".legend"), series, hidden, () => {
-      chosen.hide = [...hidden].sort().join(",");
+      const now = [...hidden].sort().join(",");
+      chosen.hide = now === variants ? "" : now || "none";
       Site.select(chosen, defaults);
       draw(content, rows, device);
     });
