@@ -7,6 +7,7 @@ background. The charts with script are uPlot's, in `template/charts.js`.
 import io
 import math
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -215,6 +216,9 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
     # an id that nothing refers to could be another chart's too
     used = set(re.findall(r'href="#([^"]+)"', body))
     body = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body)
+    # matplotlib names equal markers alike, and a page may hold several charts
+    chart = f"c{zlib.crc32(title.encode()):x}"
+    body = re.sub(r'(id="|href="#)', rf"\g<1>{chart}", body)
     body = re.sub(r"<text [^>]*>", _restyle_text, body)
     # The numbers of a tag are places, and those between tags are words.
     body = re.sub(r"<[^>]*>", _round_numbers, body)

@@ -17,7 +17,7 @@ from ci.site.comparison_page import comparison_page
 from ci.site.first_page import first_page
 from ci.site.measurements import when
 from ci.site.model import Entry, Site
-from ci.site.scaling_page import scaling_page
+from ci.site.scaling_page import row_id, scaling_page
 from ci.site.settings_page import settings_page
 from perfgate.history.asv_results import Point
 from perfgate.history.levels import MIN_EFFECT
@@ -35,7 +35,6 @@ PAGES = (
     ("noise.html", "Noise"),
     ("data.html", "Data"),
 )
-_MAX_CHANGES = 1_000  # a longer page takes seconds to lay out
 # what `ci.validation.selftest` and `ci.validation.mutants` found about the gate
 _GATE_TABLES = ("noise_", "mutants")
 _RAW_TABLES = ("selftest_",)  # the samples behind those, too long for a page
@@ -61,7 +60,7 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
     environment = _environment(site, files)
     contexts = {
         "index.html": first_page(site),
-        "scaling.html": scaling_page(site) | {"plots": files.plots},
+        "scaling.html": scaling_page(site, files.plots),
         "comparison.html": comparison_page(site),
         "settings.html": settings_page(site.measurements.runs),
         "benchmarks.html": {"entries": [listed(entry, site.project) for entry in site.entries]},
@@ -98,6 +97,7 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "quantity": formatting.quantity,
         "rate": formatting.rate,
         "rates": formatting.rates,
+        "row_id": row_id,
         "thousands": "{:,}".format,
         "stale": formatting.is_stale,
         "when": when,
@@ -123,13 +123,20 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
 
 
 def _changes(site: Site) -> dict[str, Any]:
-    changes = site.changes
+    places = site.places
+    newest_first = sorted(site.changes, key=lambda change: -places[change.point.commit])
+    # A change that two machines saw has two rows.
+    names = [
+        f"{each.point.commit[:8]}-{each.benchmark.name}"
+        f"-{each.point.setup.machine}-{each.point.setup.versions}"
+        for each in newest_first
+    ]
+    ids = formatting.slugs(names)
     return {
         "answer": status.answer(site),
         "cut_off": site.cut_off,
         "accepted": site.accepted,
-        "changes": changes[:_MAX_CHANGES],
-        "num_left_out": len(changes[_MAX_CHANGES:]),
+        "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
         "subjects": {commit.hash: commit.subject for commit in site.archive.commits},
         "markers": _markers(site),
         "min_segment": MIN_SEGMENT,

@@ -46,12 +46,14 @@ class Project:
         ours: the library that every ratio compares with the others, "" where nothing says which.
         libraries: the declared libraries and those of the results, ours first.
         suite_file: the file that declares workloads and libraries, "" where there is none.
+        commit_url: the address to which a commit is added, "" where the configuration has none.
     """
 
     title: str
     ours: str = ""
     libraries: Mapping[str, Library] = field(default_factory=dict)
     suite_file: str = ""
+    commit_url: str = ""
 
     def is_ours(self, name: str) -> bool:
         """Tell whether a library is ours, under any options."""
@@ -88,7 +90,17 @@ def read_project(root: Path, measured: Iterable[str]) -> Project:
     libraries = _libraries(declared, ours, measured)
     title = libraries[ours].label if ours in declared else name
     exists = (root / suite_file).is_file()
-    return Project(title, ours, libraries, suite_file.as_posix() if exists else "")
+    address = _commit_url(asv.settings) if asv else ""
+    return Project(title, ours, libraries, suite_file.as_posix() if exists else "", address)
+
+
+def _commit_url(settings: Mapping[str, Any]) -> str:
+    """Return the address of commits, which asv.conf.json names itself or by its repository."""
+    address = str(settings.get("show_commit_url") or "")
+    repo = str(settings.get("repo") or "").rstrip("/").removesuffix(".git")
+    if not address and re.match("https?://", repo):
+        address = f"{repo}/commit/"
+    return address if re.match("https?://", address) else ""
 
 
 def _declared(path: Path) -> dict[str, dict[str, Any]]:

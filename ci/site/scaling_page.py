@@ -15,6 +15,15 @@ from ci.site.measurements import MeasuredRow
 from ci.site.model import Site
 from ci.site.project import Library
 
+# the plots that the benchmarks' documentation promises; each environment may have its own
+_PROMISED = (
+    "throughput_scaling",
+    "scaling_efficiency",
+    "memory_scaling",
+    "scan_chunk_sensitivity",
+    "library_comparison",
+)
+_ENOUGH = 0.8  # of the best rate: from there on the curve is flat
 _COLUMNS = ("steps_per_s", "steps_per_s_low", "steps_per_s_high")
 
 
@@ -112,10 +121,48 @@ def _newest_rows(rows: Sequence[MeasuredRow], site: Site) -> list[MeasuredRow]:
     return [newest[key] for key in sorted(newest)]
 
 
-def scaling_page(site: Site) -> dict[str, Any]:
-    """Return the context of the page Scaling."""
+def row_id(row: MeasuredRow) -> str:
+    """Return the name of a row in the page's address."""
+    names = (row["library"], row["num_envs"], row["timestamp"], row["env"])
+    return formatting.slug("row-" + "-".join(names))
+
+
+def scaling_page(site: Site, plots: Sequence[str]) -> dict[str, Any]:
+    """Return the context of the page Scaling; `plots` are the paths of the drawn plots."""
     machines = {row.get("device") for row in site.scaling_rows}
+    charts = scaling_charts(site)
     return {
-        "charts": scaling_charts(site),
+        "charts": charts,
+        "runs": {run.measured: run for run in site.measurements.runs},
         "has_gpu": not machines.isdisjoint({"gpu", "cuda", "rocm"}),
+        "found": [found for chart in charts if (found := _flattening(chart, site))],
+        "plots": _by_name(plots),
     }
+
+
+def _flattening(chart: ScalingChart, site: Site) -> dict[str, Any] | None:
+    """Say from which size on our curve reaches most of its best rate."""
+    rows = next((rows for library, rows in chart.lines if library.name == site.project.ours), ())
+    rates = {int(row["num_envs"]): float(row["steps_per_s"]) for row in rows if row}
+    if len(rates) < 2:
+        return None
+    best_size = max(rates, key=lambda size: rates[size])
+    best = rates[best_size]
+    enough = min(size for size, rate in rates.items() if rate >= _ENOUGH * best)
+    return {
+        "env": chart.env,
+        "machine": chart.machine,
+        "best": best,
+        "best_size": best_size,
+        "enough": enough,
+    }
+
+
+def _by_name(plots: Sequence[str]) -> dict[str, list[str]]:
+    """Return the promised plots first, with no path where one was not drawn, then the others."""
+    found: dict[str, list[str]] = {name: [] for name in _PROMISED}
+    for path in plots:
+        stem = path.rpartition("/")[2].removesuffix(".png")
+        name = next((name for name in _PROMISED if stem.startswith(name)), stem)
+        found.setdefault(name, []).append(path)
+    return found

@@ -142,6 +142,27 @@ def test_two_commits_are_compared_and_the_address_says_which(site, visit):
 
 
 @pytest.mark.slow
+def test_two_commits_open_with_the_newest_two_and_a_phone_sees_the_verdict(site, new_visit):
+    visit = new_visit(viewport={"width": 390, "height": 844})
+    visit.open(site / "compare.html")
+    chosen = [visit.page.get_by_label(name).input_value() for name in ("before", "after")]
+    assert chosen == [commit_hash(148)[:8], commit_hash(149)[:8]]
+    visit.page.get_by_label("also within the noise").check()
+    box = visit.page.locator("#comparison tbody td:nth-child(2)").first.bounding_box()
+    assert box["x"] + box["width"] <= 390
+
+
+@pytest.mark.slow
+def test_sorting_keeps_what_is_behind_a_row_behind_it(site, visit):
+    visit.open(site / "changes.html")
+    visit.page.get_by_role("button", name="benchmark", exact=True).click()
+    pairs = visit.page.locator("#changes tbody tr").evaluate_all(
+        "rows => rows.map((row) => row.id)"
+    )
+    assert [f"{behind}-row" for behind in pairs[1::2]] == pairs[::2]
+
+
+@pytest.mark.slow
 def test_tables_sort_and_filter(site, visit):
     visit.open(site / "changes.html")
     changes = visit.page.locator("#changes tbody tr")

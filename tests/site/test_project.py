@@ -133,6 +133,24 @@ def test_without_any_declaration_the_package_s_name_says_which_library_is_ours(t
 
 
 @pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({"repo": "https://git.example/me/trees.git"}, "https://git.example/me/trees/commit/"),
+        ({"show_commit_url": "https://git.example/c/", "repo": "."}, "https://git.example/c/"),
+        ({"repo": "."}, ""),
+        ({"show_commit_url": "javascript:alert(1)//"}, ""),
+    ],
+)
+def test_commits_link_to_the_repository_that_the_configuration_names(tmp_path, settings, address):
+    (tmp_path / "asv.conf.json").write_text(json.dumps({"project": "treesort", **settings}))
+    write_runs(tmp_path / "results" / "csv")
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=tmp_path)
+    index = (tmp_path / "site" / "index.html").read_text()
+    links = re.findall(r'<a href="([^"]+)"><code class="hash"', index)
+    assert links == ([address + "0" * 40] if address else [])
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[heapq", "is not valid TOML"),

@@ -132,6 +132,32 @@ def test_a_ratio_leads_to_its_command_rounds_hardware_and_versions(site):
         assert 'href="data/raw/comparison_cpu_samples.json"' in behind
 
 
+def test_changes_come_newest_first_and_each_opens_to_its_command_and_versions(site):
+    text = (site / "changes.html").read_text(encoding="utf-8")
+    table = text[text.index('<table id="changes"') :].partition("</table>")[0]
+    dates = re.findall(r"<td>(\d{4}-\d\d-\d\d)</td>", table)
+    assert len(dates) > 5
+    assert dates == sorted(dates, reverse=True)
+    behind = re.findall(r'<tr class="evidence" id="[^"]+">(.+?)</tr>', table, re.DOTALL)
+    assert len(behind) == len(dates)
+    assert all("asv run --bench" in each and "jax" in each for each in behind)
+
+
+def test_every_promised_plot_is_shown_or_said_not_to_be_measured(site):
+    text = (site / "scaling.html").read_text(encoding="utf-8")
+    shown = ("throughput_scaling", "scaling_efficiency", "library_comparison")
+    assert all(f'src="plots/{name}.png"' in text for name in shown)
+    for name in ("memory_scaling", "scan_chunk_sensitivity"):
+        assert f"<strong>not measured yet</strong>: {name}.png" in text
+
+
+def test_the_scaling_page_says_where_each_curve_flattens(site):
+    text = (site / "scaling.html").read_text(encoding="utf-8")
+    found = text[text.index("What was found here") :].partition("</table>")[0]
+    row = '<th scope="row">cartpole-control</th><td class="num">863 M</td>'
+    assert f'{row}<td class="num">100,000</td><td class="num">10,000</td>' in found
+
+
 def test_other_work_has_a_star_and_its_reason(site):
     text = (site / "comparison.html").read_text(encoding="utf-8")
     assert '" aria-label="another workload">*</a>' in text

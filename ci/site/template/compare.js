@@ -62,10 +62,10 @@
       made.className = kind;
       if (sort !== undefined) made.dataset.sort = sort;
     };
+    cell(clear ? (ratio > 1 ? "clearly worse" : "clearly better") : "within the noise", clear ? "" : "quiet");
+    cell(Site.percent(ratio), `num ${clear ? (ratio > 1 ? "worse" : "better") : "quiet"}`, ratio);
     cell(Site.quantity(old, unit), "num", old);
     cell(Site.quantity(value, unit), "num", value);
-    cell(Site.percent(ratio), `num ${clear ? (ratio > 1 ? "worse" : "better") : "quiet"}`, ratio);
-    cell(clear ? (ratio > 1 ? "clearly worse" : "clearly better") : "within the noise", clear ? "" : "quiet");
     cell(setup.join("; "), "quiet wrap");
     return row;
   }

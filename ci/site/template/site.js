@@ -95,9 +95,12 @@ function sortable(table) {
       const down = head.getAttribute("aria-sort") !== "descending";
       table.querySelectorAll("th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      // What is behind a row stays behind it.
+      const behind = new Map([...body.rows].filter((row) => row.className === "evidence").map((row) => [row.id, row]));
       const key = (row) => row.cells[column].dataset.sort ?? row.cells[column].textContent.trim();
       const order = (a, b) => (Number.isNaN(a - b) ? a.localeCompare(b, "en", { numeric: true }) : a - b);
-      body.append(...[...body.rows].sort((a, b) => order(key(a), key(b)) * (down ? -1 : 1)));
+      const rows = [...body.rows].filter((row) => row.className !== "evidence").sort((a, b) => order(key(a), key(b)) * (down ? -1 : 1));
+      body.append(...rows.flatMap((row) => [row, behind.get(row.id.replace(/-row$/, ""))].filter(Boolean)));
     });
   });
 }
@@ -108,6 +111,7 @@ for (const input of document.querySelectorAll("input[data-filter]")) {
   input.addEventListener("input", () => {
     const wanted = input.value.toLowerCase();
     for (const row of document.getElementById(input.dataset.filter).tBodies[0].rows) {
+      if (row.className === "evidence") continue;
       row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
     }
   });
