@@ -4,12 +4,15 @@
     python benchmarks/batch_size.py --fast          every other size, fewer rounds
     python benchmarks/batch_size.py --agent dqn --env snake
     python benchmarks/batch_size.py --arm default --arm precision
+    python benchmarks/batch_size.py --agent ppo --arm compile
 
 An asv suite and a command line. All sizes and arms of an agent are timed in one process, in rounds
 of random order. The arm `precision` computes networks in bfloat16. The arms `attention` and
 `flash-attention` have an attention network, whose weights exist whole or in blocks. They need an
-environment on a grid. What would not fit into memory is refused before it runs. The plot marks the
-batch that `myriad autotune --tune batch` would choose, which takes the same measurement.
+environment on a grid. The arm `compile` is a pass of 32 rows through the networks and back,
+compiled and operation by operation, as with `--no-compile`. What would not fit into memory is
+refused before it runs. The plot marks the batch that `myriad autotune --tune batch` would choose,
+which takes the same measurement.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -18,6 +21,7 @@ if __name__ == "__main__" and not __package__:
     require_setup()
 
 import argparse
+import statistics
 import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -49,6 +53,10 @@ ARMS: dict[str, dict[str, Any]] = {
     "attention": {"agent.network": "attention", "agent.attention": "xla"},
     "flash-attention": {"agent.network": "attention", "agent.attention": "chunked"},
 }
+
+_COMPILE = "compile"
+_COMPILE_ROWS = 32
+_SAMPLE_S = 0.02
 
 
 class BatchSize:
@@ -113,8 +121,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--arm",
         action="append",
-        choices=ARMS,
-        help=f"what is varied ({', '.join(ARMS)}; default: the first; repeatable)",
+        choices=[*ARMS, _COMPILE],
+        help=f"what is varied ({', '.join([*ARMS, _COMPILE])}; default: the first; repeatable)",
     )
     parser.add_env(_ENV)
     parser.add_argument(
@@ -132,9 +140,11 @@ def _measure(env: str, agent: str, options: argparse.Namespace, file: ResultsFil
     sizes = SIZES[::2] if options.fast else SIZES
     rounds = options.rounds or (_FAST_ROUNDS if options.fast else _ROUNDS)
     names = dict.fromkeys(options.arm or ["default"])
-    configs = {name: create_config(env, agent, **ARMS[name]) for name in names}
-    rates = measure_arms(configs, sizes, rounds=rounds)
+    configs = {name: create_config(env, agent, **ARMS[name]) for name in names if name in ARMS}
+    rates = measure_arms(configs, sizes, rounds=rounds) if configs else {}
     chosen = [smallest_near_best(of_arm) for of_arm in rates.values()]
+    if _COMPILE in names:
+        rates |= _measure_compile(env, agent, rounds)
     rows: list[Row] = []
     lines = []
     each: list[tuple[str, BatchRate]] = [(arm, rate) for arm in rates for rate in rates[arm]]
@@ -163,6 +173,43 @@ def _measure(env: str, agent: str, options: argparse.Namespace, file: ResultsFil
     file.add_rows(rows, {"agent": agent, "sizes": list(sizes), "arms": list(names)})
     print(f"\n{agent} on {env}\n")
     print(markdown(("arm", "rows", "rows/s (95% interval)", "memory", ""), lines))
+
+
+def _measure_compile(env: str, agent: str, rounds: int) -> dict[str, list[Any]]:
+    """Time a pass through an agent's networks and back, compiled and not, in alternation."""
+    import jax
+
+    from myriad import create_config
+    from myriad.autotune.batch import BatchRate
+    from myriad.autotune.precision import gradient_pass, pass_arguments
+    from myriad.timing import interleave, median_interval
+    from myriad.timing.subject import Subject
+
+    resolved = create_config(env, agent).resolve()
+    gradient = gradient_pass(resolved.learner)
+    arguments = pass_arguments(resolved, _COMPILE_ROWS)
+
+    def uncompiled(*args: Any) -> Any:
+        with jax.disable_jit():
+            return gradient(*args)
+
+    # Only the compiled pass states what it needs, and so few rows fit anywhere.
+    subjects = {
+        _COMPILE: Subject(jax.jit(gradient), arguments),
+        f"no-{_COMPILE}": Subject(uncompiled, arguments),
+    }
+    for subject in subjects.values():
+        subject.prepare()
+        subject.calibrate(_SAMPLE_S)
+    samples = interleave(
+        [each.sample_s for each in subjects.values()], least_rounds=rounds, most_rounds=rounds
+    )
+    rates = {}
+    for name, seconds in zip(subjects, samples, strict=True):
+        per_s = [_COMPILE_ROWS / sample for sample in seconds]
+        low, high = median_interval(per_s, 0.95)
+        rates[name] = [BatchRate(_COMPILE_ROWS, statistics.median(per_s), low, high, 0)]
+    return rates
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     rows = block_size(num_rows // (devices * learner.gradient_accumulation))
     cache = ProfileCache() if cache is None else cache
     hardware = fingerprint()
-    arguments = _arguments(resolved, rows)
-    narrow = _pass_of(learner)
+    arguments = pass_arguments(resolved, rows)
+    narrow = jax.jit(gradient_pass(learner))
     key = _key(narrow.lower(*arguments))
     known = (cache.get("hardware", hardware.slug) or {}).get(_FIELD, {}).get(key)
     if known is not None:
@@ -97,7 +97,7 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     # A training that is too large is refused for that, before anything runs.
     require_fit(resolved, least_needs(resolved), available_bytes())
     found = compare(
-        functools.partial(_pass_of(_in_float32(learner)), *arguments),
+        functools.partial(jax.jit(gradient_pass(_in_float32(learner))), *arguments),
         functools.partial(narrow, *arguments),
         num_pairs=_PAIRS,
         min_sample_s=_SAMPLE_S,
@@ -135,17 +135,17 @@ def _in_float32(learner: Any) -> Any:
     return dataclasses.replace(learner, compute_dtype="float32", attention=attention)
 
 
-def _pass_of(learner: Any) -> Any:
-    """Return a jitted gradient of a learner's networks, of parameters and inputs `[B, D]`."""
+def gradient_pass(learner: Any) -> Any:
+    """Return a gradient of a learner's networks, of parameters and inputs `[B, D]`."""
 
     def loss(params: Any, inputs: jax.Array) -> jax.Array:
         return jnp.mean(jnp.square(learner.outputs(params, inputs)))
 
-    return jax.jit(jax.grad(loss))
+    return jax.grad(loss)
 
 
-def _arguments(resolved: ResolvedConfig, rows: int) -> tuple[Any, jax.Array]:
-    """Return parameters of the right shapes, and normalised observations."""
+def pass_arguments(resolved: ResolvedConfig, rows: int) -> tuple[Any, jax.Array]:
+    """Return what `gradient_pass` takes: parameters, and normalised observations of `rows` rows."""
     learner: Any = resolved.learner
     state = jax.eval_shape(functools.partial(learner.init, num_envs=resolved.num_envs), make_key(0))
     rng = np.random.default_rng(0)

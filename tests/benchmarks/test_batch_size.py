@@ -62,6 +62,18 @@ def test_arms_alternate_and_have_rows_and_lines_of_their_own(tmp_path, capsys, e
     assert (tmp_path / "batch_sizes.png").is_file()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_a_compiled_pass_is_measured_beside_one_that_is_not(tmp_path, agent):
+    argv = ["--rounds", "6", "--agent", agent, "--arm", "compile"]
+    assert main([*argv, "--output", str(tmp_path / "b.csv")]) == 0
+    rows = read_csv(tmp_path / "b.csv")
+    assert [row["arm"] for row in rows] == ["compile, batch 32", "no-compile, batch 32"]
+    compiled, uncompiled = (float(row["steps_per_s"]) for row in rows)
+    # Not a wall time: both alternate, and one compiles to a program where the other is Python.
+    assert compiled > uncompiled > 0
+
+
 def test_an_arm_that_the_observations_do_not_suit_is_refused_in_a_sentence(tmp_path, capsys):
     argv = ["--agent", "dqn", "--arm", "attention", "--output", str(tmp_path / "b.csv")]
     assert main(argv) == 2
