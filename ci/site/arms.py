@@ -1,6 +1,6 @@
 """Arms: configurations of one program that a run timed in alternation or trained to a target.
 
-`ci.site.measurements` reads them from a run's samples, and `ci.site.settings_page` shows them.
+`ci.site.measurements` reads them from a run's samples, and `ci.site.pages.settings` shows them.
 """
 
 from collections.abc import Mapping, Sequence

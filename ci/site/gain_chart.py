@@ -1,7 +1,7 @@
 """The chart of what arms gain: a dot and its interval per arm, on a logarithmic axis.
 
 Names stand above their dots, and not beside them, so that the chart can be read on a phone.
-`ci.site.settings_page` calls it.
+`ci.site.pages.settings` calls it.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """What arms gain over the first of them, and the finding in one sentence, computed from the rounds.
 
-`ci.site.settings_page` calls it with what `ci.site.arms` read.
+`ci.site.pages.settings` calls it with what `ci.site.arms` read.
 """
 
 import itertools

@@ -17,7 +17,7 @@ from ci.site.gains import (
     target_gains,
 )
 from ci.site.measurements import read_measurements
-from ci.site.settings_page import settings_page
+from ci.site.pages.settings import settings_page
 from made_up_arms import arm_samples, write_arms
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,6 +1,6 @@
 """What the scaling charts show: steps per second against the number of environments.
 
-`ci.site.first_page` shows the chart of one environment, and the page Scaling all of them.
+`ci.site.pages.first` shows the chart of one environment, and the page Scaling all of them.
 """
 
 from collections.abc import Sequence

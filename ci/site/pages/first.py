@@ -4,8 +4,8 @@ from typing import Any
 
 from ci.site import status
 from ci.site.model import Site
+from ci.site.pages.scaling import scaling_charts
 from ci.site.ratio_table import headline
-from ci.site.scaling_page import scaling_charts
 
 
 def first_page(site: Site) -> dict[str, Any]:

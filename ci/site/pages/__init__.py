@@ -12,18 +12,18 @@ import jinja2
 
 from ci.site import formatting, status
 from ci.site.badges import badges
-from ci.site.benchmark_page import benchmark_page, listed
-from ci.site.comparison_page import comparison_page
-from ci.site.first_page import first_page
 from ci.site.measurements import when
 from ci.site.model import Entry, Site
-from ci.site.scaling_page import row_id, scaling_page
-from ci.site.settings_page import settings_page
+from ci.site.pages.benchmark import benchmark_page, listed
+from ci.site.pages.comparison import comparison_page
+from ci.site.pages.first import first_page
+from ci.site.pages.scaling import row_id, scaling_page
+from ci.site.pages.settings import settings_page
 from perfgate.history.asv_results import Point
 from perfgate.history.levels import MIN_EFFECT
 from perfgate.stats.change_points import ALPHA, MIN_SEGMENT
 
-TEMPLATES = Path(__file__).with_name("template")
+TEMPLATES = Path(__file__).parents[1] / "template"
 PAGES = (
     ("index.html", "Answer"),
     ("scaling.html", "Scaling"),
