@@ -4,7 +4,6 @@ Each command loads its own modules, so that `comment` and `store` run on the sta
 """
 
 import argparse
-import difflib
 import importlib
 import re
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate import __version__
-from perfgate.errors import UsageError
+from perfgate.errors import UsageError, closest
 from perfgate.options import DEFAULT_OUTPUT, Parser, Shard, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
 
@@ -53,9 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _compare(argv: Sequence[str]) -> int:
     if argv and not argv[0].startswith("-"):
-        close = difflib.get_close_matches(argv[0], COMMANDS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(COMMANDS)}."
-        raise UsageError(f"perfgate has no command {argv[0]!r}; {hint}")
+        raise UsageError(f"perfgate has no command {argv[0]!r}; {closest(argv[0], COMMANDS)}")
     options = _parser().parse_args(argv)
     return importlib.import_module("perfgate.compare").run(options)
 

@@ -1,12 +1,11 @@
 """Read a table of TOML into a model, with one sentence for a mistake in it. `config` calls it."""
 
-import difflib
 from collections.abc import Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from perfgate.errors import UsageError
+from perfgate.errors import UsageError, closest
 
 T = TypeVar("T")
 Place = Sequence[str | int]
@@ -44,7 +43,7 @@ def validated(model: type[T], table: dict[str, Any], source: str) -> T:
     except ValidationError as caught:
         # A misspelt key is also a missing one, and its name says more.
         mistakes = sorted(caught.errors(), key=lambda each: each["type"] != _UNKNOWN)
-        raise UsageError(f"{source}: {_sentence(mistakes[0], model)}.") from None
+        raise UsageError(f"{source}: {_sentence(mistakes[0], model)}") from None
 
 
 def _sentence(mistake: Any, model: Any) -> str:
@@ -54,18 +53,18 @@ def _sentence(mistake: Any, model: Any) -> str:
     where = _written(mistake["loc"])
     context = mistake.get("ctx", {})
     if kind == "missing":
-        return f"{_written(above)} lacks the key {last!r}"
+        return f"{_written(above)} lacks the key {last!r}."
     if kind == _UNKNOWN:
         subject = f"{_written(above)}: the key" if above else "the key"
-        return f"{subject} {last!r} is unknown; {_closest(last, _keys(model, above))}"
+        return f"{subject} {last!r} is unknown; {closest(last, sorted(_keys(model, above)))}"
     if kind == "tuple_type":
-        return f"{where} must be a list of tables, [[{last}]]"
+        return f"{where} must be a list of tables, [[{last}]]."
     if kind == "value_error":
         # A table's own sentence begins with one of its keys.
         is_table = bool(_keys(model, mistake["loc"]))
-        return f"{where}{'.' if is_table else ' '}{context['error']}"
+        return f"{where}{'.' if is_table else ' '}{context['error']}."
     wanted = _WANTED.get(kind) or _WANTED[kind.split("_")[0]]
-    return f"{where} must be {wanted.format(**context)}, but got {mistake['input']!r}"
+    return f"{where} must be {wanted.format(**context)}, but got {mistake['input']!r}."
 
 
 def _written(place: Place) -> str:
@@ -81,8 +80,3 @@ def _keys(model: Any, place: Place) -> list[str]:
         is_key = isinstance(part, str)
         kind = kind.__pydantic_fields__[part].annotation if is_key else get_args(kind)[0]
     return list(getattr(kind, "__pydantic_fields__", ()))
-
-
-def _closest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"it knows {', '.join(sorted(known))}"
