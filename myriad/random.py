@@ -171,6 +171,21 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
     return jax.random.wrap_key_data(words, impl=implementation)
 
 
+def words_of_seed(seed: int) -> tuple[int, int]:
+    """Return the low and the high 32 bits of a seed that fits in 64, as `seed_key` takes them.
+
+    Raises:
+        InvalidArgumentError: `seed` is no integer, or does not fit.
+    """
+    SEEDS.require("seed", seed)
+    return int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF
+
+
+def seed_key(low: jax.Array, high: jax.Array) -> jax.Array:
+    """Make `make_key(seed)` in a compiled program, of the words of any seed: uint32 scalars."""
+    return jax.random.wrap_key_data(_seed_words(low, high), impl=MIX2X32)
+
+
 def is_key(value: Any) -> bool:
     """Return whether a value is one typed key, known or traced."""
     if not isinstance(value, jax.Array) or value.shape:
@@ -192,6 +207,17 @@ def fast_key(key: jax.Array) -> jax.Array:
         return key
     # Two words drawn from the other generator are a key of ours.
     return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
+
+
+def after_words(key: jax.Array, num_words: jax.Array) -> jax.Array:
+    """Return a `mix2x32` key whose draws begin after the first words of a draw from `key`.
+
+    Args:
+        key: a scalar key. Draw from it or from this, never the same words from both.
+        num_words: how many words come before, uint32 scalar.
+    """
+    steps = jnp.stack([num_words * _GOLDEN, num_words * _SECOND])
+    return jax.random.wrap_key_data(jax.random.key_data(key) + steps, impl=MIX2X32)
 
 
 def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:

@@ -48,9 +48,12 @@ class Learner(Protocol[State]):
 
     Attributes:
         default_num_envs: environments that it learns from if you don't say how many.
+        structural: its numbers that switch a part of the program on or off, so that they can't
+            differ by slot in a `Population`. Integers never can, but for `num_epochs`.
     """
 
     default_num_envs: ClassVar[int]
+    structural: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def metric_names(self) -> tuple[str, ...]:

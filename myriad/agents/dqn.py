@@ -211,6 +211,7 @@ class DQN(Learner[DQNState]):
     # At CartPole's own scale of rewards DQN did not learn.
     normalize_rewards: bool = True
     default_num_envs: ClassVar[int] = 8
+    structural: ClassVar[frozenset[str]] = frozenset({"priority_alpha"})
     renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
 
     @property

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, LEARNER_AXIS
 from myriad.errors import InvalidArgumentError
+from myriad.random import after_words
 from myriad.ranges import INT32
 from myriad.registry import is_integer
 
@@ -40,12 +42,75 @@ def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
     """
     # `jax.random.permutation` sorts pairs of a word and an element, and does so twice from some
     # thousand elements on.
+    return _sorted_rows(jax.random.bits(key, (_words_per_row(size), num, size)), size)
+
+
+def _words_per_row(size: int) -> int:
+    return 1 if (size - 1).bit_length() <= _INDEX_BITS else 2
+
+
+def _sorted_rows(draws: Any, size: int) -> jax.Array:
     index_bits = (size - 1).bit_length()
     mask = jnp.uint32((1 << index_bits) - 1)
-    first, *second = jax.random.bits(key, (1 if index_bits <= _INDEX_BITS else 2, num, size))
+    first, *second = draws
     words = first & ~mask | jnp.arange(size, dtype=jnp.uint32)
     *_, words = jax.lax.sort((*second, words), dimension=1, num_keys=1 + len(second))
     return (words & mask).astype(jnp.int32)
+
+
+def repeat_epochs(
+    train_step: Callable[[Any, Any], tuple[Any, Any]],
+    learned: Any,
+    key: jax.Array,
+    num_epochs: jax.Array,
+    num_rows: int,
+    minibatches: Callable[[jax.Array], Any],
+) -> tuple[Any, Any]:
+    """Learn in a number of epochs that only the running program knows.
+
+    The results are those of one scan over the minibatches of `draw_permutations`, bit for bit.
+
+    Args:
+        train_step: takes what is learned and a minibatch; returns the next and metrics.
+        learned: what the first step begins with.
+        key: that of the permutations, a `mix2x32` key.
+        num_epochs: passes over the batch, int32 scalar, at least 1.
+        num_rows: rows of the batch.
+        minibatches: maps permutations, int32 `[1, num_rows]`, to what `train_step` takes of each
+            minibatch, leaves `[num_minibatches, ...]`.
+
+    Returns:
+        what is learned, and the metrics' means over all steps.
+    """
+
+    def step(carry: tuple[Any, Any], minibatch: Any) -> tuple[tuple[Any, Any], None]:
+        learned, totals = carry
+        learned, metrics = train_step(learned, minibatch)
+        return (learned, jax.tree.map(jnp.add, totals, metrics)), None
+
+    def epoch(i: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        permutation = _permutation_of_epoch(key, i, num_epochs, num_rows)
+        return jax.lax.scan(step, carry, minibatches(permutation))[0]
+
+    shapes = jax.eval_shape(minibatches, jax.ShapeDtypeStruct((1, num_rows), jnp.int32))
+    steps_per_epoch = jax.tree.leaves(shapes)[0].shape[0]
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
+    metrics = jax.eval_shape(train_step, learned, one)[1]
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
+    learned, totals = jax.lax.fori_loop(0, num_epochs, epoch, (learned, zeros))
+    num_steps = (num_epochs * steps_per_epoch).astype(jnp.float32)
+    return learned, jax.tree.map(lambda total: total / num_steps, totals)
+
+
+def _permutation_of_epoch(
+    key: jax.Array, epoch: jax.Array, num_epochs: jax.Array, num_rows: int
+) -> jax.Array:
+    """Return one row of `draw_permutations(key, num_epochs, num_rows)`, int32 `[1, num_rows]`."""
+    first = epoch.astype(jnp.uint32) * np.uint32(num_rows)
+    starts = [first, first + num_epochs.astype(jnp.uint32) * np.uint32(num_rows)]
+    num_draws = _words_per_row(num_rows)
+    draws = [jax.random.bits(after_words(key, start), (1, num_rows)) for start in starts]
+    return _sorted_rows(draws[:num_draws], num_rows)
 
 
 def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:

@@ -45,6 +45,7 @@ from myriad.agents.minibatches import (
     map_over_blocks,
     mean_over_blocks,
     mean_over_devices,
+    repeat_epochs,
     require_whole_minibatches,
     shapes_for_many,
     share_of_rows,
@@ -61,6 +62,7 @@ from myriad.agents.normalization import (
 )
 from myriad.agents.policies import Policy, make_policy
 from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
+from myriad.agents.traced import number
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
@@ -377,13 +379,19 @@ class PPO(Learner[PPOState]):
         """Take all gradient steps, on one vector of parameters: a step of Adam is then one loop."""
         flat, unravel = ravel_pytree(state.params)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
-        permutations = draw_permutations(key, self.num_epochs, batch.obs.shape[0]).reshape(
-            self.num_epochs * self.num_minibatches, -1
-        )
-        # Here, and not in the loss: every device and block standardises by the whole minibatch.
-        advantages = batch.advantage[permutations]
-        if self.normalize_advantages:
-            advantages = _standardize(advantages)
+        num_rows = batch.obs.shape[0]
+
+        def minibatches(permutations: jax.Array) -> tuple[jax.Array, jax.Array]:
+            orders = permutations.reshape(-1, num_rows // self.num_minibatches)
+            advantages = batch.advantage[orders]
+            # Here, and not in the loss: every device and block standardises by the whole minibatch.
+            if self.normalize_advantages:
+                advantages = _standardize(advantages)
+            return orders, advantages
+
+        at_once = None
+        if isinstance(self.num_epochs, int):
+            at_once = minibatches(draw_permutations(key, self.num_epochs, num_rows))
         rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
 
         def gradient(
@@ -413,16 +421,19 @@ class PPO(Learner[PPOState]):
                 metrics = jnp.concatenate([metrics, jnp.stack(of_gradient)])
             return learned, metrics
 
-        # A scan, since unrolled minibatches were no faster.
-        learned, metrics = jax.lax.scan(
-            train_step,
-            Learned(flat, state.opt_state, state.loss_scale),
-            (permutations, advantages),
-        )
+        before = Learned(flat, state.opt_state, state.loss_scale)
+        if at_once is None:
+            learned, metrics = repeat_epochs(
+                train_step, before, key, self.num_epochs, num_rows, minibatches
+            )
+        else:
+            # A scan, since unrolled minibatches were no faster.
+            learned, metrics = jax.lax.scan(train_step, before, at_once)
         next_state = dataclasses.replace(
             state, **learned._asdict() | {"params": unravel(learned.params)}
         )
-        return next_state, dict(zip(self.metric_names, jnp.mean(metrics, axis=0), strict=True))
+        means = metrics if at_once is None else jnp.mean(metrics, axis=0)
+        return next_state, dict(zip(self.metric_names, means, strict=True))
 
     def _preserved(
         self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
@@ -450,7 +461,8 @@ class PPO(Learner[PPOState]):
         )
         # Probabilities' ratio from a difference of logarithms: neither can underflow by itself.
         ratio = jnp.exp(log_prob - batch.log_prob)
-        clipped = jnp.clip(ratio, 1 - self.clip_epsilon, 1 + self.clip_epsilon)
+        lowest = number(1 - self.clip_epsilon)
+        clipped = jnp.clip(ratio, lowest, number(1 + self.clip_epsilon))
         policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
         value_loss = self._value_loss(self._values(params, batch.obs), batch)
         # One reduction of all terms: each by itself would be three small loops.
@@ -462,7 +474,8 @@ class PPO(Learner[PPOState]):
     def _value_loss(self, value: jax.Array, batch: Batch) -> jax.Array:
         error = jnp.square(value - batch.target)
         if self.value_clip is not None:
-            near = batch.value + jnp.clip(value - batch.value, -self.value_clip, self.value_clip)
+            farthest = number(self.value_clip)
+            near = batch.value + jnp.clip(value - batch.value, -farthest, farthest)
             error = jnp.maximum(error, jnp.square(near - batch.target))
         return error
 

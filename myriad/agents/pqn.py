@@ -325,7 +325,14 @@ class PQN(Learner[PQNState]):
     def _learn(
         self, key: jax.Array, state: PQNState, batch: Batch
     ) -> tuple[PQNState, dict[str, jax.Array]]:
-        permutations = draw_permutations(key, self.num_epochs, batch.target.shape[0])
+        num_rows = batch.target.shape[0]
+
+        def minibatches(permutations: jax.Array) -> jax.Array:
+            return permutations.reshape(-1, num_rows // self.num_minibatches)
+
+        at_once = None
+        if isinstance(self.num_epochs, int):
+            at_once = draw_permutations(key, self.num_epochs, num_rows)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
         rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
 
@@ -351,11 +358,15 @@ class PQN(Learner[PQNState]):
                 metrics |= dict(zip(GRADIENT_METRICS, of_gradient, strict=True))
             return learned, metrics
 
-        minibatches = permutations.reshape(self.num_epochs * self.num_minibatches, -1)
-        learned, metrics = jax.lax.scan(
-            train_step, Learned(state.params, state.opt_state, state.loss_scale), minibatches
-        )
-        return dataclasses.replace(state, **learned._asdict()), jax.tree.map(jnp.mean, metrics)
+        before = Learned(state.params, state.opt_state, state.loss_scale)
+        if at_once is None:
+            learned, means = repeat_epochs(
+                train_step, before, key, self.num_epochs, num_rows, minibatches
+            )
+        else:
+            learned, metrics = jax.lax.scan(train_step, before, minibatches(at_once))
+            means = jax.tree.map(jnp.mean, metrics)
+        return dataclasses.replace(state, **learned._asdict()), means
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""

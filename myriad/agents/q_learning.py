@@ -20,6 +20,7 @@ from myriad.agents.minibatches import MANY_ENVS, map_over_blocks
 from myriad.agents.networks import ACTIVATIONS, EXACT, MLP, NetworkSpec, affine, sum_rows
 from myriad.agents.normalization import RunningMoments, normalize_obs
 from myriad.agents.precision import FLOAT32, Precision, wide
+from myriad.agents.traced import TracedFloat, number
 from myriad.envs import Environment
 from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
@@ -231,13 +232,19 @@ def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Arr
     return start + (end - start) * jnp.minimum(fraction, 1)
 
 
-def clip_by_norm(max_norm: float) -> optax.GradientTransformation:
+def clip_by_norm(max_norm: float | TracedFloat) -> optax.GradientTransformation:
     """Scale a gradient vector, `[P]`, to norm `max_norm` at most: optax's rule, vectorised."""
-    if math.isinf(max_norm):
+    is_known = not isinstance(max_norm, TracedFloat)
+    if is_known and math.isinf(max_norm):
         return optax.identity()
+    most = number(max_norm)
 
     def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
-        return updates * (max_norm / jnp.maximum(norm(updates), max_norm)), state
+        share = most / jnp.maximum(norm(updates), most)
+        if not is_known:
+            # The quotient of infinities is not a number.
+            share = jnp.where(jnp.isinf(most), 1, share)
+        return updates * share, state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 

@@ -1,5 +1,6 @@
 """The compiled training chunk: any number of a learner's updates in one call."""
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -148,6 +149,13 @@ class LearningLoop:
         options = output_fusion(traced)
         donated = 0 if donate else ()
         return init, jax.jit(run, donate_argnums=donated, compiler_options=options, **shardings)
+
+    def with_learner(self, learner: Learner) -> "LearningLoop":
+        """Return the loop of the same environments with another learner, on one device."""
+        other = copy.copy(self)
+        other.learner = learner
+        other.num_devices = 1
+        return other
 
     @property
     def devices(self) -> str:

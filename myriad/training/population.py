@@ -1,0 +1,426 @@
+"""Many trainings of one shape in one compiled program: seeds side by side, or a study's trials.
+
+`Population` holds the programs. A host loop over seeds and one over trials call it.
+"""
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from myriad import settings
+from myriad.agents.traced import TracedFloat, words_of
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
+from myriad.ranges import ranges_of
+from myriad.timing import collector_paused
+from myriad.training.config import ResolvedConfig
+from myriad.training.evaluation import Evaluation, evaluation_key
+from myriad.training.loop import LearningLoop, Report, TrainState
+from myriad.training.programs import ProgramSize
+from myriad.xla import count_cache_hits, output_fusion, result_shapes, use_compilation_cache
+
+Mapping_ = Literal["map", "vmap"]
+Options = Mapping[str, Any]
+
+_MEMBER = "member"
+_EPOCHS = "num_epochs"
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class PopulationState:
+    """The states of all trainings, with a first axis of slots, and what differs by slot.
+
+    Slots are padded to a multiple of the devices, so the axis may be longer than `num_slots`.
+
+    Attributes:
+        members: a `TrainState` whose leaves have the axis of slots first, `[M, ...]`.
+        options: the hyperparameters that differ by slot: the words of a float64, uint32 `[M, 2]`,
+            or int32 `[M]`.
+    """
+
+    members: TrainState
+    options: dict[str, jax.Array]
+
+
+class Population:
+    """Trainings of one shape side by side, each in a slot of one compiled program.
+
+    A training in a slot ends in the same bits as the same training alone on one device, whatever
+    its neighbours are, if `mapping` is "map". With "vmap" it agrees within 1e-5. Slots are spread
+    over the devices. In one device they run one after another on a CPU, whose caches hold one
+    training better than all, and side by side on other devices.
+
+    Args:
+        resolved: the trainings. Its seed is not read.
+        num_slots: trainings side by side.
+        traced: hyperparameters of the agent that differ by slot: floats, such as `learning_rate`,
+            and `num_epochs`. Others compile as constants.
+        mapping: "map" or "vmap"; by default what suits the device.
+        num_devices: devices to spread the slots over; by default all of this process.
+
+    Attributes:
+        resolved: the trainings.
+        num_slots: trainings side by side, `M`.
+        traced: names of what differs by slot.
+        mapping: "map" or "vmap".
+        num_devices: devices that the slots are spread over.
+        loop: the updates of one training, as pure functions.
+        num_updates: updates in one whole training.
+        steps_per_update: steps of all environments of one training in one update.
+        eval_every: updates between two evaluations.
+        state_shapes: the shapes of a `PopulationState`, once compiled.
+        sizes: of the programs, once compiled.
+        compile_s: seconds that tracing and compiling took.
+        from_cache: whether every program came from the persistent cache.
+
+    Raises:
+        InvalidArgumentError: a number can't be used, or a hyperparameter can't differ by slot.
+        UnknownNameError: the agent has no such hyperparameter.
+
+    Example:
+        >>> from myriad import create_config
+        >>> config = create_config("cartpole-control", "ppo", 16, 1024, **{"agent.num_epochs": 1})
+        >>> population = Population(config.resolve(), 2, traced=["learning_rate"])
+        >>> population.compile()
+        >>> state = population.first_state([0, 1], {"learning_rate": [1e-3, 3e-4]})
+        >>> state, report = population.run(state, [1, 2], [True, True])
+        >>> population.updates_done(state).tolist()
+        [1, 2]
+    """
+
+    def __init__(
+        self,
+        resolved: ResolvedConfig,
+        num_slots: int,
+        traced: Sequence[str] = (),
+        *,
+        mapping: Mapping_ | None = None,
+        num_devices: int | None = None,
+    ):
+        if num_slots < 1:
+            raise InvalidArgumentError(f"num_slots must be at least 1, but got {num_slots}.")
+        config = resolved.config
+        self.resolved = resolved
+        self.num_slots = num_slots
+        self.traced = tuple(traced)
+        self.num_updates = resolved.num_updates
+        self.steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
+        self.eval_every = resolved.updates_per_eval
+        self.mapping: Mapping_ = mapping or ("map" if jax.default_backend() == "cpu" else "vmap")
+        self.num_devices = min(num_slots, num_devices or jax.local_device_count())
+        learner = resolved.learner.scheduled(self.num_updates)
+        self._require_traceable(learner)
+        self.loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+        self._evaluation = Evaluation(
+            resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+        )
+        # Every device has as many slots. Those beyond num_slots do nothing.
+        self._padded = -(-num_slots // self.num_devices) * self.num_devices
+        self._mesh = Mesh(jax.local_devices()[: self.num_devices], (_MEMBER,))
+        self._placed = NamedSharding(self._mesh, PartitionSpec(_MEMBER))
+        self.state_shapes: Any = None
+        self.sizes: tuple[ProgramSize, ...] = ()
+        self.programs: dict[str, Any] = {}
+        self.compile_s = 0.0
+        self.from_cache = False
+
+    def compile(self, at_a_time: Any = len) -> None:
+        """Compile all programs side by side. Nothing compiles once the trainings run.
+
+        Args:
+            at_a_time: called with the programs' sizes before the compiler works; returns how many
+                it may work on at a time.
+        """
+        start = time.perf_counter()
+        if (cache := settings.compilation_cache()) is not None:
+            use_compilation_cache(cache)
+        with count_cache_hits() as hits, collector_paused():
+            traced = self._trace()
+            self.sizes = tuple(ProgramSize.of(each) for each, _ in traced.values())
+            with ThreadPoolExecutor(at_a_time(self.sizes)) as pool:
+                compiling = {
+                    name: pool.submit(each.lower().compile, options)
+                    for name, (each, options) in traced.items()
+                }
+                self.programs = {name: each.result() for name, each in compiling.items()}
+        self.compile_s = time.perf_counter() - start
+        self.from_cache = hits.count >= len(traced)
+
+    def _trace(self) -> dict[str, tuple[jax.stages.Traced, dict[str, str]]]:
+        """Return the programs as they are traced, with the options to compile them with."""
+        seeds = self._padded_seeds(range(self.num_slots))
+        options = self._words(dict.fromkeys(self.traced), self.num_slots, check=False)
+        first = self._jitted(self._first).trace(*seeds, options)
+        state = self.state_shapes = result_shapes(first)
+        counts = np.zeros(self._padded, np.int32)
+        flags = np.zeros(self._padded, bool)
+        run = self._jitted(self._run, donate=True, reports=True).trace(state, counts, flags)
+        keys = np.zeros((self._padded, 2), np.uint32)
+        evaluate = self._jitted(self._evaluate).trace(state.members, flags, flags, keys)
+        refill = self._jitted(self._refill, donate=True).trace(state, flags, *seeds, options)
+
+        # Compiled as a training alone, so that both end in the same bits.
+        def alone() -> Any:
+            shapes = result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
+            one = (shapes, np.int32(0), np.bool_(False))  # noqa: FBT003
+            return jax.jit(self.loop.run).trace(*one).jaxpr
+
+        def alone_evaluated() -> Any:
+            shapes = result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
+            return jax.jit(self._evaluation.episodes).trace(shapes.agent, make_key(0)).jaxpr
+
+        return {
+            "run": (run, output_fusion(alone)),
+            "first": (first, {}),
+            "refill": (refill, {}),
+            "evaluate": (evaluate, output_fusion(alone_evaluated)),
+        }
+
+    def first_state(
+        self, seeds: Sequence[int] | np.ndarray, options: Options | None = None
+    ) -> PopulationState:
+        """Return the state before the first update.
+
+        Args:
+            seeds: of each training, `[M]`.
+            options: a value for each slot of everything in `traced`, `[M]`.
+
+        Raises:
+            InvalidArgumentError: a seed or a value can't be used.
+        """
+        words = self._words(options or {}, self.num_slots)
+        return self.programs["first"](*self._padded_seeds(seeds), words)
+
+    def refill(
+        self,
+        state: PopulationState,
+        slots: Sequence[int] | np.ndarray,
+        seeds: Sequence[int] | np.ndarray,
+        options: Options | None = None,
+    ) -> PopulationState:
+        """Begin new trainings in some slots. The others stay as they are.
+
+        Args:
+            state: it is donated.
+            slots: which begin anew, int `[K]`, each once.
+            seeds: of the new trainings, `[K]`.
+            options: a value for each new training of everything in `traced`, `[K]`.
+
+        Raises:
+            InvalidArgumentError: a seed or a value can't be used.
+        """
+        slots = np.asarray(slots, np.int64)
+        if len(set(slots.tolist())) < len(slots) or any(
+            not 0 <= slot < self.num_slots for slot in slots
+        ):
+            raise InvalidArgumentError(
+                f"slots must be different numbers from 0 to {self.num_slots - 1}, "
+                f"but got {slots.tolist()}."
+            )
+        is_new = np.zeros(self._padded, bool)
+        is_new[slots] = True
+        given = self._words(options or {}, len(slots), pad=False)
+        words = {
+            name: np.zeros((self._padded, *value.shape[1:]), value.dtype)
+            for name, value in given.items()
+        }
+        for name, value in given.items():
+            words[name][slots] = value
+        low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
+        for slot, seed in zip(slots, seeds, strict=True):
+            low[slot], high[slot] = words_of_seed(int(seed))
+        return self.programs["refill"](state, is_new, low, high, words)
+
+    def run(
+        self, state: PopulationState, num_updates: Any, begin: Any
+    ) -> tuple[PopulationState, Report]:
+        """Do some updates in every slot.
+
+        Args:
+            state: it is donated.
+            num_updates: of each training, int `[M]`. A slot with 0 stays as it is and costs next to
+                nothing with mapping "map".
+            begin: whether a new window of sums begins in a slot, boolean `[M]`.
+
+        Returns:
+            the next state, and a report with leaves `[M, ...]`.
+        """
+        counts = self._pad(np.asarray(num_updates, np.int32))
+        return self.programs["run"](state, counts, self._pad(np.asarray(begin, bool)))
+
+    def evaluate(
+        self, state: PopulationState, active: Any = None, keys: jax.Array | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run the episodes of an evaluation with the policy of every active slot.
+
+        Args:
+            state: of the population.
+            active: which slots to evaluate, boolean `[M]`; by default all. The others give zeros
+                and, with mapping "map", cost nothing.
+            keys: a key for all, or one for each slot, `[M]`, as `make_key` makes; None for each
+                training's own, with which it evaluates alone.
+
+        Returns:
+            returns, float32 `[M, E]`, and whether an episode ended, boolean `[M, E]`.
+        """
+        flags = np.ones(self.num_slots, bool) if active is None else np.asarray(active, bool)
+        words = np.zeros((self._padded, 2), np.uint32)
+        if keys is not None:
+            words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
+        own = np.full(self._padded, keys is None)
+        found = self.programs["evaluate"](state.members, self._pad(flags), own, words)
+        returns, ended = jax.device_get(found)
+        return returns[: self.num_slots], ended[: self.num_slots]
+
+    def updates_done(self, state: PopulationState) -> np.ndarray:
+        """Return how many updates each training has done, int64 `[M]`."""
+        count = jax.device_get(state.members.num_updates)
+        done = count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
+        return done[: self.num_slots]
+
+    def member(self, state: PopulationState, slot: int) -> TrainState:
+        """Return the state of one training as NumPy's arrays, its key as its two words."""
+
+        def taken(leaf: jax.Array) -> np.ndarray:
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                leaf = jax.random.key_data(leaf)
+            return np.asarray(jax.device_get(leaf))[slot]
+
+        return jax.tree.map(taken, state.members)
+
+    def _jitted(self, of_member: Any, *, donate: bool = False, reports: bool = False) -> Any:
+        """Map a function of one slot over the slots of a device, on every device."""
+
+        def of_device(*slots: Any) -> Any:
+            if self.mapping == "vmap":
+                return jax.vmap(of_member)(*slots)
+            return jax.lax.map(lambda slot: of_member(*slot), slots)
+
+        function = of_device
+        if self.num_devices > 1:
+            over = PartitionSpec(_MEMBER)
+            function = jax.shard_map(
+                of_device, mesh=self._mesh, in_specs=over, out_specs=over, check_vma=False
+            )
+
+        def whole(*slots: Any) -> Any:
+            results = function(*slots)
+            if not reports or self._padded == self.num_slots:
+                return results
+            state, report = results
+            return state, jax.tree.map(lambda leaf: leaf[: self.num_slots], report)
+
+        shardings: dict[str, Any] = {}
+        if self.num_devices > 1:
+            shardings["in_shardings"] = self._placed
+            everywhere = NamedSharding(self._mesh, PartitionSpec())
+            is_cut = reports and self._padded != self.num_slots
+            shardings["out_shardings"] = (self._placed, everywhere) if is_cut else self._placed
+        return jax.jit(whole, donate_argnums=0 if donate else (), **shardings)
+
+    def _first(
+        self, low: jax.Array, high: jax.Array, options: dict[str, jax.Array]
+    ) -> PopulationState:
+        return PopulationState(self._loop_of(options).init(seed_key(low, high)), options)
+
+    def _refill(
+        self,
+        state: PopulationState,
+        is_new: jax.Array,
+        low: jax.Array,
+        high: jax.Array,
+        options: dict[str, jax.Array],
+    ) -> PopulationState:
+        return jax.lax.cond(is_new, lambda: self._first(low, high, options), lambda: state)
+
+    def _run(
+        self, state: PopulationState, num_updates: jax.Array, begin: jax.Array
+    ) -> tuple[PopulationState, Report]:
+        loop = self._loop_of(state.options)
+        members, report = loop.run(state.members, num_updates, begin)
+        return PopulationState(members, state.options), report
+
+    def _evaluate(
+        self, member: TrainState, active: jax.Array, own: jax.Array, words: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        own_key = evaluation_key(member.key, member.num_updates)
+        data = jnp.where(own, jax.random.key_data(own_key), words)
+        key = jax.random.wrap_key_data(data, impl=MIX2X32)
+
+        def episodes() -> tuple[jax.Array, jax.Array]:
+            return self._evaluation.returns(member.agent, key)
+
+        shapes = jax.eval_shape(episodes)
+        nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
+        return jax.lax.cond(active, episodes, nothing)
+
+    def _loop_of(self, options: dict[str, jax.Array]) -> LearningLoop:
+        """Return the loop of a training with its own hyperparameters."""
+        given = {
+            name: value if name == _EPOCHS else TracedFloat.of_words(value)
+            for name, value in options.items()
+        }
+        learner: Any = self.loop.learner
+        return self.loop.with_learner(dataclasses.replace(learner, **given))
+
+    def _require_traceable(self, learner: Any) -> None:
+        traceable = [
+            name
+            for name, declared in ranges_of(type(learner)).items()
+            if (not declared.whole or name == _EPOCHS)
+            and name not in learner.structural
+            and getattr(learner, name) is not None
+        ]
+        for name in self.traced:
+            if not hasattr(learner, name):
+                raise UnknownNameError("hyperparameter", name, traceable)
+            if name not in traceable:
+                raise InvalidArgumentError(
+                    f"{name} of {self.resolved.config.agent} can't differ by slot, since it is "
+                    f"part of the compiled program; {', '.join(traceable)} can."
+                )
+
+    def _words(
+        self, options: Options, count: int, *, check: bool = True, pad: bool = True
+    ) -> dict[str, np.ndarray]:
+        """Return hyperparameters as the programs take them."""
+        if set(options) != set(self.traced):
+            raise InvalidArgumentError(
+                f"options must give values of {', '.join(self.traced) or 'nothing'}, "
+                f"but gave those of {', '.join(options) or 'nothing'}."
+            )
+        ranges = ranges_of(type(self.loop.learner))
+        found = {}
+        for name in self.traced:
+            kind = np.int32 if name == _EPOCHS else np.float64
+            values = np.ones(count, kind) if not check else np.asarray(options[name], kind)
+            if values.shape != (count,):
+                raise InvalidArgumentError(
+                    f"{name} must have {count} values, but has the shape {values.shape}."
+                )
+            for value in values.tolist():
+                ranges[name].require(name, value)
+            words = values if name == _EPOCHS else words_of(values)
+            found[name] = self._pad(words) if pad else words
+        return found
+
+    def _padded_seeds(self, seeds: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if len(seeds) != self.num_slots:
+            raise InvalidArgumentError(
+                f"seeds must be one for each of {self.num_slots} slots, but got {len(seeds)}."
+            )
+        words = np.array([words_of_seed(int(seed)) for seed in seeds], np.uint32)
+        return self._pad(words[:, 0]), self._pad(words[:, 1])
+
+    def _pad(self, values: np.ndarray) -> np.ndarray:
+        """Add zeros for the slots that fill up the devices."""
+        padding = [(0, self._padded - len(values))] + [(0, 0)] * (values.ndim - 1)
+        return np.pad(values, padding)
