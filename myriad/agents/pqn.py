@@ -35,6 +35,7 @@ from myriad.agents.minibatches import (
     draw_permutations,
     gatherer,
     mean_over_blocks,
+    repeat_epochs,
     require_whole_minibatches,
     shapes_for_many,
     steps_for_many,
@@ -42,6 +43,7 @@ from myriad.agents.minibatches import (
 from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
+from myriad.agents.traced import times_unless
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
 from myriad.envs import Environment
@@ -428,8 +430,8 @@ def lambda_returns(
 
     def back(later: jax.Array, step: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         reward, next_value, terminated, done = step
-        ahead = next_value + td_lambda * jnp.where(done, 0, later - next_value)
-        target = reward + gamma * jnp.where(terminated, 0, ahead)
+        ahead = next_value + times_unless(td_lambda, done, later - next_value)
+        target = reward + times_unless(gamma, terminated, ahead)
         return target, target
 
     # Nothing is later than the last step: begun with its own value, its target is one step.

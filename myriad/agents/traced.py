@@ -51,7 +51,7 @@ class TracedFloat:
 
     def _apply(self, operation: Callable[[Any, Any], Any], other: Any, *, swap: bool) -> Any:
         if isinstance(other, TracedFloat):
-            second = other._value
+            second = other._value  # noqa: SLF001  (of the same class)
         elif isinstance(other, bool | int | float):
             second = lambda: jnp.float64(other)  # noqa: E731
         else:
@@ -101,6 +101,17 @@ def number(value: Any) -> Any:
 def float32(value: Any) -> Any:
     """Return a hyperparameter rounded to float32: a known number stays known."""
     return value.__jax_array__() if isinstance(value, TracedFloat) else np.float32(value)
+
+
+def times_unless(factor: Any, is_zero: jax.Array, values: jax.Array) -> jax.Array:
+    """Return `factor * values`, or 0 where `is_zero`, rounded alike for known and traced factors.
+
+    The compiler multiplies by a constant before it selects, and so adds the product in a step of
+    its own. A traced factor would be fused into a multiplication with addition, which rounds once.
+    """
+    if isinstance(factor, TracedFloat):
+        return jnp.where(is_zero, 0, number(factor) * values)
+    return factor * jnp.where(is_zero, 0, values)
 
 
 def words_of(values: Any) -> np.ndarray:

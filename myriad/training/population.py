@@ -5,20 +5,21 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
 from myriad.agents.traced import TracedFloat, words_of
+from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
-from myriad.ranges import ranges_of
+from myriad.ranges import Integer, ranges_of
 from myriad.timing import collector_paused
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
@@ -26,28 +27,33 @@ from myriad.training.loop import LearningLoop, Report, TrainState
 from myriad.training.programs import ProgramSize
 from myriad.xla import count_cache_hits, output_fusion, result_shapes, use_compilation_cache
 
-Mapping_ = Literal["map", "vmap"]
 Options = Mapping[str, Any]
+# The programs of a population, by name, on one device.
+_Programs = dict[str, Any]
 
-_MEMBER = "member"
 _EPOCHS = "num_epochs"
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class PopulationState:
-    """The states of all trainings, with a first axis of slots, and what differs by slot.
+class DeviceState:
+    """The states of the trainings of one device, and what differs by slot.
 
-    Slots are padded to a multiple of the devices, so the axis may be longer than `num_slots`.
+    Every device has as many slots, `K`. The last ones stay idle where there are not enough
+    trainings.
 
     Attributes:
-        members: a `TrainState` whose leaves have the axis of slots first, `[M, ...]`.
-        options: the hyperparameters that differ by slot: the words of a float64, uint32 `[M, 2]`,
-            or int32 `[M]`.
+        members: a `TrainState` whose leaves have the axis of slots first, `[K, ...]`.
+        options: the hyperparameters that differ by slot: the words of a float64, uint32 `[K, 2]`,
+            or int32 `[K]`.
     """
 
     members: TrainState
     options: dict[str, jax.Array]
+
+
+# One for each device.
+PopulationState = tuple[DeviceState, ...]
 
 
 class Population:
@@ -55,8 +61,8 @@ class Population:
 
     A training in a slot ends in the same bits as the same training alone on one device, whatever
     its neighbours are, if `mapping` is "map". With "vmap" it agrees within 1e-5. Slots are spread
-    over the devices. In one device they run one after another on a CPU, whose caches hold one
-    training better than all, and side by side on other devices.
+    over the devices, which run the same program at the same time. In one device they run one after
+    another on a CPU, whose caches hold one training better than all, and side by side on others.
 
     Args:
         resolved: the trainings. Its seed is not read.
@@ -76,7 +82,7 @@ class Population:
         num_updates: updates in one whole training.
         steps_per_update: steps of all environments of one training in one update.
         eval_every: updates between two evaluations.
-        state_shapes: the shapes of a `PopulationState`, once compiled.
+        state_shapes: the shapes of a `DeviceState`, once compiled.
         sizes: of the programs, once compiled.
         compile_s: seconds that tracing and compiling took.
         from_cache: whether every program came from the persistent cache.
@@ -102,11 +108,10 @@ class Population:
         num_slots: int,
         traced: Sequence[str] = (),
         *,
-        mapping: Mapping_ | None = None,
+        mapping: Literal["map", "vmap"] | None = None,
         num_devices: int | None = None,
     ):
-        if num_slots < 1:
-            raise InvalidArgumentError(f"num_slots must be at least 1, but got {num_slots}.")
+        Integer(1).require("num_slots", num_slots)
         config = resolved.config
         self.resolved = resolved
         self.num_slots = num_slots
@@ -114,7 +119,8 @@ class Population:
         self.num_updates = resolved.num_updates
         self.steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
         self.eval_every = resolved.updates_per_eval
-        self.mapping: Mapping_ = mapping or ("map" if jax.default_backend() == "cpu" else "vmap")
+        by_default = "map" if jax.default_backend() == "cpu" else "vmap"
+        self.mapping: Literal["map", "vmap"] = mapping or by_default
         self.num_devices = min(num_slots, num_devices or jax.local_device_count())
         learner = resolved.learner.scheduled(self.num_updates)
         self._require_traceable(learner)
@@ -123,12 +129,11 @@ class Population:
             resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
         )
         # Every device has as many slots. Those beyond num_slots do nothing.
-        self._padded = -(-num_slots // self.num_devices) * self.num_devices
-        self._mesh = Mesh(jax.local_devices()[: self.num_devices], (_MEMBER,))
-        self._placed = NamedSharding(self._mesh, PartitionSpec(_MEMBER))
+        self._slots_per_device = -(-num_slots // self.num_devices)
+        self._padded = self._slots_per_device * self.num_devices
         self.state_shapes: Any = None
         self.sizes: tuple[ProgramSize, ...] = ()
-        self.programs: dict[str, Any] = {}
+        self.programs: list[_Programs] = []
         self.compile_s = 0.0
         self.from_cache = False
 
@@ -143,46 +148,62 @@ class Population:
         if (cache := settings.compilation_cache()) is not None:
             use_compilation_cache(cache)
         with count_cache_hits() as hits, collector_paused():
-            traced = self._trace()
-            self.sizes = tuple(ProgramSize.of(each) for each, _ in traced.values())
+            traced = [self._trace(device) for device in jax.local_devices()[: self.num_devices]]
+            self.sizes = tuple(ProgramSize.of(each) for each, _ in traced[0].values())
             with ThreadPoolExecutor(at_a_time(self.sizes)) as pool:
-                compiling = {
-                    name: pool.submit(each.lower().compile, options)
-                    for name, (each, options) in traced.items()
-                }
-                self.programs = {name: each.result() for name, each in compiling.items()}
+                # One device's after another's: a program of 2 partitions would fuse otherwise, and
+                # end in other bits than a training alone.
+                compiling = [
+                    {
+                        name: pool.submit(each.lower().compile, options)
+                        for name, (each, options) in programs.items()
+                    }
+                    for programs in traced
+                ]
+                self.programs = [
+                    {name: each.result() for name, each in programs.items()}
+                    for programs in compiling
+                ]
         self.compile_s = time.perf_counter() - start
-        self.from_cache = hits.count >= len(traced)
+        self.from_cache = hits.count >= sum(map(len, traced))
 
-    def _trace(self) -> dict[str, tuple[jax.stages.Traced, dict[str, str]]]:
-        """Return the programs as they are traced, with the options to compile them with."""
-        seeds = self._padded_seeds(range(self.num_slots))
-        options = self._words(dict.fromkeys(self.traced), self.num_slots, check=False)
-        first = self._jitted(self._first).trace(*seeds, options)
+    def _trace(self, device: Any) -> dict[str, tuple[jax.stages.Traced, Any]]:
+        """Return a device's programs as they are traced, with the options to compile them with."""
+        slots = self._slots_per_device
+        low, high = (np.zeros(slots, np.uint32) for _ in range(2))
+        options = {
+            name: np.zeros(slots, np.int32) if name == _EPOCHS else np.zeros((slots, 2), np.uint32)
+            for name in self.traced
+        }
+        counts = np.zeros(slots, np.int32)
+        flags = np.zeros(slots, bool)
+        keys = np.zeros((slots, 2), np.uint32)
+        first = self._jitted(self._first, device).trace(low, high, options)
         state = self.state_shapes = result_shapes(first)
-        counts = np.zeros(self._padded, np.int32)
-        flags = np.zeros(self._padded, bool)
-        run = self._jitted(self._run, donate=True, reports=True).trace(state, counts, flags)
-        keys = np.zeros((self._padded, 2), np.uint32)
-        evaluate = self._jitted(self._evaluate).trace(state.members, flags, flags, keys)
-        refill = self._jitted(self._refill, donate=True).trace(state, flags, *seeds, options)
+        run = self._jitted(self._run, device, donate=True).trace(state, counts, flags)
+        of_agents = (state.members.agent, state.members.key, state.members.num_updates)
+        evaluate = self._jitted(self._evaluate, device).trace(*of_agents, flags, flags, keys)
+        refill = self._jitted(self._refill, device, donate=True)
+        refill = refill.trace(state, flags, low, high, options)
 
-        # Compiled as a training alone, so that both end in the same bits.
-        def alone() -> Any:
-            shapes = result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
-            one = (shapes, np.int32(0), np.bool_(False))  # noqa: FBT003
+        # Compiled with the options of a training alone, so that both end in the same bits.
+        def run_alone() -> Any:
+            one = (self._one_shapes(), np.int32(0), np.bool_(False))  # noqa: FBT003
             return jax.jit(self.loop.run).trace(*one).jaxpr
 
-        def alone_evaluated() -> Any:
-            shapes = result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
-            return jax.jit(self._evaluation.episodes).trace(shapes.agent, make_key(0)).jaxpr
+        def evaluate_alone() -> Any:
+            agent = self._one_shapes().agent
+            return jax.jit(self._evaluation.episodes).trace(agent, make_key(0)).jaxpr
 
         return {
-            "run": (run, output_fusion(alone)),
+            "run": (run, output_fusion(run_alone)),
             "first": (first, {}),
             "refill": (refill, {}),
-            "evaluate": (evaluate, output_fusion(alone_evaluated)),
+            "evaluate": (evaluate, output_fusion(evaluate_alone)),
         }
+
+    def _one_shapes(self) -> Any:
+        return result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
 
     def first_state(
         self, seeds: Sequence[int] | np.ndarray, options: Options | None = None
@@ -196,8 +217,11 @@ class Population:
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
-        words = self._words(options or {}, self.num_slots)
-        return self.programs["first"](*self._padded_seeds(seeds), words)
+        words = {
+            name: self._pad(value)
+            for name, value in self._words(options or {}, self.num_slots).items()
+        }
+        return tuple(self._on_each("first", *self._padded_seeds(seeds), words))
 
     def refill(
         self,
@@ -227,7 +251,7 @@ class Population:
             )
         is_new = np.zeros(self._padded, bool)
         is_new[slots] = True
-        given = self._words(options or {}, len(slots), pad=False)
+        given = self._words(options or {}, len(slots))
         words = {
             name: np.zeros((self._padded, *value.shape[1:]), value.dtype)
             for name, value in given.items()
@@ -237,12 +261,12 @@ class Population:
         low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
         for slot, seed in zip(slots, seeds, strict=True):
             low[slot], high[slot] = words_of_seed(int(seed))
-        return self.programs["refill"](state, is_new, low, high, words)
+        return tuple(self._on_each("refill", is_new, low, high, words, state=state))
 
     def run(
         self, state: PopulationState, num_updates: Any, begin: Any
     ) -> tuple[PopulationState, Report]:
-        """Do some updates in every slot.
+        """Do some updates in every slot, and wait for them.
 
         Args:
             state: it is donated.
@@ -251,10 +275,12 @@ class Population:
             begin: whether a new window of sums begins in a slot, boolean `[M]`.
 
         Returns:
-            the next state, and a report with leaves `[M, ...]`.
+            the next state, and a report, fetched, with leaves `[M, ...]`.
         """
         counts = self._pad(np.asarray(num_updates, np.int32))
-        return self.programs["run"](state, counts, self._pad(np.asarray(begin, bool)))
+        begins = self._pad(np.asarray(begin, bool))
+        results = self._on_each("run", counts, begins, state=state)
+        return tuple(state for state, _ in results), self._gathered(each for _, each in results)
 
     def evaluate(
         self, state: PopulationState, active: Any = None, keys: jax.Array | None = None
@@ -276,15 +302,15 @@ class Population:
         if keys is not None:
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
-        found = self.programs["evaluate"](state.members, self._pad(flags), own, words)
-        returns, ended = jax.device_get(found)
-        return returns[: self.num_slots], ended[: self.num_slots]
+        agents = [(x.members.agent, x.members.key, x.members.num_updates) for x in state]
+        return self._gathered(
+            self._on_each("evaluate", self._pad(flags), own, words, state=agents, unpack=True)
+        )
 
     def updates_done(self, state: PopulationState) -> np.ndarray:
         """Return how many updates each training has done, int64 `[M]`."""
-        count = jax.device_get(state.members.num_updates)
-        done = count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
-        return done[: self.num_slots]
+        count = self._gathered(each.members.num_updates for each in state)
+        return count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
 
     def member(self, state: PopulationState, slot: int) -> TrainState:
         """Return the state of one training as NumPy's arrays, its key as its two words."""
@@ -292,71 +318,78 @@ class Population:
         def taken(leaf: jax.Array) -> np.ndarray:
             if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
                 leaf = jax.random.key_data(leaf)
-            return np.asarray(jax.device_get(leaf))[slot]
+            return np.asarray(jax.device_get(leaf))[slot % self._slots_per_device]
 
-        return jax.tree.map(taken, state.members)
+        return jax.tree.map(taken, state[slot // self._slots_per_device].members)
 
-    def _jitted(self, of_member: Any, *, donate: bool = False, reports: bool = False) -> Any:
-        """Map a function of one slot over the slots of a device, on every device."""
+    def _on_each(
+        self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False
+    ) -> list[Any]:
+        """Call a program on every device, each with its share of the arrays, without waiting."""
+        results = []
+        for i, programs in enumerate(self.programs):
+            share = slice(i * self._slots_per_device, (i + 1) * self._slots_per_device)
+            own = jax.tree.map(lambda array, share=share: array[share], arrays)
+            of_state = () if not state else state[i] if unpack else (state[i],)
+            results.append(programs[program](*of_state, *own))
+        return results
+
+    def _gathered(self, shares: Iterable[Any]) -> Any:
+        """Fetch what each device returned, `[K, ...]`, as one tree with leaves `[M, ...]`."""
+        fetched = jax.device_get(list(shares))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
+
+    def _jitted(self, of_slot: Any, device: Any, *, donate: bool = False) -> Any:
+        """Map a function of one slot over the slots of a device."""
 
         def of_device(*slots: Any) -> Any:
             if self.mapping == "vmap":
-                return jax.vmap(of_member)(*slots)
-            return jax.lax.map(lambda slot: of_member(*slot), slots)
+                return jax.vmap(of_slot)(*slots)
+            return jax.lax.map(lambda slot: of_slot(*slot), slots)
 
-        function = of_device
-        if self.num_devices > 1:
-            over = PartitionSpec(_MEMBER)
-            function = jax.shard_map(
-                of_device, mesh=self._mesh, in_specs=over, out_specs=over, check_vma=False
-            )
+        there = SingleDeviceSharding(device)
+        return jax.jit(
+            of_device,
+            donate_argnums=0 if donate else (),
+            in_shardings=there,
+            out_shardings=there,
+        )
 
-        def whole(*slots: Any) -> Any:
-            results = function(*slots)
-            if not reports or self._padded == self.num_slots:
-                return results
-            state, report = results
-            return state, jax.tree.map(lambda leaf: leaf[: self.num_slots], report)
-
-        shardings: dict[str, Any] = {}
-        if self.num_devices > 1:
-            shardings["in_shardings"] = self._placed
-            everywhere = NamedSharding(self._mesh, PartitionSpec())
-            is_cut = reports and self._padded != self.num_slots
-            shardings["out_shardings"] = (self._placed, everywhere) if is_cut else self._placed
-        return jax.jit(whole, donate_argnums=0 if donate else (), **shardings)
-
-    def _first(
-        self, low: jax.Array, high: jax.Array, options: dict[str, jax.Array]
-    ) -> PopulationState:
-        return PopulationState(self._loop_of(options).init(seed_key(low, high)), options)
+    def _first(self, low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> DeviceState:
+        return DeviceState(self._loop_of(options).init(seed_key(low, high)), options)
 
     def _refill(
         self,
-        state: PopulationState,
+        state: DeviceState,
         is_new: jax.Array,
         low: jax.Array,
         high: jax.Array,
         options: dict[str, jax.Array],
-    ) -> PopulationState:
+    ) -> DeviceState:
         return jax.lax.cond(is_new, lambda: self._first(low, high, options), lambda: state)
 
     def _run(
-        self, state: PopulationState, num_updates: jax.Array, begin: jax.Array
-    ) -> tuple[PopulationState, Report]:
+        self, state: DeviceState, num_updates: jax.Array, begin: jax.Array
+    ) -> tuple[DeviceState, Report]:
         loop = self._loop_of(state.options)
         members, report = loop.run(state.members, num_updates, begin)
-        return PopulationState(members, state.options), report
+        return DeviceState(members, state.options), report
 
     def _evaluate(
-        self, member: TrainState, active: jax.Array, own: jax.Array, words: jax.Array
+        self,
+        agent: Any,
+        key: jax.Array,
+        num_updates: Counter,
+        active: jax.Array,
+        own: jax.Array,
+        words: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
-        own_key = evaluation_key(member.key, member.num_updates)
+        own_key = evaluation_key(key, num_updates)
         data = jnp.where(own, jax.random.key_data(own_key), words)
         key = jax.random.wrap_key_data(data, impl=MIX2X32)
 
         def episodes() -> tuple[jax.Array, jax.Array]:
-            return self._evaluation.returns(member.agent, key)
+            return self._evaluation.returns(agent, key)
 
         shapes = jax.eval_shape(episodes)
         nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
@@ -388,9 +421,7 @@ class Population:
                     f"part of the compiled program; {', '.join(traceable)} can."
                 )
 
-    def _words(
-        self, options: Options, count: int, *, check: bool = True, pad: bool = True
-    ) -> dict[str, np.ndarray]:
+    def _words(self, options: Options, count: int) -> dict[str, np.ndarray]:
         """Return hyperparameters as the programs take them."""
         if set(options) != set(self.traced):
             raise InvalidArgumentError(
@@ -401,15 +432,14 @@ class Population:
         found = {}
         for name in self.traced:
             kind = np.int32 if name == _EPOCHS else np.float64
-            values = np.ones(count, kind) if not check else np.asarray(options[name], kind)
+            values = np.asarray(options[name], kind)
             if values.shape != (count,):
                 raise InvalidArgumentError(
                     f"{name} must have {count} values, but has the shape {values.shape}."
                 )
             for value in values.tolist():
                 ranges[name].require(name, value)
-            words = values if name == _EPOCHS else words_of(values)
-            found[name] = self._pad(words) if pad else words
+            found[name] = values if name == _EPOCHS else words_of(values)
         return found
 
     def _padded_seeds(self, seeds: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

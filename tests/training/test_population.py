@@ -1,0 +1,190 @@
+"""A training in a slot of a population ends as the same training alone, whatever is beside it."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import make_key
+from myriad.training.config import make_config
+from myriad.training.population import Population
+from myriad.training.programs import CompiledTraining
+from myriad.xla import count_compilations
+
+_SIZES: dict[str, Any] = {"eval_rollouts": 4, "eval_max_steps": 40, "agent.hidden_sizes": [16]}
+_ROLLOUT = {"agent.rollout_steps": 16, "agent.num_minibatches": 4}
+_BUFFER = {"agent.buffer_size": 400, "agent.learning_starts": 60, "agent.batch_size": 32}
+_SHAPES = {"ppo": _ROLLOUT, "pqn": _ROLLOUT, "dqn": _BUFFER}
+# Two trainings that differ in all that is derived from a hyperparameter before the device sees it.
+_OPTIONS = {
+    "ppo": {
+        "num_epochs": [3, 2],
+        "learning_rate": [1e-3, 2e-4],
+        "clip_epsilon": [0.13, 0.27],
+        "gamma": [0.97, 0.993],
+        "gae_lambda": [0.91, 0.973],
+        "entropy_coef": [0.003, 0.03],
+        "value_coef": [0.37, 0.61],
+        "max_grad_norm": [0.31, float("inf")],
+    },
+    "pqn": {
+        "num_epochs": [3, 2],
+        "learning_rate": [1e-3, 1e-4],
+        "gamma": [0.97, 0.993],
+        "td_lambda": [0.91, 0.5],
+        "epsilon_end": [0.13, 0.07],
+        "max_grad_norm": [0.31, float("inf")],
+    },
+    "dqn": {
+        "learning_rate": [1e-3, 1e-4],
+        "gamma": [0.97, 0.993],
+        "epsilon_end": [0.13, 0.07],
+        "polyak": [0.93, 0.99],
+        "max_grad_norm": [0.31, float("inf")],
+    },
+}
+
+
+def _resolved(agent, options=()):
+    chosen = {f"agent.{name}": value for name, value in dict(options).items()}
+    shape = _SHAPES[agent] | _SIZES | chosen
+    return make_config("cartpole-control", agent, 8, 160, **shape).resolve()
+
+
+def _one(options, index):
+    return {name: values[index] for name, values in options.items()}
+
+
+def _plain(tree):
+    def plain(leaf):
+        is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+    return jax.tree.map(plain, tree)
+
+
+def _alone(resolved, seed, chunks):
+    training = CompiledTraining(resolved)
+    training.compile()
+    state = training.init(make_key(seed))
+    report = None
+    for i, num_updates in enumerate(chunks):
+        state, report = training.run(state, np.int32(num_updates), np.bool_(i == 0))
+    evaluation = training.evaluate(state.agent, state.key, state.num_updates)[:2]
+    return _plain(state), _plain(report), _plain(evaluation)
+
+
+def _assert_equal(found, expected):
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+def test_members_end_in_the_bits_of_the_training_alone_beside_idle_and_refilled_ones(agent):
+    options = _OPTIONS[agent]
+    population = Population(_resolved(agent), 3, list(options), mapping="map", num_devices=2)
+    population.compile()
+    with count_compilations() as compilations:
+        first = {name: [a, b, a] for name, (a, b) in options.items()}
+        state = population.first_state([5, -7, 2**40 + 1], first)
+        state, _ = population.run(state, [2, 5, 1], [True, True, True])
+        state = population.refill(state, [2], [11], {n: [b] for n, (_, b) in options.items()})
+        state, report = population.run(state, [3, 0, 4], [False, False, True])
+        returns, ended = population.evaluate(state, [True, False, True])
+    assert not list(compilations.names)
+    assert population.updates_done(state).tolist() == [5, 5, 4]
+    for slot, seed, index, chunks in ((0, 5, 0, (2, 3)), (1, -7, 1, (5,)), (2, 11, 1, (4,))):
+        alone = _alone(_resolved(agent, _one(options, index)), seed, chunks)
+        _assert_equal(population.member(state, slot), alone[0])
+        if slot != 1:
+            _assert_equal(jax.tree.map(lambda leaf, slot=slot: leaf[slot], report), alone[1])
+            _assert_equal((returns[slot], ended[slot]), alone[2])
+    assert not returns[1].any()
+
+
+@pytest.mark.slow
+def test_side_by_side_in_one_device_agrees_within_rounding():
+    populations = [
+        Population(_resolved("ppo"), 2, ["learning_rate"], mapping=mapping, num_devices=1)
+        for mapping in ("map", "vmap")
+    ]
+    found = []
+    for population in populations:
+        population.compile()
+        state = population.first_state([0, 1], {"learning_rate": [1e-3, 3e-4]})
+        state, _ = population.run(state, [1, 0], [True, True])
+        found.append([population.member(state, slot).agent.params for slot in range(2)])
+    one_by_one, side_by_side = found
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+        one_by_one,
+        side_by_side,
+    )
+
+
+@pytest.mark.slow
+def test_held_out_keys_give_each_policy_the_same_episodes():
+    population = Population(_resolved("ppo"), 2, num_devices=1)
+    population.compile()
+    state = population.first_state([3, 3])
+    state, _ = population.run(state, [1, 2], [True, True])
+    own, _ = population.evaluate(state)
+    state = population.refill(state, [0, 1], [3, 3])
+    key = make_key(9)
+    returns, _ = population.evaluate(state, keys=key)
+    again, _ = population.evaluate(state, [False, True], keys=key)
+    np.testing.assert_array_equal(returns[0], returns[1])
+    np.testing.assert_array_equal(returns[1], again[1])
+    assert own.shape == returns.shape == (2, 4)
+
+
+@pytest.mark.parametrize("name", ["hidden_sizes", "num_minibatches", "value_clip"])
+def test_what_is_part_of_the_program_is_refused(name):
+    with pytest.raises(InvalidArgumentError, match=f"{name} of ppo can't differ by slot"):
+        Population(_resolved("ppo"), 2, [name])
+
+
+def test_priorities_that_are_off_can_not_differ_by_slot():
+    with pytest.raises(InvalidArgumentError, match="priority_alpha of dqn can't differ by slot"):
+        Population(_resolved("dqn"), 2, ["priority_alpha"])
+
+
+def test_an_unknown_hyperparameter_is_answered_with_the_nearest():
+    with pytest.raises(UnknownNameError, match="learning_rate"):
+        Population(_resolved("ppo"), 2, ["lerning_rate"])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "options", "says"),
+    [
+        ([1], {"learning_rate": [1e-3, 1e-3]}, "seeds must be one for each of 2 slots"),
+        ([1, 2**64], {"learning_rate": [1e-3, 1e-3]}, "seed must be an integer"),
+        ([1, 2], {}, "options must give values of learning_rate, but gave those of nothing"),
+        ([1, 2], {"learning_rate": [1e-3, -1.0]}, "learning_rate must be a finite number above 0"),
+        ([1, 2], {"learning_rate": [1e-3]}, "learning_rate must have 2 values"),
+    ],
+)
+def test_seeds_and_values_that_can_not_be_used_are_refused(seeds, options, says):
+    population = Population(_resolved("ppo"), 2, ["learning_rate"])
+    with pytest.raises(InvalidArgumentError, match=says):
+        population.first_state(seeds, options)
+
+
+def test_a_population_needs_a_slot():
+    with pytest.raises(InvalidArgumentError, match="num_slots must be an integer from 1"):
+        Population(_resolved("ppo"), 0)
+
+
+def test_a_slot_can_be_refilled_only_once_at_a_time():
+    population = Population(_resolved("ppo"), 2)
+    with pytest.raises(InvalidArgumentError, match="slots must be different numbers from 0 to 1"):
+        population.refill((), [0, 0], [1, 2])
+
+
+def test_every_number_of_a_learner_either_traces_or_is_named_as_structural():
+    learner = _resolved("ppo").learner
+    fields = {field.name for field in dataclasses.fields(learner)}
+    assert learner.structural <= fields
