@@ -85,6 +85,12 @@ def _add_what_is_compared(parser: Parser) -> None:
     )
     add_suite_config(parser)
     parser.add_argument(
+        "--pytest-benchmark",
+        type=Path,
+        metavar="DIR",
+        help="take a folder's tests that use pytest-benchmark's fixture, instead of an asv suite",
+    )
+    parser.add_argument(
         "--bench",
         default="",
         type=_regex,

@@ -44,12 +44,15 @@ def run(options: argparse.Namespace) -> int:
     start = time.monotonic()
     before = machine.observe()
     core = machine.pick_core()
-    with checked_out(options.suite_config, options.base, options.head) as both:
+    tests = options.pytest_benchmark
+    with checked_out(options.suite_config, options.base, options.head, tests) as both:
         sides = dataclasses.replace(both, same_code=False) if options.time_identical else both
         rules = _rules_of(sides, options)
         discovered = discover(sides, rules, options.bench, _say)
         if not discovered.rows and options.bench:
             raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
+        if not discovered.rows and tests:
+            raise UsageError(f"no test in {tests} uses the fixture `benchmark`.")
         names = options.shard.take(row.name for row in discovered.rows)
         rows = [row for row in discovered.rows if row.name in names]
         if discovered.rows and not rows:
@@ -163,7 +166,9 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
     words = ["perfgate", "--base", sides.base.commit]
     if options.head != WORKING_TREE:
         words += ["--head", sides.head.commit]
-    if options.suite_config != Path("asv.conf.json"):
+    if options.pytest_benchmark:
+        words += ["--pytest-benchmark", str(options.pytest_benchmark)]
+    elif options.suite_config != Path("asv.conf.json"):
         words += ["--suite-config", str(options.suite_config)]
     if options.rules:
         words += ["--rules", str(options.rules)]

@@ -550,6 +550,31 @@ def test_a_pair_shares_one_core_unless_its_benchmark_is_declared_to_use_more(rep
 
 @pytest.mark.slow
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_seconds_that_a_suite_tracks_are_first_taken_on_both_sides_at_once(
+    repository, tmp_path, monkeypatch
+):
+    repository.write(
+        "benchmarks/meeting.py",
+        "import os\nimport pathlib\nimport time\n\n\n"
+        "def track_meeting_s():\n"
+        "    folder = pathlib.Path(os.environ['MEETING'])\n"
+        "    (folder / str(os.sched_getaffinity(0))).touch()\n"
+        "    end = time.monotonic() + 60\n"
+        "    while len(list(folder.iterdir())) < 2:\n"
+        "        assert time.monotonic() < end, 'the other side never came'\n"
+        "        time.sleep(0.01)\n"
+        "    return 1.0\n",
+    )
+    repository.commit()
+    repository.write("smallsum/data.txt", "")
+    (tmp_path / "meeting").mkdir()
+    monkeypatch.setenv("MEETING", str(tmp_path / "meeting"))
+    row = repository.gate("--base", "main", "--bench", "meeting").rows["meeting.track_meeting_s"]
+    assert row["verdict"] == "same", row
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 def test_work_of_several_cores_is_timed_in_turn_and_unpinned(repository, tmp_path, monkeypatch):
     repository.write(
         "benchmarks/spread.py",

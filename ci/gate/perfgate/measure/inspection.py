@@ -36,17 +36,15 @@ class _Pools:
 
     Attributes:
         apart: each side on a core of its own.
-        pinned: both on one core, for seconds that a suite tracks by itself.
         free: unpinned, for work of several cores.
     """
 
     apart: WorkerPool
-    pinned: WorkerPool
     free: WorkerPool
 
     @property
     def every(self) -> tuple[WorkerPool, ...]:
-        return self.apart, self.pinned, self.free
+        return self.apart, self.free
 
 
 def inspect(
@@ -60,14 +58,15 @@ def inspect(
 ) -> list[Inspected]:
     """Run every benchmark once on each side that has it, and compare what needs no clock.
 
-    Both sides work at once, each on a core of its own: counters are unaffected by that. Seconds
-    that a suite tracks by itself are measured one side after the other; where both hold the same
-    code on head alone, to see that it runs; and without `clocks` not at all.
+    Both sides work at once, each on a core of its own: counters are unaffected by that. So are
+    seconds that a suite tracks by itself, since neither side has the better place and fresh
+    processes confirm what looks worse. Where both hold the same code these run on head alone, to
+    see that they do, and without `clocks` not at all.
     """
     with contextlib.ExitStack() as stack:
         # head has the idler core: budgets look at it
         apart = WorkerPool(sides, machine.other_core(core), head_core=core)
-        pools = _Pools(apart, WorkerPool(sides, core), WorkerPool(sides, None))
+        pools = _Pools(apart, WorkerPool(sides, None))
         for pool in pools.every:
             stack.enter_context(pool)
         change = alteration(sides)
@@ -89,16 +88,13 @@ def _inspect(
     *,
     clocks: bool,
 ) -> Inspected:
-    tracks_seconds = _tracks_seconds(row.benchmark, rules)
-    put_off = tracks_seconds and (not clocks or sides.same_code)
+    put_off = _tracks_seconds(row.benchmark, rules) and (not clocks or sides.same_code)
     asked = _sides_of(row, sides)
     if put_off:
         asked = [side for side in asked if clocks and side.name == "head"]
     if asked:
         say(f"running {row.name}")
-    pool = pools.pinned if tracks_seconds else pools.apart
-    if rules.cores_of(row.name) > 1:
-        pool = pools.free
+    pool = pools.free if rules.cores_of(row.name) > 1 else pools.apart
     groups = [asked] if pool is pools.apart else [[side] for side in asked]
     runs = {}
     for group in groups:

@@ -38,6 +38,7 @@ class Launch:
         root: of the checkout: files below it are named relative to it.
         environment: its environment variables.
         core: the core it is pinned to; None leaves it free.
+        is_pytest: whether the suite is one of tests with pytest-benchmark's fixture.
     """
 
     python: str
@@ -47,6 +48,7 @@ class Launch:
     root: Path
     environment: dict[str, str] = field(default_factory=dict)
     core: int | None = None
+    is_pytest: bool = False
 
     def command(self) -> list[str]:
         """Return the command line of a worker, as `Supervised` takes it."""
@@ -57,6 +59,7 @@ class Launch:
         words += ["--requests", "{requests}", "--replies", "{replies}"]
         for flag, folder in folders.items():
             words += [flag, str(folder)]
+        words += ["--pytest"] if self.is_pytest else []
         return words if self.core is None else [*words, "--core", str(self.core)]
 
 

@@ -83,6 +83,7 @@ class Sides:
         same_suite: whether head's suite is the base's own.
         programs: the folder of compiled programs that workers load from.
         notes: sentences about what of the repository's settings was not followed.
+        is_pytest: whether the suite is one of tests with pytest-benchmark's fixture.
     """
 
     base: Side
@@ -95,6 +96,7 @@ class Sides:
     same_suite: bool = False
     programs: str = "programs"
     notes: tuple[str, ...] = ()
+    is_pytest: bool = False
 
     @functools.cached_property
     def changed_code(self) -> list[PurePosixPath]:
@@ -118,24 +120,37 @@ class Sides:
             root=side.root,
             environment=environment,
             core=core,
+            is_pytest=self.is_pytest,
         )
 
 
 @contextlib.contextmanager
-def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
+def checked_out(
+    config_file: Path, base: str, head: str, tests: Path | None = None
+) -> Iterator[Sides]:
     """Check both sides out into a temporary folder that is removed at the end, whatever happens.
+
+    Args:
+        config_file: of an asv suite.
+        base: a commit; its merge base with head is compared.
+        head: a commit, or the working tree.
+        tests: a folder of tests with pytest-benchmark's fixture, to be taken for the suite.
 
     Raises:
         UsageError: a commit, the configuration or the suite isn't there, or the two have no common
             ancestor.
         PreparationError: an environment could not be built.
     """
-    if not config_file.is_file():
+    if tests is not None and not tests.is_dir():
+        raise UsageError(f"--pytest-benchmark must name a folder of tests, but got {tests}.")
+    if tests is None and not config_file.is_file():
         raise UsageError(
-            f"there is no {config_file}; name the suite's asv.conf.json with --suite-config."
+            f"there is no {config_file}; name the suite's asv.conf.json with --suite-config, or a "
+            "folder of tests with --pytest-benchmark."
         )
-    root = Path(git("rev-parse", "--show-toplevel", cwd=config_file.resolve().parent))
-    location = config_file.resolve().relative_to(root)
+    place = (tests or config_file).resolve()
+    root = Path(git("rev-parse", "--show-toplevel", cwd=place if tests else place.parent))
+    location = place.relative_to(root)
     head_commit = commit_of("HEAD" if head == WORKING_TREE else head, root)
     base_commit = merge_base(commit_of(base, root), head_commit, root)
     with tempfile.TemporaryDirectory(prefix="gate-", ignore_cleanup_errors=True) as name:
@@ -148,7 +163,7 @@ def checked_out(config_file: Path, base: str, head: str) -> Iterator[Sides]:
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}
-            yield _made_ready(folder, root, checkouts, location)
+            yield _made_ready(folder, root, checkouts, location, is_pytest=tests is not None)
 
 
 def _worktree(
@@ -186,12 +201,21 @@ def _copy(path: Path, source: Path, target: Path) -> None:
 
 
 def _made_ready(
-    folder: Path, root: Path, checkouts: Mapping[str, tuple[Path, str]], location: Path
+    folder: Path,
+    root: Path,
+    checkouts: Mapping[str, tuple[Path, str]],
+    location: Path,
+    *,
+    is_pytest: bool,
 ) -> Sides:
     roots = [place for place, _ in checkouts.values()]
     base_root, head_root = roots
-    notes = _share_config(root, roots, location)
-    config = read_config(head_root / location, head_root)
+    if is_pytest:
+        notes = []
+        config = SuiteConfig(Path(), location, matrix={"req": {"pytest": [""]}})
+    else:
+        notes = _share_config(root, roots, location)
+        config = read_config(head_root / location, head_root)
     suite = suite_of(config, location)
     if not (head_root / suite).is_dir():
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
@@ -229,6 +253,7 @@ def _made_ready(
         same_code,
         is_same_suite(base_suite, head_root / suite),
         notes=tuple(notes),
+        is_pytest=is_pytest,
     )
 
 

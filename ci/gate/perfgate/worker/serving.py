@@ -32,7 +32,8 @@ def main() -> None:
     update_sys_path(str(options.suite))
     for descriptor in (options.requests, options.replies):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
-    suite = Suite(options.suite, options.caches, options.exchange, options.root)
+    folders = (options.suite, options.caches, options.exchange, options.root)
+    suite = Suite(*folders, is_pytest=options.pytest)
     me = os.getpid()
     hello = protocol.Hello(protocol.VERSION, counters.can_count())
     os.write(options.replies, protocol.encode(hello, 0))
@@ -58,6 +59,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--exchange", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--core", type=int)
+    parser.add_argument("--pytest", action="store_true")
     return parser.parse_args()
 
 
@@ -127,7 +129,7 @@ def _release(suite: Suite, request: protocol.Release) -> protocol.Released:
 
 
 _ANSWERS: dict[type, Callable[[Suite, Any], protocol.Reply]] = {
-    protocol.Discover: lambda suite, _: listing.list_suite(suite.folder),
+    protocol.Discover: lambda suite, _: suite.listed(),
     protocol.Origins: lambda suite, _: protocol.Modules(listing.loaded_from()),
     protocol.Inspect: first_run.inspect,
     protocol.TimeFirstCalls: first_run.time_first_calls,

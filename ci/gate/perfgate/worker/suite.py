@@ -26,14 +26,18 @@ class Suite:
 
     Attributes:
         folder: of the benchmarks.
+        is_pytest: whether these are tests with pytest-benchmark's fixture, and not asv's.
         root: of the checkout that they belong to.
         exchange: where the worker leaves files for the gate.
         scratch: where benchmarks run.
         ready: asv's benchmark of each row that is set up.
     """
 
-    def __init__(self, folder: Path, caches: Path, exchange: Path, root: Path):
+    def __init__(
+        self, folder: Path, caches: Path, exchange: Path, root: Path, *, is_pytest: bool = False
+    ):
         self.folder = folder
+        self.is_pytest = is_pytest
         self.root = root
         self.exchange = exchange
         self.scratch = Path(tempfile.mkdtemp(dir=exchange))
@@ -53,12 +57,20 @@ class Suite:
             yield self._executed
         self._executed.names |= self._at_import
 
+    def listed(self) -> protocol.Suite:
+        """Return what the suite holds."""
+        if self.is_pytest:
+            from . import pytest_suite
+
+            return pytest_suite.list_tests(self.folder, self.root)
+        return listing.list_suite(self.folder)
+
     def prepare(self, target: protocol.Target[Any]) -> Any:
         """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
         if not self.ready:
             # modules stay: without them a collection between two benchmarks takes no time
             gc.freeze()
-        benchmark = listing.find_benchmark(self.folder, target.name, target.index)
+        benchmark = self._found(target)
         self._executed.collect()
         self._at_import |= self._executed.names
         benchmark.set_cache(self._cached(benchmark))
@@ -79,6 +91,13 @@ class Suite:
         """Stand in a folder that a benchmark may fill, break or delete."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         os.chdir(self.scratch)
+
+    def _found(self, target: protocol.Target[Any]) -> Any:
+        if self.is_pytest:
+            from . import pytest_case
+
+            return pytest_case.TestBenchmark(target.name, self.folder, self.root)
+        return listing.find_benchmark(self.folder, target.name, target.index)
 
     def _cached(self, benchmark: Any) -> Any:
         """Return what setup_cache made, in a copy of the folder that it ran in, as under asv."""
