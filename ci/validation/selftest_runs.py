@@ -163,6 +163,7 @@ class Planted:
         verdict, timing = asdict(self.rules.verdict), asdict(self.rules.timing)
         if limits:  # what is only recorded is recorded whole
             timing["budget_s"] = _RECORDING_S
+            timing["run_s"] = 0
         lines = []
         for name, table in (("verdict", verdict | limits), ("timing", timing)):
             lines += [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]

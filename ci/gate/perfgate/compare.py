@@ -17,7 +17,7 @@ from pathlib import Path
 
 from perfgate import machine
 from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
-from perfgate.config import Rules, find_rules, read_rules
+from perfgate.config import Rules, Timing, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import Confirmation, suspect_changes
@@ -37,6 +37,8 @@ from perfgate.verdict import judge
 
 # Of the budget, for a second look at what a clock made suspect, where there is something to time.
 _CONFIRMATION_SHARE = 0.5
+# Of the budget, that a run has for timing even where its first part took the whole of `run_s`.
+_LEAST_SHARE = 0.25
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,7 +63,9 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError(f"--shard {shard} holds no benchmark: there are {num_rows} in all.")
         inspected = inspect(rows, sides, rules, core, _say, clocks=options.timing)
         coverage = cover(inspected, sides)
-        timed, pairs = _measure(inspected, sides, rules, options, core)
+        elapsed_s = time.monotonic() - start
+        budget_s = timing_budget_s(rules.timing, elapsed_s, options.budget)
+        timed, pairs = _measure(inspected, sides, rules, options, core, budget_s)
         explained = explain(timed, sides, core, _say)
     counts_instructions = discovered.counts_instructions
     after = machine.observe()
@@ -88,19 +92,35 @@ def run(options: argparse.Namespace) -> int:
     return result.exit_code
 
 
+def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = None) -> float:
+    """Return how many seconds of timing are left to a run.
+
+    Args:
+        timing: the limits of all timing, and of the whole run.
+        elapsed_s: what the run took so far.
+        asked_s: what `--budget` says, which counts alone; None where it was not given.
+    """
+    if asked_s is not None:
+        return asked_s
+    if not timing.run_s:
+        return timing.budget_s
+    left_s = min(timing.budget_s, timing.run_s - elapsed_s)
+    return max(left_s, _LEAST_SHARE * timing.budget_s)
+
+
 def _measure(
     rows: Sequence[Inspected],
     sides: Sides,
     rules: Rules,
     options: argparse.Namespace,
     core: int | None,
+    budget_s: float,
 ) -> tuple[list[Timed], int]:
     """Confirm what looks worse, and time what can't be known to be identical on both sides.
 
     Both spend one budget, and share the error that a run may make among all that can fail it.
     Return every row in its order, and how many pairs were launched.
     """
-    budget_s = rules.timing.budget_s if options.budget is None else options.budget
     start = time.monotonic()
     identical = {
         row.name for row in rows if not options.time_identical and _is_identical(row, sides)

@@ -121,6 +121,8 @@ class Timing:
 
     budget_s: Amount = 300.0
     """Seconds for all paired timing; --budget overrides it."""
+    run_s: Amount = 0.0
+    """Seconds for the whole run; timing gets what is left of them. 0 means no limit."""
     pair_s: Amount = 1.0
     """Seconds of one benchmark in one pair; half as long scatters twice as much."""
     sample_s: Amount = 0.02
