@@ -48,6 +48,17 @@ def test_a_change_of_no_weight_passes_with_every_kind_of_benchmark(repository):
 
 
 @pytest.mark.slow
+def test_a_slowdown_within_one_function_is_placed_by_a_profile_of_both_sides(repository):
+    loop = "    for _ in range(200_000):\n        pass\n    return sum(map"
+    repository.replace("smallsum/__init__.py", "    return sum(map", loop)
+    run = repository.gate("--base", "main", "--bench", "cached")
+    assert run.code == 1, run.out + run.err
+    (profile,) = (why for why in run.rows[CACHED]["reasons"] if "under a profiler" in why)
+    assert "grows in `smallsum/__init__.py:_sum` (" in profile
+    assert "smallsum/__init__.py:total" not in profile
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("counted")
 def test_a_planted_slowdown_fails_and_the_report_says_how_to_repeat_it(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")

@@ -14,6 +14,7 @@ from perfgate.stages import Timed
 from perfgate.stats.evidence import SLOWER
 
 _MOST_NAMES = 5
+_WORTH_NAMING = 0.1  # of the seconds that a profiler sees more of on head, in one function
 # More of these is no worse, or is no part of a call.
 _GROWING = CAUSES.keys() - {"compile_s"}
 
@@ -38,8 +39,10 @@ def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
     if both:
         cause = "it takes longer though both sides run the same program: the host does more"
     say(f"looking what {row.name} calls")
-    calls = _added_calls(_calls(row, sides, core), sides.head.root)
-    return dataclasses.replace(row, causes=(cause, *calls))
+    watched = _watched(row, sides, core)
+    calls = _added_calls({name: each.calls for name, each in watched.items()}, sides.head.root)
+    slower = _slower_functions({name: each.own_s for name, each in watched.items()})
+    return dataclasses.replace(row, causes=(cause, *calls, *slower))
 
 
 def _changed_program(row: Timed) -> str:
@@ -56,17 +59,17 @@ def _changed_program(row: Timed) -> str:
     return "it takes longer, and its program changed in a way that its counts don't show"
 
 
-def _calls(row: Timed, sides: Sides, core: int | None) -> dict[str, dict[str, int]]:
+def _watched(row: Timed, sides: Sides, core: int | None) -> dict[str, protocol.Calls]:
     """Return what one call calls on each side.
 
     It is empty where a side can't be watched, which costs the row nothing.
     """
-    calls: dict[str, dict[str, int]] = {}
+    calls: dict[str, protocol.Calls] = {}
     with WorkerPool(sides, core) as pool, contextlib.suppress(WorkerError):
         for side in (sides.base, sides.head):
             request = protocol.Watch(*row.benchmark.target, root=str(side.root))
             reply = pool.ask(side, request, row.benchmark.timeout_s)
-            calls[side.name] = reply.calls if isinstance(reply, protocol.Calls) else {}
+            calls[side.name] = reply if isinstance(reply, protocol.Calls) else protocol.Calls({})
     return calls if calls.keys() == {"base", "head"} else {}
 
 
@@ -96,3 +99,24 @@ def _added_calls(calls: dict[str, dict[str, int]], root: Path) -> list[str]:
         f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES]
     )
     return [f"more {unit}: {sum(base.values()):,} -> {sum(head.values()):,}; first of all {shown}"]
+
+
+def _slower_functions(own_s: dict[str, dict[str, float]]) -> list[str]:
+    """Name the functions that a profiler sees at work for longer on head, the most added first.
+
+    A profiler makes calls slower and leaves loops as they are, so it says where and not how much.
+    """
+    if not own_s:
+        return []
+    base = own_s["base"]
+    head = own_s["head"]
+    added = {name: seconds - base.get(name, 0.0) for name, seconds in head.items()}
+    total_s = sum(head.values()) - sum(base.values())
+    named = [name for name in added if added[name] > _WORTH_NAMING * total_s]
+    if total_s <= 0 or not named:
+        return []
+    shown = ", ".join(
+        f"`{name}` ({1e3 * base.get(name, 0.0):.3g} -> {1e3 * head[name]:.3g} ms)"
+        for name in sorted(named, key=lambda name: -added[name])[:_MOST_NAMES]
+    )
+    return [f"under a profiler, time in functions themselves grows in {shown}"]

@@ -1,10 +1,11 @@
 """What a benchmark asks of Python, for a worker: the functions it calls, the packages it imports.
 
-Counts, not times: they say which function is new, or is called more often, where no compiled
-program can say it.
+Counts say which function is new, or is called more often, where no compiled program can say it.
+Where each is called as often as before, its own seconds under the profiler say which got slower.
 """
 
 import contextlib
+import cProfile
 import itertools
 import os
 import re
@@ -68,6 +69,17 @@ class CalledFunctions:
         else:
             return
         self.counts[name] = self.counts.get(name, 0) + 1
+
+
+def own_seconds(profile: cProfile.Profile, root: Path) -> dict[str, float]:
+    """Return the seconds in each function itself, without what it called; the most come first."""
+    seconds: dict[str, float] = {}
+    for entry in profile.getstats():
+        code = entry.code
+        name = code if isinstance(code, str) else _name_of(code, root)
+        seconds[name] = seconds.get(name, 0.0) + entry.inlinetime
+    most = sorted(seconds.items(), key=lambda item: -item[1])
+    return dict(most[:_MOST])
 
 
 def _name_of(code: CodeType, root: Path) -> str:

@@ -6,6 +6,7 @@ answer.
 
 import argparse
 import contextlib
+import cProfile
 import os
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ..process import protocol
 from . import calls, counters, first_run, listing, own_time, sampling
 from .suite import Suite
 
+_PROFILES = 3  # calls that are profiled: the first alone may have been disturbed
 _LAST_RESORT_KILLED = "800"  # where memory runs out, the kernel shall end this, not the gate
 
 
@@ -105,7 +107,7 @@ def _sample(suite: Suite, request: protocol.Prepare | protocol.Sample) -> protoc
 
 
 def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
-    """Count the functions that a call calls, or the modules that its statement imports."""
+    """Count and profile the functions that a call calls, or count what its statement imports."""
     benchmark = suite.prepare(request)
     if benchmark is None:
         return protocol.Skipped()
@@ -114,13 +116,26 @@ def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.S
         code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
         statement, setup = code if isinstance(code, tuple) else (code, "")
         found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
+        own_s = {}
     else:
         sampling.sample(benchmark, 1)
         watched = calls.CalledFunctions(Path(request.root))
         sampling.call_within(benchmark, watched.counted())
         found = watched.first_counts()
+        own_s = _profiled(benchmark, Path(request.root))
     suite.release(request.row)
-    return protocol.Calls(found)
+    return protocol.Calls(found, own_s)
+
+
+def _profiled(benchmark: Any, root: Path) -> dict[str, float]:
+    """Return the seconds that a call spends in each function itself, the least of some calls."""
+    runs = []
+    for _ in range(_PROFILES):
+        profile = cProfile.Profile()
+        sampling.call_within(benchmark, profile)
+        runs.append(calls.own_seconds(profile, root))
+    everywhere = [name for name in runs[0] if all(name in run for run in runs)]
+    return {name: min(run[name] for run in runs) for name in everywhere}
 
 
 def _release(suite: Suite, request: protocol.Release) -> protocol.Released:

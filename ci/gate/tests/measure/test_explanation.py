@@ -1,8 +1,10 @@
 """Why a row takes longer: functions that are called, packages imported, instructions executed."""
 
+import cProfile
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from perfgate.measure.explanation import explain
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
 from perfgate.worker import counters
-from perfgate.worker.calls import CalledFunctions, imported
+from perfgate.worker.calls import CalledFunctions, imported, own_seconds
 from perfgate.worker.counters import Counter, can_count
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -63,6 +65,28 @@ def test_a_librarys_function_is_named_without_the_place_where_it_is_installed():
         name for name in counted(lambda: np.zeros(3).sum(), ROOT) if "/" in name and "_sum" in name
     ]
     assert names == ["numpy/_core/_methods.py:_sum"]
+
+
+def test_own_seconds_leave_out_what_a_function_calls_and_the_most_come_first():
+    profile = cProfile.Profile()
+    with profile:
+        _idle()
+    seconds = own_seconds(profile, ROOT)
+    here = "ci/gate/tests/test_explanation.py"
+    assert seconds[f"{here}:_busy"] > 0.01
+    assert seconds[f"{here}:_idle"] < 0.01
+    assert list(seconds.values()) == sorted(seconds.values(), reverse=True)
+
+
+def _busy():
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        for _ in range(10_000):
+            pass
+
+
+def _idle():
+    _busy()
 
 
 def test_modules_that_a_statement_imports_are_counted_by_package():
