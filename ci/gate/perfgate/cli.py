@@ -111,6 +111,13 @@ def _add_how(parser: Parser) -> None:
         "--no-timing", dest="timing", action="store_false", help="compare only what needs no clock"
     )
     parser.add_argument(
+        "--instructions",
+        choices=("counters", "valgrind"),
+        default="counters",
+        help="count instructions by the processor's counters where it has any (default), or by "
+        "valgrind, which takes some 50 times as long as a call",
+    )
+    parser.add_argument(
         "--time-identical",
         action="store_true",
         help="also time programs that are identical on both sides, to test the statistics",

@@ -25,6 +25,7 @@ from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
 from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
+from perfgate.measure.valgrind import check_installed
 from perfgate.options import DEFAULT_OUTPUT
 from perfgate.report.coverage import cover
 from perfgate.report.files import as_json, junit
@@ -44,6 +45,8 @@ _LEAST_SHARE = 0.25
 def run(options: argparse.Namespace) -> int:
     """Compare both sides, write the report and return the exit code."""
     start = time.monotonic()
+    if options.instructions == "valgrind":
+        check_installed()
     before = machine.observe()
     core = machine.pick_core()
     tests = options.pytest_benchmark
@@ -61,13 +64,16 @@ def run(options: argparse.Namespace) -> int:
             shard = f"{options.shard.number}/{options.shard.count}"
             num_rows = len(discovered.rows)
             raise UsageError(f"--shard {shard} holds no benchmark: there are {num_rows} in all.")
-        inspected = inspect(rows, sides, rules, core, _say, clocks=options.timing)
+        by_valgrind = options.instructions == "valgrind"
+        inspected = inspect(
+            rows, sides, rules, core, _say, clocks=options.timing, by_valgrind=by_valgrind
+        )
         coverage = cover(inspected, sides)
         elapsed_s = time.monotonic() - start
         budget_s = timing_budget_s(rules.timing, elapsed_s, options.budget)
         timed, pairs = _measure(inspected, sides, rules, options, core, budget_s)
         explained = explain(timed, sides, core, _say)
-    counts_instructions = discovered.counts_instructions
+    counts_instructions = discovered.counts_instructions or by_valgrind
     after = machine.observe()
     notes = machine.uncontrolled(before, after, core, counts_instructions=counts_instructions)
     result = Result(
@@ -194,6 +200,8 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
         words += ["--rules", str(options.rules)]
     if not options.timing:
         words.append("--no-timing")
+    if options.instructions == "valgrind":
+        words += ["--instructions", "valgrind"]
     if options.time_identical:
         words.append("--time-identical")
     return words

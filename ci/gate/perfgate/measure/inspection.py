@@ -17,6 +17,7 @@ from perfgate.config import Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
 from perfgate.measure.reach import alteration, with_reach
+from perfgate.measure.valgrind import with_instructions
 from perfgate.measure.workers import Say, WorkerPool, ask_sides
 from perfgate.metrics import compare_metrics
 from perfgate.process import protocol
@@ -55,6 +56,7 @@ def inspect(
     say: Say,
     *,
     clocks: bool = True,
+    by_valgrind: bool = False,
 ) -> list[Inspected]:
     """Run every benchmark once on each side that has it, and compare what needs no clock.
 
@@ -75,6 +77,8 @@ def inspect(
             _check_origins(pool, rules)
     for pool in pools.every:
         seen = [row.with_problems(pool.escapes(row.name)) for row in seen]
+    if by_valgrind:
+        seen = with_instructions(seen, sides, say)
     return [dataclasses.replace(row, changes=_changes(row, sides, rules)) for row in seen]
 
 

@@ -38,6 +38,7 @@ class Launch:
         root: of the checkout: files below it are named relative to it.
         environment: its environment variables.
         core: the core it is pinned to; None leaves it free.
+        within: the command that runs the worker, such as valgrind's; nothing runs it directly.
         is_pytest: whether the suite is one of tests with pytest-benchmark's fixture.
     """
 
@@ -48,6 +49,7 @@ class Launch:
     root: Path
     environment: dict[str, str] = field(default_factory=dict)
     core: int | None = None
+    within: tuple[str, ...] = ()
     is_pytest: bool = False
 
     def command(self) -> list[str]:
@@ -55,7 +57,7 @@ class Launch:
         folders = {"--suite": self.suite, "--caches": self.caches, "--exchange": self.exchange}
         folders["--root"] = self.root
         # -P: the worker's folder must not become a place that the suite imports from.
-        words = [self.python, "-P", str(WORKER_FILE)]
+        words = [*self.within, self.python, "-P", str(WORKER_FILE)]
         words += ["--requests", "{requests}", "--replies", "{replies}"]
         for flag, folder in folders.items():
             words += [flag, str(folder)]
@@ -131,6 +133,17 @@ class Worker:
     def _note(self, escaped: protocol.Escaped) -> None:
         if escaped.row is not None:
             self.escaped.add(escaped.row)
+
+    def finish(self, timeout_s: float) -> None:
+        """Let the worker come to its own end.
+
+        Raises:
+            WorkerError: it did not within this time.
+        """
+        try:
+            self._process.finish(timeout_s)
+        except TimeoutError:
+            raise WorkerError(f"it did not end within {timeout_s:g} s", alive=False) from None
 
     def close(self) -> None:
         """End the worker and all that it started; children that have escaped by now are noted."""

@@ -104,6 +104,17 @@ class Sample(Target["Seconds | Skipped"]):
 
 
 @dataclass(frozen=True)
+class Repeat(Target["Released | Skipped"]):
+    """Set a benchmark up, call it once, then take a sample of so many calls, and tear it down.
+
+    Where it is `left_out`, the sample sets up as often and calls nothing.
+    """
+
+    calls: int
+    left_out: bool
+
+
+@dataclass(frozen=True)
 class Release(Target["Released"]):
     """Tear a benchmark down and forget it."""
 
@@ -323,6 +334,7 @@ REQUESTS = {
         Calibrate,
         Prepare,
         Sample,
+        Repeat,
         Release,
     )
 }
@@ -336,6 +348,7 @@ _FITTING: dict[type, tuple[type, ...]] = {
     Calibrate: (Calibration, Skipped),
     Prepare: (Seconds, Skipped),
     Sample: (Seconds, Skipped),
+    Repeat: (Released, Skipped),
     Release: (Released,),
 }
 

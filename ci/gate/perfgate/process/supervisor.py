@@ -101,6 +101,21 @@ class Supervised:
         last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
         return f"its process ended with exit code {code}" + (f": {last[0][:200]}" if last else "")
 
+    def finish(self, timeout_s: float) -> None:
+        """Hang up, and let the process come to its own end.
+
+        Raises:
+            TimeoutError: it did not within this time.
+        """
+        os.close(self._requests)
+        self._requests = (
+            -1
+        )  # so that `close` leaves the number alone, which others may have by then
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+
     def close(self) -> None:
         """End the process and every other one of its session."""
         for descriptor in (self._requests, self._replies):

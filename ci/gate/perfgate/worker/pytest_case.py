@@ -47,8 +47,9 @@ class TestBenchmark(TimeBenchmark):
         return self._case.do(self._run_prepared)
 
     def _run_prepared(self) -> Any:
-        self._case.call.prepare()
-        self.func = self._case.call.function
+        if self._case.call.setup:
+            self._case.call.prepare()
+            self.func = self._case.call.function
         return super().do_run()
 
     def do_teardown(self) -> None:

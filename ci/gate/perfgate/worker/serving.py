@@ -138,6 +138,18 @@ def _profiled(benchmark: Any, root: Path) -> dict[str, float]:
     return {name: min(run[name] for run in runs) for name in everywhere}
 
 
+def _repeat(suite: Suite, request: protocol.Repeat) -> protocol.Released | protocol.Skipped:
+    benchmark = suite.prepare(request)
+    if benchmark is None:
+        return protocol.Skipped()
+    sampling.sample(benchmark, 1)
+    if request.left_out:
+        benchmark.func = lambda *params: None
+    sampling.sample(benchmark, request.calls)
+    suite.release(request.row)
+    return protocol.Released()
+
+
 def _release(suite: Suite, request: protocol.Release) -> protocol.Released:
     suite.release(request.row)
     return protocol.Released()
@@ -152,6 +164,7 @@ _ANSWERS: dict[type, Callable[[Suite, Any], protocol.Reply]] = {
     protocol.Calibrate: _calibrate,
     protocol.Prepare: _prepare,
     protocol.Sample: _sample,
+    protocol.Repeat: _repeat,
     protocol.Release: _release,
 }
 

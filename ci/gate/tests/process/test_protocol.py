@@ -17,6 +17,7 @@ REQUESTED = [
     protocol.Origins(core=3),
     protocol.Inspect("a(1)", "a", 0, core=1),
     protocol.TimeFirstCalls("a", "a", None),
+    protocol.Repeat("a", "a", None, 7, left_out=True),
     protocol.Watch("a", "a", None, root="/somewhere"),
     protocol.Calibrate("a", "a", None, target_s=0.02),
     protocol.Prepare("a", "a", None, calls=3, own_time=True),
