@@ -116,7 +116,8 @@ class Sides:
         return Launch(
             side.python,
             suite or side.suite,
-            **folders,
+            caches=folders["caches"],
+            exchange=folders["exchange"],
             root=side.root,
             environment=environment,
             core=core,
