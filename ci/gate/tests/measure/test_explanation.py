@@ -72,7 +72,7 @@ def test_own_seconds_leave_out_what_a_function_calls_and_the_most_come_first():
     with profile:
         _idle()
     seconds = own_seconds(profile, ROOT)
-    here = "ci/gate/tests/test_explanation.py"
+    here = "ci/gate/tests/measure/test_explanation.py"
     assert seconds[f"{here}:_busy"] > 0.01
     assert seconds[f"{here}:_idle"] < 0.01
     assert list(seconds.values()) == sorted(seconds.values(), reverse=True)
