@@ -17,7 +17,8 @@ from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, SuiteError, kno
 
 SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
 SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile")
-TRAINING_SUITES = ("training", "autotune", "presets")  # their tables declare whole trainings
+# Their tables declare whole trainings.
+TRAINING_SUITES = ("training", "autotune", "presets", "tuning")
 TIERS = ("quick", "full")
 DEVICES = ("cpu", "gpu")
 # The tables of the file that are no suites, and what stands for one that is left out.

@@ -1,1 +1,27 @@
-"""Hyperparameter tuning: search spaces, studies, and trials side by side in compiled programs."""
+"""Hyperparameter tuning: search spaces, studies, and trials side by side in compiled programs.
+
+The names load on first use: Optuna and JAX are needed only where trials run.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from myriad.tuning.session import TuneResult, tune
+    from myriad.tuning.settings import TuneSettings
+    from myriad.tuning.space import SearchSpace
+
+__all__ = ["SearchSpace", "TuneResult", "TuneSettings", "tune"]
+
+_HOMES = {
+    "SearchSpace": "myriad.tuning.space",
+    "TuneResult": "myriad.tuning.session",
+    "TuneSettings": "myriad.tuning.settings",
+    "tune": "myriad.tuning.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'myriad.tuning' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -89,13 +89,19 @@ class TuningStudy(optuna.Study):
             silent = self._silent()
             stale = [trial for trial in running if _is_stale(trial, silent)]
             for trial in stale:
-                # Queued first: if this process is killed in between, nothing is lost.
-                self._retry(trial)
-                storage, number = self._storage, trial._trial_id
-                reason = "its process ended before the trial did"
-                storage.set_trial_user_attr(number, FAILURE, reason)
-                storage.set_trial_state_values(number, TrialState.FAIL)
+                self._give_back(trial, "its process ended before the trial did")
         return stale
+
+    def give_back(self, trial: optuna.Trial, reason: str) -> None:
+        """Fail a trial of this process that can't go on, and queue its parameters again."""
+        with self.exclusive():
+            self._give_back(self._storage.get_trial(trial._trial_id), reason)
+
+    def _give_back(self, trial: FrozenTrial, reason: str) -> None:
+        # Queued first: if this process is killed in between, nothing is lost.
+        self._retry(trial)
+        self._storage.set_trial_user_attr(trial._trial_id, FAILURE, reason)
+        self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
     def beat(self) -> None:
         """Record a sign of life for every trial of this process."""

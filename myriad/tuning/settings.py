@@ -60,6 +60,9 @@ class TuneSettings:
     n_jobs: Annotated[int, Integer(-1)] = 1
     """Processes that run trials, each on a core of its own. -1 stands for all cores."""
 
+    num_seeds: Annotated[int, Integer(1, 1_000)] = 3
+    """Training seeds of a trial, the same for all. Its value is the mean over them."""
+
     eval_interval: Annotated[int, Integer(1, INT64)] = 5_000
     """Steps between two evaluations of a trial, of all its environments together."""
 
@@ -181,6 +184,10 @@ class TuneSettings:
             if whose == owner
         }
 
+    def seeds(self) -> list[int]:
+        """Return the training seeds of every trial."""
+        return [self.seed + index for index in range(self.num_seeds)]
+
     def config(self, **fields: Any) -> TrainingConfig:
         """Return the training of a trial: the default's, or with these fields.
 
@@ -191,7 +198,13 @@ class TuneSettings:
             UnknownNameError: there is no such environment, agent, scenario or option.
             InvalidArgumentError: a value can't be used, or the agent can't act there.
         """
-        if not {"steps_per_env", "total_steps"} & fields.keys():
-            fields["total_steps"] = self.num_steps
-        options = {"env_options": self.env_options(), "agent_options": self.agent_options()}
-        return make_config(self.env, self.agent, **options, **fields)
+        shared = self.fields()
+        if "steps_per_env" in fields:
+            del shared["total_steps"]
+        return make_config(**{**shared, **fields})
+
+    def fields(self) -> dict[str, Any]:
+        """Return what all trials share, as `create_config` takes it."""
+        named = {f"env.{name}": value for name, value in self.env_options().items()}
+        named |= {f"agent.{name}": value for name, value in self.agent_options().items()}
+        return {"env": self.env, "agent": self.agent, "total_steps": self.num_steps, **named}

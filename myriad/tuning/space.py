@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +17,8 @@ from myriad.tuning.space_file import read_space
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
+
+    from myriad.training.config import TrainingConfig
 
 FOLDER = Path(__file__).parent / "spaces"
 # Each is a set of programs that must be compiled.
@@ -31,7 +33,8 @@ class SearchSpace:
         agent: the agent that it is for.
         fixed: fields that every trial has alike.
         parameters: the dimensions, in the order in which they are drawn.
-        known: values to try first, by the parameters' names. Those that are left out are drawn.
+        known: what to try first, as `study.enqueue_trial` takes it. Parameters that are left out
+            are drawn.
         static: parameters that change shapes or the program. Trials that differ only in the others
             train in one program.
         file: where it is written.
@@ -72,11 +75,22 @@ class SearchSpace:
                 f"agent must be one with a search space ({', '.join(agents_with_space())}), but "
                 f"got {shown(agent)}; name a file of your own to tune it."
             )
-        fixed, parameters, known = read_space(path, agent, env)
+        fixed, parameters, values = read_space(path, agent, env)
         static = tuple(each.name for each in parameters if not is_traced(agent, each.name))
-        space = cls(agent, fixed, parameters, known, static, path)
+        space = cls(agent, fixed, parameters, (), static, path)
         space._require_few_shapes()
-        return space
+        return space.with_known(values)
+
+    def with_known(self, values: Sequence[Mapping[str, Value]]) -> Self:
+        """Return the space with these fields to try first, before those that it has."""
+        known = [self.params(each) for each in values] + list(self.known)
+        return dataclasses.replace(self, known=tuple(known))
+
+    def defaults(self, config: "TrainingConfig") -> dict[str, Value]:
+        """Return a resolved configuration's values of everything that the space names."""
+        names = [*self.fixed, *(each.name for each in self.parameters)]
+        values = {name: _value_of(config, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
     def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
         """Let an Optuna trial draw values; return the configuration's fields, `fixed` included.
@@ -116,7 +130,8 @@ class SearchSpace:
 
     def shape(self, fields: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
         """Return what decides which program fields train in: two that agree share one."""
-        return tuple((name, json.dumps(fields[name])) for name in self.static if name in fields)
+        names = [*self.fixed, *self.static]
+        return tuple((name, json.dumps(fields[name])) for name in names if name in fields)
 
     def shapes(self) -> list[dict[str, Value]]:
         """Return the static fields of every program that the space can need."""
@@ -177,6 +192,11 @@ def agents_with_space() -> list[str]:
     return sorted(file.stem for file in FOLDER.glob("*.toml"))
 
 
+def _value_of(config: "TrainingConfig", name: str) -> Value:
+    owner, _, option = name.partition(".")
+    return config.agent_options.get(option) if owner == "agent" else config.value_of(name)
+
+
 def is_traced(agent: str, name: str) -> bool:
     """Return whether trainings that differ in a field can share a program.
 
@@ -186,7 +206,9 @@ def is_traced(agent: str, name: str) -> bool:
     from myriad.ranges import ranges_of
 
     owner, _, field = name.partition(".")
-    declared = ranges_of(AGENTS.load(agent)).get(field)
-    if owner != "agent" or declared is None or declared.words:
+    kind = AGENTS.load(agent)
+    declared = ranges_of(kind).get(field)
+    structural = getattr(kind, "structural", ())
+    if owner != "agent" or declared is None or declared.words or field in structural:
         return False
     return not declared.whole or field == "num_epochs"

@@ -85,6 +85,7 @@ def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
         "trainer.HostLoop.time_windows",
         "training.SeveralCores.time_updates",
         "training.TrainingLoop.time_updates",
+        "tuning.TracedTrial.time_trial",
     }
 
 

@@ -119,6 +119,17 @@ def test_known_values_may_be_those_of_one_environment(tmp_path):
     assert space_of(tmp_path, text, env="snake").known[1] == {"agent.gamma": 0.99}
 
 
+def test_the_defaults_of_an_agent_are_values_of_its_space():
+    space = SearchSpace.load("ppo")
+    config = create_config(**BASE, agent="ppo").resolve().config
+    defaults = space.defaults(config)
+    assert defaults["agent.learning_rate"] == 5e-4
+    assert defaults["num_envs"] == 16
+    first = space.with_known([defaults]).known[0]
+    assert first.keys() == {each.name for each in space.parameters}
+    assert space.fields(first) == defaults
+
+
 def test_the_fingerprint_follows_the_space_and_not_what_is_known(tmp_path):
     text = '[parameters]\n"agent.gamma" = { low = 0.9, high = 0.999 }\n'
     plain = space_of(tmp_path, text).fingerprint

@@ -1,0 +1,228 @@
+"""A campaign: trials are asked of Optuna, trained side by side, and told evaluation by evaluation.
+
+`run(study, settings, space, on_event=...)` runs trials in this process until `n_trials` more are
+done. `on_event` takes an `Event` for everything that happens, for the progress. `is_interrupted` is
+asked about twice a second: where it answers True, the trials under way are given back to the study
+and `run` returns. `claim` is asked before every trial and may say that there are enough, which is
+how several processes share `n_trials`.
+"""
+
+import dataclasses
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from myriad.tuning.objective import Boundary
+from myriad.tuning.settings import TuneSettings
+from myriad.tuning.space import SearchSpace
+from myriad.tuning.trainings import Programs, Shape, Training, train_all
+
+if TYPE_CHECKING:
+    import optuna
+
+    from myriad.tuning.claims import TuningStudy
+
+# Trials that are asked for ahead, to find some that share a program. The sampler knows less of the
+# ones before them.
+_AHEAD = 4
+
+EventKind = Literal["compiled", "started", "evaluated", "completed", "pruned", "failed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What has happened in a campaign.
+
+    Attributes:
+        kind: compiled (a shape's programs), or what became of a trial.
+        trial: the trial's number; None for a compilation.
+        step: steps of all environments that the evaluation stands for.
+        value: the mean return of the evaluation.
+        standard_error: of the value.
+        seconds: of compiling.
+        reason: why a trial failed.
+    """
+
+    kind: EventKind
+    trial: int | None = None
+    step: int = 0
+    value: float = math.nan
+    standard_error: float = math.nan
+    seconds: float = 0.0
+    reason: str = ""
+
+
+OnEvent = Callable[[Event], None]
+
+
+def run(
+    study: "TuningStudy",
+    settings: TuneSettings,
+    space: SearchSpace,
+    on_event: OnEvent = lambda event: None,
+    *,
+    is_interrupted: Callable[[], bool] = lambda: False,
+    claim: Callable[[], bool] | None = None,
+) -> None:
+    """Run trials in this process until there are `n_trials` more.
+
+    A trial that comes to a NaN or crashes is FAILED, with the reason in its user attribute
+    `failure`. The trials beside it go on.
+
+    Args:
+        study: of `open_study`.
+        settings: the campaign, `completed`.
+        space: what trials may try.
+        on_event: called with everything that happens.
+        is_interrupted: whether to stop now. Trials under way are given back to the study.
+        claim: whether another trial may begin; by default until there are `n_trials` of them.
+    """
+    trials = _Trials(study, settings, space, on_event, claim or _counted(settings.n_trials))
+    programs = Programs(settings, space, settings.num_seeds)
+    trials.programs = programs
+    try:
+        train_all(programs, trials, is_interrupted)
+    finally:
+        # Where all went well, none is left.
+        trials.give_back("it was interrupted")
+
+
+class _Trials:
+    """The trials of a study as a source of trainings."""
+
+    programs: Programs
+
+    def __init__(
+        self,
+        study: "TuningStudy",
+        settings: TuneSettings,
+        space: SearchSpace,
+        on_event: OnEvent,
+        claim: Callable[[], bool],
+    ):
+        self._study = study
+        self._settings = settings
+        self._space = space
+        self._on_event = on_event
+        self._claim = claim
+        self._waiting: list[Training] = []
+        self._running: set[Training] = set()
+        self._ends_at = time.monotonic() + (settings.timeout or math.inf)
+        self._seeds = tuple(settings.seeds())
+
+    def take(self, shape: Shape | None) -> Training | None:
+        while not (fits := self._fitting(shape)):
+            if not self._ask(most=1 if shape is None else _AHEAD):
+                return None
+        self._waiting.remove(fits[0])
+        self._running.add(fits[0])
+        self._on_event(Event("started", fits[0].origin.number))
+        return fits[0]
+
+    def _fitting(self, shape: Shape | None) -> list[Training]:
+        """Return the waiting trials of a shape, or of the one that most of them have."""
+        shapes = [self.programs.shape(each.fields) for each in self._waiting]
+        if shape is None and shapes:
+            count = Counter(shapes)
+            shape = max(count, key=lambda each: (count[each], self.programs.has(each)))
+        return [each for each, its in zip(self._waiting, shapes, strict=True) if its == shape]
+
+    def _ask(self, most: int) -> bool:
+        """Ask for another trial, unless as many are waiting, or there are enough."""
+        is_over = time.monotonic() >= self._ends_at
+        if len(self._waiting) >= most or is_over or not self._claim():
+            return False
+        trial = self._study.ask()
+        fields = self._space.suggest(trial)
+        trial.set_user_attr("seeds", list(self._seeds))
+        self._waiting.append(Training(fields, self._seeds, origin=trial))
+        return True
+
+    def compiled(self, seconds: float) -> None:
+        self._on_event(Event("compiled", seconds=seconds))
+
+    def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
+        trial, score = training.origin, training.score
+        assert score is not None
+        prunes = self._settings.objectives == ("return",)
+        if prunes:
+            for step in boundary.steps:
+                trial.report(score.value, step)
+        trial.set_user_attr("standard_error", score.standard_error)
+        self._tell_event("evaluated", training, boundary)
+        is_pruned = prunes and not is_last and trial.should_prune()
+        if is_pruned or is_last:
+            self._end(training, boundary, is_pruned=is_pruned)
+        return not is_pruned
+
+    def _end(self, training: Training, boundary: Boundary, *, is_pruned: bool) -> None:
+        from optuna.trial import TrialState
+
+        trial, score = training.origin, training.score
+        assert score is not None
+        trial.set_user_attr("by_seed", list(score.by_seed))
+        trial.set_user_attr("steps", boundary.steps[-1])
+        if score.num_unfinished:
+            trial.set_user_attr("unfinished_episodes", score.num_unfinished)
+        if is_pruned:
+            self._study.tell(trial, state=TrialState.PRUNED)
+        else:
+            self._study.tell(trial, self._values(training, boundary.steps[-1]))
+        self._running.discard(training)
+        self._tell_event("pruned" if is_pruned else "completed", training, boundary)
+
+    def _values(self, training: Training, steps: int) -> list[float]:
+        assert training.score is not None
+        # Of all seeds together, which train one after another on a CPU.
+        train_s = max(training.train_s, 1e-9)
+        known: Mapping[str, float] = {
+            "return": training.score.value,
+            "train_s": training.train_s,
+            "steps_per_s": steps * len(training.seeds) / train_s,
+        }
+        return [known[name] for name in self._settings.objectives]
+
+    def _tell_event(self, kind: EventKind, training: Training, boundary: Boundary) -> None:
+        score = training.score
+        assert score is not None
+        number = training.origin.number
+        self._on_event(Event(kind, number, boundary.steps[-1], score.value, score.standard_error))
+
+    def failed(self, training: Training, reason: str) -> None:
+        fail(self._study, training.origin, reason)
+        self._running.discard(training)
+        self._on_event(Event("failed", training.origin.number, reason=reason))
+
+    def put_back(self, training: Training) -> None:
+        self._waiting.insert(0, training)
+        self._running.discard(training)
+
+    def give_back(self, reason: str) -> None:
+        """Give the trials that have not ended back to the study, which queues them again."""
+        for training in [*self._running, *self._waiting]:
+            self._study.give_back(training.origin, reason)
+        self._running.clear()
+        self._waiting.clear()
+
+
+def fail(study: "optuna.Study", trial: Any, reason: str) -> None:
+    """End a trial as FAILED, and keep the reason."""
+    from optuna.trial import TrialState
+
+    from myriad.tuning.claims import FAILURE
+
+    trial.set_user_attr(FAILURE, reason)
+    study.tell(trial, state=TrialState.FAIL)
+
+
+def _counted(n_trials: int) -> Callable[[], bool]:
+    left = n_trials
+
+    def claim() -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0
+
+    return claim

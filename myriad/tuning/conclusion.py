@@ -1,0 +1,257 @@
+"""What a campaign comes to: its best trials trained again, and the best policies together."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.spaces import Box, Discrete
+from myriad.training.evaluation import Evaluation, key_alone
+from myriad.tuning.objective import (
+    FRESH_SEEDS,
+    NUM_EPISODES,
+    VALIDATION_SEEDS,
+    Boundary,
+    Confirmation,
+    Score,
+    confirm,
+)
+from myriad.tuning.settings import GROWS, TuneSettings
+from myriad.tuning.space import SearchSpace
+from myriad.tuning.trainings import Programs, Shape, Training, train_all
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+# Trials that are trained again, and on how many fresh seeds at least.
+_BEST_FEW, _LEAST_SEEDS = 3, 5
+_DEFAULT = -1
+
+IsInterrupted = Callable[[], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ensemble:
+    """The best policies together, on the same episodes as each of them alone.
+
+    Attributes:
+        trials: numbers of the trials, best first. Each was trained on the first training seed.
+        combined: how they act together: the mean of their actions in a Box, and elsewhere the
+            action that most of them choose, in doubt that of the best among those.
+        score: together.
+        alone: each by itself.
+    """
+
+    trials: tuple[int, ...]
+    combined: str
+    score: Score
+    alone: tuple[Score, ...]
+
+
+def best_trials(study: "optuna.Study", settings: TuneSettings, count: int) -> "list[FrozenTrial]":
+    """Return the best completed trials; with several objectives those of the Pareto front."""
+    from optuna.trial import TrialState
+
+    objective, *others = settings.objectives
+    if others:
+        return study.best_trials[:count]
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    sign = -1 if GROWS[objective] else 1
+    return sorted(done, key=lambda trial: sign * (trial.value or 0.0))[:count]
+
+
+def confirm_best(
+    study: "optuna.Study",
+    settings: TuneSettings,
+    space: SearchSpace,
+    is_interrupted: IsInterrupted = lambda: False,
+) -> Confirmation | None:
+    """Train the best few trials and the agent's defaults again, on fresh seeds.
+
+    Returns:
+        None if no trial was completed, the defaults can't be trained, or it was interrupted.
+    """
+    best = best_trials(study, settings, _BEST_FEW)
+    if not best:
+        return None
+    seeds = fresh_seeds(settings)
+    fields = {trial.number: space.fields(trial.params) for trial in best}
+    fields[_DEFAULT] = space.defaults(settings.config().resolve().config)
+    trained = train_again(settings, space, fields, seeds, is_interrupted)
+    if _DEFAULT not in trained:
+        return None
+    scores = {number: _score(trainings) for number, trainings in trained.items()}
+    default = scores.pop(_DEFAULT)
+    return confirm(default, list(scores.items()), seeds)
+
+
+def fresh_seeds(settings: TuneSettings) -> list[int]:
+    """Return seeds that no trial trained on: whole groups of as many as a trial has."""
+    count = -(-_LEAST_SEEDS // settings.num_seeds) * settings.num_seeds
+    return [settings.seed + FRESH_SEEDS + index for index in range(count)]
+
+
+def validate(
+    fields: Mapping[str, Any],
+    settings: TuneSettings,
+    space: SearchSpace,
+    is_interrupted: IsInterrupted = lambda: False,
+) -> Score | None:
+    """Train a configuration over `settings.validate` seeds that nothing was chosen by.
+
+    Returns:
+        None if it failed or was interrupted.
+    """
+    seeds = [settings.seed + VALIDATION_SEEDS + index for index in range(settings.validate)]
+    trained = train_again(settings, space, {0: fields}, seeds, is_interrupted)
+    return _score(trained[0]) if 0 in trained else None
+
+
+def evaluate_ensemble(
+    study: "optuna.Study",
+    settings: TuneSettings,
+    space: SearchSpace,
+    is_interrupted: IsInterrupted = lambda: False,
+) -> Ensemble | None:
+    """Train the `settings.ensemble` best trials again, and evaluate their policies together.
+
+    Returns:
+        None if fewer than two could be trained.
+    """
+    best = best_trials(study, settings, settings.ensemble)
+    fields = {trial.number: space.fields(trial.params) for trial in best}
+    trained = train_again(settings, space, fields, [settings.seed], is_interrupted, keeps=True)
+    if len(trained) < 2:
+        return None
+    numbers = tuple(trial.number for trial in best if trial.number in trained)
+    states = tuple(trained[number][0].states[0] for number in numbers)
+    resolved = [settings.config(**fields[number]).resolve() for number in numbers]
+    together = EnsemblePolicy(resolved[0].env, tuple(each.learner for each in resolved))
+    key = key_alone(settings.seed + VALIDATION_SEEDS)
+    max_steps = resolved[0].config.eval_max_steps
+
+    def score(learner: Any, state: Any) -> Score:
+        evaluation = Evaluation(resolved[0].env, learner, NUM_EPISODES, max_steps=max_steps)
+        returns, ended = jax.device_get(jax.jit(evaluation.returns)(state, key))
+        return Score.of(returns[None], ended[None])
+
+    alone = tuple(score(each.learner, state) for each, state in zip(resolved, states, strict=True))
+    return Ensemble(numbers, together.combined, score(together, states), alone)
+
+
+@dataclasses.dataclass(frozen=True)
+class EnsemblePolicy:
+    """Several policies as one, for an evaluation. Its state is the tuple of theirs.
+
+    Attributes:
+        env: the environment.
+        members: the learners, the best first.
+    """
+
+    env: Any
+    members: tuple[Any, ...]
+
+    @property
+    def combined(self) -> str:
+        """How they act together."""
+        return "mean action" if self._is_box else "majority vote"
+
+    @property
+    def _is_box(self) -> bool:
+        return isinstance(self.env.action_space(self.env.default_params), Box)
+
+    def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        actions = jnp.stack(
+            [
+                member.act(of_member, jax.random.fold_in(key, index), obs, greedy=greedy)
+                for index, (member, of_member) in enumerate(zip(self.members, state, strict=True))
+            ]
+        )
+        return jnp.mean(actions, axis=0) if self._is_box else self._vote(actions)
+
+    def _vote(self, actions: jax.Array) -> jax.Array:
+        """Return what most of the members choose, component by component."""
+        space = self.env.action_space(self.env.default_params)
+        most = space.n if isinstance(space, Discrete) else max(space.nvec)
+        count = len(self.members)
+        # The best member's vote counts a little more, all such shares together less than a vote.
+        weights = 1 + (count - jnp.arange(count)) / (count * (count + 1))
+        votes = jax.nn.one_hot(actions, int(most)) * weights.reshape(-1, *[1] * actions.ndim)
+        return jnp.argmax(votes.sum(axis=0), axis=-1).astype(actions.dtype)
+
+
+def train_again(
+    settings: TuneSettings,
+    space: SearchSpace,
+    fields: Mapping[int, Mapping[str, Any]],
+    seeds: Sequence[int],
+    is_interrupted: IsInterrupted,
+    *,
+    keeps: bool = False,
+) -> dict[int, list[Training]]:
+    """Train configurations over seeds, in programs of the same shapes as the trials'.
+
+    Args:
+        settings: the campaign.
+        space: its search space.
+        fields: the configurations, by any numbers.
+        seeds: the training seeds.
+        is_interrupted: whether to stop now.
+        keeps: keep the agents' states.
+
+    Returns:
+        the trainings of each configuration, in the order of the seeds. Those of which a seed failed
+        are left out.
+    """
+    each = settings.num_seeds
+    groups = [tuple(seeds[first : first + each]) for first in range(0, len(seeds), each)]
+    trainings = [
+        Training(values, group, origin=number, keep_states=keeps)
+        for number, values in fields.items()
+        for group in groups
+    ]
+    programs = Programs(settings, space, settings.num_seeds)
+    todo = _Again(programs, trainings)
+    left = train_all(programs, todo, is_interrupted)
+    unfinished = {training.origin for training in [*left, *todo.waiting]} | todo.failures.keys()
+    return {
+        number: [training for training in trainings if training.origin == number]
+        for number in fields
+        if number not in unfinished
+    }
+
+
+class _Again:
+    """Trainings that go to their ends, as a source."""
+
+    def __init__(self, programs: Programs, trainings: Sequence[Training]):
+        self.waiting = list(trainings)
+        self.failures: dict[int, str] = {}
+        self._programs = programs
+
+    def take(self, shape: Shape | None) -> Training | None:
+        for training in self.waiting:
+            if shape in (None, self._programs.shape(training.fields)):
+                self.waiting.remove(training)
+                return training
+        return None
+
+    def compiled(self, seconds: float) -> None:
+        pass
+
+    def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
+        return True
+
+    def failed(self, training: Training, reason: str) -> None:
+        self.failures[training.origin] = reason
+
+    def put_back(self, training: Training) -> None:
+        self.waiting.insert(0, training)
+
+
+def _score(trainings: Sequence[Training]) -> Score:
+    return Score.of(np.concatenate([training.returns for training in trainings]))

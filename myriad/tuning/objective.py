@@ -1,0 +1,217 @@
+"""What a trial is worth: greedy episodes on held-out seeds, and whether a winner is more than luck.
+
+Steps count all environments of a training together. `S` is the number of training seeds, `E` that
+of episodes for each.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+# Episodes of one evaluation over all training seeds of a trial, at least.
+NUM_EPISODES = 128
+# Seeds of the trials, of the confirmation and of the validation lie so far apart.
+FRESH_SEEDS = 1_000
+VALIDATION_SEEDS = 2_000
+CONFIDENCE = 0.95
+NOT_DISTINGUISHABLE = "not distinguishable from the default"
+
+Verdict = Literal["better", "worse", "not distinguishable from the default"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """The mean return of greedy episodes.
+
+    Attributes:
+        value: the mean over all episodes.
+        standard_error: of the mean. With several training seeds it is that of their means, since
+            episodes of one policy are alike. With one it covers its episodes alone.
+        by_seed: the mean of each training seed.
+        num_episodes: episodes of all seeds together.
+        num_unfinished: those that were cut off.
+    """
+
+    value: float
+    standard_error: float
+    by_seed: tuple[float, ...]
+    num_episodes: int
+    num_unfinished: int = 0
+
+    @classmethod
+    def of(cls, returns: np.ndarray, ended: np.ndarray | None = None) -> "Score":
+        """Score returns `[S, E]`.
+
+        Args:
+            returns: of every episode.
+            ended: whether it ended, `[S, E]`; None if all did.
+
+        Example:
+            >>> Score.of(np.array([[1.0, 3.0], [3.0, 5.0]])).standard_error
+            1.0
+        """
+        returns = np.asarray(returns, np.float64)
+        means = returns.mean(axis=1)
+        sample = means if len(means) > 1 else returns[0]
+        error = sample.std(ddof=1) / math.sqrt(len(sample)) if len(sample) > 1 else math.nan
+        unfinished = 0 if ended is None else int((~np.asarray(ended, bool)).sum())
+        by_seed = tuple(map(float, means))
+        return cls(float(means.mean()), float(error), by_seed, returns.size, unfinished)
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Return the interval of the mean by Student's t."""
+        from scipy.stats import t
+
+        freedom = (len(self.by_seed) if len(self.by_seed) > 1 else self.num_episodes) - 1
+        reach = float(t.ppf(0.5 + confidence / 2, freedom)) * self.standard_error
+        return self.value - reach, self.value + reach
+
+
+@dataclasses.dataclass(frozen=True)
+class Boundary:
+    """An evaluation of a trial.
+
+    Attributes:
+        update: the update after which it comes.
+        steps: what it is reported as. A long update reaches several at once.
+    """
+
+    update: int
+    steps: tuple[int, ...]
+
+
+def boundaries(num_steps: int, eval_interval: int, steps_per_update: int) -> list[Boundary]:
+    """Return the evaluations of a trial.
+
+    Evaluation `k` comes after the first update that ends at or past `k * eval_interval` steps and
+    is reported as step `k * eval_interval`. So a pruner compares trials of all batch sizes. The
+    last one is that of the whole training, and is reported as `num_steps`.
+
+    Example:
+        >>> for each in boundaries(num_steps=12_000, eval_interval=5_000, steps_per_update=4_096):
+        ...     print(each.update, each.steps)
+        2 (5000,)
+        3 (10000, 12000)
+    """
+    reported: dict[int, list[int]] = {}
+    for steps in dict.fromkeys([*range(eval_interval, num_steps + 1, eval_interval), num_steps]):
+        reported.setdefault(-(-steps // steps_per_update), []).append(steps)
+    return [Boundary(update, tuple(steps)) for update, steps in reported.items()]
+
+
+def episodes_per_seed(num_seeds: int) -> int:
+    """Return how many episodes each training seed is evaluated in."""
+    return -(-NUM_EPISODES // num_seeds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A configuration that was trained again on fresh seeds.
+
+    Attributes:
+        number: of the trial that found it; None for the default.
+        score: on the fresh seeds.
+        difference: its mean minus the default's.
+        low: the lower end of the difference's interval, which holds for all candidates at once.
+        high: the upper end.
+        verdict: whether the interval leaves the default out.
+    """
+
+    number: int | None
+    score: Score
+    difference: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    verdict: Verdict = NOT_DISTINGUISHABLE
+
+
+@dataclasses.dataclass(frozen=True)
+class Confirmation:
+    """The best few trials, trained again on fresh seeds beside the default.
+
+    Attributes:
+        default: the agent's defaults.
+        candidates: the trials, best first by their scores on the fresh seeds.
+        seeds: the fresh seeds.
+    """
+
+    default: Candidate
+    candidates: tuple[Candidate, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def winner(self) -> Candidate | None:
+        """The best trial that is better than the default; None if none can be told from it."""
+        return next((each for each in self.candidates if each.verdict == "better"), None)
+
+    @property
+    def verdict(self) -> str:
+        """What came out, in one sentence."""
+        if (winner := self.winner) is not None:
+            return (
+                f"trial {winner.number} is better than the default by {winner.difference:.4g} "
+                f"({winner.low:.4g} to {winner.high:.4g})"
+            )
+        if not self.candidates:
+            return "no trial finished"
+        best = self.candidates[0]
+        return (
+            f"trial {best.number} is {best.verdict}"
+            + (" by" if best.verdict == "worse" else ":")
+            + f" {best.difference:.4g} ({best.low:.4g} to {best.high:.4g})"
+        )
+
+
+def confirm(
+    default: Score, scores: Sequence[tuple[int, Score]], seeds: Sequence[int]
+) -> Confirmation:
+    """Compare candidates with the default, by Welch's interval of the means over seeds.
+
+    All intervals together hold with 95%: each has its share of the error (Bonferroni), so that
+    trying more candidates doesn't make a lucky one a winner.
+
+    Args:
+        default: the default's score.
+        scores: the candidates' numbers and scores, on as many seeds.
+        seeds: the fresh seeds.
+    """
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
+    candidates = [_compared(number, score, default, confidence) for number, score in scores]
+    candidates.sort(key=lambda each: -each.score.value)
+    return Confirmation(Candidate(None, default), tuple(candidates), tuple(seeds))
+
+
+def _compared(number: int, score: Score, default: Score, confidence: float) -> Candidate:
+    low, high = difference_interval(score.by_seed, default.by_seed, confidence)
+    verdict: Verdict = NOT_DISTINGUISHABLE
+    if low > 0:
+        verdict = "better"
+    elif high < 0:
+        verdict = "worse"
+    return Candidate(number, score, score.value - default.value, low, high, verdict)
+
+
+def difference_interval(
+    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Return Welch's interval of a difference of means; without an end for fewer than two each.
+
+    Example:
+        >>> difference_interval([5.0, 5.0], [3.0, 3.0])
+        (2.0, 2.0)
+    """
+    if min(len(first), len(second)) < 2:
+        return -math.inf, math.inf
+    from scipy.stats import t
+
+    parts = [np.var(each, ddof=1) / len(each) for each in (first, second)]
+    difference = float(np.mean(first) - np.mean(second))
+    total = float(sum(parts))
+    if total == 0:
+        return difference, difference
+    shares = [part**2 / (len(each) - 1) for part, each in zip(parts, (first, second), strict=True)]
+    reach = float(t.ppf(0.5 + confidence / 2, total**2 / float(sum(shares)))) * math.sqrt(total)
+    return difference - reach, difference + reach

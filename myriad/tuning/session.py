@@ -1,0 +1,184 @@
+"""One call of `myriad tune`: the study, its trials, and what they come to."""
+
+import contextlib
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from myriad.tuning.campaign import Event, OnEvent, run
+from myriad.tuning.objective import Confirmation, Score
+from myriad.tuning.settings import TuneSettings
+from myriad.tuning.space import SearchSpace
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from myriad.tuning.claims import TuningStudy
+    from myriad.tuning.conclusion import Ensemble
+
+
+@dataclasses.dataclass(frozen=True)
+class TuneResult:
+    """What a campaign came to.
+
+    Attributes:
+        settings: the campaign, `completed`.
+        space: its search space.
+        study: the study, open. Close it, or use the result as a context manager.
+        best: the trial that is named the winner; None if no trial was completed. It is the best of
+            the confirmation by its fresh seeds, and without one the best of the study.
+        fields: of the winner, as `create_config` takes them.
+        confirmation: the best few beside the default; None if it was not made.
+        validation: of the winner over `settings.validate` seeds.
+        ensemble: the best policies together.
+        is_interrupted: whether you interrupted it.
+        total_s: seconds of the whole call.
+        compile_s: seconds that compiling took, of all processes together.
+    """
+
+    settings: TuneSettings
+    space: SearchSpace
+    study: "TuningStudy"
+    best: "FrozenTrial | None"
+    fields: dict[str, Any]
+    confirmation: Confirmation | None
+    validation: Score | None
+    ensemble: "Ensemble | None"
+    is_interrupted: bool
+    total_s: float
+    compile_s: float
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.study.close()
+
+
+def load_space(settings: TuneSettings) -> SearchSpace:
+    """Return the campaign's space, with the agent's defaults to try first.
+
+    Raises:
+        InvalidArgumentError: the file has a mistake, or a value of it can't be used there.
+    """
+    config = settings.config().resolve().config
+    space = SearchSpace.load(settings.agent, config.env, settings.space)
+    space.require_usable(settings.fields())
+    return space.with_known([space.defaults(config)])
+
+
+def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> TuneResult:
+    """Find hyperparameters: run trials, and train the best few again before a winner is named.
+
+    With `n_jobs` above 1 trials run in processes. Then call it from a script's
+    `if __name__ == "__main__":`. An interrupt ends it cleanly: trials under way are queued again,
+    and the result holds the best so far.
+
+    Args:
+        settings: the campaign.
+        on_event: called with everything that happens, for the progress.
+
+    Raises:
+        InvalidArgumentError: something in the settings can't be used. No study is made then.
+        NotInstalledError: Optuna or a driver is missing.
+        WorkersLostError: worker processes were killed again and again.
+
+    Example (of a script)::
+
+        from myriad.tuning import TuneSettings, tune
+
+        with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
+            print(result.fields, result.confirmation.verdict)
+    """
+    from myriad.tuning.study import open_study
+
+    start = time.monotonic()
+    settings = settings.completed()
+    space = load_space(settings)
+    compile_s = 0.0
+
+    def hear(event: Event) -> None:
+        nonlocal compile_s
+        compile_s += event.seconds
+        on_event(event)
+
+    study = open_study(settings, space)
+    try:
+        with interrupt_noted() as is_interrupted:
+            _run_trials(study, settings, space, hear, is_interrupted)
+            concluded = _conclude(study, settings, space, is_interrupted)
+            ended = is_interrupted()
+    except BaseException:
+        study.close()
+        raise
+    return TuneResult(
+        settings,
+        space,
+        study,
+        **concluded,
+        is_interrupted=ended,
+        total_s=time.monotonic() - start,
+        compile_s=compile_s,
+    )
+
+
+def _run_trials(
+    study: "TuningStudy",
+    settings: TuneSettings,
+    space: SearchSpace,
+    on_event: OnEvent,
+    is_interrupted: Callable[[], bool],
+) -> None:
+    if settings.n_jobs == 1:
+        run(study, settings, space, on_event, is_interrupted=is_interrupted)
+        return
+    from myriad.tuning.workers import run_workers
+
+    run_workers(study, settings, space, on_event, is_interrupted=is_interrupted)
+
+
+def _conclude(
+    study: "TuningStudy",
+    settings: TuneSettings,
+    space: SearchSpace,
+    is_interrupted: Callable[[], bool],
+) -> dict[str, Any]:
+    """Return what the trials come to, by the fields of a `TuneResult`."""
+    from myriad.tuning.conclusion import best_trials, confirm_best, evaluate_ensemble, validate
+
+    best = next(iter(best_trials(study, settings, 1)), None)
+    found: dict[str, Any] = dict.fromkeys(("confirmation", "validation", "ensemble"))
+    if best is not None and "return" in settings.objectives and not is_interrupted():
+        found["confirmation"] = confirmed = confirm_best(study, settings, space, is_interrupted)
+        if confirmed is not None and confirmed.candidates:
+            number = confirmed.candidates[0].number
+            best = next(each for each in study.get_trials(deepcopy=False) if each.number == number)
+    fields = {} if best is None else space.fields(best.params)
+    if best is not None and settings.validate and not is_interrupted():
+        found["validation"] = validate(fields, settings, space, is_interrupted)
+    if best is not None and settings.ensemble > 1 and not is_interrupted():
+        found["ensemble"] = evaluate_ensemble(study, settings, space, is_interrupted)
+    return {"best": best, "fields": fields, **found}
+
+
+@contextlib.contextmanager
+def interrupt_noted() -> Iterator[Callable[[], bool]]:
+    """Note an interrupt in place of raising it; a second one is raised."""
+    noted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield noted.is_set
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: Any) -> None:
+        noted.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield noted.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,314 @@
+"""Trainings of a study in the slots of compiled programs: filled, evaluated, and filled again.
+
+`train_all` takes trainings from a source and tells it every evaluation. Trainings whose shapes
+agree run in one program, each with a slot per training seed.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from myriad.errors import MyriadError
+from myriad.training.config import ResolvedConfig
+from myriad.training.evaluation import key_alone
+from myriad.training.loop import PARTS
+from myriad.training.population import Population
+from myriad.tuning.objective import Boundary, Score, boundaries, episodes_per_seed
+from myriad.tuning.settings import TuneSettings
+from myriad.tuning.space import SearchSpace
+
+# Trainings in the slots of one program, for each device. On a CPU slots are worked off one after
+# another: two let one be refilled while the other goes on, and more would only end later.
+_ON_CPU, _ELSEWHERE = 2, 16
+# A call that lasts longer keeps an interrupt waiting.
+_CALL_S = 0.5
+
+Shape = tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(eq=False)
+class Training:
+    """A configuration that is trained over its seeds.
+
+    Attributes:
+        fields: of the configuration, as `SearchSpace.suggest` returns them.
+        seeds: the training seeds.
+        origin: what the source knows it by.
+        keep_states: keep the agents' states at the end.
+        score: of the last evaluation.
+        returns: of its episodes, `[S, E]`.
+        update: updates done, in every seed.
+        train_s: seconds of training, if they are measured.
+        states: the agents' states at the end, one for each seed.
+    """
+
+    fields: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    origin: Any = None
+    keep_states: bool = False
+    score: Score | None = None
+    returns: Any = None
+    update: int = 0
+    train_s: float = 0.0
+    states: list[Any] = dataclasses.field(default_factory=list)
+
+
+class Source(Protocol):
+    """Where trainings come from, and who is told of them."""
+
+    def take(self, shape: Shape | None) -> Training | None:
+        """Return a training of this shape, or any if None; None if there is no more."""
+        ...
+
+    def compiled(self, seconds: float) -> None:
+        """Hear that a shape's programs were compiled."""
+
+    def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
+        """Hear of an evaluation; return whether the training goes on."""
+        ...
+
+    def failed(self, training: Training, reason: str) -> None:
+        """Hear that a training can't go on."""
+
+    def put_back(self, training: Training) -> None:
+        """Take a training back that is to begin again."""
+
+
+class Programs:
+    """The compiled programs of a study, one set for each shape.
+
+    Args:
+        settings: the campaign.
+        space: its search space.
+        num_seeds: training seeds of each training.
+    """
+
+    def __init__(self, settings: TuneSettings, space: SearchSpace, num_seeds: int):
+        self.settings = settings
+        self.space = space
+        self.num_seeds = num_seeds
+        self.is_timed = bool({"train_s", "steps_per_s"} & set(settings.objectives))
+        self._groups: dict[Shape, Group] = {}
+
+    def shape(self, fields: Mapping[str, Any]) -> Shape:
+        """Return what decides which program fields train in."""
+        return self.space.shape(fields)
+
+    def has(self, shape: Shape) -> bool:
+        """Return whether a shape's programs are compiled."""
+        return shape in self._groups
+
+    def resolved(self, fields: Mapping[str, Any]) -> ResolvedConfig:
+        """Return a training as it runs."""
+        episodes = episodes_per_seed(self.num_seeds)
+        return self.settings.config(**{**fields, "eval_rollouts": episodes}).resolve()
+
+    def group(self, training: Training, source: Source) -> "Group":
+        """Return the slots for a training, and compile their programs where they are new.
+
+        Raises:
+            MyriadError: the configuration can't be used, or needs too much memory.
+        """
+        shape = self.shape(training.fields)
+        if shape not in self._groups:
+            group = Group(self, shape, training.fields)
+            self._groups[shape] = group
+            source.compiled(group.population.compile_s)
+        return self._groups[shape]
+
+
+class Group:
+    """Trainings of one shape in the slots of a population.
+
+    Args:
+        programs: whose it is.
+        shape: the shape.
+        fields: those of one of its trainings.
+    """
+
+    def __init__(self, programs: Programs, shape: Shape, fields: Mapping[str, Any]):
+        num_devices = jax.local_device_count()
+        per_device = _ON_CPU if jax.default_backend() == "cpu" else _ELSEWHERE
+        self.capacity = per_device * num_devices
+        num_slots = -(-self.capacity * programs.num_seeds // num_devices) * num_devices
+        space = programs.space
+        self._programs = programs
+        self.shape = shape
+        traced = [each.name for each in space.parameters if each.name not in space.static]
+        resolved = programs.resolved(fields)
+        agent = resolved.learner.agent
+        # A parameter under a condition has its default where it isn't drawn.
+        self._defaults = {name: getattr(agent, name.removeprefix("agent.")) for name in traced}
+        names = [name.removeprefix("agent.") for name in traced]
+        self.population = Population(resolved, num_slots, names)
+        self.population.compile()
+        self._boundaries = boundaries(
+            programs.settings.num_steps,
+            programs.settings.eval_interval,
+            self.population.steps_per_update,
+        )
+        self._keys = _evaluation_keys(programs.settings.seed, programs.num_seeds)
+        self._state: Any = None
+        self._slots: dict[Training, list[int]] = {}
+        self._per_call = 1
+
+    @property
+    def trainings(self) -> list[Training]:
+        """Those in the slots."""
+        return list(self._slots)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another training fits in."""
+        return len(self._slots) < self.capacity
+
+    def add(self, training: Training) -> None:
+        """Begin a training in free slots, spread over the devices."""
+        taken = {slot for slots in self._slots.values() for slot in slots}
+        free = [slot for slot in self._by_device() if slot not in taken]
+        slots = free[: len(training.seeds)]
+        values = {
+            name.removeprefix("agent."): np.full(len(slots), training.fields.get(name, default))
+            for name, default in self._defaults.items()
+        }
+        if self._state is None:
+            num_slots = self.population.num_slots
+            everywhere = {name: [array[0]] * num_slots for name, array in values.items()}
+            self._state = self.population.first_state([0] * num_slots, everywhere)
+        self._state = self.population.refill(self._state, slots, training.seeds, values)
+        training.update = 0
+        training.train_s = 0.0
+        self._slots[training] = slots
+
+    def _by_device(self) -> list[int]:
+        """Return all slots, each device's first one first."""
+        num_devices = jax.local_device_count()
+        slots = np.arange(self.population.num_slots).reshape(num_devices, -1)
+        return slots.T.ravel().tolist()
+
+    def advance(self, source: Source) -> None:
+        """Go on for about half a second, and evaluate what has come to a boundary."""
+        start = time.perf_counter()
+        if self._programs.is_timed:
+            for training in self.trainings:
+                began = time.perf_counter()
+                self._run([training], source)
+                training.train_s += time.perf_counter() - began
+        else:
+            self._run(self.trainings, source)
+        seconds = max(time.perf_counter() - start, 1e-6)
+        self._per_call = max(1, min(2 * self._per_call, round(self._per_call * _CALL_S / seconds)))
+        due = [each for each in self.trainings if each.update == self._boundary(each).update]
+        if due:
+            self._evaluate(due, source)
+
+    def _boundary(self, training: Training) -> Boundary:
+        return next(each for each in self._boundaries if each.update >= training.update)
+
+    def _run(self, trainings: Sequence[Training], source: Source) -> None:
+        trips = np.zeros(self.population.num_slots, np.int32)
+        begin = np.zeros(self.population.num_slots, bool)
+        for training in trainings:
+            slots = self._slots[training]
+            ahead = next(e.update for e in self._boundaries if e.update > training.update)
+            trips[slots] = min(self._per_call, ahead - training.update)
+            begin[slots] = True
+        self._state, report = self.population.run(self._state, trips, begin)
+        is_bad = np.asarray(jax.device_get(report.is_bad))
+        for training in trainings:
+            slots = self._slots[training]
+            training.update += int(trips[slots[0]])
+            if is_bad[slots].any():
+                bad = [part for i, part in enumerate(PARTS) if is_bad[slots, i].any()]
+                del self._slots[training]
+                steps = training.update * self.population.steps_per_update
+                source.failed(training, f"{', '.join(bad)} by step {steps:,}")
+
+    def _evaluate(self, trainings: Sequence[Training], source: Source) -> None:
+        active = np.zeros(self.population.num_slots, bool)
+        keys = [self._keys[0]] * self.population.num_slots
+        for training in trainings:
+            for index, slot in enumerate(self._slots[training]):
+                active[slot] = True
+                keys[slot] = self._keys[index % len(self._keys)]
+        returns, ended = self.population.evaluate(self._state, active, jnp.stack(keys))
+        for training in trainings:
+            slots = self._slots[training]
+            training.returns = returns[slots]
+            training.score = Score.of(training.returns, ended[slots])
+            boundary = self._boundary(training)
+            is_last = boundary is self._boundaries[-1]
+            if is_last and training.keep_states:
+                training.states = [
+                    self.population.member(self._state, slot).agent for slot in slots
+                ]
+            if not source.evaluated(training, boundary, is_last=is_last) or is_last:
+                del self._slots[training]
+
+    def empty(self) -> list[Training]:
+        """Take all trainings out of the slots, and return them."""
+        left = self.trainings
+        self._slots.clear()
+        self._state = None
+        return left
+
+
+def train_all(
+    programs: Programs, source: Source, is_interrupted: Callable[[], bool] = lambda: False
+) -> list[Training]:
+    """Train what a source has, until it has no more.
+
+    A program that crashes with several trainings in it is started again with one at a time, so that
+    only the one at fault is lost.
+
+    Returns:
+        the trainings that an interrupt left unfinished.
+    """
+    group: Group | None = None
+    while not is_interrupted():
+        if group is None or not group.trainings:
+            group = _next_group(programs, source)
+            if group is None:
+                return []
+        while group.has_room and (more := source.take(group.shape)) is not None:
+            group.add(more)
+        try:
+            group.advance(source)
+        except (MyriadError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # noqa: BLE001 (an environment of yours may raise anything)
+            left = group.empty()
+            if len(left) == 1:
+                source.failed(left[0], _reason(error))
+            else:
+                group.capacity = 1
+                for training in left:
+                    source.put_back(training)
+    return group.empty() if group is not None else []
+
+
+def _next_group(programs: Programs, source: Source) -> Group | None:
+    while (training := source.take(None)) is not None:
+        try:
+            group = programs.group(training, source)
+            group.add(training)
+        except Exception as error:  # noqa: BLE001 (the compiler may raise anything)
+            source.failed(training, _reason(error))
+        else:
+            return group
+    return None
+
+
+def _reason(error: Exception) -> str:
+    first = str(error).strip().partition("\n")[0]
+    return first if isinstance(error, MyriadError) else f"{type(error).__name__}: {first}"
+
+
+def _evaluation_keys(seed: int, num_seeds: int) -> list[jax.Array]:
+    """Return the keys of evaluations: of every trial the same, and of no training."""
+    return [jax.random.fold_in(key_alone(seed), index) for index in range(num_seeds)]

@@ -1,0 +1,181 @@
+"""Trials side by side in one program: pruned, refilled, failed alone, interrupted and repeated."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from myriad import make_env
+from myriad.tuning import TuneSettings
+from myriad.tuning.campaign import run
+from myriad.tuning.conclusion import EnsemblePolicy, train_again
+from myriad.tuning.space import SearchSpace
+from myriad.tuning.study import open_study
+
+pytestmark = pytest.mark.slow
+
+# One shape, so that every test but one compiles one program.
+SPACE = """
+[fixed]
+num_envs = 4
+rollout_steps = 16
+"agent.num_minibatches" = 2
+"agent.hidden_sizes" = [8]
+[parameters]
+"agent.learning_rate" = { low = 1e-5, high = 1e-2, log = true }
+"agent.num_epochs" = { low = 1, high = 3 }
+"agent.gamma" = { low = 0.9, high = 0.999 }
+"""
+
+
+def campaign(tmp_path, text=SPACE, **fields):
+    """Return settings and space of a small campaign."""
+    file = tmp_path / "space.toml"
+    file.write_text(text)
+    given = {"n_trials": 6, "num_steps": 1_280, "eval_interval": 256, "num_seeds": 1}
+    settings = TuneSettings(
+        env="cartpole-control", agent="ppo", space=file, study_name="s", **{**given, **fields}
+    ).completed()
+    return settings, SearchSpace.load("ppo", file=file)
+
+
+def run_all(settings, space, **arguments):
+    """Run a campaign; return its trials and what was heard of them."""
+    events = []
+    with open_study(settings, space) as study:
+        run(study, settings, space, events.append, **arguments)
+        return study.get_trials(), events
+
+
+def only(trials, state):
+    return [trial for trial in trials if trial.state == state]
+
+
+def test_a_trial_beside_others_that_are_pruned_and_refilled_equals_the_same_trial_alone(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=16, num_seeds=2)
+    trials, events = run_all(settings, space)
+    done, pruned = only(trials, TrialState.COMPLETE), only(trials, TrialState.PRUNED)
+    assert len(done) + len(pruned) == 16
+    # Its neighbour was pruned and its slots were filled again while it trained.
+    order = [(event.kind, event.trial) for event in events]
+    beside = [
+        trial
+        for trial in done
+        for other in pruned
+        if order.index(("started", trial.number))
+        < order.index(("pruned", other.number))
+        < order.index(("completed", trial.number))
+    ]
+    assert beside
+    chosen = beside[-1]
+    alone = train_again(
+        settings, space, {0: space.fields(chosen.params)}, settings.seeds(), lambda: False
+    )
+    (training,) = alone[0]
+    assert list(training.score.by_seed) == chosen.user_attrs["by_seed"]
+    assert training.score.value == chosen.value
+    assert sum(event.kind == "compiled" for event in events) == 1
+
+
+def test_every_evaluation_is_reported_at_a_multiple_of_the_interval(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=2, pruner="none")
+    trials, _ = run_all(settings, space)
+    for trial in trials:
+        assert list(trial.intermediate_values) == [256, 512, 768, 1024, 1280]
+        assert trial.value == trial.intermediate_values[1280]
+        assert trial.user_attrs["standard_error"] >= 0
+
+
+def test_the_same_seed_gives_the_same_trials(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=4)
+    first, second = (run_all(settings, space)[0] for _ in range(2))
+    assert [trial.params for trial in first] == [trial.params for trial in second]
+    assert [trial.value for trial in first] == [trial.value for trial in second]
+
+
+def test_a_nan_fails_its_trial_alone_and_says_so(tmp_path):
+    wide = SPACE.replace("1e-2, log", "1e30, log")
+    settings, space = campaign(tmp_path, wide, pruner="none", n_trials=4)
+    bad = {"agent.learning_rate": 1e30, "agent.num_epochs": 2, "agent.gamma": 0.99}
+    good = bad | {"agent.learning_rate": 1e-3}
+    space = space.with_known([good, bad, good | {"agent.gamma": 0.95}, good | {"agent.gamma": 0.9}])
+    trials, events = run_all(settings, space)
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+    assert "NaN or infinity" in trials[1].user_attrs["failure"]
+    assert [event.trial for event in events if event.kind == "failed"] == [1]
+    alone = train_again(settings, space, {0: space.fields(good)}, settings.seeds(), lambda: False)
+    assert alone[0][0].score.value == trials[0].value
+
+
+def test_a_configuration_that_can_not_be_built_fails_its_trial_alone(tmp_path):
+    text = SPACE + '"agent.activation" = { choices = ["tanh", "wobble"] }\n'
+    settings, space = campaign(tmp_path, text, n_trials=2)
+    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
+    space = space.with_known([fields | {"agent.activation": each} for each in ("wobble", "tanh")])
+    trials, _ = run_all(settings, space)
+    assert [trial.state.name for trial in trials] == ["FAIL", "COMPLETE"]
+    assert "wobble" in trials[0].user_attrs["failure"]
+
+
+def test_an_interrupt_leaves_no_trial_running_and_its_parameters_are_tried_again(tmp_path):
+    settings, space = campaign(tmp_path, storage=f"sqlite:///{tmp_path}/s.db", pruner="none")
+    heard = []
+
+    def is_interrupted():
+        return sum(event.kind == "evaluated" for event in heard) >= 2
+
+    with open_study(settings, space) as study:
+        run(study, settings, space, heard.append, is_interrupted=is_interrupted)
+        trials = study.get_trials()
+    assert not only(trials, TrialState.RUNNING)
+    cut = only(trials, TrialState.FAIL)
+    assert cut
+    assert {trial.user_attrs["failure"] for trial in cut} == {"it was interrupted"}
+    resumed = dataclasses.replace(settings, n_trials=len(cut))
+    trials, _ = run_all(resumed, space)
+    assert not only(trials, TrialState.WAITING)
+    again = [trial.params for trial in trials if "retry_of" in trial.user_attrs]
+    assert again == [trial.params for trial in cut]
+
+
+def test_several_objectives_give_a_front_and_prune_nothing(tmp_path):
+    settings, space = campaign(tmp_path, objectives=("return", "train_s", "steps_per_s"))
+    with open_study(settings, space) as study:
+        run(study, settings, space)
+        assert len(study.best_trials) >= 1
+        for trial in study.get_trials():
+            value, train_s, steps_per_s = trial.values
+            assert value > 0
+            assert train_s > 0
+            assert steps_per_s == pytest.approx(1_280 / train_s)
+
+
+def test_no_trial_starts_after_the_timeout(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=1_000, timeout=1e-9)
+    assert run_all(settings, space)[0] == []
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """A policy whose actions are its state."""
+
+    def act(self, state, key, obs, *, greedy):
+        return state
+
+
+def together(env, *actions):
+    policy = EnsemblePolicy(make_env(env), (Fixed(),) * len(actions))
+    states = tuple(map(np.asarray, actions))
+    return np.asarray(policy.act(states, jax.random.key(0), None, greedy=True))
+
+
+def test_an_ensemble_takes_the_mean_in_a_box_and_elsewhere_a_vote_in_doubt_that_of_the_best():
+    mean = together("pendulum", np.array([[1.0]]), np.array([[2.0]]))
+    assert mean.tolist() == [[1.5]]
+    votes = together("cartpole-control", [0, 1, 1], [1, 1, 0], [1, 0, 0])
+    assert votes.tolist() == [1, 1, 0]
+    assert together("cartpole-control", [1, 0], [0, 1]).tolist() == [1, 0]
+    several = together("bucket-brigade", [[3, 1, 0]], [[3, 0, 1]], [[7, 0, 1]])
+    assert several.tolist() == [[3, 0, 1]]

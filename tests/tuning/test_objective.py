@@ -1,0 +1,106 @@
+"""What a trial is worth, when it is evaluated, and whether a winner is more than luck."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from myriad.tuning.objective import (
+    NUM_EPISODES,
+    Score,
+    boundaries,
+    confirm,
+    difference_interval,
+    episodes_per_seed,
+)
+
+
+def score(*by_seed):
+    return Score.of(np.array(by_seed)[:, None] + np.array([-1.0, 1.0]))
+
+
+@given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers(1, 5_000))
+def test_an_evaluation_comes_after_the_first_update_at_or_past_its_step(most, interval, unit):
+    interval = min(interval, most)
+    found = boundaries(most, interval, unit)
+    reported = [step for each in found for step in each.steps]
+    multiples = list(range(interval, most + 1, interval))
+    assert reported == sorted({*multiples, most})
+    for each in found:
+        assert all((each.update - 1) * unit < step <= each.update * unit for step in each.steps)
+
+
+def test_trials_of_all_batch_sizes_report_the_same_steps():
+    reported = {
+        tuple(step for each in boundaries(50_000, 5_000, unit) for step in each.steps)
+        for unit in (512, 1024, 2048, 4096)
+    }
+    assert reported == {tuple(range(5_000, 50_001, 5_000))}
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2, 3, 5, 200])
+def test_all_seeds_together_have_at_least_128_episodes(num_seeds):
+    assert episodes_per_seed(num_seeds) * num_seeds >= NUM_EPISODES
+
+
+def test_the_standard_error_of_several_seeds_is_that_of_their_means():
+    returns = np.random.default_rng(0).normal(10, 1, (4, 50))
+    found = Score.of(returns)
+    assert found.value == pytest.approx(returns.mean())
+    assert found.standard_error == pytest.approx(stats.sem(returns.mean(axis=1)))
+    low, high = found.interval()
+    expected = stats.t.interval(0.95, 3, found.value, found.standard_error)
+    assert (low, high) == pytest.approx(expected)
+
+
+def test_the_standard_error_of_one_seed_is_that_of_its_episodes():
+    returns = np.random.default_rng(0).normal(10, 1, (1, 128))
+    assert Score.of(returns).standard_error == pytest.approx(stats.sem(returns[0]))
+
+
+def test_episodes_that_were_cut_off_are_counted():
+    assert Score.of(np.ones((2, 3)), np.eye(2, 3, dtype=bool)).num_unfinished == 4
+
+
+@given(st.lists(st.floats(-100, 100), min_size=3, max_size=8, unique=True), st.floats(-5, 5))
+def test_the_interval_of_a_difference_is_welchs(first, shift):
+    second = [each * 0.5 + shift for each in first[1:]]
+    if np.var(first) < 1e-6 or np.var(second) < 1e-6:
+        return
+    low, high = difference_interval(first, second)
+    expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((expected.low, expected.high), rel=1e-6)
+
+
+def test_one_seed_tells_nothing_of_a_difference():
+    assert difference_interval([1.0], [5.0]) == (-math.inf, math.inf)
+
+
+def test_a_candidate_within_the_error_is_not_distinguishable_from_the_default():
+    found = confirm(score(10.0, 12.0, 11.0), [(3, score(11.0, 13.0, 10.0))], [1, 2, 3])
+    assert found.winner is None
+    assert found.verdict.startswith("trial 3 is not distinguishable from the default")
+
+
+def test_a_candidate_far_above_the_default_wins_and_one_far_below_does_not():
+    default = score(10.0, 12.0, 11.0)
+    found = confirm(default, [(1, score(0.0, 1.0, 2.0)), (2, score(90.0, 91.0, 92.0))], [1, 2, 3])
+    assert found.winner is found.candidates[0]
+    assert found.winner.number == 2
+    assert found.candidates[1].verdict == "worse"
+    assert found.verdict.startswith("trial 2 is better than the default by 80")
+
+
+def test_more_candidates_make_no_lucky_one_a_winner():
+    # Nothing differs, so that any winner is luck. Each error would be 5% if candidates had a whole
+    # interval each.
+    draw = np.random.default_rng(7)
+    wins = 0
+    for _ in range(400):
+        default, *others = (score(*draw.normal(0, 1, 5)) for _ in range(6))
+        found = confirm(default, list(enumerate(others)), range(5))
+        wins += found.winner is not None
+    assert wins / 400 < 0.05

@@ -1,0 +1,141 @@
+"""A whole campaign: trials in processes, the best few again beside the default, and its end."""
+
+import os
+import signal
+import threading
+
+import pytest
+from optuna.trial import TrialState
+
+from myriad.tuning import TuneSettings, tune
+from myriad.tuning.session import interrupt_noted
+
+pytestmark = pytest.mark.slow
+
+SPACE = """
+[fixed]
+num_envs = 4
+rollout_steps = 16
+"agent.num_minibatches" = 2
+"agent.hidden_sizes" = [8]
+[parameters]
+"agent.learning_rate" = { low = 1e-5, high = 1e-2, log = true }
+"agent.gamma" = { low = 0.9, high = 0.999 }
+"""
+
+
+def settings(tmp_path, **fields):
+    """Return a small campaign."""
+    file = tmp_path / "space.toml"
+    file.write_text(SPACE)
+    given = {"n_trials": 4, "num_steps": 1_280, "eval_interval": 256, "num_seeds": 1, "seed": 5}
+    return TuneSettings(
+        env="cartpole-control",
+        space=file,
+        study_name="s",
+        output=tmp_path,
+        **{**given, **fields},
+    )
+
+
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
+    with tune(settings(tmp_path, validate=2, ensemble=2)) as result:
+        trials = result.study.get_trials()
+        # The agent's defaults come first, as far as the space holds them.
+        assert trials[0].params == {"agent.learning_rate": 5e-4, "agent.gamma": 0.99}
+        numbers = {each.number for each in result.confirmation.candidates}
+        assert result.best.number in numbers
+        assert result.confirmation.default.number is None
+        # Five fresh seeds, which no trial trained on.
+        assert len(result.confirmation.default.score.by_seed) == 5
+        assert not {*result.confirmation.seeds} & {*trials[0].user_attrs["seeds"]}
+        assert len(result.validation.by_seed) == 2
+        assert result.ensemble.combined == "majority vote"
+        assert result.fields["agent.learning_rate"] == result.best.params["agent.learning_rate"]
+        assert result.fields["num_envs"] == 4
+        assert not result.is_interrupted
+
+
+def test_processes_share_the_trials_of_a_campaign_and_leave_none_behind(tmp_path):
+    with tune(settings(tmp_path, n_jobs=2, n_trials=6, pruner="none")) as result:
+        trials = result.study.get_trials()
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 6
+    workers = {trial.user_attrs["worker"]["process"] for trial in trials}
+    assert os.getpid() not in workers
+    assert not any(map(alive, workers))
+    assert len({tuple(trial.params.items()) for trial in trials}) == 6
+
+
+def test_trials_of_a_killed_process_are_run_again_by_another(tmp_path):
+    killed = []
+
+    def kill_the_first(event):
+        if event.kind == "started" and not killed:
+            # The storage says whose it is.
+            from myriad.tuning.storage import read_storage
+
+            storage = read_storage(str(tmp_path / "s.journal")).open()
+            study_id = storage.get_study_id_from_name("s")
+            (trial,) = (t for t in storage.get_all_trials(study_id) if t.number == event.trial)
+            killed.append(trial.user_attrs["worker"]["process"])
+            os.kill(killed[0], signal.SIGKILL)
+
+    with tune(settings(tmp_path, n_jobs=2, n_trials=4, pruner="none"), kill_the_first) as result:
+        trials = result.study.get_trials()
+    done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
+    assert len(done) == 4
+    assert failed
+    assert len(done) + len(failed) == len(trials)
+    again = {trial.user_attrs.get("retry_of"): trial.params for trial in done}
+    assert all(again[trial.number] == trial.params for trial in failed)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_ends_a_campaign_with_its_best_so_far(tmp_path, n_jobs):
+    done = []
+
+    def interrupt(event):
+        done.append(event.kind == "completed")
+        if sum(done) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with tune(
+        settings(tmp_path, n_jobs=n_jobs, n_trials=1_000, pruner="none"), interrupt
+    ) as result:
+        trials = result.study.get_trials()
+        assert result.is_interrupted
+        assert result.best.state == TrialState.COMPLETE
+        assert result.confirmation is None
+    assert not [trial for trial in trials if trial.state == TrialState.RUNNING]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_interrupt_is_raised():
+    with interrupt_noted() as is_interrupted:
+        assert not is_interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert is_interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_thread_may_tune_without_handling_signals():
+    heard = []
+
+    def tune_in_thread():
+        with interrupt_noted() as is_interrupted:
+            heard.append(is_interrupted())
+
+    thread = threading.Thread(target=tune_in_thread)
+    thread.start()
+    thread.join()
+    assert heard == [False]
