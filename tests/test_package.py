@@ -10,6 +10,8 @@ from myriad import list_envs, make_agent, make_env
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.registry import Registry
 
+FAST = ("cartpole-control", "pendulum-control")  # the others compile for longer
+
 
 def run_python(code):
     """Return what a process of its own prints."""
@@ -47,10 +49,7 @@ def test_an_alias_makes_the_same_environment(alias):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name.endswith("sysid") else ())
-        for name in list_envs()
-    ],
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in list_envs()],
 )
 def test_every_environment_rolls_out_under_the_random_agent(name):
     env = make_env(name)

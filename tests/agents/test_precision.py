@@ -26,6 +26,7 @@ SMALL = {
     "dqn": {"batch_size": 64, "buffer_size": 512, "learning_starts": 32},
 }
 HALVES = ("bfloat16", "float16")
+SLOW = pytest.mark.slow
 SHORT = {"bfloat16": "bf16", "float16": "f16"}
 
 
@@ -138,6 +139,7 @@ def test_a_network_answers_in_its_output_dtype(compute, output):
     assert network.apply(params, jnp.ones((3, 4))).dtype == output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtypes",
     [
@@ -167,6 +169,7 @@ def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, dtypes
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", ["cartpole-control", "pendulum-control"])
 def test_preserved_outputs_survive_narrow_parameters(env):
     learner = learner_of("ppo", env, param_dtype="bfloat16", compute_dtype="bfloat16")
@@ -175,6 +178,7 @@ def test_preserved_outputs_survive_narrow_parameters(env):
     assert {leaf.dtype for leaf in jax.tree.leaves(state.agent.params)} == {jnp.dtype("bfloat16")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("network", ["cnn", "attention"])
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
@@ -196,6 +200,7 @@ def test_attention_without_float16_on_a_cpu_is_refused_and_auto_takes_another():
         learner_of("dqn", "snake", **options, attention="xla")
 
 
+@pytest.mark.slow
 def test_devices_share_a_scaled_gradient():
     options = {"compute_dtype": "float16", "num_minibatches": 1, "num_epochs": 1}
     learner = learner_of("ppo", rollout_steps=64, **options)
@@ -263,7 +268,9 @@ def test_nothing_is_scaled_where_no_gradient_passes_through_float16():
     assert unscaled(gradient, None) == (gradient, None, None)
 
 
-@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize(
+    "agent", [pytest.param("ppo", marks=SLOW), "pqn", pytest.param("dqn", marks=SLOW)]
+)
 def test_a_training_goes_on_after_a_skipped_step(agent):
     learner = learner_of(agent, compute_dtype="float16", gradient_statistics=True)
     state, _ = after(learner, 6)
@@ -285,6 +292,7 @@ def test_a_training_goes_on_after_a_skipped_step(agent):
     assert any((a != b).any() for a, b in found)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::myriad.errors.SlowPrecisionWarning")
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("agent", SMALL)

@@ -35,7 +35,14 @@ def slower(monkeypatch):
     monkeypatch.setattr(precision, "dtype_speed", lambda resolved: found)
 
 
-@pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param("ppo", marks=pytest.mark.slow),
+        "pqn",
+        pytest.param("dqn", marks=pytest.mark.slow),
+    ],
+)
 def test_a_dtype_is_measured_at_first_and_known_then(agent, cache):
     resolved = config_of(agent).resolve()
     first = dtype_speed(resolved, cache)
@@ -47,6 +54,7 @@ def test_a_dtype_is_measured_at_first_and_known_then(agent, cache):
     assert [each["dtype"] for each in held["precision"].values()] == ["bfloat16"]
 
 
+@pytest.mark.slow
 def test_another_dtype_or_network_is_measured_by_itself_and_a_learning_rate_is_not(cache):
     for options in ({}, {"agent.learning_rate": 1e-4}):
         dtype_speed(config_of(**options).resolve(), cache)

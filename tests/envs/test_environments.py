@@ -18,6 +18,7 @@ from myriad.spaces import Box
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
+FAST = ("cartpole-control", "gene-circuit-control")  # the others compile for longer
 
 
 def load_example(name: str):
@@ -35,10 +36,7 @@ def _own_registrations_end_with_the_test(monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name.endswith("sysid") else ())
-        for name in list_envs()
-    ],
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in list_envs()],
 )
 def test_myriads_own_environments_have_no_fault(name):
     check_env(make_env(name))

@@ -25,6 +25,10 @@ SIZES = {
     "eval_max_steps": 4,
 }
 TINY = [word for name, size in SIZES.items() for word in (f"--{name.replace('_', '-')}", str(size))]
+# Without programs, each operation of each step of an optimiser is a call: few steps say as much.
+FEW = {"rollout_steps": 4, "agent.num_epochs": 2, "agent.num_minibatches": 2}
+PPO = ["--agent", "ppo", "--rollout-steps", "4"]
+PPO += ["--agent.num-epochs", "2", "--agent.num-minibatches", "2"]
 TALKING = """
 from myriad.envs.cartpole import CartPole
 
@@ -55,7 +59,7 @@ def train(tmp_path):
 )
 @pytest.mark.slow
 def test_a_mode_keeps_its_programs_or_not(mode, keeps, train, tmp_path):
-    said = train("--agent", "ppo", "--compile-mode", mode)
+    said = train(*PPO, "--compile-mode", mode)
     assert f"compile {mode}" in said
     kept = [path.name for path in (tmp_path / "programs").glob("*") if "-cache" in path.name]
     assert bool(kept) == keeps
@@ -94,7 +98,7 @@ def test_only_the_default_compiles_its_programs_before_the_first_step(mode, late
 @pytest.mark.parametrize("agent", ["ppo", "pqn", "dqn"])
 def test_a_training_without_programs_agrees_within_rounding(agent, tmp_path):
     # More updates would let rounding change an action, and then the course.
-    few = {"ppo": {"rollout_steps": 4}, "pqn": {"rollout_steps": 4}, "dqn": {"batch_size": 4}}
+    few = {"ppo": FEW, "pqn": FEW, "dqn": {"batch_size": 4}}
     results = {}
     for mode in ("aot", "off"):
         config = create_config("cartpole", agent, **SIZES, **few[agent], compile_mode=mode)
@@ -122,7 +126,7 @@ def as_numbers(leaf):
 def test_without_programs_python_is_called_at_every_step(flag, tmp_path, monkeypatch, capsys):
     (tmp_path / "talking.py").write_text(TALKING)
     monkeypatch.syspath_prepend(tmp_path)
-    argv = ["train", "--env", "talking:Talking", "--agent", "ppo", "--rollout-steps", "4", *TINY]
+    argv = ["train", "--env", "talking:Talking", *PPO, *TINY]
     assert main([*argv, flag, "--quiet", "--run-folder", str(tmp_path / "run")]) == 0
     steps = capsys.readouterr().out.count("stepped")
     # Compiled, it is called where it is traced alone.
@@ -135,7 +139,7 @@ def test_a_breakpoint_in_a_step_stops_there(tmp_path):
     (tmp_path / "talking.py").write_text(
         TALKING.replace('print("stepped", flush=True)', "breakpoint()")
     )
-    argv = ["--env", "talking:Talking", "--agent", "ppo", "--rollout-steps", "4", *TINY]
+    argv = ["--env", "talking:Talking", *PPO, *TINY]
     command = [sys.executable, "-m", "myriad.cli", "train", *argv, "--no-compile", "--quiet"]
     done = subprocess.run(
         command,
@@ -153,8 +157,8 @@ def test_a_breakpoint_in_a_step_stops_there(tmp_path):
 @pytest.mark.slow
 def test_the_mode_is_stored_and_a_run_goes_on_in_it(tmp_path, capsys):
     folder = tmp_path / "run"
-    argv = ["train", "--env", "cartpole", "--agent", "ppo", *TINY, "--run-folder", str(folder)]
-    assert main([*argv, "--no-compile", "--rollout-steps", "4"]) == 0
+    argv = ["train", "--env", "cartpole", *PPO, *TINY, "--run-folder", str(folder)]
+    assert main([*argv, "--no-compile"]) == 0
     said = capsys.readouterr().err
     assert "nothing is compiled" in said
     assert "compile off (--no-compile)" in said

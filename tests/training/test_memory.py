@@ -121,7 +121,9 @@ def test_an_evaluation_that_does_not_fit_is_refused_with_the_episodes_that_do(nu
 def test_an_evaluation_inside_a_program_of_yours_still_works():
     config = config_of("ppo", rollout_steps=4, num_envs=8)
     loop = CompiledTraining(config.resolve()).loop
-    agents = jax.vmap(lambda key: loop.init(key).agent)(jax.random.split(jax.random.key(0), 2))
+    agents = jax.jit(jax.vmap(lambda key: loop.init(key).agent))(
+        jax.random.split(jax.random.key(0), 2)
+    )
     returns = jax.vmap(lambda agent: evaluate(config, agent, 3))(agents)
     first = evaluate(config, jax.tree.map(lambda leaf: leaf[0], agents), 3)
     np.testing.assert_allclose(returns[0], first)

@@ -37,7 +37,7 @@ class Transformer(nn.Module):
 
     Example:
         >>> network = Transformer((10, 10, 4), 2, (), 6)
-        >>> params = network.init(jax.random.key(0), jnp.zeros((1, 400)))
+        >>> params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((1, 400)))
         >>> network.apply(params, jnp.zeros((8, 400))).shape
         (8, 6)
     """

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from myriad.agents.networks.attention import Transformer, num_patches, patches
@@ -29,7 +29,7 @@ def transformer(**options):
 
 
 def params_of(network):
-    params = network.init(jax.random.key(0), inputs_of(1))
+    params = jax.jit(network.init)(jax.random.key(0), inputs_of(1))
     # Biases begin at 0 and would hide where they are added.
     return jax.tree.map(lambda leaf: leaf + 0.1, params)
 
@@ -61,6 +61,7 @@ def test_a_cnn_is_xlas_convolution_and_dense_layers(layer_norm):
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
+@settings(max_examples=25)  # each shape compiles
 @given(
     height=st.integers(1, 9),
     width=st.integers(1, 9),
@@ -83,7 +84,7 @@ def test_patches_hold_each_cell_once(height, width, channels, patch):
 def test_without_positions_the_order_of_tokens_does_not_matter():
     cells = inputs_of(grid=(6, 4, 3)).reshape(-1, 6, 4, 3)
     network = Transformer((6, 4, 3), 2, (), 2)
-    params = network.init(jax.random.key(0), cells[:1].reshape(1, -1))["params"]
+    params = jax.jit(network.init)(jax.random.key(0), cells[:1].reshape(1, -1))["params"]
     swapped = jnp.concatenate([cells[:, 2:4], cells[:, :2], cells[:, 4:]], axis=1)
 
     def outputs(params, cells):

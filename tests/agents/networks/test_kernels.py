@@ -70,6 +70,7 @@ def test_the_reference_is_attention():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["xla", "chunked"])
 @given(
     queries=st.integers(1, 2 * BLOCK + 9),
