@@ -15,6 +15,7 @@ from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate,
 from myriad.cli.doctor import Doctor
 from myriad.cli.switches import spelled_out, switches_of
 from myriad.cli.train import Train, TrainingFlags, with_effective_defaults
+from myriad.cli.tune import Tune
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import ranges_of, require_ranges
 
@@ -28,6 +29,7 @@ _LONG = 60
 
 COMMANDS: dict[str, Any] = {
     "train": Train,
+    "tune": Tune,
     "autotune": Autotune,
     "evaluate": Evaluate,
     "render": Render,
@@ -75,12 +77,19 @@ def parse(argv: Sequence[str]) -> Command:
         commands = COMMANDS | {"train": with_effective_defaults(words, options)}
     command = _parsed(words, commands)
     require_ranges(command)
+    return _with_options(command, words, options)
+
+
+def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -> Command:
+    """Return the command with what was given by dotted name, or refuse that."""
     if isinstance(command, TrainingFlags):
         given = frozenset(flags_by_name(words))
         return dataclasses.replace(command, options=options, given=given)
+    if isinstance(command, Tune):
+        return dataclasses.replace(command, options=options)
     if options:
         raise InvalidArgumentError(
-            "only `myriad train` and `myriad doctor` take dotted names, but got "
+            "only `myriad train`, `myriad tune` and `myriad doctor` take dotted names, but got "
             f"--{next(iter(options))}."
         )
     return command

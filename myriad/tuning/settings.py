@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from myriad.errors import InvalidArgumentError, shown
 from myriad.host import usable_cores
-from myriad.ranges import INT64, Bytes, Integer, Number, Seed, require_ranges
+from myriad.ranges import INT64, Integer, Number, Seed, require_ranges
 from myriad.training.config import TrainingConfig, make_config
 
 Sampler = Literal["tpe", "random", "qmc", "nsgaii"]
@@ -84,9 +84,6 @@ class TuneSettings:
 
     objectives: tuple[Objective, ...] = ("return",)
     """What to optimize. With several you get a Pareto front."""
-
-    memory_limit: Bytes | None = None
-    """Bytes that the program of a trial may need. A trial that needs more fails."""
 
     space: Path | None = None
     """File of the search space. By default the agent's own."""

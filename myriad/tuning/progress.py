@@ -1,0 +1,175 @@
+"""How far a campaign is, and what came of it: a live line, and the lines printed at the end."""
+
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from myriad.files import say
+from myriad.tuning.report import best_config, command_to_go_on, train_command
+from myriad.tuning.settings import GROWS, TuneSettings
+
+if TYPE_CHECKING:
+    from myriad.tuning.campaign import Event
+    from myriad.tuning.objective import Score
+    from myriad.tuning.session import TuneResult
+
+# Seconds between two lines where there is no terminal.
+_EVERY_S = 30.0
+
+
+class Progress:
+    """Trials done, pruned and failed, the best, the rate and the time left, on standard error.
+
+    Args:
+        settings: the campaign.
+    """
+
+    def __init__(self, settings: TuneSettings):
+        self.counts = dict.fromkeys(("completed", "pruned", "failed"), 0)
+        self.best = -math.inf
+        self.compile_s = 0.0
+        self._settings = settings
+        self._start = self._said_at = time.monotonic()
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        if not self._settings.quiet and sys.stderr is not None and sys.stderr.isatty():
+            from rich import console, progress
+
+            self._bar = progress.Progress(
+                progress.BarColumn(),
+                progress.TextColumn("{task.description}", markup=False),
+                console=console.Console(stderr=True),
+            )
+            self._task = self._bar.add_task(str(self), total=self._settings.n_trials)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    @property
+    def ended(self) -> int:
+        """Trials that have ended, whatever became of them."""
+        return sum(self.counts.values())
+
+    def hear(self, event: "Event") -> None:
+        """Count an event, and show how far the campaign is."""
+        self.compile_s += event.seconds
+        if event.kind in self.counts:
+            self.counts[event.kind] += 1
+        if event.kind == "completed":
+            self.best = max(self.best, event.value)
+        if event.kind == "failed" and not self._settings.quiet:
+            self._say(f"trial {event.trial} failed: {event.reason}")
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.ended, description=str(self))
+        elif not self._settings.quiet and time.monotonic() - self._said_at >= _EVERY_S:
+            self._said_at = time.monotonic()
+            say(str(self))
+
+    def __str__(self) -> str:
+        """Say how far the campaign is, in one line."""
+        elapsed_s = time.monotonic() - self._start
+        completed, pruned, failed = self.counts.values()
+        best = "-" if self.best == -math.inf else f"{self.best:.4g}"
+        rate = self.ended / elapsed_s
+        left_s = (self._settings.n_trials - self.ended) / rate if rate else math.inf
+        left_s = min(left_s, (self._settings.timeout or math.inf) - elapsed_s)
+        left = "-" if left_s == math.inf else f"{max(0.0, left_s):.0f} s"
+        return (
+            f"{completed} of {self._settings.n_trials} trials done, {pruned} pruned, "
+            f"{failed} failed, best return {best}, {3600 * rate:.0f} trials/hour, "
+            f"compiling {self.compile_s:.0f} s, {left} left"
+        )
+
+    def _say(self, sentence: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(sentence, highlight=False, markup=False)
+        else:
+            say(sentence)
+
+
+def summary(result: "TuneResult", files: list[Path]) -> str:
+    """Return what came of a campaign: the best beside the default, and how to train it."""
+    settings, study = result.settings, result.study
+    states = [trial.state.name for trial in study.get_trials(deepcopy=False)]
+    shown = ", ".join(
+        f"{states.count(state)} {word}"
+        for state, word in (
+            ("COMPLETE", "completed"),
+            ("PRUNED", "pruned"),
+            ("FAIL", "failed"),
+            ("WAITING", "waiting"),
+        )
+        if state in states
+    )
+    took = f"{result.total_s:.1f} s, compiling {result.compile_s:.1f} s"
+    lines = [f"study {settings.study_name}: {shown or 'no trials'}; {took}"]
+    lines += _best_lines(result)
+    if result.is_interrupted:
+        lines.append(_how_to_go_on(result, states))
+    lines += [str(path) for path in files]
+    return "\n".join(lines)
+
+
+def _best_lines(result: "TuneResult") -> list[str]:
+    if result.best is None:
+        return ["no trial was completed, so there is no best"]
+    best, settings = result.best, result.settings
+    lines = []
+    if result.confirmation is None:
+        named = zip(settings.objectives, best.values or (), strict=True)
+        values = ", ".join(f"{name} {value:.5g}" for name, value in named)
+        lines.append(f"best: trial {best.number}, {values}; not confirmed on fresh seeds")
+    else:
+        confirmed = result.confirmation
+        chosen = next(each for each in confirmed.candidates if each.number == best.number)
+        lines += [
+            f"best: trial {best.number}, return {_interval(chosen.score)} on fresh seeds",
+            f"default: return {_interval(confirmed.default.score)} on the same",
+            confirmed.verdict,
+        ]
+    if len(settings.objectives) > 1:
+        lines += _front(result)
+    if result.validation is not None:
+        count = len(result.validation.by_seed)
+        lines.append(f"validated: return {_interval(result.validation)} over {count} seeds")
+    if result.ensemble is not None:
+        together = result.ensemble
+        lines.append(
+            f"ensemble: return {_interval(together.score)} by {together.combined} of trials "
+            f"{', '.join(map(str, together.trials))}; the best alone {together.alone[0].value:.5g}"
+        )
+    width = max(map(len, result.fields), default=0)
+    lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
+    return [*lines, train_command(best_config(result))]
+
+
+def _front(result: "TuneResult") -> list[str]:
+    """Return a line for each trial of the Pareto front, the best by the first objective first."""
+    names = result.settings.objectives
+    sign = -1 if GROWS[names[0]] else 1
+    front = sorted(result.study.best_trials, key=lambda trial: sign * trial.values[0])
+    return ["Pareto front:"] + [
+        f"  trial {trial.number}: "
+        + ", ".join(f"{name} {value:.5g}" for name, value in zip(names, trial.values, strict=True))
+        for trial in front
+    ]
+
+
+def _interval(score: "Score") -> str:
+    low, high = score.interval()
+    return f"{score.value:.5g} ({low:.5g} to {high:.5g})"
+
+
+def _how_to_go_on(result: "TuneResult", states: list[str]) -> str:
+    started = result.settings.n_trials
+    left = max(1, started - sum(states.count(each) for each in ("COMPLETE", "PRUNED")))
+    command = command_to_go_on(result.settings, left)
+    if command is None:
+        return "interrupted; the study was in memory: name a --storage to be able to go on"
+    return f"interrupted; go on with: {command}"

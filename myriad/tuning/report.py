@@ -1,0 +1,246 @@
+"""What a campaign leaves: a JSON file of all trials, pages that open offline, and the best's TOML.
+
+Every file begins with the study's name. One `plotly.min.js` lies beside the pages.
+"""
+
+import dataclasses
+import json
+import math
+import shlex
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from myriad import __version__
+from myriad.errors import InvalidArgumentError
+from myriad.files import replacing
+from myriad.training.config import TrainingConfig
+from myriad.tuning.claims import FAILURE, STANDARD_ERROR
+from myriad.tuning.settings import TuneSettings
+from myriad.tuning.storage import read_storage
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+    from myriad.tuning.session import TuneResult
+
+# Parameters that a page of contours shows. Each pair of them is a picture.
+_MOST_IN_CONTOUR = 4
+_BUNDLE = "plotly.min.js"
+# Settings that say how a campaign ran, and not what it was.
+_UNSHOWN = {"storage", "output", "quiet", "fail_if_exists"}
+
+
+def write_report(result: "TuneResult") -> list[Path]:
+    """Write all files of a campaign to its output folder, each at once or not at all.
+
+    Returns:
+        the files. A page is left out where too few trials were completed to draw it.
+
+    Raises:
+        InvalidArgumentError: a file can't be written.
+    """
+    folder, name = result.settings.output, str(result.settings.study_name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(f"{folder} can't be made: {error.strerror}.") from error
+    written = [_write(folder / f"{name}_results.json", to_json(result))]
+    if result.best is not None:
+        config = best_config(result).to_toml()
+        written.append(_write(folder / f"{name}_best.toml", config))
+    pages = dict(_pages(result.study, result.settings))
+    if pages:
+        from plotly.offline import get_plotlyjs
+
+        _write(folder / _BUNDLE, get_plotlyjs())
+    written += [_write(folder / f"{name}_{kind}.html", page) for kind, page in pages.items()]
+    return written
+
+
+def best_config(result: "TuneResult") -> TrainingConfig:
+    """Return the training of the winner on the first of the trials' seeds."""
+    return result.settings.config(**{"seed": result.settings.seed} | result.fields)
+
+
+def train_command(config: TrainingConfig) -> str:
+    """Return the `myriad train` command of a configuration, with all that it gives a value to.
+
+    Example:
+        >>> from myriad.training.config import make_config
+        >>> train_command(make_config("cartpole-control", "ppo", **{"agent.hidden_sizes": [8, 8]}))
+        "myriad train --env cartpole-control --agent ppo --agent.hidden-sizes '[8, 8]'"
+    """
+    words = ["myriad", "train"]
+    fields = config.model_dump(mode="json", exclude_unset=True)
+    options = {
+        f"{owner}.{name}": value
+        for owner in ("env", "agent")
+        for name, value in fields.pop(f"{owner}_options", {}).items()
+    }
+    for name, value in (fields | options).items():
+        if value not in (None, []):
+            written = value if isinstance(value, str) else json.dumps(value)
+            words += [f"--{name.replace('_', '-')}", written]
+    return shlex.join(words)
+
+
+def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
+    """Return the command that resumes a campaign, without a password; None if nothing keeps it."""
+    if settings.storage is None:
+        return None
+    words = ["myriad", "tune"]
+    default = {field.name: field.default for field in dataclasses.fields(TuneSettings)}
+    shown = dataclasses.replace(settings, n_trials=left, fail_if_exists=False)
+    for name, before in default.items():
+        value = getattr(shown, name)
+        if name == "storage":
+            value = read_storage(settings.storage)
+        if name == "options" or (value == before and name not in ("n_trials", "agent")):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        else:
+            words += [flag, *map(str, value if isinstance(value, tuple) else [value])]
+    for name, value in settings.options.items():
+        written = value if isinstance(value, str) else json.dumps(value)
+        words += [f"--{name.replace('_', '-')}", written]
+    return shlex.join(words)
+
+
+def to_json(result: "TuneResult") -> str:
+    """Return everything about a campaign as JSON. What is not finite is null."""
+    from myriad.hardware import fingerprint, package_versions
+
+    settings, best = result.settings, result.best
+    packages = {name: version(name) for name in ("optuna", "plotly")}
+    table = {
+        "study": settings.study_name,
+        "env": settings.env,
+        "agent": settings.agent,
+        "objectives": settings.objectives,
+        "settings": {
+            field.name: getattr(settings, field.name)
+            for field in dataclasses.fields(settings)
+            if field.name not in _UNSHOWN
+        },
+        "storage": str(read_storage(settings.storage)),
+        "best": None if best is None else _trial(best) | {"fields": result.fields},
+        "command": None if best is None else train_command(best_config(result)),
+        "confirmation": _plain(result.confirmation),
+        "validation": _plain(result.validation),
+        "ensemble": _plain(result.ensemble),
+        "is_interrupted": result.is_interrupted,
+        "total_s": result.total_s,
+        "compile_s": result.compile_s,
+        "versions": {"myriad": __version__} | package_versions() | packages,
+        "hardware": _plain(fingerprint()),
+        "trials": [_trial(trial) for trial in result.study.get_trials(deepcopy=False)],
+    }
+    return json.dumps(_finite(table), indent=1, default=str, allow_nan=False) + "\n"
+
+
+def _trial(trial: "FrozenTrial") -> dict[str, Any]:
+    attributes = trial.user_attrs
+    return {
+        "number": trial.number,
+        "state": trial.state.name,
+        "params": trial.params,
+        "values": trial.values,
+        "standard_error": attributes.get(STANDARD_ERROR),
+        "intermediate_values": trial.intermediate_values,
+        "seeds": attributes.get("seeds"),
+        "failure": attributes.get(FAILURE),
+        "started": trial.datetime_start,
+        "duration_s": None if trial.duration is None else trial.duration / timedelta(seconds=1),
+        "attributes": attributes,
+    }
+
+
+def _plain(thing: Any) -> Any:
+    return dataclasses.asdict(thing) if dataclasses.is_dataclass(thing) else thing  # pyright: ignore[reportArgumentType]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(path: Path, text: str) -> Path:
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
+    return path
+
+
+def _pages(study: "optuna.Study", settings: TuneSettings) -> Iterator[tuple[str, str]]:
+    """Yield the pages that the trials suffice for, each with its kind."""
+    for kind, draw in _figures(study, settings).items():
+        with warnings.catch_warnings():
+            # Optuna calls some of its pictures experimental, and warns of those it leaves empty.
+            warnings.simplefilter("ignore")
+            try:
+                figure = draw()
+            except (ValueError, RuntimeError, ZeroDivisionError):
+                continue  # too few trials, or all of one value
+        if figure is not None:
+            figure.update_layout(title_text=f"{settings.study_name}: {kind}")
+            yield kind, figure.to_html(include_plotlyjs="directory")
+
+
+def _figures(study: "optuna.Study", settings: TuneSettings) -> dict[str, Callable[[], Any]]:
+    from optuna import visualization
+    from optuna.trial import TrialState
+
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not done:
+        return {}
+    objective = settings.objectives[0]
+    arguments: dict[str, Any] = {"target_name": objective}
+    if len(settings.objectives) > 1:
+        arguments["target"] = lambda trial: trial.values[0]
+    varied = [name for name in done[0].params if len({str(t.params.get(name)) for t in done}) > 1]
+
+    def contour() -> Any:
+        if len(varied) < 2:
+            return None
+        params = list(_importances(study, arguments))[:_MOST_IN_CONTOUR]
+        return visualization.plot_contour(study, params, **arguments)
+
+    figures: dict[str, Callable[[], Any]] = {
+        "history": lambda: visualization.plot_optimization_history(study, **arguments),
+        "importances": lambda: _bars(_importances(study, arguments), objective),
+        "parallel": lambda: visualization.plot_parallel_coordinate(study, **arguments),
+        "slice": lambda: visualization.plot_slice(study, **arguments),
+        "contour": contour,
+    }
+    if len(settings.objectives) in (2, 3):
+        names = list(settings.objectives)
+        figures["pareto"] = lambda: visualization.plot_pareto_front(study, target_names=names)
+    return figures
+
+
+def _importances(study: "optuna.Study", arguments: Mapping[str, Any]) -> dict[str, float]:
+    """Return PED-ANOVA's share of every parameter, the greatest first."""
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+    return get_param_importances(
+        study, evaluator=PedAnovaImportanceEvaluator(), target=arguments.get("target")
+    )
+
+
+def _bars(importances: Mapping[str, float], objective: str) -> Any:
+    from plotly.graph_objects import Bar, Figure
+
+    names, shares = list(importances)[::-1], list(importances.values())[::-1]
+    figure = Figure(Bar(x=shares, y=names, orientation="h", marker_color="#0072B2"))
+    return figure.update_layout(
+        xaxis_title=f"share of the {objective} that it explains (PED-ANOVA)", yaxis_title=None
+    )

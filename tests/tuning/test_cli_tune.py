@@ -1,0 +1,192 @@
+"""`myriad tune` refuses what it can't use in one sentence, before a study is made."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from myriad.cli import main
+from myriad.training.config import TrainingConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["--num-steps", "4096", "--eval-interval", "2048", "--quiet"]
+# A single shape that compiles in seconds.
+SPACE = """
+[fixed]
+num_envs = 16
+"agent.num_minibatches" = 8
+"agent.num_epochs" = 1
+rollout_steps = 32
+
+[parameters]
+"agent.learning_rate" = { low = 1e-4, high = 1e-2, log = true }
+"agent.gamma" = { low = 0.9, high = 0.999 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--env", "bucket-brigade", "--scenario", "esy"], "unknown scenario 'esy'"),
+        (["--env", "cartpole-control", "--scenario", "easy"], "unknown field 'env.scenario'"),
+        (["--env", "pendulum-control", "--agent", "dqn"], "ppo learns such actions"),
+        (["--env", "cartpole-control", "--n-jobs", "0"], "--n-jobs must be at least 1"),
+        (
+            ["--env", "cartpole-control", "--eval-interval", "60000"],
+            "--eval-interval must be at most num_steps (50,000), but got 60,000",
+        ),
+        (["--env", "cartpole-control", "--storage", "sqlit:///x"], "--storage must be sqlite"),
+        (
+            ["--env", "cartpole-control", "--storage", "postgresql://me:hush@127.0.0.1:1/x"],
+            "storage postgresql://me@127.0.0.1:1/x can't be used",
+        ),
+        (["--env", "cartpole-control", "--space", "space.toml"], "agent.learning_rat"),
+        (["--env", "cartpole-control", "--pruner", "mean"], "--pruner must be one of"),
+        (["--env", "cartpole-control", "--objectives", "return", "return"], "--objectives must"),
+        (["--env", "cartpole-control", "--study-name", "../x"], "--study-name must"),
+        (["--env", "cartpole-control", "--warm-start", "x"], "unknown study 'x'"),
+    ],
+)
+def test_what_cant_be_used_is_one_sentence_and_makes_no_study(
+    words, says, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("space.toml").write_text('[parameters]\n"agent.learning_rat" = { low = 1.0, high = 2.0 }')
+    if "--storage" not in words:
+        words = [*words, "--storage", "sqlite:///made.db"]
+    assert main(["tune", *words]) == 2
+    said = capsys.readouterr()
+    assert says in said.err
+    assert len(said.err.splitlines()) == 1
+    assert "hush" not in said.err + said.out
+    assert not Path("results").exists()
+    if "--warm-start" not in words:
+        assert not Path("made.db").exists()
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory) -> tuple[Path, str]:
+    """A finished campaign of a few trials, through the script: its folder and what it printed."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "space.toml").write_text(SPACE)
+    script = ROOT / "scripts" / "tune_hyperparameters.py"
+    flags = ["--env", "cartpole-control", "--space", "space.toml", "--n-trials", "6", *SMALL]
+    flags += ["--storage", "sqlite:///made/studies.db", "--study-name", "small"]
+    done = subprocess.run(
+        [sys.executable, script, *flags], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+@pytest.mark.slow
+def test_the_results_hold_all_trials_and_where_they_ran(tuned):
+    folder, _ = tuned
+    results = json.loads((folder / "results/tuning/small_results.json").read_text())
+    assert len(results["trials"]) == 6
+    assert {trial["state"] for trial in results["trials"]} <= {"COMPLETE", "PRUNED"}
+    assert all(trial["seeds"] and trial["intermediate_values"] for trial in results["trials"])
+    assert results["versions"]["optuna"]
+    assert results["hardware"]["cores"] >= 1
+
+
+@pytest.mark.slow
+def test_the_printed_command_trains_what_the_best_file_says(tuned):
+    import shlex
+
+    folder, printed = tuned
+    (command,) = (line for line in printed.splitlines() if line.startswith("myriad train"))
+    assert "default: return" in printed
+    file = folder / "results/tuning/small_best.toml"
+    best = TrainingConfig.from_toml(file.read_text())
+    words = shlex.split(command)[1:]
+    run = [sys.executable, "-m", "myriad.cli", *words, "--run-folder", "again", "--quiet"]
+    subprocess.run(run, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    again = tomllib.loads((folder / "again" / "config.toml").read_text())
+    assert again == tomllib.loads(best.resolve().config.to_toml())
+    results = json.loads((folder / "results/tuning/small_results.json").read_text())
+    assert best.agent_options["learning_rate"] == results["best"]["params"]["agent.learning_rate"]
+
+
+@pytest.mark.slow
+def test_the_pages_open_offline_with_one_plotly_beside_them(tuned):
+    folder, _ = tuned
+    pages = sorted((folder / "results" / "tuning").glob("*.html"))
+    kinds = {page.stem.removeprefix("small_") for page in pages}
+    assert {"history", "importances", "parallel", "slice"} <= kinds
+    assert all('src="plotly.min.js"' in page.read_text() for page in pages)
+    assert (folder / "results" / "tuning" / "plotly.min.js").stat().st_size > 1_000_000
+    _open_in_chromium(pages)
+
+
+def _open_in_chromium(pages: list[Path]) -> None:
+    import shutil
+
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        message = "chromium is missing: apt install chromium"
+        if os.environ.get("MYRIAD_CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program, args=arguments, timeout=1_200_000
+        )
+        for path in pages:
+            page = browser.new_page()
+            errors, requests = [], []
+            page.on("pageerror", lambda error, errors=errors: errors.append(str(error)))
+            page.on("request", lambda request, requests=requests: requests.append(request.url))
+            page.goto(path.as_uri(), timeout=1_200_000)
+            page.wait_for_selector(".main-svg", timeout=1_200_000)
+            assert errors == []
+            assert all(url.startswith(("file:", "data:", "blob:")) for url in requests), requests
+        browser.close()
+
+
+@pytest.mark.slow
+def test_an_interrupt_prints_the_best_so_far_and_how_to_go_on(tmp_path):
+    (tmp_path / "space.toml").write_text(SPACE)
+    flags = ["--env", "cartpole-control", "--space", "space.toml", "--n-trials", "10000", *SMALL]
+    flags += ["--storage", "sqlite:///studies.db", "--study-name", "cut"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "myriad.cli", "tune", *flags],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _wait_for_a_finished_trial(f"sqlite:///{tmp_path}/studies.db", process)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate()
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "best: trial" in printed
+    assert "interrupted; go on with: myriad tune" in printed
+    assert "--storage sqlite:///studies.db" in printed
+
+
+def _wait_for_a_finished_trial(storage: str, process: subprocess.Popen) -> None:
+    import optuna
+
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            study = optuna.load_study(study_name="cut", storage=storage)
+            if study.get_trials(states=(optuna.trial.TrialState.COMPLETE,)):
+                return
+        except Exception:  # noqa: BLE001 (neither file nor tables may be there yet)
+            time.sleep(0.2)
+        time.sleep(0.2)
+    pytest.fail("no trial finished")
