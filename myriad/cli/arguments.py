@@ -80,7 +80,7 @@ def parse(argv: Sequence[str]) -> Command:
     return _with_options(command, words, options)
 
 
-def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -> Command:
+def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -> Any:
     """Return the command with what was given by dotted name, or refuse that."""
     if isinstance(command, TrainingFlags):
         given = frozenset(flags_by_name(words))

@@ -222,7 +222,7 @@ def _figures(study: "optuna.Study", settings: TuneSettings) -> dict[str, Callabl
         "contour": contour,
     }
     if len(settings.objectives) in (2, 3):
-        names = list(settings.objectives)
+        names: list[str] = [*settings.objectives]
         figures["pareto"] = lambda: visualization.plot_pareto_front(study, target_names=names)
     return figures
 
