@@ -139,7 +139,6 @@ def test_a_network_answers_in_its_output_dtype(compute, output):
     assert network.apply(params, jnp.ones((3, 4))).dtype == output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtypes",
     [
@@ -150,7 +149,9 @@ def test_a_network_answers_in_its_output_dtype(compute, output):
         {"param_dtype": "float16", "compute_dtype": "float16", "output_dtype": "float16"},
     ],
 )
-@pytest.mark.parametrize("agent", SMALL)
+@pytest.mark.parametrize(
+    "agent", [pytest.param("ppo", marks=SLOW), "pqn", pytest.param("dqn", marks=SLOW)]
+)
 def test_parameters_have_their_dtype_and_the_optimiser_has_float32(agent, dtypes):
     more = {"gradient_accumulation": 2}
     if agent == "dqn":

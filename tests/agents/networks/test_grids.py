@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from myriad.agents.networks.attention import Transformer, num_patches, patches
@@ -61,7 +61,7 @@ def test_a_cnn_is_xlas_convolution_and_dense_layers(layer_norm):
     np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@settings(max_examples=25)  # each shape compiles
+@pytest.mark.slow  # each shape compiles
 @given(
     height=st.integers(1, 9),
     width=st.integers(1, 9),
