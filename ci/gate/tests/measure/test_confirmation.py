@@ -124,11 +124,10 @@ def test_confirming_leaves_half_of_the_budget_to_the_timing(monkeypatch, timing,
     monkeypatch.setattr(compare, "Session", recorder("timing", lambda rows: [], launched=0))
     row = Inspected(Benchmark("suite.time_it", "suite.time_it", None, "time", 60.0))
     options = SimpleNamespace(
-        budget=1000.0, timing=timing, time_identical=True, shard=SimpleNamespace(count=1), seed=0
+        timing=timing, time_identical=True, shard=SimpleNamespace(count=1), seed=0
     )
-    assert compare._measure([row], SimpleNamespace(same_code=False), Rules(), options, None) == (
-        [Timed(row)],
-        0,
-    )
+    sides = SimpleNamespace(same_code=False)
+    measured = compare._measure([row], sides, Rules(), options, None, 1000.0)
+    assert measured == ([Timed(row)], 0)
     assert deadlines["confirmation"] == pytest.approx(share * 1000, abs=10)
     assert deadlines.get("timing", 1000.0) == pytest.approx(1000, abs=10)
