@@ -108,7 +108,7 @@ class _Trials:
         self._on_event = on_event
         self._claim = claim
         self._waiting: list[Training] = []
-        self._running: set[Training] = set()
+        self._running: list[Training] = []
         self._ends_at = time.monotonic() + (settings.timeout or math.inf)
         self._seeds = tuple(settings.seeds())
 
@@ -117,7 +117,7 @@ class _Trials:
             if not self._ask(most=1 if shape is None else _AHEAD):
                 return None
         self._waiting.remove(fits[0])
-        self._running.add(fits[0])
+        self._running.append(fits[0])
         self._on_event(Event("started", fits[0].origin.number))
         return fits[0]
 
@@ -170,7 +170,7 @@ class _Trials:
             self._study.tell(trial, state=TrialState.PRUNED)
         else:
             self._study.tell(trial, self._values(training, boundary.steps[-1]))
-        self._running.discard(training)
+        self._running.remove(training)
         self._tell_event("pruned" if is_pruned else "completed", training, boundary)
 
     def _values(self, training: Training, steps: int) -> list[float]:
@@ -192,12 +192,12 @@ class _Trials:
 
     def failed(self, training: Training, reason: str) -> None:
         fail(self._study, training.origin, reason)
-        self._running.discard(training)
+        self._running.remove(training)
         self._on_event(Event("failed", training.origin.number, reason=reason))
 
     def put_back(self, training: Training) -> None:
         self._waiting.insert(0, training)
-        self._running.discard(training)
+        self._running.remove(training)
 
     def give_back(self, reason: str) -> None:
         """Give the trials that have not ended back to the study, which queues them again."""
