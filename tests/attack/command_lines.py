@@ -129,6 +129,8 @@ def _required(random: Random, command: str) -> list[str]:
         "render": ["--env", env, "--output", random.choice(OUTPUTS), "--steps", "3"],
         "evaluate": [random.choice(PATHS)],
         "cite": [random.choice(PATHS)],
+        # Without trials, everything but the trainings is done.
+        "tune": ["--env", env, "--n-trials", "0", "--study-name", "attacked", "--quiet"],
     }
     return argv.get(command, [])
 
@@ -164,7 +166,7 @@ def _value_of_flag(random: Random, name: str, otherwise: Any) -> Any:
     """Return a value for a flag that takes paths or certain words."""
     if name in CHOICES and random.random() < 0.6:
         return random.choice(CHOICES[name])
-    if name in ("config", "resume", "run_folder"):
+    if name in ("config", "resume", "run_folder", "space", "storage"):
         return random.choice(PATHS)
     return random.choice(OUTPUTS) if name in ("export", "output") else otherwise
 
@@ -204,6 +206,7 @@ def _fields(*kinds: Any) -> dict[str, tuple[Range | None, Any]]:
                 "options",
                 "given",
                 "env",
+                "n_trials",
                 "actuator",
                 "action_space",
             ):

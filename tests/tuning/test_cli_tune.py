@@ -154,6 +154,22 @@ def _open_in_chromium(pages: list[Path]) -> None:
 
 
 @pytest.mark.slow
+def test_processes_share_a_server_whose_password_is_written_nowhere(postgresql, tmp_path):
+    (tmp_path / "space.toml").write_text(SPACE)
+    flags = ["--env", "cartpole-control", "--space", "space.toml", "--n-trials", "4", *SMALL]
+    flags += ["--storage", postgresql, "--study-name", "served", "--n-jobs", "2"]
+    command = [sys.executable, "-m", "myriad.cli", "tune", *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = (tmp_path / "results/tuning/served_results.json").read_text()
+    assert [trial["state"] for trial in json.loads(results)["trials"]].count("COMPLETE") >= 1
+    written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    said = "".join([done.stdout, done.stderr, *written])
+    assert "postgresql://tuner@127.0.0.1" in said
+    assert "hush" not in said
+
+
+@pytest.mark.slow
 def test_an_interrupt_prints_the_best_so_far_and_how_to_go_on(tmp_path):
     (tmp_path / "space.toml").write_text(SPACE)
     flags = ["--env", "cartpole-control", "--space", "space.toml", "--n-trials", "10000", *SMALL]
