@@ -262,7 +262,12 @@ def _write(part: str, seconds: _Seconds, declared: Training, file: ResultsFile) 
     columns = machine_columns() | {"env": declared.env, "agent": declared.agent}
     rows: list[Row] = [
         new_row(
-            "tuning", file.timestamp, arm=f"{part}: {arm}", **columns, **spread(each, "total_s")
+            "tuning",
+            file.timestamp,
+            arm=f"{part}: {arm}",
+            run_s=statistics.median(each),
+            samples=len(each),
+            **columns,
         )
         for arm, each in seconds.items()
     ]
