@@ -7,7 +7,9 @@ import pytest
 from gate_repository import make_repository
 
 CACHED = "basics.time_cached"
-needs_valgrind = pytest.mark.skipif(not shutil.which("valgrind"), reason="needs valgrind")
+needs_valgrind = pytest.mark.skipif(
+    not shutil.which("valgrind"), reason="valgrind is missing: apt install valgrind"
+)
 FAILS = '\n[[metric]]\nname = "cpu_instructions"\nworse = "more"\ntolerance = 0.03\n'
 
 
