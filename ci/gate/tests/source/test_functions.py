@@ -149,11 +149,13 @@ def test_only_benchmarks_that_run_a_changed_function_are_timed(repository):
     repository.replace("smallsum/__init__.py", "range(REPEATS)", "range(REPEATS + 5)")
     run = repository.gate("--base", "main", "--bench", "^more|cached|timeraw")
     assert run.code == 1, run.out + run.err
-    assert run.verdicts() == {
+    verdicts = run.verdicts()
+    # Another process runs it, which nobody sees, so it is timed. A busy machine may not decide it.
+    assert verdicts.pop("basics.timeraw_import") in ("not slower", "undecided")
+    assert verdicts == {
         "more.time_table": "same functions",
         "more.time_total": "slower",
         "basics.Cached.time_cached": "slower",
-        "basics.timeraw_import": "not slower",  # another process runs it, which nobody sees
     }
 
 
