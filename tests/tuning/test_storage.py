@@ -103,16 +103,17 @@ def test_workers_share_a_server_and_one_that_is_killed_loses_no_trial(postgresql
     with open_study(settings(postgresql, "shared"), Bowl()) as study:
         trials = study.get_trials()
         queued = [trial for trial in trials if trial.state == TrialState.WAITING]
-        assert len(queued) == 1
-        trial = study.ask()
-        study.tell(trial, sum(Bowl().suggest(trial).values()))
+        # A worker that was still at it has taken the queued trial already.
+        for _ in queued:
+            trial = study.ask()
+            study.tell(trial, sum(Bowl().suggest(trial).values()))
         trials = study.get_trials()
     (failed,) = (trial for trial in trials if trial.state == TrialState.FAIL)
     (again,) = (trial for trial in trials if RETRY_OF in trial.user_attrs)
     assert failed.user_attrs[FAILURE] == "its process ended before the trial did"
     assert (again.user_attrs[RETRY_OF], again.params) == (failed.number, failed.params)
     done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    assert len(done) == 4 * 12 + 1
+    assert len(done) == 4 * 12 + len(queued)
     assert sorted(trial.number for trial in trials) == list(range(len(done) + 1))
     assert len({tuple(trial.params.values()) for trial in done}) == len(done)
 
