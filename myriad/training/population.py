@@ -330,7 +330,9 @@ class Population:
         for i, programs in enumerate(self.programs):
             share = slice(i * self._slots_per_device, (i + 1) * self._slots_per_device)
             own = jax.tree.map(lambda array, share=share: array[share], arrays)
-            of_state = () if not state else state[i] if unpack else (state[i],)
+            of_state: tuple[Any, ...] = ()
+            if state:
+                of_state = state[i] if unpack else (state[i],)
             results.append(programs[program](*of_state, *own))
         return results
 
