@@ -86,6 +86,8 @@ class TracedTrial:
 
 def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) -> Any:
     """Compile the program of a training, with these hyperparameters as its arguments."""
+    # First: a commit without populations may not know these fields of a configuration either.
+    kind = package.find("myriad.training.population:Population")
     config = package.find("myriad:create_config")(
         declared.env,
         declared.agent,
@@ -93,7 +95,6 @@ def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) ->
         env_options=_OPTIONS,
         **fields,
     )
-    kind = package.find("myriad.training.population:Population")
     population = kind(config.resolve(), 1, tuple(traced))
     population.compile()
     return population
