@@ -227,13 +227,7 @@ class RunFolder:
 
     def leftovers(self) -> list[Path]:
         """Return the files of a run that has not trained yet."""
-        return [
-            path
-            for path in self.path.iterdir()
-            if path.name in (".lock", "config.toml")
-            or _TEMPORARY.fullmatch(path.name)
-            or (path.name == "environment.json" and _is_record(path))
-        ]
+        return list(filter(_is_of_new_run, self.path.iterdir()))
 
     def discard(self) -> None:
         """Remove the folder of a run that has not trained yet, unless it holds anything else."""
@@ -274,10 +268,19 @@ def _is_record(path: Path) -> bool:
         return False
 
 
+def _is_of_new_run(path: Path) -> bool:
+    """Whether a run that has not trained yet has this file."""
+    return (
+        path.name in (".lock", "config.toml")
+        or _TEMPORARY.fullmatch(path.name) is not None
+        or (path.name == "environment.json" and _is_record(path))
+    )
+
+
 def _require_own(path: Path) -> None:
     """Refuse a folder that holds what no run wrote."""
-    folder = RunFolder(path)
-    foreign = {each.name for each in path.iterdir()} - {each.name for each in folder.leftovers()}
+    # One look at the folder: another creator's files may come and go between two.
+    foreign = {each.name for each in path.iterdir() if not _is_of_new_run(each)}
     lock = path / ".lock"
     if lock.exists() and (not lock.is_file() or lock.stat().st_size):
         foreign.add(lock.name)  # ours is empty, and taking the lock would empty this one

@@ -127,6 +127,21 @@ def test_of_several_creators_exactly_one_wins(tmp_path):
             }
 
 
+def test_a_creators_temporary_file_that_vanishes_after_a_look_is_not_foreign(tmp_path, monkeypatch):
+    look = Path.iterdir
+
+    def look_and_lose(path):
+        found = list(look(path))
+        temporary.unlink(missing_ok=True)
+        return iter(found)
+
+    temporary = tmp_path / "run" / ".environment.123.json"
+    temporary.parent.mkdir()
+    temporary.write_text("{")
+    monkeypatch.setattr(Path, "iterdir", look_and_lose)
+    assert new_folder(temporary.parent).config_toml()
+
+
 def test_threads_that_create_one_folder_are_kept_apart_too(tmp_path):
     barrier, won = threading.Barrier(4), []
 
