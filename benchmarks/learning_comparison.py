@@ -246,7 +246,8 @@ def theirs(question: Question) -> Iterator[Run]:
                 raise SuiteError(f"{PEER} failed on {question.env}: {child.last_words()}")
         with np.load(files[1]) as saved:
             policies = dict(saved)
-    seconds, steps = policies.pop("seconds"), int(policies.pop("num_steps"))
+    seconds = policies.pop("seconds")
+    steps = int(policies.pop("num_steps"))
     normalized = bool(hyperparameters.get("normalize_observations"))
     judge = Judge(question.env, _rejax_policy(question.env, normalized=normalized))
     for i, seed in enumerate(question.seeds):

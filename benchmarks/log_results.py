@@ -53,7 +53,8 @@ def _run(argv: list[str]) -> bool:
     for step, row in enumerate(rows):
         run.log(numbers_of(row), step=step)
     run.log({"results": table})
-    name, project = run.name, run.project
+    name = run.name
+    project = run.project
     run.finish()
     print(f"{options.file}: {len(rows)} rows are logged as {name} of {project}")
     return True

@@ -230,7 +230,8 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
     """Go through what is compared in an environment: presets, and then one setting at a time."""
     from myriad.presets import load_preset
 
-    agent, env = declared.agent, declared.env
+    agent = declared.agent
+    env = declared.env
     yield Arm(BASELINE)
     yield Arm("optimized", "optimized")
     yield Arm(_FULL_SET, _FULL_SET)

@@ -113,7 +113,8 @@ class UnknownNameError(InvalidArgumentError):
         owner: str = "",
         prefix: str = "",
     ):
-        known, aliases = sorted(known), list(aliases)
+        known = sorted(known)
+        aliases = list(aliases)
         self.name = f"{prefix}{name}"
         self.kind = kind
         self._parts = (kind, name, known, aliases, owner)

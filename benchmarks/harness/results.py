@@ -92,7 +92,8 @@ def spread(values: Sequence[float], name: str) -> Row:
     """
     from myriad.timing import median_interval
 
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     if len(values) >= LEAST_SAMPLES:
         low, high = median_interval(values)
     return {

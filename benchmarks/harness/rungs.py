@@ -118,7 +118,8 @@ def _loops_of_python() -> Iterator[None]:
     """
 
     def scan(f: Any, init: Any, xs: Any, **_: Any) -> tuple[Any, Any]:
-        carry, outputs = init, []
+        carry = init
+        outputs = []
         for i in range(jax.tree.leaves(xs)[0].shape[0]):
             carry, output = f(carry, jax.tree.map(operator.itemgetter(i), xs))
             outputs.append(output)

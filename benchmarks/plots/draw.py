@@ -178,9 +178,11 @@ def draw_run(file: ResultsFile, plot_type: str, env: str | None) -> None:
 
     # With what earlier runs left in the default folder, so that one more size does not cost the
     # plot its others.
-    source, folder = file.path, file.path.parent
+    source = file.path
+    folder = file.path.parent
     if folder == CSV_FOLDER:
-        source, folder = CSV_FOLDER, PLOTS_FOLDER
+        source = CSV_FOLDER
+        folder = PLOTS_FOLDER
     try:
         plot, *_ = draw(source, folder, [plot_type], env)
         print(f"plot:           {plot}")

@@ -257,7 +257,8 @@ def memory_finding(rows: Sequence[TextRow]) -> str:
             break
     else:
         raise AssertionError("only figures with measured rows are drawn")
-    first, last = ours[0], ours[-1]
+    first = ours[0]
+    last = ours[-1]
     start, end = (number(row, "peak_bytes") for row in (first, last))
     unit = (
         environments if suite == "memory_envs" else lambda size: f"chunks of {whole(float(size))}"

@@ -87,7 +87,8 @@ def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     num_steps = request["num_steps"] or num_steps_in(request)
     train = trainer(request, num_steps)
-    arrays, seconds = [], []
+    arrays = []
+    seconds = []
     for seed in request["seeds"]:
         state, took = timed(train, seed)
         arrays.append(arrays_of(request["agent"], state))

@@ -160,7 +160,8 @@ class Planted:
 
     def _write_rules(self, limits: dict[str, Any]) -> Path:
         """Write the gate's own verdict and timing, with these limits where pairs are recorded."""
-        verdict, timing = asdict(self.rules.verdict), asdict(self.rules.timing)
+        verdict = asdict(self.rules.verdict)
+        timing = asdict(self.rules.timing)
         if limits:  # what is only recorded is recorded whole
             timing["budget_s"] = _RECORDING_S
             timing["run_s"] = 0

@@ -185,7 +185,8 @@ def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
     """
     resolved = config.resolve().config
     given: Any = config.model_dump(exclude_unset=True)
-    env, agent = given.pop("env"), given.pop("agent")
+    env = given.pop("env")
+    agent = given.pop("agent")
     shared = ("rollout_steps", "batch_size", "buffer_size")
     options = given.pop("agent_options", {})
     given |= {name: options.pop(name) for name in shared if name in options}

@@ -138,7 +138,8 @@ def _print_machine() -> list[str]:
 def _memory(machine: Any) -> str:
     if machine.memory_total_bytes is None or machine.memory_available_bytes is None:
         return "memory unknown"
-    total, free = machine.memory_total_bytes / 2**30, machine.memory_available_bytes / 2**30
+    total = machine.memory_total_bytes / 2**30
+    free = machine.memory_available_bytes / 2**30
     return f"{total:.1f} GiB of memory ({free:.1f} GiB free)"
 
 

@@ -278,7 +278,8 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
     """
     of_both = {**of_file, **flags}
     name = "agent.network"
-    before, now = of_file.get(name, "mlp"), of_both.get(name, "mlp")
+    before = of_file.get(name, "mlp")
+    now = of_both.get(name, "mlp")
     if before == now or "agent" not in of_both:
         return dict(of_file)
     from myriad.agents import AGENTS

@@ -57,7 +57,9 @@ class Parameter:
             drawn = trial.suggest_categorical(self.name, [written(each) for each in self.choices])
             return next(each for each in self.choices if written(each) == drawn)
         if self.is_whole:
-            low, high, step = int(self.low), int(self.high), int(self.step or 1)
+            low = int(self.low)
+            high = int(self.high)
+            step = int(self.step or 1)
             return trial.suggest_int(self.name, low, high, step=step, log=self.log)
         return trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log)
 
@@ -83,7 +85,8 @@ def assignments(
     if not parameters:
         yield values
         return
-    first, rest = parameters[0], parameters[1:]
+    first = parameters[0]
+    rest = parameters[1:]
     inside = {name: among for name, among in first.when.items() if name in values}
     if all(values[name] in among for name, among in inside.items()):
         for value in first.values():

@@ -95,7 +95,8 @@ class Progress:
 
 def summary(result: "TuneResult", files: list[Path]) -> str:
     """Return what came of a campaign: the best beside the default, and how to train it."""
-    settings, study = result.settings, result.study
+    settings = result.settings
+    study = result.study
     states = [trial.state.name for trial in study.get_trials(deepcopy=False)]
     shown = ", ".join(
         f"{states.count(state)} {word}"
@@ -119,7 +120,8 @@ def summary(result: "TuneResult", files: list[Path]) -> str:
 def _best_lines(result: "TuneResult") -> list[str]:
     if result.best is None:
         return ["no trial was completed, so there is no best"]
-    best, settings = result.best, result.settings
+    best = result.best
+    settings = result.settings
     lines = []
     if result.confirmation is None:
         named = zip(settings.objectives, best.values or (), strict=True)

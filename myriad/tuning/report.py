@@ -44,7 +44,8 @@ def write_report(result: "TuneResult") -> list[Path]:
     Raises:
         InvalidArgumentError: a file can't be written.
     """
-    folder, name = result.settings.output, str(result.settings.study_name)
+    folder = result.settings.output
+    name = str(result.settings.study_name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -117,7 +118,8 @@ def to_json(result: "TuneResult") -> str:
     """Return everything about a campaign as JSON. What is not finite is null."""
     from myriad.hardware import fingerprint, package_versions
 
-    settings, best = result.settings, result.best
+    settings = result.settings
+    best = result.best
     packages = {name: version(name) for name in ("optuna", "plotly")}
     table = {
         "study": settings.study_name,
@@ -239,7 +241,8 @@ def _importances(study: "optuna.Study", arguments: Mapping[str, Any]) -> dict[st
 def _bars(importances: Mapping[str, float], objective: str) -> Any:
     from plotly.graph_objects import Bar, Figure
 
-    names, shares = list(importances)[::-1], list(importances.values())[::-1]
+    names = list(importances)[::-1]
+    shares = list(importances.values())[::-1]
     figure = Figure(Bar(x=shares, y=names, orientation="h", marker_color="#0072B2"))
     return figure.update_layout(
         xaxis_title=f"share of the {objective} that it explains (PED-ANOVA)", yaxis_title=None

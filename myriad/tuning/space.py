@@ -119,7 +119,8 @@ class SearchSpace:
         This is what `study.enqueue_trial` takes. A field outside of the space is left out, so that
         it is drawn.
         """
-        params, values = {}, {}
+        params = {}
+        values = {}
         for each in self.parameters:
             if each.name in fields and each.applies(values) and each.holds(fields[each.name]):
                 values[each.name] = fields[each.name]

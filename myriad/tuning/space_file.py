@@ -114,7 +114,8 @@ def _range(name: str, entry: Mapping[str, Any], when: Mapping[str, Any]) -> Para
         raise InvalidArgumentError(
             f"{name} must have choices, or numbers for low and high, but has {shown(dict(entry))}."
         )
-    log, step = entry.get("log", False), entry.get("step")
+    log = entry.get("log", False)
+    step = entry.get("step")
     if not isinstance(log, bool):
         raise InvalidArgumentError(f"log of {name} must be true or false, but is {shown(log)}.")
     if low >= high or (log and low <= 0):
@@ -126,7 +127,8 @@ def _range(name: str, entry: Mapping[str, Any], when: Mapping[str, Any]) -> Para
         why = "left out beside log" if log else "a number above 0"
         raise InvalidArgumentError(f"step of {name} must be {why}, but is {shown(step)}.")
     if not (isinstance(low, int) and isinstance(high, int)):
-        low, high = float(low), float(high)
+        low = float(low)
+        high = float(high)
     elif step is not None and not isinstance(step, int):
         raise InvalidArgumentError(f"step of {name} must be an integer, but is {shown(step)}.")
     return Parameter(name, low=low, high=high, log=log, step=step, when=when)

@@ -153,7 +153,8 @@ def _sampler(settings: TuneSettings, session: int) -> optuna.samplers.BaseSample
 
 
 def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
-    pruners, interval = optuna.pruners, settings.eval_interval
+    pruners = optuna.pruners
+    interval = settings.eval_interval
     match settings.pruner:
         case "median":
             return pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=interval)
@@ -197,7 +198,8 @@ def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[di
 def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
     try:
         results = json.loads(read_text(file))
-        whose, best = results["agent"], results["best"]["params"]
+        whose = results["agent"]
+        best = results["best"]["params"]
     except (ValueError, TypeError, KeyError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
