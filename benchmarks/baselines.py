@@ -2,10 +2,11 @@
 
     python benchmarks/baselines.py                            every contest, five trainings each
     python benchmarks/baselines.py --env gene-circuit --seeds 2 --steps 500000
+    python benchmarks/baselines.py --preset tuned             the contests that it has values for
 
 The gene circuit's baselines are the best bang-bang and the best PID of a sweep, chosen on some
 episodes and scored on others. The games' baselines are players that see what an agent sees. Agents
-have their shipped defaults.
+have their shipped defaults, or a preset's values.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -61,6 +62,7 @@ class Contest:
         unit: of a score.
         scale: what a return is multiplied by to be one; negative where the lower is the better.
         baselines: makes them for the environment.
+        preset: whose values the agents have; None for their defaults.
     """
 
     env: str
@@ -70,6 +72,7 @@ class Contest:
     unit: str
     scale: float
     baselines: Callable[[Any], Iterator[tuple[str, Any]]]
+    preset: str | None = None
 
     @property
     def name(self) -> str:
@@ -97,6 +100,8 @@ def _run(argv: list[str]) -> bool:
             f"there is no contest in {env}; "
             f"give {', '.join(sorted({each.env for each in _contests()}))}."
         )
+    if options.preset is not None:
+        contests = list(_with_preset(contests, options.preset))
     myriad.configure()
     lines = [
         "| contest | baselines | agent | trainings, each beside the best baseline | better |",
@@ -116,7 +121,27 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "--seeds", type=count, default=5, help="trainings of each agent (default: 5)"
     )
     parser.add_argument("--steps", type=count, help="of one training (default: the contest's)")
+    parser.add_argument("--preset", help="agents have its values (default: their defaults)")
     return parser.parse_args(argv)
+
+
+def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
+    """Go through the contests of the agents that have this preset there."""
+    from myriad.presets import list_presets
+
+    presets = [each for each in list_presets() if each.name == preset]
+    if not presets:
+        known = ", ".join(sorted({each.name for each in list_presets()}))
+        raise SuiteError(f"no agent has a preset {preset!r}; give one of {known}.")
+    is_held = False
+    for contest in contests:
+        named = {each.agent for each in presets if each.env in (None, contest.env)}
+        if agents := tuple(agent for agent in contest.agents if agent in named):
+            is_held = True
+            yield dataclasses.replace(contest, agents=agents, preset=preset)
+    if not is_held:
+        envs = ", ".join(sorted({each.env or "all" for each in presets}))
+        raise SuiteError(f"preset {preset!r} is for {envs} alone; leave out --env, or give it.")
 
 
 def _contests() -> list[Contest]:
@@ -160,7 +185,11 @@ def _config(contest: Contest, agent: str, steps: int) -> Any:
     """Describe a training of so many steps that is evaluated at its end alone."""
     make_config = package.find("myriad.training.config:make_config")
 
-    config = make_config(contest.env, agent, env_options=contest.options)
+    # Baselines are played in the environment of an agent without a preset.
+    preset = contest.preset if agent in contest.agents else None
+    # An older commit has no presets.
+    chosen = {} if preset is None else {"preset": preset}
+    config = make_config(contest.env, agent, env_options=contest.options, **chosen)
     steps_per_env = -(-steps // config.resolve().num_envs)
     return config.model_copy(
         update={"steps_per_env": steps_per_env, "eval_frequency": steps_per_env}

@@ -2,10 +2,21 @@
 
 import pytest
 
-from benchmarks.baselines import Score, _best, _contests, _returns, _snake_players, _villagers, main
+from benchmarks.baselines import (
+    Score,
+    _best,
+    _config,
+    _contests,
+    _returns,
+    _snake_players,
+    _villagers,
+    _with_preset,
+    main,
+)
 from myriad import make_env, make_key
 from myriad.agents.bangbang import BangBang
 from myriad.envs.bucket_brigade import POLICIES
+from myriad.presets import load_preset
 
 
 @pytest.mark.parametrize("name", ["firefighter", "free-rider", "hero"])
@@ -51,6 +62,14 @@ def test_a_lower_error_is_the_better_score_and_intervals_must_not_touch():
     assert not snake.is_better(low, high)
 
 
+def test_a_preset_takes_part_where_an_agent_has_it_and_gives_its_values():
+    contests = list(_with_preset(_contests(), "ultra_fast"))
+    assert [each.name for each in contests] == [each.name for each in _contests()]
+    config = _config(contests[-1], "ppo", 5_000).resolve().config
+    assert config.num_envs == load_preset("ultra_fast", "ppo", contests[-1].env).fields["num_envs"]
+    assert _config(contests[-1], "random", 1).resolve().config.preset is None
+
+
 def test_bad_input_is_one_sentence_and_exit_code_2(capsys):
     for arguments, sentence in (
         (["--env", "snak"], "snake"),
@@ -59,6 +78,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys):
             "there is no contest in cartpole-control; give bucket-brigade, ",
         ),
         (["--steps", "0"], "--steps"),
+        (["--preset", "fast"], "no agent has a preset 'fast'; give one of baseline, "),
     ):
         with pytest.raises(SystemExit) as left:
             raise SystemExit(main(arguments))
