@@ -25,6 +25,8 @@ FAILURE = "failure"  # why it failed
 RETRY_OF = "retry_of"  # number of the trial whose parameters it has
 STANDARD_ERROR = "standard_error"  # of its value
 SOURCE = "source"  # why parameters were tried first: known, or another study's name
+# What FAILURE says of a trial whose process was killed.
+KILLED = "its process ended before the trial did"
 # A trial that ends its process this often has a fault of its own.
 _MOST_RETRIES = 3
 
@@ -71,7 +73,7 @@ class TuningStudy(optuna.Study):
             # Optuna knows the heartbeat of its own loop alone.
             warnings.filterwarnings("ignore", message="Heartbeat of storage")
             trial = super().ask()
-            trial.set_user_attr(WORKER, _this_worker())
+            trial.set_user_attr(WORKER, signature(os.getpid()))
             if self._has_heartbeat():
                 _backend(self._storage).record_heartbeat(trial._trial_id)
         for name, distribution in (fixed_distributions or {}).items():
@@ -89,7 +91,7 @@ class TuningStudy(optuna.Study):
             silent = self._silent()
             stale = [trial for trial in running if _is_stale(trial, silent)]
             for trial in stale:
-                self._give_back(trial, "its process ended before the trial did")
+                self._give_back(trial, KILLED)
         return stale
 
     def give_back(self, trial: optuna.Trial, reason: str) -> None:
@@ -103,13 +105,19 @@ class TuningStudy(optuna.Study):
         self._storage.set_trial_user_attr(trial._trial_id, FAILURE, reason)
         self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
+    def trials_of(self, owner: Mapping[str, Any]) -> list[FrozenTrial]:
+        """Return the trials that carry a process's `signature`, ended ones too."""
+        trials = self.get_trials(deepcopy=False)
+        return [trial for trial in trials if trial.user_attrs.get(WORKER) == owner]
+
     def beat(self) -> None:
         """Record a sign of life for every trial of this process."""
         backend = _backend(self._storage)
+        here = signature(os.getpid())
         for trial in self._storage.get_all_trials(
             self._study_id, deepcopy=False, states=(TrialState.RUNNING,)
         ):
-            if trial.user_attrs.get(WORKER) == _this_worker():
+            if trial.user_attrs.get(WORKER) == here:
                 backend.record_heartbeat(trial._trial_id)
 
     def _has_heartbeat(self) -> bool:
@@ -128,7 +136,8 @@ class TuningStudy(optuna.Study):
         chain, each = 0, trial
         while (before := each.user_attrs.get(RETRY_OF)) is not None:
             chain, each = chain + 1, trials[before]
-        if params and not is_queued and chain < _MOST_RETRIES:
+        # Without parameters, too: it was claimed, so somebody counts on it. They are drawn anew.
+        if not is_queued and chain < _MOST_RETRIES:
             kept = {k: v for k, v in trial.user_attrs.items() if k == SOURCE}
             self.enqueue_trial(params, user_attrs=kept | {RETRY_OF: trial.number})
 
@@ -142,15 +151,16 @@ def _is_stale(trial: FrozenTrial, silent: set[int]) -> bool:
     owner = trial.user_attrs.get(WORKER)
     if owner is None:
         return True
-    here = _this_worker()
-    if owner["host"] != here["host"]:
+    if owner["host"] != _host():
+        # Process numbers of another machine say nothing here, so its heartbeat has to.
         return trial._trial_id in silent
+    # Systems use process numbers again, but not with the same moment of start.
     return _started(owner["process"]) != owner["started"]
 
 
-def _this_worker() -> dict[str, Any]:
-    number = os.getpid()
-    return {"host": _host(), "process": number, "started": _started(number)}
+def signature(process: int) -> dict[str, Any]:
+    """Return what a process of this machine signs its trials with, while it is alive."""
+    return {"host": _host(), "process": process, "started": _started(process)}
 
 
 def _host() -> str:
@@ -167,6 +177,7 @@ def _started(process: int) -> str | None:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None if Path("/proc/self/stat").exists() else _alive(process)
+    # A killed process is a zombie until its parent looks. It won't finish a trial.
     return None if fields[0] in "ZX" else fields[19]
 
 

@@ -3,17 +3,20 @@
 A process with one core to itself is faster than its share of one process on all of them: nothing
 waits for the slower half. The parent hands out trials, starts another worker where one was killed,
 and leaves none behind.
+
+Each worker has a connection of its own to the parent, and nothing is shared. A lock or a queue that
+several processes share stays locked for good when its holder is killed.
 """
 
 import contextlib
 import dataclasses
 import multiprocessing
 import os
-import queue
 import signal
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from myriad.errors import MyriadError
@@ -30,29 +33,20 @@ _MOST_RESTARTS = 3
 _PATIENCE_S = 90.0
 _LOOK_S = 0.2
 
+# What a worker asks the parent, who answers with a bool, and what the parent may say at any time.
+_MAY_BEGIN = "may another trial begin?"
+_STOP = "give your trials back and end"
+
 
 class WorkersLostError(MyriadError, RuntimeError):
     """The worker processes of a campaign ended by themselves, again and again."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Shared:
-    """What the parent and its workers share.
+class _Refusal:
+    """Why a worker can't go on, in a sentence."""
 
-    Attributes:
-        left: trials that may still begin.
-        stopping: set when workers are to give their trials back and end.
-        events: what happens, and a sentence from a worker that can't go on.
-    """
-
-    left: Any
-    stopping: Any
-    events: Any
-
-    def claim(self) -> bool:
-        with self.left.get_lock():
-            self.left.value -= 1
-            return self.left.value >= 0
+    reason: str
 
 
 def run_workers(
@@ -77,75 +71,156 @@ def run_workers(
     Raises:
         MyriadError: a worker can't go on, or workers were killed again and again.
     """
-    context = multiprocessing.get_context("spawn")
-    shared = _Shared(context.Value("q", settings.n_trials), context.Event(), context.Queue())
-    cores = sorted(_usable_cores())
-    workers: dict[int, Any] = {}
-
-    def start(index: int) -> None:
-        core = cores[index % len(cores)]
-        arguments = (settings, space, core, shared)
-        workers[index] = context.Process(target=_work, args=arguments, daemon=True)
-        workers[index].start()
-
-    restarts = 0
+    pool = _Pool(study, settings, space, on_event)
     try:
-        for index in range(min(settings.n_jobs, max(1, settings.n_trials))):
-            start(index)
-        while workers:
-            _pass_on(shared, on_event)
-            if is_interrupted():
-                return
-            for index, worker in list(workers.items()):
-                if worker.exitcode is None:
-                    continue
-                del workers[index]
-                if worker.exitcode == 0:
-                    continue
-                restarts += 1
-                # What it was working on is queued again, so as many may begin again.
-                lost = study.fail_stale()
-                with shared.left.get_lock():
-                    shared.left.value = max(0, shared.left.value) + len(lost)
-                for trial in lost:
-                    on_event(Event("failed", trial.number, reason="its process was killed"))
-                if restarts > _MOST_RESTARTS:
-                    raise WorkersLostError(
-                        f"{restarts} worker processes were killed, the last with exit code "
-                        f"{worker.exitcode}; the study keeps all finished trials."
-                    )
-                start(index)
-        _pass_on(shared, on_event)
+        pool.start()
+        while pool.workers and not is_interrupted():
+            pool.listen()
+            pool.replace_ended()
     finally:
-        _end(workers, shared, on_event)
+        pool.end()
         study.fail_stale()
 
 
-def _pass_on(shared: _Shared, on_event: OnEvent) -> None:
-    """Pass on what workers say, for as long as a look at them may wait."""
-    until = time.monotonic() + _LOOK_S
-    while (left := until - time.monotonic()) > 0:
+@dataclasses.dataclass
+class _Worker:
+    """A worker process, as its parent sees it.
+
+    Attributes:
+        process: the process.
+        connection: the parent's end of the connection.
+        owner: its signature on trials.
+        granted: trials that it was allowed to begin.
+    """
+
+    process: Any
+    connection: Connection
+    owner: dict[str, Any]
+    granted: int = 0
+
+
+class _Pool:
+    """The workers of a campaign, by the number of the core that each has to itself."""
+
+    def __init__(
+        self, study: "TuningStudy", settings: TuneSettings, space: SearchSpace, on_event: OnEvent
+    ):
+        self.workers: dict[int, _Worker] = {}
+        self._study = study
+        self._settings = settings
+        self._space = space
+        self._on_event = on_event
+        self._left = settings.n_trials
+        self._is_ending = False
+        self._restarts = 0
+
+    def start(self) -> None:
+        """Start as many workers as there are jobs, but no more than trials."""
+        for index in range(min(self._settings.n_jobs, max(1, self._settings.n_trials))):
+            self._start_worker(index)
+
+    def _start_worker(self, index: int) -> None:
+        from myriad.tuning.claims import signature
+
+        cores = sorted(_usable_cores())
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        arguments = (self._settings, self._space, cores[index % len(cores)], there)
+        process = context.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        # Only the worker holds its end now, so the connection ends with it.
+        there.close()
+        assert process.pid is not None
+        self.workers[index] = _Worker(process, here, signature(process.pid))
+
+    def listen(self) -> None:
+        """Answer the workers and pass on what they say, for as long as a look may wait."""
+        until = time.monotonic() + _LOOK_S
+        connected = {each.connection: each for each in self.workers.values()}
+        while connected and (left := until - time.monotonic()) > 0:
+            for connection in wait(list(connected), timeout=left):
+                assert isinstance(connection, Connection)
+                if not self._hear(connected[connection]):
+                    # It is ending. Without this wait we would ask again and again until it has.
+                    connected.pop(connection).process.join(left)
+
+    def _hear(self, worker: _Worker) -> bool:
+        """Take what a worker says next; return False where it has ended."""
         try:
-            said = shared.events.get(timeout=left)
-        except queue.Empty:
-            return
-        if isinstance(said, str):
-            raise WorkersLostError(said)
-        on_event(said)
+            said = worker.connection.recv()
+            if said == _MAY_BEGIN:
+                worker.connection.send(self._grant(worker))
+                return True
+        except (EOFError, OSError):
+            return False
+        if isinstance(said, _Refusal):
+            raise WorkersLostError(said.reason)
+        self._on_event(said)
+        return True
 
+    def _grant(self, worker: _Worker) -> bool:
+        if self._left <= 0 or self._is_ending:
+            return False
+        self._left -= 1
+        worker.granted += 1
+        return True
 
-def _end(workers: dict[int, Any], shared: _Shared, on_event: OnEvent) -> None:
-    """End the workers: ask, then insist."""
-    shared.stopping.set()
-    until = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < until and any(each.is_alive() for each in workers.values()):
-        # A worker can't end before somebody has read what it said.
-        with contextlib.suppress(WorkersLostError):
-            _pass_on(shared, on_event)
-    for worker in workers.values():
-        if worker.is_alive():
-            worker.kill()
-        worker.join()
+    def replace_ended(self) -> None:
+        """Forget the workers that are done, and start another for each that was killed."""
+        for index, worker in list(self.workers.items()):
+            if worker.process.exitcode is None:
+                continue
+            # What it said before it ended is still in the connection.
+            while worker.connection.poll() and self._hear(worker):
+                pass
+            worker.connection.close()
+            del self.workers[index]
+            if worker.process.exitcode == 0:
+                continue
+            self._restarts += 1
+            self._take_back(worker)
+            if self._restarts > _MOST_RESTARTS:
+                raise WorkersLostError(
+                    f"{self._restarts} worker processes were killed, the last with exit code "
+                    f"{worker.process.exitcode}; the study keeps all finished trials."
+                )
+            self._start_worker(index)
+
+    def _take_back(self, worker: _Worker) -> None:
+        """Let as many trials begin again as a killed worker was allowed to and didn't end.
+
+        The storage knows which it ended. What `fail_stale` returns would not do: another process
+        that opens the study may have failed the worker's trials first. And a worker may be killed
+        when it was allowed to begin a trial and has not claimed one.
+        """
+        from myriad.tuning.claims import FAILURE, KILLED
+
+        self._study.fail_stale()
+        claimed = self._study.trials_of(worker.owner)
+        lost = [trial for trial in claimed if trial.user_attrs.get(FAILURE) == KILLED]
+        self._left += worker.granted - (len(claimed) - len(lost))
+        for trial in lost:
+            self._on_event(Event("failed", trial.number, reason="its process was killed"))
+
+    def end(self) -> None:
+        """End the workers: ask, then insist."""
+        self._is_ending = True
+        for worker in self.workers.values():
+            with contextlib.suppress(OSError):
+                worker.connection.send(_STOP)
+        until = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < until and self._any_alive():
+            # A worker can't end before somebody has read what it said.
+            with contextlib.suppress(WorkersLostError):
+                self.listen()
+        for worker in self.workers.values():
+            if worker.process.is_alive():
+                worker.process.kill()
+            worker.process.join()
+            worker.connection.close()
+
+    def _any_alive(self) -> bool:
+        return any(each.process.is_alive() for each in self.workers.values())
 
 
 def _usable_cores() -> set[int]:
@@ -154,7 +229,34 @@ def _usable_cores() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def _work(settings: TuneSettings, space: SearchSpace, core: int, shared: _Shared) -> None:
+class _Parent:
+    """The parent, as a worker sees it."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._has_stopped = False
+
+    def tell(self, said: Event | _Refusal) -> None:
+        self._connection.send(said)
+
+    def may_begin(self) -> bool:
+        """Ask whether another trial may begin."""
+        self._connection.send(_MAY_BEGIN)
+        return self._next() is True
+
+    def has_stopped(self) -> bool:
+        """Whether the parent wants this process to end."""
+        while not self._has_stopped and self._connection.poll():
+            self._next()
+        return self._has_stopped
+
+    def _next(self) -> Any:
+        said = self._connection.recv()
+        self._has_stopped = self._has_stopped or said == _STOP
+        return said
+
+
+def _work(settings: TuneSettings, space: SearchSpace, core: int, connection: Connection) -> None:
     """Run trials in a worker process."""
     # An interrupt of the terminal reaches all processes. The parent asks this one to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -166,18 +268,19 @@ def _work(settings: TuneSettings, space: SearchSpace, core: int, shared: _Shared
     from myriad.tuning.study import open_study
 
     configure(cpu_devices=1)
+    parent = _Parent(connection)
     try:
         with open_study(dataclasses.replace(settings, fail_if_exists=False), space) as study:
             run(
                 study,
                 settings,
                 space,
-                shared.events.put,
-                is_interrupted=shared.stopping.is_set,
-                claim=shared.claim,
+                parent.tell,
+                is_interrupted=parent.has_stopped,
+                claim=parent.may_begin,
             )
     except MyriadError as error:
-        shared.events.put(str(error))
+        parent.tell(_Refusal(str(error)))
 
 
 def _end_with_parent() -> None:

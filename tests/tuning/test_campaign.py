@@ -8,37 +8,20 @@ import pytest
 from optuna.trial import TrialState
 
 from myriad import make_env
-from myriad.tuning import TuneSettings
 from myriad.tuning.campaign import run
 from myriad.tuning.conclusion import EnsemblePolicy, train_again
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.study import open_study
+from tests.tuning import small_space
+from tests.tuning.small_space import SPACE
 
 pytestmark = pytest.mark.slow
-
-# One shape, so that every test but one compiles one program.
-SPACE = """
-[fixed]
-num_envs = 4
-rollout_steps = 16
-"agent.num_minibatches" = 2
-"agent.hidden_sizes" = [8]
-[parameters]
-"agent.learning_rate" = { low = 1e-5, high = 1e-2, log = true }
-"agent.num_epochs" = { low = 1, high = 3 }
-"agent.gamma" = { low = 0.9, high = 0.999 }
-"""
 
 
 def campaign(tmp_path, text=SPACE, **fields):
     """Return settings and space of a small campaign."""
-    file = tmp_path / "space.toml"
-    file.write_text(text)
-    given = {"n_trials": 6, "num_steps": 1_280, "eval_interval": 256, "num_seeds": 1}
-    settings = TuneSettings(
-        env="cartpole-control", agent="ppo", space=file, study_name="s", **{**given, **fields}
-    ).completed()
-    return settings, SearchSpace.load("ppo", file=file)
+    made = small_space.settings(tmp_path, text, **{"n_trials": 6, **fields}).completed()
+    return made, SearchSpace.load("ppo", file=made.space)
 
 
 def run_all(settings, space, **arguments):

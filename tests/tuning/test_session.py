@@ -7,34 +7,17 @@ import threading
 import pytest
 from optuna.trial import TrialState
 
-from myriad.tuning import TuneSettings, tune
+from myriad.tuning import tune
 from myriad.tuning.session import interrupt_noted
+from tests.tuning import small_space
 
 pytestmark = pytest.mark.slow
-
-SPACE = """
-[fixed]
-num_envs = 4
-rollout_steps = 16
-"agent.num_minibatches" = 2
-"agent.hidden_sizes" = [8]
-[parameters]
-"agent.learning_rate" = { low = 1e-5, high = 1e-2, log = true }
-"agent.gamma" = { low = 0.9, high = 0.999 }
-"""
 
 
 def settings(tmp_path, **fields):
     """Return a small campaign."""
-    file = tmp_path / "space.toml"
-    file.write_text(SPACE)
-    given = {"n_trials": 4, "num_steps": 1_280, "eval_interval": 256, "num_seeds": 1, "seed": 5}
-    return TuneSettings(
-        env="cartpole-control",
-        space=file,
-        study_name="s",
-        output=tmp_path,
-        **{**given, **fields},
+    return small_space.settings(
+        tmp_path, **{"n_trials": 4, "seed": 5, "output": tmp_path, **fields}
     )
 
 
@@ -50,7 +33,9 @@ def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
     with tune(settings(tmp_path, validate=2, ensemble=2)) as result:
         trials = result.study.get_trials()
         # The agent's defaults come first, as far as the space holds them.
-        assert trials[0].params == {"agent.learning_rate": 5e-4, "agent.gamma": 0.99}
+        first = trials[0].params
+        assert first.pop("agent.num_epochs") in (1, 2, 3)
+        assert first == {"agent.learning_rate": 5e-4, "agent.gamma": 0.99}
         numbers = {each.number for each in result.confirmation.candidates}
         assert result.best.number in numbers
         assert result.confirmation.default.number is None
@@ -72,34 +57,6 @@ def test_processes_share_the_trials_of_a_campaign_and_leave_none_behind(tmp_path
     assert os.getpid() not in workers
     assert not any(map(alive, workers))
     assert len({tuple(trial.params.items()) for trial in trials}) == 6
-
-
-@pytest.mark.xfail(
-    strict=False, reason="on a busy machine a trial that is killed early may not be run again"
-)
-def test_trials_of_a_killed_process_are_run_again_by_another(tmp_path):
-    killed = []
-
-    def kill_the_first(event):
-        if event.kind == "started" and not killed:
-            # The storage says whose it is.
-            from myriad.tuning.storage import read_storage
-
-            storage = read_storage(str(tmp_path / "s.journal")).open()
-            study_id = storage.get_study_id_from_name("s")
-            (trial,) = (t for t in storage.get_all_trials(study_id) if t.number == event.trial)
-            killed.append(trial.user_attrs["worker"]["process"])
-            os.kill(killed[0], signal.SIGKILL)
-
-    with tune(settings(tmp_path, n_jobs=2, n_trials=4, pruner="none"), kill_the_first) as result:
-        trials = result.study.get_trials()
-    done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    failed = [trial for trial in trials if trial.state == TrialState.FAIL]
-    assert len(done) == 4
-    assert failed
-    assert len(done) + len(failed) == len(trials)
-    again = {trial.user_attrs.get("retry_of"): trial.params for trial in done}
-    assert all(again[trial.number] == trial.params for trial in failed)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

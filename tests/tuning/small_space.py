@@ -1,0 +1,50 @@
+"""Campaigns of small trainings. They have one shape, so that the tests compile one program."""
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from myriad.tuning import TuneSettings
+from myriad.tuning.space import SearchSpace
+
+SPACE = """
+[fixed]
+num_envs = 4
+rollout_steps = 16
+"agent.num_minibatches" = 2
+"agent.hidden_sizes" = [8]
+[parameters]
+"agent.learning_rate" = { low = 1e-5, high = 1e-2, log = true }
+"agent.num_epochs" = { low = 1, high = 3 }
+"agent.gamma" = { low = 0.9, high = 0.999 }
+"""
+
+
+def settings(folder: Path, text: str = SPACE, **fields: Any) -> TuneSettings:
+    """Return a campaign of five evaluations for each trial, with its space in a folder."""
+    file = folder / "space.toml"
+    file.write_text(text)
+    given = {"num_steps": 1_280, "eval_interval": 256, "num_seeds": 1, "study_name": "s"}
+    return TuneSettings(env="cartpole-control", agent="ppo", space=file, **{**given, **fields})
+
+
+@dataclasses.dataclass(frozen=True)
+class DeadlySpace(SearchSpace):
+    """A space that kills the process of its first trial when some parameters are drawn."""
+
+    marker: Path = Path()
+    num_drawn: int = 0
+
+    def suggest(self, trial: optuna.trial.BaseTrial) -> dict[str, Any]:
+        try:
+            self.marker.touch(exist_ok=False)
+        except FileExistsError:
+            return super().suggest(trial)
+        for each in self.parameters[: self.num_drawn]:
+            each.suggest(trial)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
