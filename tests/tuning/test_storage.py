@@ -1,16 +1,20 @@
 """A storage is checked before it is made, and its password is shown nowhere."""
 
+import contextlib
 import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from myriad.errors import InvalidArgumentError
-from myriad.tuning.claims import FAILURE, RETRY_OF
+from myriad.tuning.claims import FAILURE, RETRY_OF, WORKER
 from myriad.tuning.storage import read_storage
 from myriad.tuning.study import open_study
 from tests.tuning.bowl import Bowl, settings
@@ -95,7 +99,10 @@ def test_workers_share_a_server_and_one_that_is_killed_loses_no_trial(postgresql
     workers = [subprocess.Popen([*command, "12", "0.3"]) for _ in range(4)]
     victim = subprocess.Popen([*command, "1", "600"])
     try:
-        _until_a_trial_runs(postgresql, victim)
+        with _opened(postgresql) as storage:
+            # A process that opens the study later would fail the victim's trial and run it again.
+            _until_all_have_opened(storage, [*workers, victim])
+            _until_a_trial_runs(storage, victim)
     finally:
         victim.kill()
         victim.wait()
@@ -103,30 +110,63 @@ def test_workers_share_a_server_and_one_that_is_killed_loses_no_trial(postgresql
     with open_study(settings(postgresql, "shared"), Bowl()) as study:
         trials = study.get_trials()
         queued = [trial for trial in trials if trial.state == TrialState.WAITING]
-        # A worker that was still at it has taken the queued trial already.
-        for _ in queued:
-            trial = study.ask()
-            study.tell(trial, sum(Bowl().suggest(trial).values()))
+        assert len(queued) == 1
+        trial = study.ask()
+        study.tell(trial, sum(Bowl().suggest(trial).values()))
         trials = study.get_trials()
     (failed,) = (trial for trial in trials if trial.state == TrialState.FAIL)
     (again,) = (trial for trial in trials if RETRY_OF in trial.user_attrs)
     assert failed.user_attrs[FAILURE] == "its process ended before the trial did"
     assert (again.user_attrs[RETRY_OF], again.params) == (failed.number, failed.params)
     done = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    assert len(done) == 4 * 12 + len(queued)
+    assert len(done) == 4 * 12 + 1
     assert sorted(trial.number for trial in trials) == list(range(len(done) + 1))
     assert len({tuple(trial.params.values()) for trial in done}) == len(done)
 
 
-def _until_a_trial_runs(storage: str, process: subprocess.Popen) -> None:
+@contextlib.contextmanager
+def _opened(address: str) -> Iterator[Any]:
+    storage: Any = read_storage(address).open()
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _until_all_have_opened(storage: Any, processes: list[subprocess.Popen]) -> None:
+    """Wait until each process has claimed a trial, so that it has opened the study."""
+    numbers = {process.pid for process in processes}
+    _until(lambda: numbers <= {_owner(trial) for trial in _trials(storage)})
+
+
+def _until_a_trial_runs(storage: Any, process: subprocess.Popen) -> None:
     """Wait until a process has drawn the parameters of a trial."""
-    deadline = time.monotonic() + 300
-    while True:
-        assert time.monotonic() < deadline
+
+    def has_drawn() -> bool:
         assert process.poll() is None
-        with open_study(settings(storage, "shared"), Bowl()) as study:
-            running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-            mine = [each for each in running if each.user_attrs["worker"]["process"] == process.pid]
-        if any(len(trial.params) == 2 for trial in mine):
-            return
+        mine = [trial for trial in _trials(storage) if _owner(trial) == process.pid]
+        return any(trial.state == TrialState.RUNNING and len(trial.params) == 2 for trial in mine)
+
+    _until(has_drawn)
+
+
+def _trials(storage: Any) -> list[FrozenTrial]:
+    """Return the trials, if the study is there already."""
+    try:
+        study = optuna.load_study(study_name="shared", storage=storage)
+    except KeyError:
+        return []
+    return study.get_trials(deepcopy=False)
+
+
+def _owner(trial: FrozenTrial) -> int | None:
+    # A trial is there before it says whose it is.
+    return trial.user_attrs.get(WORKER, {}).get("process")
+
+
+def _until(happens: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not happens():
+        assert time.monotonic() < deadline
         time.sleep(0.2)
