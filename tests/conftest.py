@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import jax
+import pytest
 from hypothesis import settings
 
 from myriad import configure
@@ -27,3 +28,20 @@ configure(cpu_devices=2)
 # A first example compiles, and a shared machine is slow at times: no test judges by the clock.
 settings.register_profile("myriad", deadline=None)
 settings.load_profile("myriad")
+
+# Examples that take over half a second. A docstring can't carry a mark.
+SLOW_EXAMPLES = {
+    "myriad.adapters.to_gymnax",
+    "myriad.agents.networks.attention.Transformer",
+    "myriad.agents.networks.cnn.CNN",
+    "myriad.envs.checker.check_env",
+    "myriad.rollout.Rollout",
+    "myriad.training.population.Population",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.name in SLOW_EXAMPLES:
+            item.add_marker(pytest.mark.slow)

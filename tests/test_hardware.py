@@ -354,6 +354,7 @@ print(json.dumps(numbers))
     assert alone == inside == several == closed_over
 
 
+@pytest.mark.slow
 def test_whole_loops_reach_the_compiler():
     plain = configured("xla_options=False", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     assert configured().instructions != plain.instructions

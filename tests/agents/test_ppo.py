@@ -212,7 +212,7 @@ def test_the_learning_rate_falls_to_zero_and_no_further():
     assert annealed(0.5, Counter.of(9), None) == 0.5
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, (1 << 20) + 3])
+@pytest.mark.parametrize("size", [1, 7, 64, pytest.param((1 << 20) + 3, marks=pytest.mark.slow)])
 def test_permutations_hold_every_index_once(size):
     drawn = np.asarray(draw_permutations(make_key(0), 2, size))
     np.testing.assert_array_equal(np.sort(drawn), np.tile(np.arange(size), (2, 1)))
@@ -288,6 +288,7 @@ def test_gaussian_draws_span_the_box_and_are_clipped_to_it():
     np.testing.assert_allclose(far, [4, 1e3])
 
 
+@pytest.mark.slow
 def test_the_actions_of_a_box_of_integers_are_integers_that_it_accepts():
     space = Box(np.array([-3, 0]), np.array([2, 255]), (2,), np.int16)
     policy = GaussianPolicy(space)

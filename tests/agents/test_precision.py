@@ -83,6 +83,7 @@ def test_every_large_product_is_in_the_compute_dtype_forward_and_backward(agent,
     assert {SHORT[dtype]} == set.union(*large)
 
 
+@pytest.mark.slow
 def test_a_cpu_multiplies_bfloat16_itself_and_not_copies_in_float32():
     if jax.default_backend() != "cpu":
         pytest.skip("the text of a CPU's program")
@@ -117,6 +118,7 @@ def test_the_gradient_is_float32s_within_six_percent(agent, dtype):
     assert {leaf.dtype for leaf in jax.tree.leaves(leaves)} == {jnp.dtype("float32")}
 
 
+@pytest.mark.slow
 def test_sums_over_the_batch_are_exact_to_float32():
     # In bfloat16, 256 ones and more would add up to 256.
     inputs = jnp.ones((4096, 4))
@@ -143,9 +145,9 @@ def test_a_network_answers_in_its_output_dtype(compute, output):
     "dtypes",
     [
         {"compute_dtype": "bfloat16"},
-        {"compute_dtype": "float16"},
-        {"output_dtype": "float16"},
-        {"param_dtype": "bfloat16"},
+        pytest.param({"compute_dtype": "float16"}, marks=SLOW),
+        pytest.param({"output_dtype": "float16"}, marks=SLOW),
+        pytest.param({"param_dtype": "bfloat16"}, marks=SLOW),
         {"param_dtype": "float16", "compute_dtype": "float16", "output_dtype": "float16"},
     ],
 )

@@ -57,6 +57,7 @@ def test_slots_are_drawn_in_proportion_and_empty_ones_never():
     np.testing.assert_allclose(probability, np.array([0.125, 0, 0.375, 0.5])[slots], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_does_not_count_changes_nothing():
     priorities = Priorities.create(5).added(jnp.arange(5, dtype=jnp.int32))
     errors = jnp.array([7.0, 8.0])

@@ -52,6 +52,7 @@ def test_the_key_of_a_seeds_words_is_the_key_of_the_seed(seed):
     np.testing.assert_array_equal(found, jax.random.key_data(make_key(seed)))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 60))
 def test_draws_go_on_after_the_first_words(first):
     key = make_key(4)

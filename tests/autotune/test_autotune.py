@@ -66,7 +66,8 @@ def _away_from_the_users_caches(monkeypatch, tmp_path):
     monkeypatch.setenv("MYRIAD_HOME", str(tmp_path))
 
 
-@pytest.fixture(scope="module")
+# The mark is for the tests that use it: it takes seconds.
+@pytest.fixture(scope="module", params=[pytest.param("tuned", marks=pytest.mark.slow)])
 def tuned(tmp_path_factory):
     """Return the answer, its cache's text and what compiled, of one tuning."""
     home = tmp_path_factory.mktemp("home")

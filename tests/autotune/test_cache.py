@@ -256,6 +256,7 @@ def held_by_a_stopped_process(lock):
             holder.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system names no holder")
 def test_a_lock_that_a_stopped_process_holds_is_waited_for_and_then_gone_without(
     cache, monkeypatch

@@ -65,6 +65,7 @@ def test_another_dtype_or_network_is_measured_by_itself_and_a_learning_rate_is_n
     assert len(cache.get("hardware", fingerprint().slug)["precision"]) == 3
 
 
+@pytest.mark.slow
 def test_the_profile_of_the_machine_stays_beside_it(cache):
     resolved = config_of().resolve()
     record_profiles(cache, resolved, fingerprint(), lambda line: None)
@@ -74,6 +75,7 @@ def test_the_profile_of_the_machine_stays_beside_it(cache):
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_devices_that_share_a_gradient_step_take_a_share_of_its_rows_each(cache):
     shape = {"num_envs": 512, "rollout_steps": 64, "agent.num_minibatches": 1}
     resolved = config_of(**shape).resolve()
@@ -97,6 +99,7 @@ def test_nothing_is_measured_where_nothing_is_narrower(agent, dtype, cache):
     assert not cache.path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slower", "cache")
 def test_a_training_in_a_slower_dtype_warns_with_both_numbers(tmp_path):
     config = config_of(**SHORT)
@@ -126,6 +129,7 @@ def test_the_autotuners_key_names_the_dtype_that_networks_compute_in():
     assert len({keys.digest(each) for each in details}) == 2
 
 
+@pytest.mark.slow
 def test_the_doctor_shows_the_dtype_its_flag_and_its_speed(cache, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["doctor", "--bf16"]) == 0

@@ -56,6 +56,7 @@ def is_running(pid):
 # --- the sides
 
 
+@pytest.mark.slow
 def test_every_way_of_gymnasium_steps_the_environment_that_the_sanity_check_knows():
     for outcome in measured("gymnasium-vector", "gymnasium-sync"):
         assert (outcome.status, outcome.reason) == ("ok", "")
@@ -83,6 +84,7 @@ def test_the_step_that_only_resets_is_in_no_episodes_length():
     assert side.totals() == Totals(3, None, 3)
 
 
+@pytest.mark.slow
 def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
     started, seen, real = [], [], subprocess.Popen
 

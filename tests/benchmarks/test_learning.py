@@ -116,6 +116,7 @@ def test_a_default_training_reports_its_seconds_and_its_return(monkeypatch):
     assert 9 <= found["final_return"] <= 500
 
 
+@pytest.mark.slow
 def test_food_counts_without_the_penalty_of_dying():
     env = learning.Gains(myriad.make_env("snake", height=1, width=4))
     params = env.default_params

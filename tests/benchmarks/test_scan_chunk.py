@@ -148,6 +148,7 @@ def test_a_failure_is_a_row_and_exit_code_1(whole, monkeypatch, tmp_path, capsys
     assert "1,000 environments, chunk 8: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_benchmark_times_the_steps_declared_and_asv_may_set_up_again():
     suite, name = ScanChunk(), ScanChunk.params[0]
     suite.setup(name)

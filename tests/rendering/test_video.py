@@ -159,7 +159,7 @@ def test_the_bars_of_the_cell_grow_with_the_counts():
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        ("snake", {"height": 40, "width": 30}),
+        pytest.param("snake", {"height": 40, "width": 30}, marks=pytest.mark.slow),
         ("bucket-brigade", {"num_houses": 3, "num_opponents": 0}),
         ("bucket-brigade", {"num_houses": 60, "num_opponents": 40, "mode": "continuous"}),
         ("gene-circuit", {"target": "sine", "max_steps": 1_000_000}),

@@ -52,6 +52,7 @@ def test_a_study_is_resumed_with_the_trials_it_has(storage):
     assert len({tuple(trial.params.values()) for trial in trials}) == 7
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_first_trials_and_another_others(tmp_path):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
@@ -112,6 +113,7 @@ def _opened(storage: str):
     return read_storage(storage).open()
 
 
+@pytest.mark.slow
 def test_a_trial_of_a_killed_process_is_failed_and_tried_again(storage):
     killed = subprocess.Popen([sys.executable, BOWL, storage, "bowl", "9", "60"])
     try:

@@ -361,6 +361,7 @@ def test_pages_tests_and_comments_need_no_timing(repository):
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["smallsum/__init__.py", "smallsum/data.txt", "data.txt"])
 def test_whatever_code_may_read_needs_timing(repository, file):
     repository.write(

@@ -34,6 +34,7 @@ def params_of(network):
     return jax.tree.map(lambda leaf: leaf + 0.1, params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_a_cnn_is_xlas_convolution_and_dense_layers(layer_norm):
     network = cnn(layer_norm=layer_norm)
@@ -81,6 +82,7 @@ def test_patches_hold_each_cell_once(height, width, channels, patch):
     np.testing.assert_array_equal(tokens[0, 0], first.ravel())
 
 
+@pytest.mark.slow
 def test_without_positions_the_order_of_tokens_does_not_matter():
     cells = inputs_of(grid=(6, 4, 3)).reshape(-1, 6, 4, 3)
     network = Transformer((6, 4, 3), 2, (), 2)
@@ -96,14 +98,16 @@ def test_without_positions_the_order_of_tokens_does_not_matter():
 
 
 def test_a_transformer_has_the_shape_that_the_page_says():
-    params = transformer().init(jax.random.key(0), inputs_of(1))["params"]
+    params = jax.eval_shape(transformer().init, jax.random.key(0), inputs_of(1))["params"]
     assert params["positions"].shape == (9, 64)
     # Two layers of four dense ones, one before them and one after.
     assert sum(name.startswith("Dense") for name in params) == 2 * 4 + 2
     assert sum(name.startswith("LayerNorm") for name in params) == 2 * 2 + 1
 
 
-@pytest.mark.parametrize("implementation", ["reference", "chunked"])
+@pytest.mark.parametrize(
+    "implementation", [pytest.param("reference", marks=pytest.mark.slow), "chunked"]
+)
 def test_the_implementation_of_attention_changes_no_output(implementation):
     params = params_of(transformer())
     expected = transformer(attention="xla").apply(params, inputs_of())
@@ -129,6 +133,7 @@ def test_small_last_weights_make_small_outputs(network):
     np.testing.assert_allclose(100 * small, large, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [cnn, transformer])
 def test_products_are_in_the_compute_dtype_and_parameters_and_outputs_in_theirs(network):
     params = network(precision=HALF).init(jax.random.key(0), inputs_of(1))

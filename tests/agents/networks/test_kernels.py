@@ -95,6 +95,7 @@ def test_large_scores_overflow_in_no_implementation():
     np.testing.assert_allclose(found[0], expected[0], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_half_precision_is_kept_and_the_sums_are_in_float32():
     arrays = draw(150, 150, dtype=jnp.bfloat16)
     exact = by_hand(*arrays[:3])

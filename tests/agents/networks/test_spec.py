@@ -153,6 +153,7 @@ def test_a_network_has_hyperparameters_of_its_own_which_yours_replace():
     assert (agent.network, agent.hidden_sizes, agent.activation) == ("mlp", (64, 64), "relu")
 
 
+@pytest.mark.slow
 def test_actor_and_critic_are_both_of_the_network():
     agent = make_agent("ppo", make_env("snake"), network="cnn")
     params = agent.init(jax.random.key(0), 8).params
@@ -160,6 +161,7 @@ def test_actor_and_critic_are_both_of_the_network():
     assert kernels == [(27, 16), (27, 16)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own")
 def test_a_function_that_returns_a_module_will_do():
     agent = make_agent("ppo", make_env("snake", height=6, width=5), network="own_networks:of_size")
@@ -224,6 +226,7 @@ def test_bad_input_on_the_command_line_is_one_sentence_and_exit_code_2(tmp_path,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_implementation_that_was_named_is_the_one_that_runs():
     env = make_env("snake", height=20, width=20)
 
@@ -308,6 +311,7 @@ def test_a_network_of_your_own_refuses_layers_that_it_would_ignore(agent):
         config_of(agent, "own_networks:Flat", **{"agent.hidden_sizes": (32,)})
 
 
+@pytest.mark.slow
 def test_a_network_learns_a_picture_that_no_cell_gives_away():
     """A pair of neighbours anywhere counts, which one dense layer of such size would not see."""
     spec = NetworkSpec("cnn", (8, 8, 1), (32,), "relu")

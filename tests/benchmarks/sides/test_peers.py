@@ -136,6 +136,7 @@ def test_a_peer_may_run_with_our_xla_options(fake_peer):
     )
 
 
+@pytest.mark.slow
 def test_a_package_from_elsewhere_is_not_taken_for_the_peers(fake_peer, tmp_path):
     (fake_peer / "myriad").rename(tmp_path / "myriad")
     (fake_peer / "elsewhere.pth").write_text(str(tmp_path))

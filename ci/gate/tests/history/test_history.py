@@ -50,6 +50,7 @@ def test_a_step_of_five_percent_is_found_within_two_commits(ratio):
     assert misplaced <= 4  # 15 of 3,000, when it was measured: noise alone can hide where it began
 
 
+@pytest.mark.slow
 def test_noise_alone_hardly_ever_has_a_change_point():
     rng = np.random.default_rng(2)
     series = [noisy(np.ones(int(rng.integers(20, 500))), seed) for seed in range(200)]

@@ -148,6 +148,7 @@ def run(request, repository):
     return ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REASONS)
 def test_a_fault_is_reported_with_its_cause(run, name):
     row = run.rows[f"trouble.{name}"]
@@ -155,6 +156,7 @@ def test_a_fault_is_reported_with_its_cause(run, name):
     assert REASONS[name] in row["reasons"][0]
 
 
+@pytest.mark.slow
 def test_the_rest_gets_its_verdict_and_the_exit_code_is_3(run):
     assert run.code == 3, run.err
     verdicts = run.verdicts()

@@ -18,6 +18,7 @@ def coverage(run):
     return json.loads(run.report.read_text())["coverage"]
 
 
+@pytest.mark.slow
 def test_changed_files_that_no_benchmark_imported_are_named(repository):
     repository.write("smallsum/unused.py", "VALUE = 1\n")
     repository.write("smallsum/note.txt", "not a module\n")
@@ -35,6 +36,7 @@ def test_rows_of_the_same_code_are_named_as_not_timed(repository):
     assert "- not timed, since both sides run the same program or code (2): `basics" in run.out
 
 
+@pytest.mark.slow
 def test_a_suite_and_rules_that_change_what_they_measure_are_shown(repository):
     repository.replace("benchmarks/basics.py", "[1_000, 20_000]", "[1_000, 2_000]")
     repository.replace("gate.toml", "fail_ratio = 1.3", "fail_ratio = 2.1")
@@ -95,6 +97,7 @@ class Unknown:
 """
 
 
+@pytest.mark.slow
 def test_benchmarks_with_inputs_that_nobody_seeded_are_named(repository):
     repository.write("benchmarks/inputs.py", RANDOM)
     run = repository.gate("--base", "main", "--bench", "time_sum|Cached", "--no-timing")
@@ -102,6 +105,7 @@ def test_benchmarks_with_inputs_that_nobody_seeded_are_named(repository):
     assert "- setup makes other inputs each time; seed it (1): `inputs.Unseeded" in run.out
 
 
+@pytest.mark.slow
 def test_a_long_diff_is_cut(repository):
     repository.write("benchmarks/more.py", "\n".join(f"VALUE_{n} = {n}" for n in range(50)))
     run = repository.gate("--base", "main", "--bench", "track_note", "--no-timing")

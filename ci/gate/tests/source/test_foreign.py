@@ -477,6 +477,7 @@ def test_where_all_are_broken_on_both_sides_nothing_passes(repository):
     assert run.out.startswith("# COULD NOT TELL: nothing was measured, 1 broken on the base too")
 
 
+@pytest.mark.slow
 def test_a_benchmark_of_something_new_leaves_those_of_its_module_comparable(repository):
     repository.write("smallsum/extra.py", "def new():\n    return 1\n")
     repository.replace(

@@ -34,6 +34,7 @@ def competitor():
             os.sched_setaffinity(0, cores)
 
 
+@pytest.mark.slow
 def test_work_and_sleep_are_a_calls_own_time_and_waiting_for_the_core_is_not(competitor):
     clock, started, worked, waited = (
         OwnTime(),
