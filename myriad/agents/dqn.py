@@ -408,30 +408,7 @@ class DQN(Learner[DQNState]):
         )
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
-        def train_step(i: jax.Array, carry: tuple[Learned, _Totals]) -> tuple[Learned, _Totals]:
-            learned, (totals, errors) = carry
-            params = wide(learned.params)
-            rows = jax.tree.map(lambda leaf: leaf[i], batches)
-            loss, mean = mean_over_blocks(
-                functools.partial(self._gradient, params, learned.loss_scale),
-                rows,
-                self.gradient_accumulation,
-            )
-            if learned.loss_scale is not None:
-                loss = loss / learned.loss_scale.scale
-            if errors is not None:
-                errors = errors.at[i].set(self._errors(params, rows))
-            learned, of_gradient = take_step(
-                learned,
-                mean,
-                self._optimizer.update,
-                learning_rate,
-                statistics=self.gradient_statistics,
-            )
-            metrics = [loss, *of_gradient]
-            totals = [total + metric for total, metric in zip(totals, metrics, strict=True)]
-            return learned, (totals, errors)
-
+        train_step = functools.partial(self._train_step, batches, learning_rate)
         learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
         names = ["loss", *(GRADIENT_METRICS if self.gradient_statistics else ())]
         zeros = [jnp.zeros((), jnp.float32) for _ in names]
@@ -451,6 +428,37 @@ class DQN(Learner[DQNState]):
         )
         means = [total / self.gradient_steps for total in totals]
         return state, dict(zip(names, means, strict=True))
+
+    def _train_step(
+        self,
+        batches: Any,
+        learning_rate: jax.Array | float,
+        i: jax.Array,
+        carry: tuple[Learned, _Totals],
+    ) -> tuple[Learned, _Totals]:
+        """Take gradient step `i`, and add up its metrics."""
+        learned, (totals, errors) = carry
+        params = wide(learned.params)
+        rows = jax.tree.map(lambda leaf: leaf[i], batches)
+        loss, mean = mean_over_blocks(
+            functools.partial(self._gradient, params, learned.loss_scale),
+            rows,
+            self.gradient_accumulation,
+        )
+        if learned.loss_scale is not None:
+            loss = loss / learned.loss_scale.scale
+        if errors is not None:
+            errors = errors.at[i].set(self._errors(params, rows))
+        learned, of_gradient = take_step(
+            learned,
+            mean,
+            self._optimizer.update,
+            learning_rate,
+            statistics=self.gradient_statistics,
+        )
+        metrics = [loss, *of_gradient]
+        totals = [total + metric for total, metric in zip(totals, metrics, strict=True)]
+        return learned, (totals, errors)
 
     def _gradient(
         self, params: jax.Array, loss_scale: LossScale | None, rows: Any

@@ -8,7 +8,7 @@ network.
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Self, cast
 
 import jax
@@ -380,16 +380,9 @@ class PPO(Learner[PPOState]):
         flat, unravel = ravel_pytree(state.params)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
         num_rows = batch.obs.shape[0]
-
-        def minibatches(permutations: jax.Array) -> tuple[jax.Array, jax.Array]:
-            orders = permutations.reshape(-1, num_rows // self.num_minibatches)
-            advantages = batch.advantage[orders]
-            # Here, and not in the loss: every device and block standardises by the whole minibatch.
-            if self.normalize_advantages:
-                advantages = _standardize(advantages)
-            return orders, advantages
-
+        minibatches = functools.partial(self._minibatches, batch.advantage)
         at_once = None
+        # A population passes a traced `num_epochs`, whose permutations can't be drawn at once.
         if isinstance(self.num_epochs, int):
             at_once = minibatches(draw_permutations(key, self.num_epochs, num_rows))
         rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
@@ -403,24 +396,7 @@ class PPO(Learner[PPOState]):
             gradient, metrics = jax.grad(loss, has_aux=True)(unravel(flat), minibatch)
             return ravel_pytree(gradient)[0], metrics
 
-        def update(gradient: jax.Array, opt_state: optax.OptState) -> tuple[Any, optax.OptState]:
-            return self._optimizer.update(self._clip(gradient), opt_state)
-
-        def train_step(learned: Learned, minibatch: tuple[jax.Array, jax.Array]) -> Any:
-            share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
-            means = mean_over_blocks(
-                functools.partial(gradient, wide(learned.params), learned.loss_scale),
-                share,
-                self.gradient_accumulation,
-            )
-            mean, metrics = mean_over_devices(means, self.num_devices)
-            learned, of_gradient = take_step(
-                learned, mean, update, learning_rate, statistics=self.gradient_statistics
-            )
-            if of_gradient:
-                metrics = jnp.concatenate([metrics, jnp.stack(of_gradient)])
-            return learned, metrics
-
+        train_step = functools.partial(self._train_step, gradient, learning_rate)
         before = Learned(flat, state.opt_state, state.loss_scale)
         if at_once is None:
             learned, metrics = repeat_epochs(
@@ -434,6 +410,44 @@ class PPO(Learner[PPOState]):
         )
         means = metrics if at_once is None else jnp.mean(metrics, axis=0)
         return next_state, dict(zip(self.metric_names, means, strict=True))
+
+    def _minibatches(
+        self, advantage: jax.Array, permutations: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the rows of each minibatch and their advantages, from those of all rows, `[B]`."""
+        num_rows = advantage.shape[0]
+        orders = permutations.reshape(-1, num_rows // self.num_minibatches)
+        advantages = advantage[orders]
+        # Here, and not in the loss: every device and block standardises by the whole minibatch.
+        if self.normalize_advantages:
+            advantages = _standardize(advantages)
+        return orders, advantages
+
+    def _train_step(
+        self,
+        gradient: Callable[..., tuple[jax.Array, jax.Array]],
+        learning_rate: jax.Array | float,
+        learned: Learned,
+        minibatch: tuple[jax.Array, jax.Array],
+    ) -> tuple[Learned, jax.Array]:
+        """Take one gradient step; each device takes its share of the rows."""
+        share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
+        means = mean_over_blocks(
+            functools.partial(gradient, wide(learned.params), learned.loss_scale),
+            share,
+            self.gradient_accumulation,
+        )
+        mean, metrics = mean_over_devices(means, self.num_devices)
+
+        def update(gradient: jax.Array, opt_state: optax.OptState) -> tuple[Any, optax.OptState]:
+            return self._optimizer.update(self._clip(gradient), opt_state)
+
+        learned, of_gradient = take_step(
+            learned, mean, update, learning_rate, statistics=self.gradient_statistics
+        )
+        if of_gradient:
+            metrics = jnp.concatenate([metrics, jnp.stack(of_gradient)])
+        return learned, metrics
 
     def _preserved(
         self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
