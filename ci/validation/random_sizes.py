@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ci.validation.planted import Project
-from ci.validation.selftest import Table, count, here, say
+from ci.validation.selftest import Table, count, here, run_keeping, say
 from ci.validation.selftest_runs import Row, now, run_gate
-from perfgate.options import Parser, guarded
+from perfgate.options import Parser
 
 NUM_TIMED, NUM_TRACKED, NUM_PEAKS = 20, 14, 6
 _ALLOWED = 0.01  # of the runs may end with 1
@@ -76,13 +76,10 @@ class Peak:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
-    return guarded(
-        lambda: run(_parse(sys.argv[1:] if argv is None else argv)),
-        "stopped; what was measured is kept",
-    )
+    return run_keeping(run, _parser(), argv)
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
+def _parser() -> Parser:
     parser = Parser("python -m ci.validation.random_sizes", (__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=count, default=100, help="default: 100")
     parser.add_argument(
@@ -91,14 +88,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--time-identical", action="store_true", help="measure though only a comment differs"
     )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("results/csv"),
-        metavar="DIR",
-        help="default: results/csv",
-    )
-    return parser.parse_args(argv)
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ import io
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,13 +72,10 @@ class Table:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; bad input gives one sentence and exit code 2."""
-    return guarded(
-        lambda: run(_parse(sys.argv[1:] if argv is None else argv)),
-        "stopped; what was measured is kept",
-    )
+    return run_keeping(run, _parser(), argv)
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
+def _parser() -> Parser:
     parser = Parser("python -m ci.validation.selftest", (__doc__ or "").split("\n")[0])
     add_suite_config(parser)
     parser.add_argument(
@@ -100,6 +97,19 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--live", type=count, default=10, help="whole runs on each planted slowdown (default: 10)"
     )
+    return parser
+
+
+def run_keeping(
+    run: Callable[[argparse.Namespace], int], parser: Parser, argv: Sequence[str] | None
+) -> int:
+    """Run a command whose tables go to `--output`, and keep them when it is stopped.
+
+    Args:
+        run: the command; returns the exit code.
+        parser: of its other options.
+        argv: the arguments; None takes those of this process.
+    """
     parser.add_argument(
         "--output",
         type=Path,
@@ -107,7 +117,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         metavar="DIR",
         help="default: results/csv",
     )
-    return parser.parse_args(argv)
+    return guarded(lambda: run(parser.parse_args(argv)), "stopped; what was measured is kept")
 
 
 def count(text: str) -> int:

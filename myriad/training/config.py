@@ -284,11 +284,7 @@ class TrainingConfig(BaseModel):
 
         if missing := self.from_preset():
             return self._filled_in(missing)
-        if self.steps_per_env is not None and self.total_steps is not None:
-            raise InvalidArgumentError(
-                "steps_per_env and total_steps say the same, so only one of them can be given, "
-                f"but got {self.steps_per_env} and {self.total_steps}."
-            )
+        self._require_one_length()
         with self._options_named("env"):
             env = make_env(self.env, **with_tuples(self.env_options))
         shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
@@ -332,6 +328,13 @@ class TrainingConfig(BaseModel):
             scan_chunk_size=chunk,
             untuned_chunk_size=untuned,
         )
+
+    def _require_one_length(self) -> None:
+        if self.steps_per_env is not None and self.total_steps is not None:
+            raise InvalidArgumentError(
+                "steps_per_env and total_steps say the same, so only one of them can be given, "
+                f"but got {self.steps_per_env} and {self.total_steps}."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
