@@ -191,6 +191,7 @@ class Rollout:
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env)
+        # On the devices once, since nearly every call takes it.
         self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
         options = output_fusion(self._step_program)
         self._init = jax.jit(self._first_state, out_shardings=placement)
@@ -369,6 +370,7 @@ class Rollout:
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
         if self._remembers:
+            # A controller answers with its next memory, too: see `WithMemory`.
             trajectory = dataclasses.replace(trajectory, action=trajectory.action[0])
         return self._after(state, batch_state, num_steps), trajectory
 

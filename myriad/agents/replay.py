@@ -159,6 +159,7 @@ class ReplayRing:
 
     def _next_slot(self, state: ReplayState) -> jax.Array:
         if self.num_envs > self.capacity:
+            # Every write fills the whole ring.
             return jnp.zeros((), jnp.int32)
         return state.num_writes * self.num_envs
 

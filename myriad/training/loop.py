@@ -216,6 +216,7 @@ class LearningLoop:
     def learn(self, state: TrainState, experience: Any) -> TrainState:
         """Do the second half of an update."""
         key = state.num_updates.key(state.key, _UPDATE)
+        # The key of `collect` again, as in `Learner.update`. Each half folds its own purposes in.
         agent, metrics = self.learner.learn(key, state.agent, state.batch_state, experience)
         sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
         return TrainState(state.key, state.num_updates + 1, agent, state.batch_state, sums)
@@ -255,6 +256,7 @@ def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
 
 def _report(state: TrainState) -> Report:
     batch_state = state.batch_state
+    # In the order of `PARTS`. A bad reward stays in the sums, so that one look at the end finds it.
     seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
     is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
     is_bad.append(_holds(jnp.isnan, batch_state.env_state))

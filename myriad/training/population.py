@@ -368,6 +368,8 @@ class Population:
         high: jax.Array,
         options: dict[str, jax.Array],
     ) -> DeviceState:
+        # Slots that are mapped one after another skip what they don't need. Under vmap all of them
+        # compute both sides, and one is chosen.
         return jax.lax.cond(is_new, lambda: self._first(low, high, options), lambda: state)
 
     def _run(

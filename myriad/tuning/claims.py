@@ -75,6 +75,7 @@ class TuningStudy(optuna.Study):
             trial = super().ask()
             trial.set_user_attr(WORKER, signature(os.getpid()))
             if self._has_heartbeat():
+                # A trial that never showed a sign of life is never missed by other hosts.
                 _backend(self._storage).record_heartbeat(trial._trial_id)
         for name, distribution in (fixed_distributions or {}).items():
             trial._suggest(name, distribution)
@@ -130,6 +131,7 @@ class TuningStudy(optuna.Study):
         return set(_backend(self._storage)._get_stale_trial_ids(self._study_id))
 
     def _retry(self, trial: FrozenTrial) -> None:
+        # What was queued and not drawn yet is among the fixed ones.
         params = trial.system_attrs.get("fixed_params", {}) | trial.params
         trials = self.get_trials(deepcopy=False)
         is_queued = any(other.user_attrs.get(RETRY_OF) == trial.number for other in trials)

@@ -99,6 +99,7 @@ def _inspect(
     if asked:
         say(f"running {row.name}")
     pool = pools.free if rules.cores_of(row.name) > 1 else pools.apart
+    # Work of several cores would share them with the other side's, so it runs in turn.
     groups = [asked] if pool is pools.apart else [[side] for side in asked]
     runs = {}
     for group in groups:

@@ -128,6 +128,7 @@ class Session:
     def _opened(self, row: Inspected, num_tests: int) -> _Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         evidence = Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
+        # An estimate, until a pair of the row was timed.
         return _Open(row, evidence, self.rules.timing.pair_s + first_s)
 
     def _run_pair(self, rows: Sequence[_Open]) -> None:

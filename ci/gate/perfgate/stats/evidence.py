@@ -342,6 +342,7 @@ def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
     for alike in range(num_pairs, 0, -1):
         tail += math.comb(num_pairs, alike)
         if tail > alpha * 2**num_pairs:
+            # More than there are, before the last look: so few pairs can't fail a row.
             return min(alike + 1, num_pairs) if num_pairs >= most else alike + 1
     return 1
 
