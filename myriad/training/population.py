@@ -178,8 +178,11 @@ class Population:
         counts = np.zeros(slots, np.int32)
         flags = np.zeros(slots, bool)
         keys = np.zeros((slots, 2), np.uint32)
-        first = self._jitted(self._first, device).trace(low, high, options)
-        state = self.state_shapes = result_shapes(first)
+        # Traced for its shapes alone: `refill` resets a training, also at the first time.
+        state = result_shapes(self._jitted(self._first, device).trace(low, high, options))
+        self.state_shapes = state
+        there = SingleDeviceSharding(device)
+        blank = jax.jit(lambda: jax.tree.map(_zeros, state), out_shardings=there).trace()
         run = self._jitted(self._run, device, donate=True).trace(state, counts, flags)
         of_agents = (state.members.agent, state.members.key, state.members.num_updates)
         evaluate = self._jitted(self._evaluate, device).trace(*of_agents, flags, flags, keys)
@@ -197,7 +200,7 @@ class Population:
 
         return {
             "run": (run, output_fusion(run_alone)),
-            "first": (first, {}),
+            "blank": (blank, {}),
             "refill": (refill, {}),
             "evaluate": (evaluate, output_fusion(evaluate_alone)),
         }
@@ -221,7 +224,11 @@ class Population:
             name: self._pad(value)
             for name, value in self._words(options or {}, self.num_slots).items()
         }
-        return tuple(self._on_each("first", *self._padded_seeds(seeds), words))
+        # All slots begin anew in a blank state: the program that resets a training compiles once.
+        is_new = np.ones(self._padded, bool)
+        seeds_words = self._padded_seeds(seeds)
+        blank = self._on_each("blank")
+        return tuple(self._on_each("refill", is_new, *seeds_words, words, state=blank))
 
     def refill(
         self,
@@ -342,7 +349,6 @@ class Population:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
 
     def _jitted(self, of_slot: Any, device: Any, *, donate: bool = False) -> Any:
-        """Map a function of one slot over the slots of a device."""
 
         def of_device(*slots: Any) -> Any:
             if self.mapping == "vmap":
@@ -458,3 +464,7 @@ class Population:
         """Add zeros for the slots that fill up the devices."""
         padding = [(0, self._padded - len(values))] + [(0, 0)] * (values.ndim - 1)
         return np.pad(values, padding)
+
+
+def _zeros(leaf: Any) -> jax.Array:
+    return jnp.zeros(leaf.shape, leaf.dtype)
