@@ -2,9 +2,9 @@
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, overload
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,9 @@ from myriad.autotune.precision import warn_if_slower
 from myriad.errors import InvalidArgumentError, shown
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
-from myriad.ranges import INT64, Integer, Seed
+from myriad.ranges import INT64, SEED_LIST, Integer, Seed
 from myriad.settings import wandb_names
-from myriad.training.active import active_settings
+from myriad.training.active import ActiveSetting, active_settings
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
@@ -29,7 +29,9 @@ from myriad.training.logging.films import require_drawing
 from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
-from myriad.training.results import TrainingResults
+from myriad.training.population import saved_shapes
+from myriad.training.results import SeedResults, TrainingResults, slot_of
+from myriad.training.seeds import SeedsTrainer, resolved_for_seeds
 from myriad.training.trainer import Trainer, environment_record
 from myriad.xla import result_shapes
 
@@ -77,35 +79,66 @@ def create_config(
     return config.model_copy(update={"scan_chunk_size": autotune(config).scan_chunk_size})
 
 
+@overload
+def train_and_evaluate(
+    config: TrainingConfig,
+    run_folder: str | Path | None = None,
+    *,
+    seeds: None = None,
+    quiet: bool = False,
+    profile_chunks: int = 0,
+    sources: Mapping[str, str] | None = None,
+) -> TrainingResults: ...
+
+
+@overload
+def train_and_evaluate(
+    config: TrainingConfig,
+    run_folder: str | Path | None = None,
+    *,
+    seeds: Sequence[int],
+    quiet: bool = False,
+    profile_chunks: int = 0,
+    sources: Mapping[str, str] | None = None,
+) -> SeedResults: ...
+
+
 @checked
 def train_and_evaluate(
     config: TrainingConfig,
     run_folder: str | Path | None = None,
     *,
+    seeds: Annotated[Sequence[int] | None, SEED_LIST] = None,
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
     sources: Mapping[str, str] | None = None,
 ) -> TrainingResults:
     """Train as `config` says, with evaluations on the way.
 
+    With `seeds`, given here or in `config`, all of them train side by side in one program and one
+    run folder, and the results are `SeedResults`.
+
     Args:
         config: from `create_config`.
         run_folder: the folder for configuration, metrics and checkpoints; by default a new one
             under `runs/`.
+        seeds: seeds of the trainings, such as `range(64)`, in place of `config.seed`.
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder `profile`, for Perfetto.
         sources: where values of `config` were set, by their names, for the record.
 
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
-            does not fit into memory, there is no such tracker, or the environment of a film can't
-            be drawn.
+            does not fit into memory, there is no such tracker, the environment of a film can't be
+            drawn, or something in `config` can't go with many seeds.
         NotInstalledError: the library of a tracker in `log_to` or of a film is not installed.
         DivergedError: a NaN came up, or an infinity where none can be learned from.
         KeyboardInterrupt: you interrupted it. `resume` goes on from there.
     """
+    if seeds is not None:
+        config = config.with_seeds(seeds)
     # Only a new run looks at the environment. A resumed one goes on under the names it has.
-    resolved = config.resolve().logged_as(wandb_names())
+    resolved = _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
     require_trackers(resolved.config.log_to)
     require_drawing(resolved)
     path = _new_path(resolved.config) if run_folder is None else _named(run_folder)
@@ -114,9 +147,7 @@ def train_and_evaluate(
     record = environment_record(config, settings)
     folder = RunFolder.create(path, resolved.config.to_toml(), record)
     with folder.held():
-        trainer = Trainer(
-            resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
-        )
+        trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
         try:
             return trainer.run()
         except BaseException:
@@ -136,7 +167,8 @@ def resume(
     """Go on with a run from its newest checkpoint, or from the start if there is none.
 
     On the same devices the end is the same bit for bit as that of an uninterrupted run. On another
-    number of them a warning says so, and each update agrees within 1e-5. A run of another version
+    number of them a warning says so, and each update agrees within 1e-5. A run of many seeds goes
+    on with all of them, and returns `SeedResults`. A run of another version
     goes on with the values in its `config.toml`. A warning names those that the file does not hold.
 
     Args:
@@ -150,7 +182,7 @@ def resume(
     """
     folder = RunFolder(_named(run_folder))
     config = TrainingConfig.from_toml(folder.config_toml(), folder.path / "config.toml")
-    resolved = config.resolve()
+    resolved = _completed(config.resolve(), profile_chunks)
     if unsaid := resolved.config.named() - config.named():
         warnings.warn(
             f"{folder.path / 'config.toml'}, of another version, says nothing of "
@@ -161,9 +193,7 @@ def resume(
     warn_if_slower(resolved)
     settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
     with folder.held():
-        return Trainer(
-            resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings
-        ).run()
+        return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
 
 
 @checked
@@ -219,7 +249,7 @@ def make_train(config: TrainingConfig) -> PureTraining:
     `train_and_evaluate`.
 
     Raises:
-        InvalidArgumentError: `config` has a `target_return`, or 2**31 updates or more.
+        InvalidArgumentError: `config` has a `target_return`, `seeds`, or 2**31 updates or more.
     """
     resolved = config.resolve()
     config = resolved.config
@@ -227,6 +257,11 @@ def make_train(config: TrainingConfig) -> PureTraining:
         raise InvalidArgumentError(
             "make_train runs every seed to the end, so target_return must be None, "
             f"but is {config.target_return:g}."
+        )
+    if config.seeds is not None:
+        raise InvalidArgumentError(
+            "make_train gets its seed as a key, so seeds must be None, "
+            f"but is {shown(config.seeds)}; map it over keys."
         )
     if resolved.num_updates >= 2**31:
         raise InvalidArgumentError(
@@ -265,34 +300,54 @@ def make_train(config: TrainingConfig) -> PureTraining:
 
 @checked
 def evaluate_run(
-    run_folder: str | Path, num_episodes: Annotated[int, Integer(1)] = 128, seed: Seed = 0
+    run_folder: str | Path,
+    num_episodes: Annotated[int, Integer(1)] = 128,
+    seed: Seed = 0,
+    train_seed: Seed | None = None,
 ) -> jax.Array:
-    """Evaluate the agent of a run's newest checkpoint, as `evaluate` does."""
-    config, _, agent = load_agent(run_folder)
+    """Evaluate the agent of a run's newest checkpoint, as `evaluate` does.
+
+    `train_seed` is what `load_agent` calls `seed`.
+    """
+    config, _, agent = load_agent(run_folder, train_seed)
     state = agent.state if isinstance(agent, TrainedPolicy) else None
     return evaluate(config, state, num_episodes, seed)
 
 
 @checked
-def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
+def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[TrainingConfig, Any, Any]:
     """Return the configuration of a run, its environment, and its trained agent.
 
     The agent is what `Rollout` takes: a fixed greedy policy from the newest checkpoint, or the
-    controller.
+    controller. Of a run of many seeds, you get the training of one of them.
+
+    Args:
+        run_folder: the folder that `train_and_evaluate` wrote.
+        seed: the training's seed. A run of many seeds needs it.
 
     Raises:
-        InvalidArgumentError: the folder holds no run, or no checkpoint yet, or its checkpoint does
-            not fit into memory.
+        InvalidArgumentError: the folder holds no run, no checkpoint yet, or no training of this
+            seed, or its checkpoint does not fit into memory.
     """
     folder = RunFolder(_named(run_folder))
     config = TrainingConfig.from_toml(folder.config_toml(), folder.path / "config.toml")
+    seeds = config.seeds or [config.seed]
+    if seed is None and len(seeds) > 1:
+        raise InvalidArgumentError(
+            f"seed must name one of the seeds {shown(seeds)} that {folder.path} holds, "
+            "but got None."
+        )
+    slot = 0 if seed is None else slot_of(seeds, seed)
+    is_of_many = config.seeds is not None
+    config = config.of_seed(seeds[slot])
     resolved = config.resolve()
     learner = resolved.learner
     if isinstance(learner, ControllerLearner):
         return config, resolved.env, learner.controller
     checkpoints = Checkpoints(folder.checkpoints)
     loop = LearningLoop(resolved.env, learner, resolved.num_envs)
-    shapes = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
+    one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
+    shapes = saved_shapes(one, len(seeds)) if is_of_many else one
     require_restorable(folder.path, shapes)
     state = checkpoints.restore_newest(shapes)
     if state is None:
@@ -300,7 +355,35 @@ def load_agent(run_folder: str | Path) -> tuple[TrainingConfig, Any, Any]:
             f"{folder.path} holds no checkpoint yet: resume the run to its end first."
         )
     release_freed_memory()
-    return config, resolved.env, TrainedPolicy(learner, state.agent)
+    agent: Any = None
+    if is_of_many:
+        agent = jax.tree.map(lambda leaf: leaf[slot], state.members.agent)
+    else:
+        agent = state.agent
+    return config, resolved.env, TrainedPolicy(learner, agent)
+
+
+def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
+    """Return a training as it runs: of many seeds, with how they share a device."""
+    if resolved.config.seeds is not None:
+        return resolved_for_seeds(resolved, profile_chunks)
+    if (mapping := resolved.config.mapping) is not None:
+        raise InvalidArgumentError(
+            f"mapping must be left out without seeds, which it is for, but got {mapping!r}."
+        )
+    return resolved
+
+
+def _trainer(
+    resolved: ResolvedConfig,
+    folder: RunFolder,
+    quiet: bool,  # noqa: FBT001
+    profile_chunks: int,
+    settings: Sequence[ActiveSetting],
+) -> Trainer | SeedsTrainer:
+    if resolved.config.seeds is not None:
+        return SeedsTrainer(resolved, folder, quiet=quiet, settings=settings)
+    return Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings)
 
 
 def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
@@ -334,7 +417,8 @@ def _new_path(config: TrainingConfig) -> Path:
     """Name a folder that isn't there yet."""
     now = time.strftime("%Y%m%d-%H%M%S")
     # The name of your own environment holds a colon, which some file systems refuse.
-    stem = f"{config.env}-{config.agent}-seed{config.seed}-{now}".replace(":", "-")
+    seeds = f"seed{config.seed}" if config.seeds is None else f"{len(config.seeds)}seeds"
+    stem = f"{config.env}-{config.agent}-{seeds}-{now}".replace(":", "-")
     path = Path("runs") / stem
     number = 1
     # Another process may still take the name first. `RunFolder.create` then refuses it to this

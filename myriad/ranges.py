@@ -67,7 +67,7 @@ class Range:
             fits = self._holds(value)
         else:
             few, many = self.items
-            is_list = isinstance(value, tuple | list) and few <= len(value) <= many
+            is_list = isinstance(value, tuple | list | range) and few <= len(value) <= many
             fits = is_list and all(self._holds(each) for each in cast(Any, value))
         if not fits:
             raise InvalidArgumentError(
@@ -168,6 +168,9 @@ HOST = (-sys.float_info.max, sys.float_info.max)
 # What several modules declare.
 SEEDS = Integer(-(2**63), INT64)
 Seed = Annotated[int, SEEDS]
+# As many as a configuration may list.
+SEED_LIST = Integer(-(2**63), INT64, items=(1, 100_000))
+NumSeeds = Annotated[int | None, Integer(1, 100_000)]
 Bytes = Annotated[int, Integer(0, INT64)]
 Seconds = Annotated[float, Number(0, infinity=True)]
 VideoSteps = Annotated[int, Integer(1, 100_000)]

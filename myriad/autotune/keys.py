@@ -16,7 +16,7 @@ from myriad.xla import default_dtype, matmul_precision
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
     "eval_max_steps", "eval_frequency", "preset", "monitor_every", "film_every",
-    "compile_mode", "wandb_project", "wandb_name", "wandb_tags",
+    "compile_mode", "wandb_project", "wandb_name", "wandb_tags", "seeds", "mapping",
 }  # fmt: skip
 _IRRELEVANT_OPTIONS = {"exploration_steps"}
 

@@ -42,13 +42,17 @@ class Evaluate(XlaFlags):
     seed: Seed = 0
     """Seed of the episodes."""
 
+    train_seed: Seed | None = None
+    """Seed of the training, in a run of many seeds."""
+
     def run(self) -> None:
         """Print the mean return and its standard error."""
         import numpy as np
 
         from myriad.api import evaluate_run
 
-        returns = np.asarray(evaluate_run(self.run_folder, self.episodes, self.seed), np.float64)
+        found = evaluate_run(self.run_folder, self.episodes, self.seed, self.train_seed)
+        returns = np.asarray(found, np.float64)
         error = float("nan")
         if len(returns) > 1:
             error = returns.std(ddof=1) / len(returns) ** 0.5
@@ -70,6 +74,9 @@ class Render(config_flags("env"), XlaFlags):
     run_folder: Path | None = None
     """Show the trained agent of this run in its environment."""
 
+    train_seed: Seed | None = None
+    """Seed of the training, in a run of many seeds."""
+
     steps: VideoSteps = 500
     """Most steps to show, if the episode lasts longer."""
 
@@ -88,7 +95,7 @@ class Render(config_flags("env"), XlaFlags):
         if self.run_folder is not None:
             from myriad.api import load_agent
 
-            _, env, agent = load_agent(self.run_folder)
+            _, env, agent = load_agent(self.run_folder, self.train_seed)
         elif self.env is None:
             raise InvalidArgumentError(
                 "--env or --run-folder is missing: one of them says what to show."

@@ -55,8 +55,14 @@ def field_flag(name: str, hint: str | None = None) -> Any:
     kind = _given_type(TrainingConfig.model_fields[name].annotation)
     if get_origin(kind) is list:
         (item,) = get_args(kind)
+        items: Any = tuple[item, ...]
+        if field_default(name) is None:
+            items = items | None
+        declared = range_of(name)
         return Annotated[
-            tuple[item, ...], tyro.conf.arg(help=_SENTENCES[name], help_behavior_hint="")
+            items,
+            tyro.conf.arg(help=_SENTENCES[name], help_behavior_hint=str(declared or "")),
+            *([] if declared is None else [declared]),
         ]
     return Annotated[
         kind | None,
@@ -72,8 +78,8 @@ def field_flag(name: str, hint: str | None = None) -> Any:
 
 def field_default(name: str) -> Any:
     """Return the value of a flag that you didn't give."""
-    kind = _given_type(TrainingConfig.model_fields[name].annotation)
-    return () if get_origin(kind) is list else None
+    field = TrainingConfig.model_fields[name]
+    return () if get_origin(field.annotation) is list else None
 
 
 def shown_flag(name: str, value: Any, sentence: str, declared: Range | None) -> Any:

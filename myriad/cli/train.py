@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -31,10 +31,13 @@ from myriad.cli.switches import (
 )
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
-from myriad.ranges import Integer, ranges_of
+from myriad.ranges import Integer, NumSeeds, ranges_of
 from myriad.settings import FLAG, Settings
 from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
 from myriad.training.options import options_of, with_tuples
+
+if TYPE_CHECKING:
+    from myriad.training.results import TrainingResults
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +177,9 @@ class Train(TrainingFlags):
     resume: Path | None = None
     """Go on with the run in this folder."""
 
+    num_seeds: NumSeeds = None
+    """Train so many seeds side by side in one program, from seed on."""
+
     run_folder: Path | None = None
     """Folder of the run. By default a new one under runs/."""
 
@@ -189,23 +195,12 @@ class Train(TrainingFlags):
         Raises:
             MyriadError: see `train_and_evaluate` and `resume`.
         """
-        from myriad.api import resume, train_and_evaluate
-
-        how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
-        if self.resume is None:
-            config, sources = self.described()
-            results = train_and_evaluate(config, self.run_folder, **how, sources=sources)
-        else:
-            others = self.given - {"resume", "quiet", "profile", "without_xla_option"}
-            if given := [*sorted(others), *self.options]:
-                flags = ", ".join(self.as_given(name) for name in given)
-                raise InvalidArgumentError(
-                    f"--resume goes on as the run began, so {flags} can't be given."
-                )
-            results = resume(self.resume, **how)
-        last = results.evaluations[-1]
-        reached = "; stopped at the target" if results.stopped == "target" else ""
-        print(f"return {last['return']:.1f} after {last['steps']:,} steps{reached}")
+        try:
+            results = self._results()
+        except InvalidArgumentError as error:
+            # The flag has a shorter name than the argument.
+            raise error.renamed({"profile_chunks": "--profile"}) from None
+        print("\n".join(_lines_of(results)))
         timings = results.timings
         speed = "nothing was left to train"
         if timings.train_s:
@@ -213,6 +208,35 @@ class Train(TrainingFlags):
         print(f"{speed}, {timings.total_s:.1f} s in all; {results.run_folder}")
         if self.profile:
             self._print_halves(results.config)
+
+    def _results(self) -> "TrainingResults":
+        from myriad.api import resume, train_and_evaluate
+
+        how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
+        if self.resume is None:
+            config, sources = self.described()
+            return train_and_evaluate(config, self.run_folder, **how, sources=sources)
+        others = self.given - {"resume", "quiet", "profile", "without_xla_option"}
+        if given := [*sorted(others), *self.options]:
+            flags = ", ".join(self.as_given(name) for name in given)
+            raise InvalidArgumentError(
+                f"--resume goes on as the run began, so {flags} can't be given."
+            )
+        return resume(self.resume, **how)
+
+    def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what `TrainingFlags` does, with the seeds that `num_seeds` counts."""
+        fields, sources = super().fields()
+        if self.num_seeds is None:
+            return fields, sources
+        if "seeds" in self.given:
+            raise InvalidArgumentError(
+                "--num-seeds and --seeds say the same, so only one of them can be given."
+            )
+        seed = fields.get("seed", 0)
+        fields["seeds"] = range(seed, seed + self.num_seeds)
+        sources["seeds"] = FLAG
+        return fields, sources
 
     def _print_halves(self, config: TrainingConfig) -> None:
         """Print how an update divides, which a trace of whole chunks doesn't show."""
@@ -226,6 +250,32 @@ class Train(TrainingFlags):
             say(str(error))  # the training itself is done
             return
         print(f"an update: collecting {share:.0%}, learning {1 - share:.0%}, measured apart")
+
+
+def _lines_of(results: "TrainingResults") -> list[str]:
+    """Return what came of a training: a line, and a table before it for many seeds."""
+    from myriad.training.results import SeedResults
+
+    if not isinstance(results, SeedResults):
+        last = results.evaluations[-1]
+        reached = "; stopped at the target" if results.stopped == "target" else ""
+        return [f"return {last['return']:.1f} after {last['steps']:,} steps{reached}"]
+    last_of = {row["seed"]: row for row in results.evaluations}
+    cells = [("seed", "return", "steps", "")]
+    for seed, reached in zip(results.seeds, results.reached_target, strict=True):
+        row = last_of[seed]
+        mark = "stopped at the target" if reached else ""
+        cells.append((str(seed), f"{row['return']:.1f}", f"{row['steps']:,}", mark))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for *numbers, mark in cells:
+        aligned = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+        lines.append("  ".join([*aligned, mark]).rstrip())
+    mean = f"mean return {results.mean_return:.1f}"
+    if len(results.seeds) > 1:
+        low, high = results.return_interval
+        mean += f", 95% interval {low:.1f} to {high:.1f} over {len(results.seeds)} seeds"
+    return [*lines, mean]
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:

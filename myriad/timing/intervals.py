@@ -1,7 +1,8 @@
-"""Intervals of the median that assume nothing about the distribution of the samples."""
+"""Intervals: of the median, whatever the samples' distribution is, and of a mean."""
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -30,6 +31,29 @@ def median_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple
     ordered = sorted(samples)
     rank = _rank(len(samples), confidence)
     return ordered[rank - 1], ordered[-rank]
+
+
+def mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return Student's interval of the mean; NaNs for fewer than two samples.
+
+    Args:
+        samples: independent samples, such as the returns of trainings with different seeds.
+        confidence: the probability that the interval holds the mean, if means are normal.
+
+    Example:
+        >>> low, high = mean_interval([1.0, 2.0, 3.0])
+        >>> round(low, 2), round(high, 2)
+        (-0.48, 4.48)
+    """
+    if len(samples) < 2:
+        return math.nan, math.nan
+    # scipy.stats would take a second to import.
+    from scipy.special import stdtrit
+
+    quantile = float(stdtrit(len(samples) - 1, (1 + confidence) / 2))
+    half = quantile * statistics.stdev(samples) / math.sqrt(len(samples))
+    mean = statistics.fmean(samples)
+    return mean - half, mean + half
 
 
 def require_enough(name: str, num_samples: int, confidence: float) -> None:

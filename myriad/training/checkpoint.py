@@ -188,6 +188,20 @@ class Checkpoints:
                     shutil.rmtree(removed, ignore_errors=True)
 
 
+# A quarter of a second of a warm start, if it came after compiling.
+def import_orbax() -> None:
+    """Load what saves checkpoints, while the compiler works."""
+    import orbax.checkpoint  # noqa: F401
+
+
+def newest_kept(checkpoints: Checkpoints) -> str:
+    """Return which checkpoint is there after a failure, for the message."""
+    newest = checkpoints.latest()
+    if newest is None:
+        return "no checkpoint was saved before"
+    return f"the checkpoint of update {newest} is kept"
+
+
 def _write(path: Path, arrays: dict[str, jax.Array], rows: str, devices: Sequence[str]) -> None:
     """Have orbax write a folder, and add the rows, the devices and a checksum of each file."""
     import orbax.checkpoint as ocp

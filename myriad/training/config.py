@@ -3,12 +3,13 @@
 Importing this module loads no JAX, since the command line takes its flags from here.
 """
 
+import collections
 import contextlib
 import dataclasses
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -25,7 +26,7 @@ from pydantic import (
 from myriad.arguments import checked
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.presets import Preset, load_preset
-from myriad.ranges import HOST, INT64, Integer, Number, Range, Seed
+from myriad.ranges import HOST, INT64, SEED_LIST, Integer, Number, Range, Seed
 from myriad.training.options import options_of, plain, with_tuples, without_none
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ _SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
 _EVALUATIONS = 20
 # Between two evaluations, updates and the episodes of an environment are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
-# Two ways to say the same: how long a training is, and how large its gradient steps are.
+# Two ways to say the same: how long a training is, how large its gradient steps are, and the seed.
 SAME = (
     frozenset({"steps_per_env", "total_steps"}),
     frozenset({"batch_size", "agent.num_minibatches"}),
+    frozenset({"seed", "seeds"}),
 )
 # What Weights & Biases takes as a tag.
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
@@ -100,6 +102,9 @@ class TrainingConfig(BaseModel):
         wandb_name: Name of the run there. By default that in WANDB_NAME, or the run folder's.
         wandb_tags: Tags of the run there.
         seed: Seed that every random number of the run follows from.
+        seeds: Seeds of trainings side by side in one program, in place of seed.
+        mapping: How seeds share a device. map: one after another. vmap: side by side. By default
+            map on a CPU and vmap elsewhere.
         env_options: Fields of the environment or its parameters that differ from their defaults.
         agent_options: Hyperparameters of the agent that differ from their defaults.
     """
@@ -133,6 +138,8 @@ class TrainingConfig(BaseModel):
     wandb_name: Annotated[str | None, Field(min_length=1, max_length=128)] = None
     wandb_tags: Annotated[list[Tag], Field(max_length=64)] = Field(default_factory=list)
     seed: Seed = 0
+    seeds: Annotated[list[int] | None, SEED_LIST] = None
+    mapping: Literal["map", "vmap"] | None = None
     env_options: dict[str, Any] = Field(default_factory=dict)
     agent_options: dict[str, Any] = Field(default_factory=dict)
 
@@ -149,6 +156,16 @@ class TrainingConfig(BaseModel):
     @classmethod
     def _or_none(cls, value: Any) -> Any:
         return None if value == _NONE else value
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, seeds: list[int] | None) -> list[int] | None:
+        for seed, count in collections.Counter(seeds or ()).items():
+            if count > 1:
+                raise InvalidArgumentError(
+                    f"seeds must be different, but {seed} is among them {count} times."
+                )
+        return seeds
 
     @field_validator("agent_options", "env_options")
     @classmethod
@@ -217,6 +234,19 @@ class TrainingConfig(BaseModel):
         """Read what `to_json` wrote. Raises what `from_toml` does."""
         return _checked(cls, _parsed(json.loads, text, "JSON"))
 
+    def with_seeds(self, seeds: Iterable[int]) -> Self:
+        """Return the same training with these seeds side by side.
+
+        Raises:
+            InvalidArgumentError: they are not different integers of 64 bits.
+        """
+        fields = self.model_dump(exclude_unset=True) | {"seeds": plain("seeds", [*seeds])}
+        return _checked(type(self), fields)
+
+    def of_seed(self, seed: int) -> Self:
+        """Return the training of one of the seeds alone."""
+        return self.model_copy(update={"seed": seed, "seeds": None, "mapping": None})
+
     def from_preset(self) -> dict[str, Any]:
         """Return what the preset sets and you leave open, options by dotted name.
 
@@ -271,6 +301,17 @@ class TrainingConfig(BaseModel):
         except InvalidArgumentError as error:
             raise error.renamed({name: f"{owner}.{name}" for name in table}) from None
 
+    def _one_seed(self) -> int:
+        """Return the seed, the first one of several."""
+        if self.seeds is None or self.seed in self.seeds:
+            return self.seed
+        if "seed" in self.model_fields_set:
+            raise InvalidArgumentError(
+                f"seed must be among the seeds, if both are given, but got {self.seed} and "
+                f"{shown(self.seeds)}."
+            )
+        return self.seeds[0]
+
     def resolve(self) -> "ResolvedConfig":
         """Build the environment and the agent, and fill in every default that follows from them.
 
@@ -285,6 +326,7 @@ class TrainingConfig(BaseModel):
         if missing := self.from_preset():
             return self._filled_in(missing)
         self._require_one_length()
+        seed = self._one_seed()
         with self._options_named("env"):
             env = make_env(self.env, **with_tuples(self.env_options))
         shared = {name: getattr(self, name) for name in _SHARED_WITH_AGENT}
@@ -315,6 +357,7 @@ class TrainingConfig(BaseModel):
             "preset": None,
             # An on-policy agent's is said by its number of minibatches.
             "batch_size": None,
+            "seed": seed,
             "eval_frequency": eval_frequency,
             "scan_chunk_size": chunk,
         }

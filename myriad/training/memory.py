@@ -17,12 +17,12 @@ from myriad.xla import is_on_host, result_shapes
 _BESIDE_PROGRAMS = 32 << 20
 # On a CPU, a product copies matrices in the order that it reads them, which the compiler doesn't
 # state. The gradients of an actor and of a critic run side by side: 4 to 6.5 copies were measured.
-_COPIES = 6
+COPIES = 6
 # The return, the length and whether it ended: what an evaluation gives back of an episode.
 EPISODE_BYTES = 9
 # A checkpoint is compressed in memory. Trained environments and full buffers came to 36 to 43% of
 # their size. One that is restored is held twice.
-_SAVING_SHARE = 0.75
+SAVING_SHARE = 0.75
 _RESTORING_SHARE = 1.05
 _RESTORING = 64 << 20
 # What the compiler takes, from nine trainings on two cores. One program at a time took 0.5 to 0.6
@@ -113,8 +113,8 @@ def program_needs(
         saves: whether checkpoints are saved.
         resumes: whether it begins with a checkpoint.
     """
-    init = _Stated.of(training.init)
-    run = _Stated.of(training.run)
+    init = Stated.of(training.init)
+    run = Stated.of(training.run)
     _, of_run, _ = training.sizes
     is_cpu = resolve_platform() == "cpu"
     # Each device holds the whole state. Those of a CPU share its memory.
@@ -122,7 +122,7 @@ def program_needs(
     state = num_devices * init.results
     # The state is donated, so most of what a call returns lies where its arguments were.
     returned = run.results - run.aliases
-    copied = _COPIES * of_run.product_bytes if is_cpu else 0
+    copied = COPIES * of_run.product_bytes if is_cpu else 0
     beside = [
         num_devices * (init.arguments + init.temporaries),
         num_devices * (run.temporaries + returned + copied),
@@ -130,7 +130,7 @@ def program_needs(
     # Elsewhere a checkpoint is made in another memory than the state lies in.
     if is_cpu:
         if saves:
-            beside.append(round(_SAVING_SHARE * _written_bytes(training)))
+            beside.append(round(SAVING_SHARE * _written_bytes(training)))
         if resumes:
             beside.append(restoring_bytes(training.state_shapes))
     # One device evaluates.
@@ -147,15 +147,15 @@ def program_bytes(training: CompiledTraining) -> int:
 
 def evaluation_bytes(compiled: jax.stages.Compiled) -> int:
     """Return what an evaluation holds beside the agent."""
-    stated = _Stated.of(compiled)
+    stated = Stated.of(compiled)
     return stated.temporaries + stated.results
 
 
 def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
     """Return what one call of a program holds, its arguments included."""
-    stated = _Stated.of(compiled)
+    stated = Stated.of(compiled)
     is_cpu = resolve_platform() == "cpu"
-    copied = _COPIES * ProgramSize.of(traced).product_bytes if is_cpu else 0
+    copied = COPIES * ProgramSize.of(traced).product_bytes if is_cpu else 0
     returned = stated.results - stated.aliases
     return stated.arguments + stated.temporaries + returned + copied
 
@@ -182,7 +182,7 @@ def _written_bytes(training: CompiledTraining) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Stated:
+class Stated:
     """Bytes of a program on one device: what the compiler states, or 0 where it states nothing."""
 
     arguments: int = 0
@@ -191,7 +191,7 @@ class _Stated:
     temporaries: int = 0
 
     @classmethod
-    def of(cls, compiled: jax.stages.Compiled) -> "_Stated":
+    def of(cls, compiled: jax.stages.Compiled) -> "Stated":
         # `myriad.xla.describe` reads the whole program, too, which takes longer than this.
         stats = compiled.memory_analysis()
         if stats is None:

@@ -14,7 +14,7 @@ _PLAIN = (bool, int, float, str, list)
 def plain(name: str, value: Any) -> Any:
     """Return `value` as a file holds it.
 
-    Scalars of NumPy and JAX become Python's numbers, and tuples become lists.
+    Scalars of NumPy and JAX become Python's numbers, and tuples and ranges become lists.
 
     Args:
         name: how the user calls the value, for the message.
@@ -26,7 +26,7 @@ def plain(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         owner = name.removesuffix("_options")
         return {key: plain(f"{owner}.{key}", each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
             raise InvalidArgumentError(
                 f"{name} must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."

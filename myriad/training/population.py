@@ -5,7 +5,7 @@
 
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -54,6 +54,26 @@ class DeviceState:
 
 # One for each device.
 PopulationState = tuple[DeviceState, ...]
+
+
+def default_mapping() -> Literal["map", "vmap"]:
+    """Return how slots share a device where nobody says it, as `Population` describes."""
+    return "map" if jax.default_backend() == "cpu" else "vmap"
+
+
+def saved_shapes(one: TrainState, num_trainings: int) -> DeviceState:
+    """Return the shapes of what a checkpoint of many trainings holds, if only seeds differ.
+
+    Args:
+        one: the shapes of one training's state.
+        num_trainings: how many there are, `M`.
+    """
+    return DeviceState(
+        jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((num_trainings, *leaf.shape), leaf.dtype), one
+        ),
+        {},
+    )
 
 
 class Population:
@@ -119,8 +139,7 @@ class Population:
         self.num_updates = resolved.num_updates
         self.steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
         self.eval_every = resolved.updates_per_eval
-        by_default = "map" if jax.default_backend() == "cpu" else "vmap"
-        self.mapping: Literal["map", "vmap"] = mapping or by_default
+        self.mapping: Literal["map", "vmap"] = mapping or default_mapping()
         self.num_devices = min(num_slots, num_devices or jax.local_device_count())
         learner = resolved.learner.scheduled(self.num_updates)
         self._require_traceable(learner)
@@ -137,12 +156,13 @@ class Population:
         self.compile_s = 0.0
         self.from_cache = False
 
-    def compile(self, at_a_time: Any = len) -> None:
+    def compile(self, at_a_time: Any = len, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Compile all programs side by side. Nothing compiles once the trainings run.
 
         Args:
             at_a_time: called with the programs' sizes before the compiler works; returns how many
                 it may work on at a time.
+            meanwhile: called while the compiler works.
         """
         start = time.perf_counter()
         if (cache := settings.compilation_cache()) is not None:
@@ -160,6 +180,7 @@ class Population:
                     }
                     for programs in traced
                 ]
+                meanwhile()
                 self.programs = [
                     {name: each.result() for name, each in programs.items()}
                     for programs in compiling
@@ -189,20 +210,25 @@ class Population:
         refill = self._jitted(self._refill, device, donate=True)
         refill = refill.trace(state, flags, low, high, options)
 
-        # Compiled with the options of a training alone, so that both end in the same bits.
-        def run_alone() -> Any:
+        # Compiled with the options of a training alone, so that both end in the same bits. Mapped
+        # by vmap, a program indexes where one alone doesn't, and only its own options suit it.
+        def jaxpr_of_run() -> Any:
+            if self.mapping == "vmap":
+                return run.jaxpr
             one = (self._one_shapes(), np.int32(0), np.bool_(False))  # noqa: FBT003
             return jax.jit(self.loop.run).trace(*one).jaxpr
 
-        def evaluate_alone() -> Any:
+        def jaxpr_of_evaluation() -> Any:
+            if self.mapping == "vmap":
+                return evaluate.jaxpr
             agent = self._one_shapes().agent
             return jax.jit(self._evaluation.episodes).trace(agent, make_key(0)).jaxpr
 
         return {
-            "run": (run, output_fusion(run_alone)),
+            "run": (run, output_fusion(jaxpr_of_run)),
             "blank": (blank, {}),
             "refill": (refill, {}),
-            "evaluate": (evaluate, output_fusion(evaluate_alone)),
+            "evaluate": (evaluate, output_fusion(jaxpr_of_evaluation)),
         }
 
     def _one_shapes(self) -> Any:
@@ -323,11 +349,41 @@ class Population:
         """Return the state of one training as NumPy's arrays, its key as its two words."""
 
         def taken(leaf: jax.Array) -> np.ndarray:
-            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-                leaf = jax.random.key_data(leaf)
-            return np.asarray(jax.device_get(leaf))[slot % self._slots_per_device]
+            return np.asarray(jax.device_get(_words_of_key(leaf)))[slot % self._slots_per_device]
 
         return jax.tree.map(taken, state[slot // self._slots_per_device].members)
+
+    def gathered(self, state: PopulationState) -> DeviceState:
+        """Fetch all trainings, as a checkpoint holds them: the same for any number of devices.
+
+        Returns:
+            NumPy's arrays, leaves `[M, ...]`, a key as its two words.
+        """
+        return self._gathered(jax.tree.map(_words_of_key, each) for each in state)
+
+    def scattered(self, trainings: DeviceState) -> PopulationState:
+        """Spread over the devices what `gathered` returned, or what a checkpoint held of it."""
+
+        def share_of(index: int) -> DeviceState:
+            first = index * self._slots_per_device
+            # The slots that fill up the last device hold the last training once more.
+            slots = np.minimum(np.arange(first, first + self._slots_per_device), self.num_slots - 1)
+            device = jax.local_devices()[index]
+            return jax.tree.map(lambda leaf: jax.device_put(_taken(leaf, slots), device), trainings)
+
+        return tuple(map(share_of, range(self.num_devices)))
+
+    @property
+    def saved_shapes(self) -> DeviceState:
+        """The shapes of what `gathered` returns, with keys as keys."""
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((self.num_slots, *leaf.shape[1:]), leaf.dtype),
+            self.state_shapes,
+        )
+
+    def agents(self, state: PopulationState) -> Any:
+        """Fetch the agents' states, leaves `[M, ...]`."""
+        return self._gathered(jax.tree.map(_words_of_key, each.members.agent) for each in state)
 
     def _on_each(
         self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False
@@ -346,6 +402,8 @@ class Population:
     def _gathered(self, shares: Iterable[Any]) -> Any:
         """Fetch what each device returned, `[K, ...]`, as one tree with leaves `[M, ...]`."""
         fetched = jax.device_get(list(shares))
+        if len(fetched) == 1:  # No copy, where a state may be large.
+            return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched[0])
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
 
     def _jitted(self, of_slot: Any, device: Any, *, donate: bool = False) -> Any:
@@ -468,3 +526,12 @@ class Population:
 
 def _zeros(leaf: Any) -> jax.Array:
     return jnp.zeros(leaf.shape, leaf.dtype)
+
+
+def _words_of_key(leaf: jax.Array) -> jax.Array:
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _taken(leaf: Any, slots: np.ndarray) -> Any:
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf[slots] if is_key else np.asarray(leaf)[slots]

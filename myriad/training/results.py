@@ -1,9 +1,15 @@
 """What a training returns."""
 
 import dataclasses
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
+from myriad.errors import InvalidArgumentError, shown
+from myriad.timing.intervals import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.logging.history import History
 
@@ -52,3 +58,54 @@ class TrainingResults:
     timings: Timings
     run_folder: Path
     stopped: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedResults(TrainingResults):
+    """What many seeds of one training came to.
+
+    `agent_state` has the axis of seeds first, `[M, ...]`, as NumPy's arrays. `training` and
+    `evaluations` have a row for each seed, with the column `seed`. `stopped` is `target` if every
+    seed reached it. The rate in `timings` is that of all seeds together.
+
+    Attributes:
+        seeds: in the order of all that is listed by seed.
+        final_returns: the mean return of each seed's last evaluation.
+        reached_target: whether each seed stopped at the target return.
+    """
+
+    seeds: tuple[int, ...]
+    final_returns: tuple[float, ...]
+    reached_target: tuple[bool, ...]
+
+    @property
+    def mean_return(self) -> float:
+        """The mean of the final returns."""
+        return statistics.fmean(self.final_returns)
+
+    @property
+    def return_interval(self) -> tuple[float, float]:
+        """Student's 95% interval of that mean over seeds; NaNs for one seed."""
+        return mean_interval(self.final_returns)
+
+    def agent_state_of(self, seed: int) -> Any:
+        """Return the state of one agent, as `evaluate` takes it.
+
+        Raises:
+            InvalidArgumentError: no training had this seed.
+        """
+        slot = slot_of(self.seeds, seed)
+        return jax.tree.map(lambda leaf: leaf[slot], self.agent_state)
+
+
+def slot_of(seeds: Sequence[int], seed: int) -> int:
+    """Return where a seed is among those of a run.
+
+    Raises:
+        InvalidArgumentError: it isn't there.
+    """
+    if seed not in seeds:
+        raise InvalidArgumentError(
+            f"seed must be one of the run's seeds {shown([*seeds])}, but got {seed}."
+        )
+    return seeds.index(seed)

@@ -3,26 +3,23 @@
 import contextlib
 import dataclasses
 import math
-import shlex
-import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from myriad import hardware
-from myriad.counters import whole
-from myriad.errors import DivergedError, ShortTrainingWarning
+from myriad.errors import DivergedError
 from myriad.files import say
 from myriad.host import release_freed_memory
 from myriad.training.active import ActiveSetting, in_short
-from myriad.training.checkpoint import Checkpoints
+from myriad.training.checkpoint import Checkpoints, import_orbax, newest_kept
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
+from myriad.training.interrupts import how_to_go_on, interrupt_noted
 from myriad.training.logging.films import Films
 from myriad.training.logging.history import History
 from myriad.training.logging.monitor import Monitor, summary
@@ -30,13 +27,13 @@ from myriad.training.logging.profile import Profile
 from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.logging.trackers import Tracker, make_trackers
-from myriad.training.loop import PARTS, Report, TrainState
+from myriad.training.loop import Report, TrainState
 from myriad.training.programs import CompiledTraining
 from myriad.training.results import Timings, TrainingResults
+from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
+from myriad.training.short import too_few_updates, warn_of_short
 from myriad.xla import default_dtype, matmul_precision
 
-# Fewer updates than this don't train, whatever the agent.
-_FEW_UPDATES = 10
 # Beyond so many steps an environment that ends no episode is one that hardly ever does.
 _FEW_STEPS = 1_000
 
@@ -109,13 +106,8 @@ class Trainer:
         steps = (int(state.num_updates) - done) * self.programs.steps_per_update
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),
-            History(
-                [
-                    {name: value for name, value in row.items() if not name.startswith("eval_")}
-                    for row in rows
-                ]
-            ),
-            History([_evaluation_row(row) for row in rows]),
+            History([training_row(row) for row in rows]),
+            History([evaluation_row(row) for row in rows]),
             self.config,
             self._timings(steps, time.perf_counter() - start),
             self.folder.path,
@@ -157,7 +149,7 @@ class Trainer:
             self.programs,
             saves=True,
             resumes=self._checkpoints.latest() is not None,
-            meanwhile=_import_orbax,
+            meanwhile=import_orbax,
         )
         how = "loaded from the cache" if self.programs.from_cache else "compiled"
         how = f"3 programs {how} in {self.programs.compile_s:.1f} s"
@@ -206,14 +198,14 @@ class Trainer:
         score = None
         self._monitor.restart(done * self.programs.steps_per_update)
         self._profile.start()
-        with _interrupt_noted() as interrupted:
+        with interrupt_noted() as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
                 boundary = self.programs.next_boundary(done)
                 state, done = self._run_window(state, done, boundary, score, interrupted)
                 if done == boundary:
                     with self._monitor.timed("evaluate"):
                         rows.append(self._row(state, done))
-                    score = rows[-1]["eval_return"]
+                    score = f"{rows[-1]['eval_return']:.1f}"
                     self._log(rows, state, trackers)
                 due = time.monotonic() - saved_at >= self.config.checkpoint_every_s
                 if done != saved and (interrupted.is_set() or due):
@@ -222,7 +214,9 @@ class Trainer:
                     saved_at = time.monotonic()
                 if interrupted.is_set():
                     self._progress.close()
-                    interrupted.end(self._how_to_go_on(done))
+                    steps = self.programs.steps_per_update
+                    total = self.programs.num_updates * steps
+                    interrupted.end(how_to_go_on(done * steps, total, self.folder.path))
             if done != saved:
                 self._save(done, state, rows)
         return state, "target" if self._reached(rows) else "end"
@@ -247,19 +241,12 @@ class Trainer:
             for tracker in trackers:
                 tracker.log(known, steps)
 
-    def _how_to_go_on(self, done: int) -> str:
-        steps = self.programs.steps_per_update
-        return (
-            f"stopped after {done * steps:,} of {self.programs.num_updates * steps:,} steps, "
-            f"which are saved; `myriad train --resume {shlex.quote(str(self.folder.path))}` goes on"
-        )
-
     def _run_window(
         self,
         state: TrainState,
         done: int,
         boundary: int,
-        score: float | None,
+        score: str | None,
         interrupted: threading.Event,
     ) -> tuple[TrainState, int]:
         """Run up to the next evaluation, or to an interrupt, watching what comes back."""
@@ -280,43 +267,18 @@ class Trainer:
 
     def _watch(self, report: Report, done: int) -> Report:
         """Return the report, or stop the run if it tells of a NaN or an infinity."""
-        bad = [part for part, is_bad in zip(PARTS, report.is_bad, strict=True) if is_bad]
-        if bad:
-            metrics = [
-                name for name, value in report.metric_sums.items() if not math.isfinite(value)
-            ]
-            what = f"{', '.join(bad)} ({', '.join(metrics)})" if metrics else ", ".join(bad)
-            newest = self._checkpoints.latest()
-            kept = (
-                "no checkpoint was saved before"
-                if newest is None
-                else f"the checkpoint of update {newest} is kept"
-            )
+        if (what := bad_parts(report)) is not None:
+            kept = newest_kept(self._checkpoints)
             raise DivergedError(f"{what} by update {done}; {kept} in {self.folder.path}.")
         return report
 
     def _row(self, state: TrainState, done: int) -> dict[str, Any]:
         """Evaluate, and return the window's figures as one row."""
         returns, ended, _ = self._evaluate(state)
-        window = done % self.programs.eval_every or self.programs.eval_every
-        episodes = whole(self._report.num_episodes)
-        row: dict[str, Any] = {
-            "update": done,
-            "steps": done * self.programs.steps_per_update,
-            "episodes": episodes,
-        }
-        if episodes:
-            row["return"] = float(self._report.return_sum) / episodes
-        row |= {name: float(total) / window for name, total in self._report.metric_sums.items()}
-        mean = float(np.mean(returns, dtype=np.float64))
-        row |= {
-            "eval_return": mean,
-            "eval_return_std": float(np.std(returns, dtype=np.float64)),
-            "eval_unfinished": int((~ended).sum()),
-        }
+        row = row_of_window(self.programs, done, self._report, returns, ended)
         train_s = self._monitor.seconds["train"]
-        rate = done * self.programs.steps_per_update / train_s if train_s else 0.0
-        self._progress.update(row["steps"], rate, mean)
+        rate = row["steps"] / train_s if train_s else 0.0
+        self._progress.update(row["steps"], rate, f"{row['eval_return']:.1f}")
         return row
 
     def _evaluate(self, state: TrainState) -> Any:
@@ -328,26 +290,19 @@ class Trainer:
         resolved = self.programs.resolved
         if not resolved.learner.metric_names:
             return  # Nothing is learned anyway.
+        reason = too_few_updates(resolved)
         steps = resolved.steps_per_env
-        agent = self.config.agent
-        reason = ""
-        first = resolved.learner.first_learning_update(resolved.num_envs)
-        learning = max(0, resolved.num_updates - first + 1)
-        if learning < _FEW_UPDATES:
-            learn = "" if first == 1 else f", of which {learning} learn"
-            reason = f"are {resolved.num_updates} updates of {agent}{learn}, too few to learn much"
-        elif steps <= _FEW_STEPS and (shortest := self._evaluate(state)[2].min()) > steps:
+        if (
+            reason is None
+            and steps <= _FEW_STEPS
+            and (shortest := self._evaluate(state)[2].min()) > steps
+        ):
             reason = (
-                f"may end no episode, since the shortest of {agent} before it learns takes "
-                f"{shortest:,}"
+                f"may end no episode, since the shortest of {self.config.agent} before it learns "
+                f"takes {shortest:,}"
             )
-        if reason:
-            warnings.warn(
-                f"{steps:,} steps of each of {resolved.num_envs:,} environments {reason}: "
-                "raise steps_per_env or total_steps.",
-                ShortTrainingWarning,
-                stacklevel=5,
-            )
+        if reason is not None:
+            warn_of_short(resolved, reason, stacklevel=5)
 
     def _reached(self, rows: list[dict[str, Any]]) -> bool:
         target = self.config.target_return
@@ -380,71 +335,3 @@ def environment_record(
 
 def _is_due(evaluation: int, every: int) -> bool:
     return every > 0 and evaluation % every == 0
-
-
-def _evaluation_row(row: dict[str, Any]) -> dict[str, Any]:
-    measured = {
-        name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")
-    }
-    return {"update": row["update"], "steps": row["steps"]} | measured
-
-
-# A quarter of a second of a warm start, if it came after compiling.
-def _import_orbax() -> None:
-    import orbax.checkpoint  # noqa: F401  (loaded here, while the compiler works)
-
-
-class _Interrupt(threading.Event):
-    """Set by the first signal that asks the process to end, so that the running chunk ends well.
-
-    Attributes:
-        number: which signal it was.
-    """
-
-    number = 0
-
-    def end(self, said: str) -> None:
-        """End as the signal would have ended the process, now that all is saved.
-
-        Raises:
-            KeyboardInterrupt: it was an interrupt.
-        """
-        if self.number == signal.SIGINT:
-            raise KeyboardInterrupt(said)
-        say(said)
-        signal.raise_signal(self.number)
-
-
-@contextlib.contextmanager
-def _interrupt_noted() -> Iterator[_Interrupt]:
-    """Turn the first SIGINT or SIGTERM into a flag. A second one ends the process.
-
-    A signal that is ignored stays ignored, and a SIGTERM that you handle stays yours.
-    """
-    noted = _Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        # Only the main thread may set handlers, and only it is interrupted.
-        yield noted
-        return
-    previous: dict[int, Any] = {}
-    # None is a handler that Python didn't install, and can't put back.
-    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
-        previous[signal.SIGINT] = signal.getsignal(signal.SIGINT)
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        previous[signal.SIGTERM] = signal.SIG_DFL
-
-    def note(number: int, _: Any) -> None:
-        noted.number = number
-        noted.set()
-        restore()
-
-    def restore() -> None:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-    for number in previous:
-        signal.signal(number, note)
-    try:
-        yield noted
-    finally:
-        restore()

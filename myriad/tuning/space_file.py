@@ -13,7 +13,17 @@ from myriad.tuning.parameter import Parameter, Value
 
 # What the study decides for every trial.
 _OF_STUDY = frozenset(
-    {"env", "agent", "seed", "preset", "steps_per_env", "total_steps", "eval_frequency"}
+    {
+        "env",
+        "agent",
+        "seed",
+        "seeds",
+        "mapping",
+        "preset",
+        "steps_per_env",
+        "total_steps",
+        "eval_frequency",
+    }
     | {"eval_rollouts", "target_return", "env_options", "agent_options"}
 )
 _TABLES = ("fixed", "parameters", "known")

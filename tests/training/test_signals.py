@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from myriad.cli import main
+from myriad.training.interrupts import interrupt_noted
 from myriad.training.logging import progress
 from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder, rows_of
-from myriad.training.trainer import _interrupt_noted
 
 ROOT = Path(__file__).parents[2]
 MYRIAD = [sys.executable, "-m", "myriad.cli"]
@@ -198,7 +198,7 @@ def test_a_sigterm_that_a_program_handles_stays_its_own():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
-        with _interrupt_noted() as noted:
+        with interrupt_noted() as noted:
             signal.raise_signal(signal.SIGTERM)
             assert not noted.is_set()
             signal.raise_signal(signal.SIGINT)
@@ -228,7 +228,7 @@ def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypa
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     shown = Progress(10_000, quiet=False)
     for steps in (1_000, 2_000, 3_000, 4_000):
-        shown.update(steps, 100.0, None if steps < 4_000 else 195.5)
+        shown.update(steps, 100.0, None if steps < 4_000 else "195.5")
     assert capsys.readouterr().err.splitlines() == [
         "2,000 of 10,000 steps, 100/s, return -, 80 s left",
         "4,000 of 10,000 steps, 100/s, return 195.5, 60 s left",

@@ -55,7 +55,13 @@ class Progress:
         """Show from now on where the time goes."""
         self._monitored = f"  {summary}"
 
-    def update(self, steps: int, rate: float, score: float | None) -> None:
+    def shorten(self, total_steps: int) -> None:
+        """Expect fewer steps in the whole training, since a part of it stopped early."""
+        self._total_steps = total_steps
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, total=total_steps)
+
+    def update(self, steps: int, rate: float, score: str | None) -> None:
         """Show how far the training is.
 
         Args:
@@ -63,7 +69,7 @@ class Progress:
             rate: in steps/s.
             score: the last evaluation's mean return, None before the first.
         """
-        shown = "-" if score is None else f"{score:.1f}"
+        shown = "-" if score is None else score
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,

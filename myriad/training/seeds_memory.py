@@ -1,0 +1,139 @@
+"""What many seeds of a training need of memory, and how many of them fit."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+
+from myriad.errors import InvalidArgumentError
+from myriad.hardware import available_bytes, resolve_platform
+from myriad.host import release_freed_memory
+from myriad.training.fits import programs_at_a_time, readable_bytes
+from myriad.training.memory import (
+    COPIES,
+    EPISODE_BYTES,
+    SAVING_SHARE,
+    Stated,
+    bytes_of,
+    least_needs,
+    most_bytes,
+    restoring_bytes,
+    stated_bytes_within,
+)
+from myriad.training.population import Population
+
+# What is named must not be refused.
+_MARGIN = 0.99
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedNeeds:
+    """Bytes that trainings side by side hold at most.
+
+    Attributes:
+        per_slot: what another training adds.
+        per_device: what a device holds beside its trainings.
+    """
+
+    per_slot: int
+    per_device: int
+
+    def bytes(self, num_slots: int, num_devices: int) -> int:
+        """Return the bytes of so many trainings. Every device has as many slots."""
+        slots = -(-num_slots // num_devices) * num_devices
+        return slots * self.per_slot + num_devices * self.per_device
+
+    def most(self, room: int, num_devices: int) -> int:
+        """Return how many trainings fit into `room` bytes."""
+        slots = max(0, room - num_devices * self.per_device) // self.per_slot
+        if slots >= num_devices:
+            return slots // num_devices * num_devices
+        # So few have a device each.
+        return min(num_devices - 1, max(0, room // (self.per_slot + self.per_device)))
+
+
+def seed_needs(population: Population, *, saves: bool, resumes: bool) -> SeedNeeds:
+    """Return what a compiled population needs.
+
+    Args:
+        population: the trainings.
+        saves: whether checkpoints are saved.
+        resumes: whether it begins with a checkpoint.
+    """
+    is_cpu = resolve_platform() == "cpu"
+    slots = -(-population.num_slots // population.num_devices)
+    state = bytes_of(population.state_shapes)
+    sizes = dict(zip(population.programs[0], population.sizes, strict=True))
+    scaling = []
+    fixed = []
+    for name, program in population.programs[0].items():
+        stated = Stated.of(program)
+        held = state + stated.results - stated.aliases
+        temporaries = stated.temporaries
+        if is_cpu:
+            temporaries += COPIES * sizes[name].product_bytes
+        if population.mapping == "map":
+            # One slot runs at a time. The states are copied beside the donated ones.
+            copied = min(temporaries, state)
+            scaling.append(held + copied)
+            fixed.append(temporaries - copied)
+        else:
+            scaling.append(held + temporaries)
+            fixed.append(0)
+    # Elsewhere a checkpoint is made in another memory than the states lie in.
+    if is_cpu:
+        joined = state if population.num_devices > 1 else 0
+        if saves:
+            scaling.append(state + joined + round(SAVING_SHARE * state))
+            fixed.append(0)
+        if resumes:
+            scaling.append(2 * state + restoring_bytes(population.state_shapes))
+            fixed.append(0)
+    return SeedNeeds(-(-max(scaling) // slots), max(fixed))
+
+
+def compile_seeds_within_memory(
+    population: Population, *, resumes: bool, meanwhile: Callable[[], None]
+) -> None:
+    """Compile the programs of many seeds, unless they don't fit into memory.
+
+    Args:
+        population: not compiled yet.
+        resumes: whether it begins with a checkpoint.
+        meanwhile: called while the compiler works.
+
+    Raises:
+        InvalidArgumentError: they don't fit. The message says how many seeds would.
+    """
+    config = population.resolved.config
+    least = least_needs(population.resolved)
+    by_shapes = SeedNeeds(least.state + EPISODE_BYTES * config.eval_rollouts, 0)
+    _require_seeds(population, by_shapes, is_compiled=False)
+    what = f"{config.agent} on {config.env}"
+    population.compile(lambda sizes: programs_at_a_time(sizes, available_bytes(), what), meanwhile)
+    release_freed_memory()
+    needs = seed_needs(population, saves=True, resumes=resumes)
+    _require_seeds(population, needs, is_compiled=True)
+
+
+def _require_seeds(population: Population, needs: SeedNeeds, *, is_compiled: bool) -> None:
+    # The devices of a CPU share its memory.
+    num_devices = population.num_devices if jax.default_backend() == "cpu" else 1
+    slots = population.num_slots
+    if num_devices == 1:
+        slots = -(-slots // population.num_devices)
+    room = available_bytes()
+    needed = most_bytes(needs.bytes(slots, num_devices))
+    if needed <= room:
+        return
+    fits = needs.most(round(_MARGIN * stated_bytes_within(room)), num_devices)
+    if num_devices == 1:
+        fits *= population.num_devices
+    at_most = "at most about" if is_compiled else "fewer than"
+    remedy = f"{at_most} {fits:,} seeds fit" if fits else "not even one seed fits"
+    resolved = population.resolved
+    raise InvalidArgumentError(
+        f"{population.num_slots:,} seeds of num_envs = {resolved.num_envs:,} and eval_rollouts = "
+        f"{resolved.config.eval_rollouts:,} need {readable_bytes(needed)} of memory, and "
+        f"{readable_bytes(max(0, room))} are free; {remedy}."
+    )
