@@ -63,7 +63,7 @@ def _run(argv: list[str]) -> bool:
     options = _parse(argv)
     declaration = load()
     workloads = chosen(options, declaration)
-    asked = TRAINERS if options.training else options.library
+    asked = TRAINERS if options.training or options.seeds else options.library
     sides = sides_of(asked, workloads[0], declaration)
     file = ResultsFile("comparison", options.output, command_of(_SCRIPT, argv))
     groups = []
@@ -109,13 +109,19 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="train by PPO, beside rejax at equal hyperparameters",
     )
+    sizes.add_argument(
+        "--seeds",
+        action="store_true",
+        help="train 16 and 64 seeds at once, beside rejax's vmap over seeds",
+    )
     parser.add_argument("--env", help="environment, or package.module:Class (default: cartpole)")
     parser.add_output()
     options = parser.parse_args(argv)
-    if options.training and (
+    if (options.training or options.seeds) and (
         options.library or options.steps_per_env or options.env or options.policy != "none"
     ):
-        parser.error("--training measures what suite.toml declares, and goes with --output alone")
+        flag = "--training" if options.training else "--seeds"
+        parser.error(f"{flag} measures what suite.toml declares, and goes with --output alone")
     return options
 
 
@@ -126,6 +132,8 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
     """
     if options.training:
         return [declaration.workloads["comparison"]["cartpole-ppo"]]
+    if options.seeds:
+        return [each for each in declaration.workloads["comparison"].values() if each.num_seeds]
     declared = sorted(
         declaration.select("comparison", "full").values(), key=lambda workload: workload.num_envs
     )
@@ -268,7 +276,8 @@ def _compiling(outcome: Outcome) -> str:
 
 
 def _size(workload: Workload) -> str:
-    return f"{workload.num_envs:,} environment{'s' * (workload.num_envs > 1)}"
+    size = f"{workload.num_envs:,} environment{'s' * (workload.num_envs > 1)}"
+    return f"{workload.num_seeds} seeds of {size}" if workload.num_seeds else size
 
 
 def _rate(rate: float) -> str:

@@ -74,7 +74,10 @@ def _key(kind: _Kind, **default: Any) -> Any:
 
 @dataclass(frozen=True)
 class Workload:
-    """What one benchmark steps, and where it is measured."""
+    """What one benchmark steps, and where it is measured.
+
+    With `num_seeds`, so many trainings run side by side, each in `num_envs` environments.
+    """
 
     suite: str
     name: str
@@ -85,6 +88,7 @@ class Workload:
     tiers: tuple[str, ...] = _key(_some_of(TIERS))
     devices: tuple[str, ...] = _key(_some_of(DEVICES))
     num_steps: int | None = _key(_COUNT, default=None)
+    num_seeds: int | None = _key(_COUNT, default=None)
 
 
 @dataclass(frozen=True)

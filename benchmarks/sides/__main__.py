@@ -140,6 +140,8 @@ def _make_stepper(
     name: str, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
 ) -> Stepper:
     library = library_of(name)
+    if library == OURS and workload.num_seeds:
+        return ours.MyriadSeeds(workload, seed=seed)
     if library == OURS and workload.agent == training.AGENT:
         return ours.MyriadTraining(workload, seed=seed)
     if library == OURS:

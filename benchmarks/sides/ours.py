@@ -1,5 +1,8 @@
-"""Myriad's own sides: its rollout, and its training by PPO."""
+"""Myriad's own sides: its rollout, its training by PPO, and that of many seeds."""
 
+import contextlib
+import os
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.harness import package
@@ -75,6 +78,56 @@ class MyriadTraining(TrainingStepper):
 
         state = self._init(np.int64(seed))
         jax.block_until_ready(self._run(state, np.int32(self.num_updates), np.bool_(True))[0])  # noqa: FBT003  (it takes arrays)
+
+
+class MyriadSeeds(TrainingStepper):
+    """The program that `myriad train --num-seeds` runs."""
+
+    def __init__(self, workload: Workload, *, seed: int):
+        import myriad
+
+        Population = package.find("myriad.training.population:Population")
+
+        super().__init__(workload, seed=seed)
+        own = {"rollout_steps": HYPERPARAMETERS["rollout_steps"]}
+        options = HYPERPARAMETERS | {"hidden_sizes": HIDDEN_SIZES, "activation": ACTIVATION}
+        options |= {"normalize_observations": False, "normalize_rewards": False}
+        of_agent = {f"agent.{name}": value for name, value in options.items() if name not in own}
+        config = myriad.create_config(
+            workload.env,
+            workload.agent,
+            workload.num_envs,
+            workload.scan_chunk_size,
+            **own,
+            **of_agent,
+        )
+        self.population = Population(config.resolve(), workload.num_seeds)
+        self.num_devices = self.population.num_devices
+
+    def train(self, seed: int) -> None:
+        import numpy as np
+
+        population = self.population
+        if not population.programs:
+            with _nothing_cached():
+                population.compile()
+        num_seeds = population.num_slots
+        state = population.first_state(np.arange(num_seeds) + seed * num_seeds)
+        population.run(state, [population.num_updates] * num_seeds, [True] * num_seeds)
+
+
+@contextlib.contextmanager
+def _nothing_cached() -> Iterator[None]:
+    """Compile in the block, since that is measured, and load nothing from the cache."""
+    name = "MYRIAD_COMPILATION_CACHE"
+    before = os.environ.get(name)
+    os.environ[name] = "off"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def _network_for(agent: str, env: Any) -> NetworkPolicy:

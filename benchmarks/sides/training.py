@@ -82,11 +82,14 @@ class RejaxTraining(TrainingStepper):
             "eval_freq": num_steps,
         }
         ppo = rejax.get_algo(AGENT).create(env=env_id, agent_kwargs=network, **sizes, **named)
-        self._train = jax.jit(
-            ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train
-        )
+        train = ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train
+        # As rejax's own documentation trains many seeds.
+        self._train = jax.jit(jax.vmap(train) if workload.num_seeds else train)
 
     def train(self, seed: int) -> None:
         import jax
 
-        jax.block_until_ready(self._train(jax.random.key(seed)))
+        key = jax.random.key(seed)
+        if self.workload.num_seeds:
+            key = jax.random.split(key, self.workload.num_seeds)
+        jax.block_until_ready(self._train(key))

@@ -46,10 +46,12 @@ def resolved_for_seeds(resolved: ResolvedConfig, profile_chunks: int = 0) -> Res
         InvalidArgumentError: something in it can't go with many seeds.
     """
     config = resolved.config
+    replay_memory = config.agent_options.get("replay_memory", "device")
     refused = [
         ("film_every", config.film_every, 0, "films show one training"),
         ("log_to", config.log_to, [], "trackers show one training"),
         ("compile_mode", config.compile_mode, "aot", "seeds share one compiled program"),
+        ("agent.replay_memory", replay_memory, "device", "a device holds the states of its seeds"),
         ("profile_chunks", profile_chunks, 0, "a trace shows one training"),
     ]
     for name, value, needed, reason in refused:

@@ -14,12 +14,12 @@ from benchmarks.harness import interleave, peers
 from benchmarks.harness.interleave import Budget, Case, Outcome, alternate
 from benchmarks.harness.libraries import TRAINERS
 from benchmarks.harness.process.supervisor import ROOT
-from benchmarks.harness.results import COLUMNS, read_csv
+from benchmarks.harness.results import COLUMNS, read_csv, row_of
 from benchmarks.harness.sanity import as_declared, check_sanity
 from benchmarks.harness.workloads import Workload, load
 from benchmarks.sides import array_libraries, training
 from benchmarks.sides.network_policy import NetworkPolicy
-from benchmarks.sides.ours import MyriadTraining
+from benchmarks.sides.ours import MyriadSeeds, MyriadTraining
 from benchmarks.sides.server import Totals
 
 BUDGET = Budget(num_rounds=6, min_rounds=6, max_s=2.0, min_call_s=0.01)
@@ -258,10 +258,36 @@ def test_the_trainings_have_the_same_hyperparameters():
         MyriadTraining(TINY, seed=0)
 
 
+SEEDS = replace(TRAINING, num_seeds=3)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("sides_in_this_process")
+def test_ours_trains_many_seeds_and_counts_the_steps_of_all():
+    (outcome,) = measured("myriad", workload=SEEDS)
+    assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
+    (rate, *_), (seconds, *_) = outcome.steps_per_s(), outcome.seconds
+    assert rate is not None
+    assert seconds is not None
+    assert rate * seconds == pytest.approx(3 * 4 * 256)
+    assert row_of(outcome, "comparison", "now")["arm"] == "3 seeds"
+
+
+def test_seeds_have_the_hyperparameters_of_the_other_trainings():
+    side = MyriadSeeds(SEEDS, seed=0)
+    agent = side.population.resolved.learner.agent
+    assert side.population.num_slots == 3
+    assert side.population.num_updates == 2
+    for name, value in training.HYPERPARAMETERS.items():
+        assert getattr(agent, name) == value
+    assert not agent.normalize_observations
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not peers.is_installed("rejax"), reason=peers.how_to_install("rejax"))
-def test_rejax_trains():
-    (outcome,) = measured("rejax", workload=TRAINING)
+@pytest.mark.parametrize("num_seeds", [None, 3])
+def test_rejax_trains(num_seeds):
+    (outcome,) = measured("rejax", workload=replace(TRAINING, num_seeds=num_seeds))
     assert (outcome.status, outcome.reason, outcome.prepared["num_steps"]) == ("ok", "", 256)
 
 
@@ -292,6 +318,12 @@ def test_a_training_is_one_chunk_beside_the_libraries_that_train():
     (workload,) = workloads_for("--training")
     assert (workload.agent, workload.num_envs, workload.scan_chunk_size) == ("ppo", 4, 100 * 128)
     assert sides_of(TRAINERS, workload, load()) == ["myriad", "rejax"]
+
+
+def test_many_seeds_are_measured_in_two_sizes():
+    many = workloads_for("--seeds")
+    assert [(each.num_seeds, each.num_envs) for each in many] == [(16, 16), (64, 16)]
+    assert {each.scan_chunk_size for each in many} == {10 * 128}
 
 
 def test_a_large_network_has_short_chunks_and_leaves_out_what_takes_minutes():
