@@ -235,7 +235,7 @@ def test_what_cannot_go_with_seeds_is_refused_and_writes_nothing(argv, sentence,
 
 def test_a_buffer_in_the_hosts_memory_is_for_one_training(tmp_path):
     config = small_config("dqn", **{"agent.replay_memory": "host"})
-    with pytest.raises(InvalidArgumentError, match="^agent.replay_memory must be 'device' with"):
+    with pytest.raises(InvalidArgumentError, match=r"^agent\.replay_memory must be 'device'"):
         train(config, tmp_path / "run", seeds=SEEDS)
     assert not (tmp_path / "run").exists()
 
