@@ -5,7 +5,7 @@ to one global object, and each page loads only the files that it shows.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ci.site.formatting import day, hardware, slug
@@ -39,7 +39,9 @@ def _history_files(site: Site) -> dict[str, str]:
         listed.append(
             [benchmark.name, slugs[benchmark.name], benchmark.unit, _short(history.scatter)]
         )
-        files[f"data/{name}.js"] = _script(name, _history(history, places))
+        files[f"data/{name}.js"] = _script(
+            name, _history(history, places, site.causes[benchmark.name])
+        )
         files[f"data/{name}.csv"] = _csv(history, site.archive.commits)
         for point in history.points:
             value = [place, setups[_setup_key(point.setup)], _short(point.value)]
@@ -72,7 +74,9 @@ def _setups(site: Site) -> dict[tuple[str, str], int]:
     return {key: place for place, key in enumerate(keys)}
 
 
-def _history(history: BenchmarkHistory, places: dict[str, int]) -> dict[str, Any]:
+def _history(
+    history: BenchmarkHistory, places: dict[str, int], causes: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     """Return a benchmark's data; commits are given by their place in main's order."""
     stretches = [stretch.setup for stretch in history.stretches]
     of_setup = {setup: place for place, setup in enumerate(stretches)}
@@ -108,6 +112,7 @@ def _history(history: BenchmarkHistory, places: dict[str, int]) -> dict[str, Any
         "points": points,
         "levels": levels,
         "changes": changes,
+        "causes": [[places[commit], " ".join(said)] for commit, said in causes.items()],
     }
 
 

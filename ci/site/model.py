@@ -9,6 +9,13 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
+from ci.site.annotations import (
+    NAME,
+    Annotation,
+    causes_by_commit,
+    read_annotations,
+    without_place,
+)
 from ci.site.formatting import natural, slugs
 from ci.site.measurements import (
     LibrarySamples,
@@ -56,6 +63,20 @@ class Site:
     entries: Sequence[Entry]
     project: Project
     accepted: Sequence[Accepted] = ()
+    annotations: Sequence[Annotation] = ()
+
+    @cached_property
+    def causes(self) -> dict[str, dict[str, list[str]]]:
+        """Why a benchmark shifted, by its name and by the measured commit."""
+        return {
+            each.benchmark.name: causes_by_commit(self.annotations, each, self.archive)
+            for each in self.histories
+        }
+
+    @property
+    def misplaced(self) -> list[Annotation]:
+        """The annotations that fit no commit or no benchmark of the history."""
+        return without_place(self.annotations, self.histories, self.archive)
 
     @cached_property
     def ratio_tables(self) -> list[RatioTable]:
@@ -120,7 +141,7 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     """
     measurements = read_measurements([results / "published", results / "csv"])
     project = read_project(repository, measurements.libraries)
-    archive = read_archive(results / "asv")
+    archive = read_archive(results / "asv", results / "published" / "asv")
     return Site(
         built=built,
         measurements=measurements,
@@ -129,6 +150,7 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
         entries=_entries(archive, measurements.runs),
         project=project,
         accepted=read_accepted(accepted),
+        annotations=read_annotations(results / "published" / NAME),
     )
 
 

@@ -63,7 +63,7 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
         "scaling.html": scaling_page(site, files.plots),
         "comparison.html": comparison_page(site),
         "settings.html": settings_page(site.measurements.runs),
-        "benchmarks.html": {"entries": [listed(entry, site.project) for entry in site.entries]},
+        "benchmarks.html": {"entries": [listed(entry, site) for entry in site.entries]},
         "changes.html": _changes(site),
         "compare.html": {},
         "noise.html": _noise(site),
@@ -76,7 +76,7 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
     for entry in site.entries:
         by_parameters.setdefault(entry.benchmark.parameters, []).append(entry)
     for entry in site.entries:
-        context = benchmark_page(entry, by_parameters[entry.benchmark.parameters], site.project)
+        context = benchmark_page(entry, by_parameters[entry.benchmark.parameters], site)
         text = template.render(context, root="../", current="benchmarks.html")
         yield f"b/{entry.slug}.html", text
 
@@ -136,6 +136,8 @@ def _changes(site: Site) -> dict[str, Any]:
         "answer": status.answer(site),
         "cut_off": site.cut_off,
         "accepted": site.accepted,
+        "causes": _causes_of_changes(site),
+        "misplaced": site.misplaced,
         "changes": [(ids[name], change) for name, change in zip(names, newest_first, strict=True)],
         "subjects": {commit.hash: commit.subject for commit in site.archive.commits},
         "markers": _markers(site),
@@ -143,6 +145,16 @@ def _changes(site: Site) -> dict[str, Any]:
         "min_percent": f"{(MIN_EFFECT - 1) * 100:.0f}",
         "chance": f"{1 / ALPHA:,.0f}",
     }
+
+
+def _causes_of_changes(site: Site) -> dict[str, dict[str, list[str]]]:
+    """Return why each change happened, by benchmark and commit; nothing where nobody has said."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for change in site.changes:
+        name = change.benchmark.name
+        commit = change.point.commit
+        found.setdefault(name, {})[commit] = site.causes[name].get(commit, [])
+    return found
 
 
 def _markers(site: Site) -> list[dict[str, Any]]:

@@ -1,27 +1,27 @@
 """What the page of one benchmark shows, and its row in the list. `ci.site.pages` calls it."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from ci.site import formatting
 from ci.site.charts import HistoryMarks, history_svg, sparkline
 from ci.site.measurements import LibrarySamples, SuiteRun
-from ci.site.model import Entry
+from ci.site.model import Entry, Site
 from ci.site.project import Project
+from perfgate.history.asv_results import Point
 from perfgate.history.levels import BenchmarkHistory, Stretch
 
 
-def benchmark_page(
-    entry: Entry, same_workload: Sequence[Entry], project: Project
-) -> dict[str, Any]:
+def benchmark_page(entry: Entry, same_workload: Sequence[Entry], site: Site) -> dict[str, Any]:
     """Return the context of a benchmark's page.
 
     Args:
         entry: the benchmark.
         same_workload: the benchmarks with the same parameters.
-        project: the repository that was measured.
+        site: what is known of all of them.
     """
     history = entry.history
+    project = site.project
     context: dict[str, Any] = {
         "entry": entry,
         "b": entry.benchmark,
@@ -40,8 +40,22 @@ def benchmark_page(
     if history:
         context["svg"] = _history_svg(history)
         context["levels"] = _levels(history)
+        causes = site.causes[entry.benchmark.name]
+        context["causes"] = [
+            {"point": point, "said": causes[point.commit]}
+            for point in _first_points(history, causes)
+        ]
         context["recent"] = list(reversed(history.points[-30:]))
     return context
+
+
+def _first_points(history: BenchmarkHistory, commits: Container[str]) -> list[Point]:
+    """Return one point of each of the commits; two machines may have measured the same one."""
+    found: dict[str, Point] = {}
+    for point in history.points:
+        if point.commit in commits:
+            found.setdefault(point.commit, point)
+    return list(found.values())
 
 
 def _history_svg(history: BenchmarkHistory) -> str:
@@ -130,23 +144,32 @@ def _marker(earlier: Sequence[Stretch], stretch: Stretch) -> str:
     return "other versions" if before.versions != stretch.setup.versions else "another benchmark"
 
 
-def listed(entry: Entry, project: Project) -> dict[str, Any]:
+def listed(entry: Entry, site: Site) -> dict[str, Any]:
     """Return a benchmark's row in the list."""
     history = entry.history
     row = {
         "slug": entry.slug,
         "name": entry.benchmark.name,
-        "now": _now(entry, project),
+        "now": _now(entry, site.project),
         "state": _state(history),
     }
     if history is None:
-        return row | {"value": 0, "count": 0, "spark": "", "change": None, "open": False}
+        return row | {
+            "value": 0,
+            "count": 0,
+            "spark": "",
+            "change": None,
+            "open": False,
+            "causes": [],
+        }
     values = [point.value for point in history.points]
+    last = max(history.changes, key=lambda change: change.point.date_s, default=None)
     return row | {
         "value": values[-1],
         "count": len(values),
         "spark": sparkline(values),
-        "change": max(history.changes, key=lambda change: change.point.date_s, default=None),
+        "change": last,
+        "causes": site.causes[entry.benchmark.name].get(last.point.commit, []) if last else [],
         "open": bool(history.open),
     }
 

@@ -85,6 +85,7 @@ class Archive:
     """All that a results folder holds: `points` by benchmark, in the order of `commits`.
 
     `measured` is when the newest measurement began, in seconds since 1970, and on which machine.
+    `main` holds every commit of main in order, measured or not, and nothing outside a repository.
     """
 
     commits: list[Commit] = field(default_factory=list)
@@ -92,18 +93,26 @@ class Archive:
     points: dict[str, list[Point]] = field(default_factory=dict)
     measured: tuple[float, str] = (0.0, "")
     unreadable: list[str] = field(default_factory=list)
+    main: list[str] = field(default_factory=list)
 
 
-def read_archive(folder: Path) -> Archive:
+def read_archive(folder: Path, *others: Path) -> Archive:
     """Return what `folder` holds of main's commits; an empty archive if there is nothing.
 
-    A damaged file is left out whole, and named in `unreadable`.
+    `others` add the files that it lacks. A damaged file is left out whole, and named in
+    `unreadable`.
     """
     archive = Archive()
-    descriptions = _descriptions(folder / "benchmarks.json", archive)
-    on_main = _main_subjects(folder)
+    folders = (folder, *others)
+    descriptions: dict[str, Any] = {}
+    files: dict[str, Path] = {}
+    for each in reversed(folders):
+        descriptions |= _descriptions(each / "benchmarks.json", archive)
+        files |= {path.relative_to(each).as_posix(): path for path in each.glob("*/*.json")}
+    on_main = next((found for each in folders if (found := _main_subjects(each))), {})
+    archive.main = list(on_main)
     dates: dict[str, float] = {}
-    for path in sorted(folder.glob("*/*.json")):
+    for _, path in sorted(files.items()):
         if path.name in _NO_RESULTS:
             continue
         try:
