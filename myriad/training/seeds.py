@@ -100,7 +100,7 @@ class SeedsTrainer:
         self._settings = settings
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._monitor = Monitor()
-        # Steps of one seed; those of all seeds together; what a stopped seed has done.
+        # Steps of a seed that runs to the end.
         self._steps = self.population.num_updates * self.population.steps_per_update
         self._progress = Progress(len(self.seeds) * self._steps, quiet=quiet)
         self._newest: dict[int, dict[str, Any]] = {}
