@@ -24,7 +24,6 @@ from ci.site.measurements import (
     SuiteRun,
     read_measurements,
 )
-from ci.site.parts import FailedPart, read_failed_parts
 from ci.site.project import Project, read_project
 from ci.site.ratio_table import RatioTable, ratio_tables
 from ci.site.speedups import Speedup, speedups
@@ -55,10 +54,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that the pages are made from.
-
-    `unreadable` names the damaged files, which were left out.
-    """
+    """Everything that the pages are made from."""
 
     built: datetime
     measurements: Measurements
@@ -68,8 +64,6 @@ class Site:
     project: Project
     accepted: Sequence[Accepted] = ()
     annotations: Sequence[Annotation] = ()
-    failed_parts: Sequence[FailedPart] = ()
-    unreadable: Sequence[str] = ()
 
     @cached_property
     def causes(self) -> dict[str, dict[str, list[str]]]:
@@ -148,7 +142,6 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     measurements = read_measurements([results / "published", results / "csv"])
     project = read_project(repository, measurements.libraries)
     archive = read_archive(results / "asv", results / "published" / "asv")
-    failed_parts, unreadable = read_failed_parts(results / "csv" / "parts")
     return Site(
         built=built,
         measurements=measurements,
@@ -158,8 +151,6 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
         project=project,
         accepted=read_accepted(accepted),
         annotations=read_annotations(results / "published" / NAME),
-        failed_parts=failed_parts,
-        unreadable=[*measurements.unreadable, *archive.unreadable, *unreadable],
     )
 
 
