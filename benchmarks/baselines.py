@@ -2,7 +2,7 @@
 
     python benchmarks/baselines.py                            every contest, five trainings each
     python benchmarks/baselines.py --env gene-circuit --seeds 2 --steps 500000
-    python benchmarks/baselines.py --preset tuned             the contests that it has values for
+    python benchmarks/baselines.py --preset ultra_fast        agents with a preset's values
 
 The gene circuit's baselines are the best bang-bang and the best PID of a sweep, chosen on some
 episodes and scored on others. The games' baselines are players that see what an agent sees. Agents
