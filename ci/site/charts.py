@@ -213,17 +213,21 @@ def inline(figure: "Figure", kind: str, title: str, styles: Sequence[Style]) -> 
     for name, colour in INK.items():
         body = body.replace(colour, f"var(--{name})")
     body = re.sub(r"<!--.*?-->", "", body)
-    # an id that nothing refers to could be another chart's too
-    used = set(re.findall(r'href="#([^"]+)"', body))
-    body = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", body)
-    # matplotlib names equal markers alike, and a page may hold several charts
+    # An id that nothing refers to could be another chart's too. The others get names of the chart:
+    # matplotlib names equal markers alike, and a page may hold several charts.
     chart = f"c{zlib.crc32(title.encode()):x}"
-    body = re.sub(r'(id="|href="#)', rf"\g<1>{chart}", body)
+    used = dict.fromkeys(re.findall(r'href="#([^"]+)"', body))
+    names = {name: f"{chart}-{place}" for place, name in enumerate(used)}
+    body = re.sub(
+        r' id="([^"]+)"', lambda of: f' id="{names[of[1]]}"' if of[1] in names else "", body
+    )
+    body = re.sub(r'href="#([^"]+)"', lambda of: f'href="#{names[of[1]]}"', body)
     body = re.sub(r"<text [^>]*>", _restyle_text, body)
     # The numbers of a tag are places, and those between tags are words.
     body = re.sub(r"<[^>]*>", _round_numbers, body)
     body = re.sub(r"M ([\d.]+ [\d.]+)\s+L \1\s", r"M\1h0", body)
     body = re.sub(r"\s+", " ", body).replace("> <", "><").replace("xlink:href", "href")
+    body = re.sub(r' d="[^"]*"', lambda path: re.sub(r' ?([MLCz"]) ?', r"\1", path[0]), body)
     body = body.replace("stroke-linecap: square", "").replace('; "', '"').replace(' "/>', '"/>')
     for common in ("fill: none; stroke: var(--c); stroke-width: 2", "fill: var(--c)"):
         body = body.replace(f' style="{common}"', "")  # the style sheet says it once

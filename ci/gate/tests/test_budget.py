@@ -28,7 +28,7 @@ def test_without_a_limit_of_the_run_the_budget_is_whole_and_a_flag_overrides_bot
 def test_a_run_that_has_passed_its_limit_times_no_longer_than_its_least_share(
     tmp_path, monkeypatch
 ):
-    limited = RULES.replace("[timing]", "[timing]\nbudget_s = 300\nrun_s = 0.5")
+    limited = RULES.replace("[timing]", "[timing]\nbudget_s = 300\nrun_s = 0.001")
     repository = make_repository(tmp_path, limited)
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2")
     monkeypatch.setattr(compare, "_LEAST_SHARE", 0.0)
