@@ -165,15 +165,11 @@ class SeedsTrainer:
         """Say that a run goes on where its updates are rounded differently."""
         done = self._checkpoints.latest()
         before = [] if done is None else self._checkpoints.devices(done)
-        platform = self._devices.split()[1]
-        # One after another, a training is the same whatever device it is on.
-        is_same = self._devices in before
-        if self.config.mapping == "map":
-            is_same = any(platform in devices for devices in before)
-        if before and not is_same:
+        if before and self._devices not in before:
             warnings.warn(
                 f"these seeds trained on {before[-1]} and continue on {self._devices}: an update "
-                "differs by rounding, so a long training ends differently, as if by another seed.",
+                "may differ by rounding, so a long training may end differently, as if by another "
+                "seed.",
                 UserWarning,
                 stacklevel=4,
             )

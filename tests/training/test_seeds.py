@@ -42,6 +42,7 @@ COMMAND += ["--rollout-steps", "8", "--agent.num-minibatches", "2", "--agent.num
 COMMAND += ["--eval-rollouts", "2", "--agent.hidden-sizes", "[8]"]
 LONG = [*COMMAND, "--steps-per-env", "160_000", "--eval-frequency", "8_000"]
 LONG += ["--checkpoint-every-s", "0", "--scan-chunk-size", "800", "--num-seeds", "3"]
+TWO_DEVICES = {"JAX_NUM_CPU_DEVICES": "2"}
 TINY = [*COMMAND, "--steps-per-env", "256", "--eval-frequency", "64", "--env.max-steps", "50"]
 
 
@@ -129,36 +130,57 @@ def running(command, **env) -> Iterator[subprocess.Popen]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run that nothing interrupted."""
+    """A run that nothing interrupted, in a process of its own as those that it is compared with."""
     folder = tmp_path_factory.mktemp("seeds") / "whole"
-    assert main([*LONG, "--quiet", "--run-folder", str(folder)]) == 0
+    with running([*LONG, "--quiet", "--run-folder", str(folder)], **TWO_DEVICES) as process:
+        said = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, said
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_run_resumes_to_the_bits_of_one_that_was_not(number, whole, tmp_path):
-    folder = RunFolder(tmp_path / "run")
-    with running([*LONG, "--run-folder", str(folder.path)]) as process:
+def stop_early(folder, number):
+    """Start the same run, send it a signal once it has saved something, and return what it says."""
+    with running([*LONG, "--run-folder", str(folder.path)], **TWO_DEVICES) as process:
         while not any(folder.checkpoints.glob("*/checksums.json")):
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(number)
         said = process.communicate(timeout=120)[1]
     assert process.returncode == (130 if number == signal.SIGINT else -9)
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_resumes_to_the_bits_of_one_that_was_not(number, whole, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    said = stop_early(folder, number)
     assert folder.metrics.read_bytes() != (whole / "metrics.jsonl").read_bytes()
     if number == signal.SIGINT:
         assert re.search(r"stopped after [\d,]+ of 1,920,000 steps, which are saved; ", said)
         assert f"`myriad train --resume {folder.path}` goes on" in said
-    # One device does what two did: a training is the same in whatever slot it is.
-    with running(["train", "--resume", str(folder.path)], JAX_NUM_CPU_DEVICES="1") as process:
+    with running(["train", "--resume", str(folder.path)], **TWO_DEVICES) as process:
         out, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert "mean return" in out
+    assert "continue on" not in said
     assert folder.metrics.read_bytes() == (whole / "metrics.jsonl").read_bytes()
     for seed in range(3):
         _, _, resumed = load_agent(folder.path, seed=seed)
         assert_same_bits(resumed.state, load_agent(whole, seed=seed)[2].state)
+
+
+@pytest.mark.slow
+def test_a_run_resumed_on_another_number_of_devices_says_so_and_goes_on(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    stop_early(folder, signal.SIGINT)
+    before = folder.metrics.read_text()
+    with running(["train", "--resume", str(folder.path)], JAX_NUM_CPU_DEVICES="1") as process:
+        out, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "these seeds trained on 2 CPU devices and continue on 1 CPU device:" in said
+    assert out.count("640,000") == 3
+    assert folder.metrics.read_text().startswith(before)
 
 
 @pytest.mark.slow
