@@ -16,6 +16,7 @@ Each is also the built-in that you would expect, so `except ValueError` keeps wo
 """
 
 import difflib
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,16 +31,31 @@ _MOST_BITS = 256
 def shown(value: Any) -> str:
     """Return how a message shows a value: as Python writes it, but short and in one line.
 
+    A password of an address is left out.
+
     Example:
         >>> shown(list(range(10**6)))
         '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...]'
     """
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"an integer of {value.bit_length():,} bits"
+    if isinstance(value, str):
+        value = without_passwords(value)
     try:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # noqa: BLE001 (a value of yours may not be able to say what it is)
         return f"a value of type {type(value).__name__}"
+
+
+def without_passwords(text: str) -> str:
+    """Return a text with *** for the password of every address in it.
+
+    Example:
+        >>> without_passwords("no table in postgresql://me:secret@host/studies")
+        'no table in postgresql://me:***@host/studies'
+    """
+    text = re.sub(r"(:/+[^/@:\s]*):[^@\s]*@", r"\1:***@", text)
+    return re.sub(r"(?i)\b(password|passwd|pwd)=[^&\s'\"]*", r"\1=***", text)
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from myriad.errors import InvalidArgumentError
+from myriad.errors import InvalidArgumentError, without_passwords
 
 try:
     import fcntl
@@ -50,6 +50,26 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
 
 
+def unwritable(folder: Path) -> str | None:
+    """Return why nothing can be written below a folder, which need not be there yet.
+
+    Example:
+        >>> unwritable(Path("/dev/null/results"))
+        "can't be made, since /dev/null is no folder"
+    """
+    for there in (folder, *folder.absolute().parents):
+        try:
+            there.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            return f"can't be used: {error.strerror}"
+        if not there.is_dir():
+            return f"can't be made, since {there} is no folder"
+        return None if os.access(there, os.W_OK | os.X_OK) else "can't be written"
+    return "can't be made"
+
+
 def read_text(path: Path) -> str:
     """Read a file of text.
 
@@ -76,10 +96,10 @@ def regular(path: Path) -> Path:
 
 
 def say(sentence: str) -> None:
-    """Print to standard error. If it is closed or full, nothing is said."""
+    """Print to standard error, without passwords. If it is closed or full, nothing is said."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"{sentence}\n")
+            sys.stderr.write(f"{without_passwords(sentence)}\n")
             sys.stderr.flush()
 
 

@@ -19,14 +19,19 @@ _ROOT = Path("/")
 _MAPPED, _RESIDENT, _DATA = 0, 1, 5
 
 
+def core_numbers() -> list[int]:
+    """Return the numbers of the logical cores that this process may run on, in their order."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def usable_cores(root: Path = _ROOT) -> int:
     """Return the logical cores that this process may run on.
 
     A container's quota counts in whole cores.
     """
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        cores = len(os.sched_getaffinity(0))
+    cores = len(core_numbers())
     for group in _control_groups("cpu", root):
         quota, period = (_read(group / "cpu.max") or "max 0").split()
         quota = _read(group / "cpu.cfs_quota_us") or quota

@@ -1,12 +1,11 @@
 """`myriad doctor`: what is set, where, and what this machine makes of it."""
 
 import dataclasses
-import os
-from pathlib import Path
 from typing import Any
 
 from myriad.cli.train import TrainingFlags
 from myriad.errors import InvalidArgumentError, MyriadError
+from myriad.files import unwritable
 from myriad.settings import FLAG, Settings, compilation_cache, home
 
 # What the settings are shown for, unless you say.
@@ -128,7 +127,7 @@ def _print_machine() -> list[str]:
             print(f"{name:<10} nowhere")
             problems.append(f"{name}: {error}")
             continue
-        problem = None if folder is None else _unwritable(folder)
+        problem = None if folder is None else unwritable(folder)
         state = "off" if folder is None else f"{folder} ({problem or 'can be written'})"
         print(f"{name:<10} {state}")
         problems += [f"{name}: {folder} {problem}"] if problem else []
@@ -150,21 +149,6 @@ def _devices() -> str:
     for device in jax.local_devices():
         kinds[device.device_kind] = kinds.get(device.device_kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
-
-
-def _unwritable(folder: Path) -> str | None:
-    """Return why nothing can be written below a folder, which need not be there yet."""
-    for there in (folder, *folder.absolute().parents):
-        try:
-            there.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            return f"can't be used: {error.strerror}"
-        if not there.is_dir():
-            return f"can't be made, since {there} is no folder"
-        return None if os.access(there, os.W_OK | os.X_OK) else "can't be written"
-    return "can't be made"
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:

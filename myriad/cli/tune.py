@@ -6,9 +6,14 @@ from typing import Any
 import tyro
 
 from myriad.cli.flags import XlaFlags
+from myriad.cli.switches import IN_BLOCKS, fields_of
+from myriad.errors import InvalidArgumentError, MyriadError
+from myriad.files import unwritable
+from myriad.settings import Settings
 from myriad.tuning.settings import TuneSettings
 
-# What a shell reports of a process that SIGINT ended.
+# Of trials that all failed, and what a shell reports of a process that SIGINT ended.
+_FAILED = 1
 _INTERRUPTED = 130
 
 
@@ -16,7 +21,7 @@ _INTERRUPTED = 130
 class Tune(TuneSettings, XlaFlags):
     """Find hyperparameters: run trials, and train the best again beside the default.
 
-    Give what all trials share by dotted name, such as --env.gravity 3.7 or --agent.gamma 0.9.
+    Give what all trials share by dotted name, such as --env.gravity 3.7 or --agent.max-grad-norm 1.
     """
 
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
@@ -26,26 +31,67 @@ class Tune(TuneSettings, XlaFlags):
         """Leave the checks to `settings`: tyro would put words around an error of here."""
 
     def settings(self) -> TuneSettings:
-        """Return the campaign without what belongs to the command alone."""
+        """Return the campaign without what belongs to the command alone.
+
+        Its trainings take what variables and `.env` set, as those of `myriad train` do.
+        """
         names = [field.name for field in dataclasses.fields(TuneSettings)]
-        return TuneSettings(**{name: getattr(self, name) for name in names})
+        given = TuneSettings(**{name: getattr(self, name) for name in names})
+        return dataclasses.replace(given, options=switched_options(given) | {**given.options})
 
     def run(self) -> int:
         """Tune, write the report, and print what came of it.
 
         Returns:
-            0, or 130 if you interrupted it.
+            0, or 1 if no trial was completed, or 130 if you interrupted it.
 
         Raises:
-            MyriadError: see `myriad.tuning.tune`. No study is made if the settings can't be used.
+            MyriadError: see `myriad.tuning.tune`. No study is made if the settings can't be used,
+                or nothing can be written to the folder of the results.
         """
         from myriad.tuning import tune
         from myriad.tuning.progress import Progress, summary
         from myriad.tuning.report import write_report
 
         settings = self.settings().completed()
+        if (problem := unwritable(settings.output)) is not None:
+            raise InvalidArgumentError(
+                f"output must be a folder that can be written to, but {settings.output} {problem}."
+            )
         with Progress(settings) as progress:
             result = tune(settings, progress.hear)
         with result:
-            print(summary(result, write_report(result)))
-        return _INTERRUPTED if result.is_interrupted else 0
+            try:
+                files = write_report(result)
+            except MyriadError:
+                print(summary(result, []))
+                raise
+            print(summary(result, files))
+        if result.is_interrupted:
+            return _INTERRUPTED
+        return _FAILED if result.best is None and settings.n_trials else 0
+
+
+def switched_options(settings: TuneSettings) -> dict[str, Any]:
+    """Return the options of the agent that variables and `.env` set, by dotted name.
+
+    What the space sets in every trial is left out.
+    """
+    from myriad.agents import AGENTS
+    from myriad.tuning.space import SearchSpace
+
+    agent = AGENTS.resolve(settings.agent)
+    space = SearchSpace.load(agent, file=settings.space)
+    network = settings.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
+    switched = fields_of(Settings.read().switches(), agent, network)
+    if switched.get("agent.attention") == IN_BLOCKS:
+        from myriad.agents.networks.kernels import attention_in_blocks
+
+        dtype = settings.options.get("agent.compute_dtype", switched.get("agent.compute_dtype"))
+        switched["agent.attention"] = attention_in_blocks(dtype or "float32")
+    taken = {*space.fixed, *(each.name for each in space.parameters)}
+    return {
+        name: value
+        for name, value in switched.items()
+        if name.startswith("agent.") and name not in taken
+    }

@@ -17,7 +17,7 @@ from jax.sharding import SingleDeviceSharding
 from myriad import settings
 from myriad.agents.traced import TracedFloat, words_of
 from myriad.counters import Counter
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
 from myriad.ranges import Integer, ranges_of
 from myriad.timing import collector_paused
@@ -132,6 +132,10 @@ class Population:
         num_devices: int | None = None,
     ):
         Integer(1).require("num_slots", num_slots)
+        if num_devices is not None:
+            Integer(1, jax.local_device_count()).require("num_devices", num_devices)
+        if mapping not in (None, "map", "vmap"):
+            raise InvalidArgumentError(f"mapping must be map or vmap, but got {shown(mapping)}.")
         config = resolved.config
         self.resolved = resolved
         self.num_slots = num_slots
@@ -291,6 +295,7 @@ class Population:
         }
         for name, value in given.items():
             words[name][slots] = value
+        self._require_seeds(seeds, len(slots))
         low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
         for slot, seed in zip(slots, seeds, strict=True):
             low[slot], high[slot] = words_of_seed(int(seed))
@@ -309,9 +314,12 @@ class Population:
 
         Returns:
             the next state, and a report, fetched, with leaves `[M, ...]`.
+
+        Raises:
+            InvalidArgumentError: an array has another shape or kind.
         """
-        counts = self._pad(np.asarray(num_updates, np.int32))
-        begins = self._pad(np.asarray(begin, bool))
+        counts = self._pad(self._of_slots("num_updates", num_updates, np.int32))
+        begins = self._pad(self._of_slots("begin", begin, np.bool_))
         results = self._on_each("run", counts, begins, state=state)
         return tuple(state for state, _ in results), self._gathered(each for _, each in results)
 
@@ -329,9 +337,18 @@ class Population:
 
         Returns:
             returns, float32 `[M, E]`, and whether an episode ended, boolean `[M, E]`.
+
+        Raises:
+            InvalidArgumentError: an array has another shape or kind.
         """
-        flags = np.ones(self.num_slots, bool) if active is None else np.asarray(active, bool)
+        flags = np.ones(self.num_slots, bool)
+        if active is not None:
+            flags = self._of_slots("active", active, np.bool_)
         words = np.zeros((self._padded, 2), np.uint32)
+        if keys is not None and keys.shape not in ((), (self.num_slots,)):
+            raise InvalidArgumentError(
+                f"keys must be one or {self.num_slots}, but have the shape {keys.shape}."
+            )
         if keys is not None:
             words[: self.num_slots] = np.asarray(jax.random.key_data(keys))
         own = np.full(self._padded, keys is None)
@@ -500,23 +517,37 @@ class Population:
         found = {}
         for name in self.traced:
             kind = np.int32 if name == _EPOCHS else np.float64
-            values = np.asarray(options[name], kind)
+            values = np.asarray(options[name])
             if values.shape != (count,):
                 raise InvalidArgumentError(
                     f"{name} must have {count} values, but has the shape {values.shape}."
                 )
             for value in values.tolist():
                 ranges[name].require(name, value)
+            values = values.astype(kind)
             found[name] = values if name == _EPOCHS else words_of(values)
         return found
 
     def _padded_seeds(self, seeds: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if len(seeds) != self.num_slots:
-            raise InvalidArgumentError(
-                f"seeds must be one for each of {self.num_slots} slots, but got {len(seeds)}."
-            )
+        self._require_seeds(seeds, self.num_slots)
         words = np.array([words_of_seed(int(seed)) for seed in seeds], np.uint32)
         return self._pad(words[:, 0]), self._pad(words[:, 1])
+
+    def _require_seeds(self, seeds: Sequence[int] | np.ndarray, count: int) -> None:
+        if len(seeds) != count:
+            raise InvalidArgumentError(
+                f"seeds must be one for each of {count} slots, but got {len(seeds)}."
+            )
+
+    def _of_slots(self, name: str, values: Any, kind: type[np.generic]) -> np.ndarray:
+        """Return a value for each slot as an array of a kind, `[M]`."""
+        array = np.asarray(values)
+        if array.shape != (self.num_slots,) or not np.can_cast(array.dtype, kind, "same_kind"):
+            raise InvalidArgumentError(
+                f"{name} must be {self.num_slots} values of {np.dtype(kind)}, but got an array of "
+                f"{array.dtype} with the shape {array.shape}."
+            )
+        return array.astype(kind)
 
     def _pad(self, values: np.ndarray) -> np.ndarray:
         """Add zeros for the slots that fill up the devices."""

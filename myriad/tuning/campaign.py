@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from myriad.tuning.objective import Boundary
 from myriad.tuning.settings import TuneSettings
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 # ones before them.
 _AHEAD = 4
 
-EventKind = Literal["compiled", "started", "evaluated", "completed", "pruned", "failed"]
+# Seconds between two looks for trials of machines that have fallen silent.
+_LOOK_S = 60.0
+
+EventKind = Literal[
+    "resumed", "compiled", "started", "evaluated", "completed", "pruned", "failed", "lost"
+]
+
+# What ends a trial for good.
+ENDINGS = ("completed", "pruned", "failed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +44,14 @@ class Event:
     """What has happened in a campaign.
 
     Attributes:
-        kind: compiled (a shape's programs), or what became of a trial.
-        trial: the trial's number; None for a compilation.
+        kind: resumed (a study that has trials), compiled (a shape's programs), or what became of a
+            trial. One that is lost runs again.
+        trial: the trial's number; None for a study or a compilation.
         step: steps of all environments that the evaluation stands for.
-        value: the mean return of the evaluation.
+        value: the mean return of the evaluation, or the best one of a study.
         standard_error: of the value.
         seconds: of compiling.
-        reason: why a trial failed.
+        reason: why a trial failed or was lost.
     """
 
     kind: EventKind
@@ -84,9 +93,14 @@ def run(
     trials.programs = programs
     try:
         train_all(programs, trials, is_interrupted)
-    finally:
-        # Where all went well, none is left.
+    except KeyboardInterrupt:
         trials.give_back("it was interrupted")
+        raise
+    except BaseException as error:
+        trials.give_back(f"its process ended by {type(error).__name__}")
+        raise
+    # Where all went well, none is left.
+    trials.give_back("it was interrupted" if is_interrupted() else "the time was over")
 
 
 class _Trials:
@@ -110,9 +124,12 @@ class _Trials:
         self._waiting: list[Training] = []
         self._running: list[Training] = []
         self._ends_at = time.monotonic() + (settings.timeout or math.inf)
+        self._looks_at = time.monotonic() + _LOOK_S
         self._seeds = tuple(settings.seeds())
 
     def take(self, shape: Shape | None) -> Training | None:
+        if self._is_over():
+            return None
         while not (fits := self._fitting(shape)):
             if not self._ask(most=1 if shape is None else _AHEAD):
                 return None
@@ -129,35 +146,69 @@ class _Trials:
             shape = max(count, key=lambda each: (count[each], self.programs.has(each)))
         return [each for each, its in zip(self._waiting, shapes, strict=True) if its == shape]
 
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._ends_at
+
     def _ask(self, most: int) -> bool:
         """Ask for another trial, unless as many are waiting, or there are enough."""
-        is_over = time.monotonic() >= self._ends_at
-        if len(self._waiting) >= most or is_over or not self._claim():
+        if len(self._waiting) >= most or self._is_over() or not self._claim():
             return False
+        self._look_for_silent()
         trial = self._study.ask()
-        fields = self._space.suggest(trial)
+        try:
+            fields = self._space.suggest(trial)
+        except (ValueError, TypeError) as error:
+            # Parameters that somebody queued need not be those of this space.
+            self._fail(trial, f"its parameters are not of this space: {error}")
+            return True
         trial.set_user_attr("seeds", list(self._seeds))
         self._waiting.append(Training(fields, self._seeds, origin=trial))
         return True
+
+    def _look_for_silent(self) -> None:
+        """Queue the trials of machines that have fallen silent, once a minute."""
+        if time.monotonic() >= self._looks_at:
+            self._study.fail_stale()
+            self._looks_at = time.monotonic() + _LOOK_S
 
     def compiled(self, seconds: float) -> None:
         self._on_event(Event("compiled", seconds=seconds))
 
     def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        try:
+            self._report(training, boundary)
+            is_pruned = self._prunes and not is_last and training.origin.should_prune()
+            if is_pruned or is_last:
+                self._tell(training, boundary, is_pruned=is_pruned)
+        except UpdateFinishedTrialError:
+            self._lose(training)
+            return False
+        self._tell_event("evaluated", training, boundary)
+        if is_pruned or is_last:
+            self._running.remove(training)
+            self._tell_event("pruned" if is_pruned else "completed", training, boundary)
+        return not is_pruned
+
+    @property
+    def _prunes(self) -> bool:
+        return self._settings.objectives == ("return",)
+
+    def _report(self, training: Training, boundary: Boundary) -> None:
         trial, score = training.origin, training.score
         assert score is not None
-        prunes = self._settings.objectives == ("return",)
-        if prunes:
+        if self._prunes:
             for step in boundary.steps:
                 trial.report(score.value, step)
         trial.set_user_attr("standard_error", score.standard_error)
-        self._tell_event("evaluated", training, boundary)
-        is_pruned = prunes and not is_last and trial.should_prune()
-        if is_pruned or is_last:
-            self._end(training, boundary, is_pruned=is_pruned)
-        return not is_pruned
 
-    def _end(self, training: Training, boundary: Boundary, *, is_pruned: bool) -> None:
+    def _lose(self, training: Training) -> None:
+        """Leave a trial to others, who took it while this process was silent."""
+        self._running.remove(training)
+        self._on_event(Event("lost", training.origin.number, reason="another process took it"))
+
+    def _tell(self, training: Training, boundary: Boundary, *, is_pruned: bool) -> None:
         from optuna.trial import TrialState
 
         trial, score = training.origin, training.score
@@ -170,8 +221,6 @@ class _Trials:
             self._study.tell(trial, state=TrialState.PRUNED)
         else:
             self._study.tell(trial, self._values(training, boundary.steps[-1]))
-        self._running.remove(training)
-        self._tell_event("pruned" if is_pruned else "completed", training, boundary)
 
     def _values(self, training: Training, steps: int) -> list[float]:
         assert training.score is not None
@@ -191,9 +240,22 @@ class _Trials:
         self._on_event(Event(kind, number, boundary.steps[-1], score.value, score.standard_error))
 
     def failed(self, training: Training, reason: str) -> None:
-        fail(self._study, training.origin, reason)
         self._running.remove(training)
-        self._on_event(Event("failed", training.origin.number, reason=reason))
+        self._fail(training.origin, reason)
+
+    def _fail(self, trial: "optuna.Trial", reason: str) -> None:
+        """End a trial as FAILED, and keep the reason."""
+        from optuna.exceptions import UpdateFinishedTrialError
+        from optuna.trial import TrialState
+
+        from myriad.tuning.claims import FAILURE
+
+        try:
+            trial.set_user_attr(FAILURE, reason)
+            self._study.tell(trial, state=TrialState.FAIL)
+        except UpdateFinishedTrialError:
+            reason = "another process took it"
+        self._on_event(Event("failed", trial.number, reason=reason))
 
     def put_back(self, training: Training) -> None:
         self._waiting.insert(0, training)
@@ -205,16 +267,6 @@ class _Trials:
             self._study.give_back(training.origin, reason)
         self._running.clear()
         self._waiting.clear()
-
-
-def fail(study: "optuna.Study", trial: Any, reason: str) -> None:
-    """End a trial as FAILED, and keep the reason."""
-    from optuna.trial import TrialState
-
-    from myriad.tuning.claims import FAILURE
-
-    trial.set_user_attr(FAILURE, reason)
-    study.tell(trial, state=TrialState.FAIL)
 
 
 def _counted(n_trials: int) -> Callable[[], bool]:

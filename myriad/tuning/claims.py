@@ -101,15 +101,23 @@ class TuningStudy(optuna.Study):
             self._give_back(self._storage.get_trial(trial._trial_id), reason)
 
     def _give_back(self, trial: FrozenTrial, reason: str) -> None:
+        if trial.state.is_finished():
+            return  # somebody else gave it back, when this process had been silent for long
         # Queued first: if this process is killed in between, nothing is lost.
-        self._retry(trial)
+        self._retry(trial, was_killed=reason == KILLED)
         self._storage.set_trial_user_attr(trial._trial_id, FAILURE, reason)
         self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
-    def trials_of(self, owner: Mapping[str, Any]) -> list[FrozenTrial]:
-        """Return the trials that carry a process's `signature`, ended ones too."""
+    def trials_of(self, owner: Mapping[str, Any]) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
+        """Return the trials that a process claimed, and those of them that run again.
+
+        Args:
+            owner: the process's `signature`.
+        """
         trials = self.get_trials(deepcopy=False)
-        return [trial for trial in trials if trial.user_attrs.get(WORKER) == owner]
+        queued = {trial.user_attrs.get(RETRY_OF) for trial in trials}
+        claimed = [trial for trial in trials if trial.user_attrs.get(WORKER) == owner]
+        return claimed, [trial for trial in claimed if trial.number in queued]
 
     def beat(self) -> None:
         """Record a sign of life for every trial of this process."""
@@ -130,16 +138,19 @@ class TuningStudy(optuna.Study):
             return set()
         return set(_backend(self._storage)._get_stale_trial_ids(self._study_id))
 
-    def _retry(self, trial: FrozenTrial) -> None:
+    def _retry(self, trial: FrozenTrial, *, was_killed: bool) -> None:
         # What was queued and not drawn yet is among the fixed ones.
         params = trial.system_attrs.get("fixed_params", {}) | trial.params
         trials = self.get_trials(deepcopy=False)
         is_queued = any(other.user_attrs.get(RETRY_OF) == trial.number for other in trials)
-        chain, each = 0, trial
+        kills = 0
+        each = trial
         while (before := each.user_attrs.get(RETRY_OF)) is not None:
-            chain, each = chain + 1, trials[before]
+            each = trials[before]
+            kills += each.user_attrs.get(FAILURE) == KILLED
+        is_hopeless = was_killed and kills >= _MOST_RETRIES
         # Without parameters, too: it was claimed, so somebody counts on it. They are drawn anew.
-        if not is_queued and chain < _MOST_RETRIES:
+        if not is_queued and not is_hopeless:
             kept = {k: v for k, v in trial.user_attrs.items() if k == SOURCE}
             self.enqueue_trial(params, user_attrs=kept | {RETRY_OF: trial.number})
 

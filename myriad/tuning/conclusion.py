@@ -16,6 +16,7 @@ from myriad.tuning.objective import (
     VALIDATION_SEEDS,
     Boundary,
     Confirmation,
+    Failure,
     Score,
     confirm,
 )
@@ -53,15 +54,18 @@ class Ensemble:
 
 
 def best_trials(study: "optuna.Study", settings: TuneSettings, count: int) -> "list[FrozenTrial]":
-    """Return the best completed trials; with several objectives those of the Pareto front."""
+    """Return the best completed trials by the first objective.
+
+    With several objectives they are those of the Pareto front.
+    """
     from optuna.trial import TrialState
 
     objective, *others = settings.objectives
-    if others:
-        return study.best_trials[:count]
     done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if others:
+        done = study.best_trials
     sign = -1 if GROWS[objective] else 1
-    return sorted(done, key=lambda trial: sign * (trial.value or 0.0))[:count]
+    return sorted(done, key=lambda trial: sign * trial.values[0])[:count]
 
 
 def confirm_best(
@@ -73,7 +77,7 @@ def confirm_best(
     """Train the best few trials and the agent's defaults again, on fresh seeds.
 
     Returns:
-        None if no trial was completed, the defaults can't be trained, or it was interrupted.
+        None if no trial was completed, or it was interrupted.
     """
     best = best_trials(study, settings, _BEST_FEW)
     if not best:
@@ -81,12 +85,16 @@ def confirm_best(
     seeds = fresh_seeds(settings)
     fields = {trial.number: space.fields(trial.params) for trial in best}
     fields[_DEFAULT] = space.defaults(settings.config().resolve().config)
-    trained = train_again(settings, space, fields, seeds, is_interrupted)
-    if _DEFAULT not in trained:
+    again = train_again(settings, space, fields, seeds, is_interrupted)
+    if again.is_interrupted:
         return None
-    scores = {number: _score(trainings) for number, trainings in trained.items()}
-    default = scores.pop(_DEFAULT)
-    return confirm(default, list(scores.items()), seeds)
+    scores = {number: _score(trainings) for number, trainings in again.trainings.items()}
+    default = scores.pop(_DEFAULT, None)
+    failures = [
+        Failure(None if number == _DEFAULT else number, reason)
+        for number, reason in again.failures.items()
+    ]
+    return confirm(default, list(scores.items()), seeds, failures)
 
 
 def fresh_seeds(settings: TuneSettings) -> list[int]:
@@ -107,8 +115,8 @@ def validate(
         None if it failed or was interrupted.
     """
     seeds = [settings.seed + VALIDATION_SEEDS + index for index in range(settings.validate)]
-    trained = train_again(settings, space, {0: fields}, seeds, is_interrupted)
-    return _score(trained[0]) if 0 in trained else None
+    again = train_again(settings, space, {0: fields}, seeds, is_interrupted)
+    return _score(again.trainings[0]) if again.trainings else None
 
 
 def evaluate_ensemble(
@@ -124,7 +132,8 @@ def evaluate_ensemble(
     """
     best = best_trials(study, settings, settings.ensemble)
     fields = {trial.number: space.fields(trial.params) for trial in best}
-    trained = train_again(settings, space, fields, [settings.seed], is_interrupted, keeps=True)
+    again = train_again(settings, space, fields, [settings.seed], is_interrupted, keeps=True)
+    trained = again.trainings
     if len(trained) < 2:
         return None
     numbers = tuple(trial.number for trial in best if trial.number in trained)
@@ -184,6 +193,21 @@ class EnsemblePolicy:
         return jnp.argmax(votes.sum(axis=0), axis=-1).astype(actions.dtype)
 
 
+@dataclasses.dataclass(frozen=True)
+class Again:
+    """Configurations that were trained again.
+
+    Attributes:
+        trainings: of each configuration, in the order of the seeds.
+        failures: why a seed of a configuration failed, which has no trainings here then.
+        is_interrupted: whether some were left unfinished.
+    """
+
+    trainings: Mapping[int, list[Training]]
+    failures: Mapping[int, str]
+    is_interrupted: bool
+
+
 def train_again(
     settings: TuneSettings,
     space: SearchSpace,
@@ -192,7 +216,7 @@ def train_again(
     is_interrupted: IsInterrupted,
     *,
     keeps: bool = False,
-) -> dict[int, list[Training]]:
+) -> Again:
     """Train configurations over seeds, in programs of the same shapes as the trials'.
 
     Args:
@@ -203,9 +227,6 @@ def train_again(
         is_interrupted: whether to stop now.
         keeps: keep the agents' states.
 
-    Returns:
-        the trainings of each configuration, in the order of the seeds. Those of which a seed failed
-        are left out.
     """
     each = settings.num_seeds
     groups = [tuple(seeds[first : first + each]) for first in range(0, len(seeds), each)]
@@ -215,17 +236,18 @@ def train_again(
         for group in groups
     ]
     programs = Programs(settings, space, settings.num_seeds)
-    todo = _Again(programs, trainings)
+    todo = _ToTheEnd(programs, trainings)
     left = train_all(programs, todo, is_interrupted)
-    unfinished = {training.origin for training in [*left, *todo.waiting]} | todo.failures.keys()
-    return {
+    unfinished = {training.origin for training in [*left, *todo.waiting]}
+    ended = {
         number: [training for training in trainings if training.origin == number]
         for number in fields
-        if number not in unfinished
+        if number not in unfinished | todo.failures.keys()
     }
+    return Again(ended, todo.failures, bool(unfinished))
 
 
-class _Again:
+class _ToTheEnd:
     """Trainings that go to their ends, as a source."""
 
     def __init__(self, programs: Programs, trainings: Sequence[Training]):
@@ -254,4 +276,5 @@ class _Again:
 
 
 def _score(trainings: Sequence[Training]) -> Score:
-    return Score.of(np.concatenate([training.returns for training in trainings]))
+    returns = np.concatenate([training.returns for training in trainings])
+    return Score.of(returns, np.concatenate([training.ended for training in trainings]))

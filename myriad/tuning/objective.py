@@ -129,18 +129,34 @@ class Candidate:
 
 
 @dataclasses.dataclass(frozen=True)
+class Failure:
+    """A configuration that could not be trained again.
+
+    Attributes:
+        number: of the trial that found it; None for the default.
+        reason: why.
+    """
+
+    number: int | None
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Confirmation:
     """The best few trials, trained again on fresh seeds beside the default.
 
     Attributes:
-        default: the agent's defaults.
-        candidates: the trials, best first by their scores on the fresh seeds.
+        default: the agent's defaults; None if they failed.
+        candidates: the trials, best first by their scores on the fresh seeds. Where the default
+            failed, no difference from it is known.
         seeds: the fresh seeds.
+        failures: those that are missing here.
     """
 
-    default: Candidate
+    default: Candidate | None
     candidates: tuple[Candidate, ...]
     seeds: tuple[int, ...]
+    failures: tuple[Failure, ...] = ()
 
     @property
     def winner(self) -> Candidate | None:
@@ -155,8 +171,10 @@ class Confirmation:
                 f"trial {winner.number} is better than the default by {winner.difference:.4g} "
                 f"({winner.low:.4g} to {winner.high:.4g})"
             )
+        if self.default is None:
+            return "the default failed on fresh seeds, so nothing is compared with it"
         if not self.candidates:
-            return "no trial finished"
+            return "no trial could be trained again on fresh seeds"
         best = self.candidates[0]
         return (
             f"trial {best.number} is {best.verdict}"
@@ -166,7 +184,10 @@ class Confirmation:
 
 
 def confirm(
-    default: Score, scores: Sequence[tuple[int, Score]], seeds: Sequence[int]
+    default: Score | None,
+    scores: Sequence[tuple[int, Score]],
+    seeds: Sequence[int],
+    failures: Sequence[Failure] = (),
 ) -> Confirmation:
     """Compare candidates with the default, by Welch's interval of the means over seeds.
 
@@ -174,14 +195,21 @@ def confirm(
     trying more candidates doesn't make a lucky one a winner.
 
     Args:
-        default: the default's score.
+        default: the default's score; None if it failed.
         scores: the candidates' numbers and scores, on as many seeds.
         seeds: the fresh seeds.
+        failures: those that could not be trained again.
     """
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
-    candidates = [_compared(number, score, default, confidence) for number, score in scores]
+    candidates = [
+        Candidate(number, score, math.nan, -math.inf, math.inf)
+        if default is None
+        else _compared(number, score, default, confidence)
+        for number, score in scores
+    ]
     candidates.sort(key=lambda each: -each.score.value)
-    return Confirmation(Candidate(None, default), tuple(candidates), tuple(seeds))
+    beside = None if default is None else Candidate(None, default)
+    return Confirmation(beside, tuple(candidates), tuple(seeds), tuple(failures))
 
 
 def _compared(number: int, score: Score, default: Score, confidence: float) -> Candidate:

@@ -3,14 +3,19 @@
 import math
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from myriad.files import say
+from myriad.tuning.campaign import ENDINGS
+from myriad.tuning.claims import FAILURE
 from myriad.tuning.report import best_config, command_to_go_on, train_command
 from myriad.tuning.settings import GROWS, TuneSettings
 
 if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
     from myriad.tuning.campaign import Event
     from myriad.tuning.objective import Score
     from myriad.tuning.session import TuneResult
@@ -27,7 +32,7 @@ class Progress:
     """
 
     def __init__(self, settings: TuneSettings):
-        self.counts = dict.fromkeys(("completed", "pruned", "failed"), 0)
+        self.counts = dict.fromkeys(ENDINGS, 0)
         self.best = -math.inf
         self.compile_s = 0.0
         self._settings = settings
@@ -61,10 +66,11 @@ class Progress:
         self.compile_s += event.seconds
         if event.kind in self.counts:
             self.counts[event.kind] += 1
-        if event.kind == "completed":
+        if event.kind in ("resumed", "completed"):
             self.best = max(self.best, event.value)
-        if event.kind == "failed" and not self._settings.quiet:
-            self._say(f"trial {event.trial} failed: {event.reason}")
+        if event.kind in ("failed", "lost") and not self._settings.quiet:
+            what = "failed" if event.kind == "failed" else "is run again"
+            self._say(f"trial {event.trial} {what}: {event.reason}")
         if self._bar is not None:
             self._bar.update(self._task, completed=self.ended, description=str(self))
         elif not self._settings.quiet and time.monotonic() - self._said_at >= _EVERY_S:
@@ -112,34 +118,23 @@ def summary(result: "TuneResult", files: list[Path]) -> str:
     lines = [f"study {settings.study_name}: {shown or 'no trials'}; {took}"]
     lines += _best_lines(result)
     if result.is_interrupted:
-        lines.append(_how_to_go_on(result, states))
+        lines.append(_how_to_go_on(result))
     lines += [str(path) for path in files]
     return "\n".join(lines)
 
 
 def _best_lines(result: "TuneResult") -> list[str]:
     if result.best is None:
-        return ["no trial was completed, so there is no best"]
-    best = result.best
+        return ["no trial was completed, so there is no best", *_most_frequent_failure(result)]
     settings = result.settings
-    lines = []
-    if result.confirmation is None:
-        named = zip(settings.objectives, best.values or (), strict=True)
-        values = ", ".join(f"{name} {value:.5g}" for name, value in named)
-        lines.append(f"best: trial {best.number}, {values}; not confirmed on fresh seeds")
-    else:
-        confirmed = result.confirmation
-        chosen = next(each for each in confirmed.candidates if each.number == best.number)
-        lines += [
-            f"best: trial {best.number}, return {_interval(chosen.score)} on fresh seeds",
-            f"default: return {_interval(confirmed.default.score)} on the same",
-            confirmed.verdict,
-        ]
+    lines = _confirmation_lines(result, result.best)
     if len(settings.objectives) > 1:
         lines += _front(result)
     if result.validation is not None:
         count = len(result.validation.by_seed)
         lines.append(f"validated: return {_interval(result.validation)} over {count} seeds")
+    elif settings.validate and not result.is_interrupted:
+        lines.append("not validated: it failed on one of the seeds")
     if result.ensemble is not None:
         together = result.ensemble
         lines.append(
@@ -149,6 +144,34 @@ def _best_lines(result: "TuneResult") -> list[str]:
     width = max(map(len, result.fields), default=0)
     lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
     return [*lines, train_command(best_config(result))]
+
+
+def _confirmation_lines(result: "TuneResult", best: "FrozenTrial") -> list[str]:
+    """Say what the best is worth on fresh seeds, or else in its trial."""
+    confirmed = result.confirmation
+    candidates = confirmed.candidates if confirmed is not None else ()
+    chosen = next((each for each in candidates if each.number == best.number), None)
+    lines = []
+    if chosen is not None:
+        lines.append(f"best: trial {best.number}, return {_interval(chosen.score)} on fresh seeds")
+    else:
+        named = zip(result.settings.objectives, best.values or (), strict=True)
+        values = ", ".join(f"{name} {value:.5g}" for name, value in named)
+        lines.append(f"best: trial {best.number}, {values}; not confirmed on fresh seeds")
+    if confirmed is None:
+        return lines
+    if confirmed.default is not None:
+        lines.append(f"default: return {_interval(confirmed.default.score)} on the same")
+    for failure in confirmed.failures:
+        who = "the default" if failure.number is None else f"trial {failure.number}"
+        lines.append(f"{who} failed on fresh seeds: {failure.reason}")
+    return [*lines, confirmed.verdict]
+
+
+def _most_frequent_failure(result: "TuneResult") -> list[str]:
+    trials = result.study.get_trials(deepcopy=False)
+    reasons = Counter(trial.user_attrs[FAILURE] for trial in trials if FAILURE in trial.user_attrs)
+    return [f"{count} failed: {reason}" for reason, count in reasons.most_common(1)]
 
 
 def _front(result: "TuneResult") -> list[str]:
@@ -168,9 +191,8 @@ def _interval(score: "Score") -> str:
     return f"{score.value:.5g} ({low:.5g} to {high:.5g})"
 
 
-def _how_to_go_on(result: "TuneResult", states: list[str]) -> str:
-    started = result.settings.n_trials
-    left = max(1, started - sum(states.count(each) for each in ("COMPLETE", "PRUNED")))
+def _how_to_go_on(result: "TuneResult") -> str:
+    left = max(0, result.settings.n_trials - result.num_ended)
     command = command_to_go_on(result.settings, left)
     if command is None:
         return "interrupted; the study was in memory: name a --storage to be able to go on"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from myriad import __version__
 from myriad.errors import InvalidArgumentError
 from myriad.files import replacing
+from myriad.settings import Settings
 from myriad.training.config import TrainingConfig
 from myriad.tuning.claims import FAILURE, STANDARD_ERROR
 from myriad.tuning.settings import TuneSettings
@@ -64,8 +65,31 @@ def write_report(result: "TuneResult") -> list[Path]:
 
 
 def best_config(result: "TuneResult") -> TrainingConfig:
-    """Return the training of the winner on the first of the trials' seeds."""
-    return result.settings.config(**{"seed": result.settings.seed} | result.fields)
+    """Return the training of the winner on the first of the trials' seeds.
+
+    It gives a value to everything that variables and `.env` would set otherwise.
+    """
+    fields = {"seed": result.settings.seed} | result.fields
+    config = result.settings.config(**fields)
+    return result.settings.config(**fields | _against_settings(config))
+
+
+def _against_settings(config: TrainingConfig) -> dict[str, Any]:
+    """Return the values that settings of the folder would change, as the trials had them."""
+    switches = Settings.read().switches()
+    known = config.resolve().config
+    kept: dict[str, Any] = {"compile_mode": known.compile_mode} if "compile" in switches else {}
+    options = [
+        name
+        for switch, name in (("bf16", "compute_dtype"), ("flash_attention", "attention"))
+        if switch in switches
+    ]
+    if "batch_size" in switches and known.batch_size is not None:
+        kept["batch_size"] = known.batch_size
+    elif "batch_size" in switches:
+        options.append("num_minibatches")
+    agent = known.agent_options
+    return kept | {f"agent.{name}": agent[name] for name in options if name in agent}
 
 
 def train_command(config: TrainingConfig) -> str:
@@ -84,10 +108,16 @@ def train_command(config: TrainingConfig) -> str:
         for name, value in fields.pop(f"{owner}_options", {}).items()
     }
     for name, value in (fields | options).items():
-        if value not in (None, []):
-            written = value if isinstance(value, str) else json.dumps(value)
-            words += [f"--{name.replace('_', '-')}", written]
+        if value is not None and (value != [] or name in options):
+            words += [f"--{name.replace('_', '-')}", _written(value)]
     return shlex.join(words)
+
+
+def _written(value: Any) -> str:
+    """Return a value as a flag takes it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # inf, which JSON would call Infinity
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
@@ -109,8 +139,7 @@ def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
         else:
             words += [flag, *map(str, value if isinstance(value, tuple) else [value])]
     for name, value in settings.options.items():
-        written = value if isinstance(value, str) else json.dumps(value)
-        words += [f"--{name.replace('_', '-')}", written]
+        words += [f"--{name.replace('_', '-')}", _written(value)]
     return shlex.join(words)
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from myriad.tuning.campaign import Event, OnEvent, run
+from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
 from myriad.tuning.objective import Confirmation, Score
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -35,6 +35,7 @@ class TuneResult:
         validation: of the winner over `settings.validate` seeds.
         ensemble: the best policies together.
         is_interrupted: whether you interrupted it.
+        num_ended: trials that ended in this call, whatever became of them.
         total_s: seconds of the whole call.
         compile_s: seconds that compiling took, of all processes together.
     """
@@ -48,6 +49,7 @@ class TuneResult:
     validation: Score | None
     ensemble: "Ensemble | None"
     is_interrupted: bool
+    num_ended: int
     total_s: float
     compile_s: float
 
@@ -66,6 +68,7 @@ def load_space(settings: TuneSettings) -> SearchSpace:
     """
     config = settings.config().resolve().config
     space = SearchSpace.load(settings.agent, config.env, settings.space)
+    space.require_free(settings.options)
     space.require_usable(settings.fields())
     return space.with_known([space.defaults(config)])
 
@@ -99,15 +102,18 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
     settings = settings.completed()
     space = load_space(settings)
     compile_s = 0.0
+    num_ended = 0
 
     def hear(event: Event) -> None:
-        nonlocal compile_s
+        nonlocal compile_s, num_ended
         compile_s += event.seconds
+        num_ended += event.kind in ENDINGS
         on_event(event)
 
     study = open_study(settings, space)
     try:
         with interrupt_noted() as is_interrupted:
+            _tell_best(study, settings, on_event)
             _run_trials(study, settings, space, hear, is_interrupted)
             concluded = _conclude(study, settings, space, is_interrupted)
             ended = is_interrupted()
@@ -120,9 +126,19 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
         study,
         **concluded,
         is_interrupted=ended,
+        num_ended=num_ended,
         total_s=time.monotonic() - start,
         compile_s=compile_s,
     )
+
+
+def _tell_best(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent) -> None:
+    """Tell the best return of the trials that a study has already."""
+    from myriad.tuning.conclusion import best_trials
+
+    if "return" in settings.objectives and (best := best_trials(study, settings, 1)):
+        place = settings.objectives.index("return")
+        on_event(Event("resumed", value=best[0].values[place]))
 
 
 def _run_trials(

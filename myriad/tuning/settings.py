@@ -118,10 +118,12 @@ class TuneSettings:
                 f"eval_interval must be at most num_steps ({self.num_steps:,}), but got "
                 f"{self.eval_interval:,}."
             )
+        if self.ensemble == 1:
+            raise InvalidArgumentError("ensemble must be 0 or at least 2, but got 1.")
         if self.study_name is not None and not re.fullmatch(_STUDY_NAME, self.study_name):
             raise InvalidArgumentError(
                 "study_name must be at most 100 letters, digits and any of _ . = -, and begin with "
-                f"a letter or a digit, but got {shown(self.study_name)}."
+                f"a letter, a digit or _, but got {shown(self.study_name)}."
             )
         self._require_objectives()
 

@@ -146,6 +146,22 @@ class SearchSpace:
         told = json.dumps([self.agent, dict(self.fixed), parameters], sort_keys=True, default=list)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
+    def require_free(self, options: Mapping[str, Value]) -> None:
+        """Refuse options for all trials that the space sets itself.
+
+        Args:
+            options: by dotted name.
+
+        Raises:
+            InvalidArgumentError: a trial would take the space's value in place of yours.
+        """
+        for name in [*self.fixed, *(each.name for each in self.parameters)]:
+            if name in options:
+                raise InvalidArgumentError(
+                    f"{name} must be left out, since {self.file} sets it in every trial, but got "
+                    f"{shown(options[name])}; name a --space without it."
+                )
+
     def require_usable(self, base: Mapping[str, Value]) -> None:
         """Build the configuration of every shape, so that no trial can fail for a wrong name.
 
@@ -167,11 +183,16 @@ class SearchSpace:
             raise InvalidArgumentError(f"{self.file}: {error}") from None
 
     def _ends(self) -> list[dict[str, Value]]:
-        """Return the least and the greatest values of what is not static."""
-        traced = [each for each in self.parameters if each.name not in self.static]
+        """Return values of what is not static: all choices, and the ends of ranges."""
+        tried = {
+            each.name: each.choices or (each.low, each.high)
+            for each in self.parameters
+            if each.name not in self.static
+        }
+        most = max(map(len, tried.values()), default=0)
         return [
-            {each.name: each.choices[0] if each.choices else each.low for each in traced},
-            {each.name: each.choices[-1] if each.choices else each.high for each in traced},
+            {name: values[min(index, len(values) - 1)] for name, values in tried.items()}
+            for index in range(most)
         ]
 
     def _require_few_shapes(self) -> None:

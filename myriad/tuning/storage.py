@@ -121,7 +121,7 @@ def read_storage(storage: str | None) -> Place:
         file = rest.removeprefix("/")
         if not rest.startswith("/") or file.strip("/") == "" or re.search(r"[?\0]", file):
             raise InvalidArgumentError(
-                f"storage must be sqlite:///FILE, with three slashes, but got {shown(storage)}."
+                f"storage must be sqlite:///FILE, with three slashes, but got {_harmless(storage)}."
             )
         return Place("sqlite", Path(file))
     if not re.fullmatch(r"postgresql(\+psycopg)?", scheme):
@@ -141,12 +141,11 @@ def require_optuna() -> None:
 
 def _harmless(storage: str) -> str:
     """Return a misspelt storage for a message, without what could be a password."""
-    scheme, separator, rest = storage.partition("://")
-    if separator and "@" in rest:
-        return shown(f"{scheme}://...")
-    if "@" in storage or ":" in scheme:
-        return shown(f"{re.split('[:@]', storage)[0]}...")
-    return shown(storage)
+    scheme, separator, _ = storage.partition("://")
+    if separator:
+        return shown(f"{scheme[:20]}://...")
+    # A plain name of a file. Anything else may be an address in another form.
+    return shown(storage if re.fullmatch(r"[\w./~+-]*", storage) else "...")
 
 
 def _psycopg_url(storage: str) -> str:

@@ -11,14 +11,15 @@ from typing import Any, Literal
 import optuna
 from optuna.storages import BaseStorage
 
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text
 from myriad.tuning.claims import SOURCE, TuningStudy
 from myriad.tuning.settings import GROWS, TuneSettings
+from myriad.tuning.space import SearchSpace
 from myriad.tuning.storage import Place, read_storage, require_optuna
 
 
-def open_study(settings: TuneSettings, space: Any) -> TuningStudy:
+def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
     """Create the study of a campaign, or resume it.
 
     Args:
@@ -46,15 +47,17 @@ def open_study(settings: TuneSettings, space: Any) -> TuningStudy:
             sampler=_sampler(settings, session),
             pruner=_pruner(settings),
         )
-        if not study.user_attrs.get("queued"):
-            for source, params in queue:
+        queued = list(study.user_attrs.get("queued", []))
+        for source, params in queue:
+            if source not in queued:
                 study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
-            study.set_user_attr("queued", value=True)
+        sources = dict.fromkeys(source for source, _ in queue)
+        study.set_user_attr("queued", list(dict.fromkeys([*queued, *sources])))
     study.fail_stale()
     return study
 
 
-def _identity(settings: TuneSettings, space: Any) -> dict[str, Any]:
+def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
     """Return what a study's trials must have in common, by the names of settings."""
     config = settings.config().resolve().config
     return {
@@ -65,6 +68,9 @@ def _identity(settings: TuneSettings, space: Any) -> dict[str, Any]:
         "space": space.fingerprint,
         "objectives": list(settings.objectives),
         "num_steps": settings.num_steps,
+        "eval_interval": settings.eval_interval,
+        "seed": settings.seed,
+        "num_seeds": settings.num_seeds,
     }
 
 
@@ -108,6 +114,11 @@ def _require_same(
         )
     for name, now in identity.items():
         before = stored.get(name)
+        if name not in stored:
+            raise InvalidArgumentError(
+                f"study {study.study_name} was made by an older version of Myriad; name another "
+                "--study-name."
+            )
         if before != now:
             differs = f"{_written(name, before)}, but this one has {_written(name, now)}"
             if name == "space":
@@ -171,12 +182,20 @@ def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
 
 
 def _queue(
-    settings: TuneSettings, space: Any, storage: BaseStorage
+    settings: TuneSettings, space: SearchSpace, storage: BaseStorage
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return what is tried first: why, and the parameters."""
     queue = [("known", space.params(fields)) for fields in space.known]
     for name in settings.warm_start:
-        queue += [(name, params) for params in _best_of(name, settings, storage)]
+        for params in _best_of(name, settings, storage):
+            # Of another space, only what this one can draw.
+            ours = space.params(space.fields(params))
+            if not ours:
+                raise InvalidArgumentError(
+                    f"warm_start must name a study whose best can be drawn from {space.file}, but "
+                    f"nothing of {shown(name)} can."
+                )
+            queue.append((name, ours))
     return queue
 
 
@@ -200,10 +219,13 @@ def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
         results = json.loads(read_text(file))
         whose = results["agent"]
         best = results["best"]["params"]
-    except (ValueError, TypeError, KeyError) as error:
+        is_plain = all(isinstance(each, bool | int | float | str) for each in best.values())
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(f"{file} has no best trial to start from.") from None
+    if not is_plain:
+        raise InvalidArgumentError(f"{file} has a best trial whose params are no plain values.")
     _require_agent(str(file), whose, agent)
     return [best]
 

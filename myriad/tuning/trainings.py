@@ -4,9 +4,11 @@
 agree run in one program, each with a slot per training seed.
 """
 
+import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -42,6 +44,7 @@ class Training:
         keep_states: keep the agents' states at the end.
         score: of the last evaluation.
         returns: of its episodes, `[S, E]`.
+        ended: whether each of them ended, `[S, E]`.
         update: updates done, in every seed.
         train_s: seconds of training, if they are measured.
         states: the agents' states at the end, one for each seed.
@@ -53,6 +56,7 @@ class Training:
     keep_states: bool = False
     score: Score | None = None
     returns: Any = None
+    ended: Any = None
     update: int = 0
     train_s: float = 0.0
     states: list[Any] = dataclasses.field(default_factory=list)
@@ -77,6 +81,23 @@ class Source(Protocol):
 
     def put_back(self, training: Training) -> None:
         """Take a training back that is to begin again."""
+
+
+class _CrashError(Exception):
+    """A compiled program, or the environment in it, raised `cause`."""
+
+    def __init__(self, cause: Exception):
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@contextlib.contextmanager
+def _crashes_marked() -> Iterator[None]:
+    """Tell what a program raises from what a source raises, which is not a training's fault."""
+    try:
+        yield
+    except Exception as error:  # (an environment of yours may raise anything)
+        raise _CrashError(error) from error
 
 
 class Programs:
@@ -108,7 +129,7 @@ class Programs:
         episodes = episodes_per_seed(self.num_seeds)
         return self.settings.config(**{**fields, "eval_rollouts": episodes}).resolve()
 
-    def group(self, training: Training, source: Source) -> "Group":
+    def group(self, training: Training) -> "Group":
         """Return the slots for a training, and compile their programs where they are new.
 
         Raises:
@@ -116,9 +137,7 @@ class Programs:
         """
         shape = self.shape(training.fields)
         if shape not in self._groups:
-            group = Group(self, shape, training.fields)
-            self._groups[shape] = group
-            source.compiled(group.population.compile_s)
+            self._groups[shape] = Group(self, shape, training.fields)
         return self._groups[shape]
 
 
@@ -140,9 +159,11 @@ class Group:
         self._programs = programs
         self.shape = shape
         traced = [each.name for each in space.parameters if each.name not in space.static]
-        resolved = programs.resolved(fields)
+        # A parameter under a condition has its default where it isn't drawn, whatever others drew.
+        resolved = programs.resolved(
+            {name: value for name, value in fields.items() if name not in traced}
+        )
         agent = resolved.learner.agent
-        # A parameter under a condition has its default where it isn't drawn.
         self._defaults = {name: getattr(agent, name.removeprefix("agent.")) for name in traced}
         names = [name.removeprefix("agent.") for name in traced]
         self.population = Population(resolved, num_slots, names)
@@ -152,7 +173,6 @@ class Group:
             programs.settings.eval_interval,
             self.population.steps_per_update,
         )
-        self._keys = _evaluation_keys(programs.settings.seed, programs.num_seeds)
         self._state: Any = None
         self._slots: dict[Training, list[int]] = {}
         self._per_call = 1
@@ -168,7 +188,11 @@ class Group:
         return len(self._slots) < self.capacity
 
     def add(self, training: Training) -> None:
-        """Begin a training in free slots, spread over the devices."""
+        """Begin a training in free slots, spread over the devices.
+
+        Raises:
+            MyriadError: a value of it can't be used.
+        """
         taken = {slot for slots in self._slots.values() for slot in slots}
         free = [slot for slot in self._by_device() if slot not in taken]
         slots = free[: len(training.seeds)]
@@ -218,8 +242,9 @@ class Group:
             ahead = next(e.update for e in self._boundaries if e.update > training.update)
             trips[slots] = min(self._per_call, ahead - training.update)
             begin[slots] = True
-        self._state, report = self.population.run(self._state, trips, begin)
-        is_bad = np.asarray(jax.device_get(report.is_bad))
+        with _crashes_marked():
+            self._state, report = self.population.run(self._state, trips, begin)
+            is_bad = np.asarray(jax.device_get(report.is_bad))
         for training in trainings:
             slots = self._slots[training]
             training.update += int(trips[slots[0]])
@@ -230,18 +255,26 @@ class Group:
                 source.failed(training, f"{', '.join(bad)} by step {steps:,}")
 
     def _evaluate(self, trainings: Sequence[Training], source: Source) -> None:
+        first_seed = self._programs.settings.seed
         active = np.zeros(self.population.num_slots, bool)
-        keys = [self._keys[0]] * self.population.num_slots
+        keys = [_evaluation_key(first_seed, first_seed)] * self.population.num_slots
         for training in trainings:
-            for index, slot in enumerate(self._slots[training]):
+            for slot, seed in zip(self._slots[training], training.seeds, strict=True):
                 active[slot] = True
-                keys[slot] = self._keys[index % len(self._keys)]
-        returns, ended = self.population.evaluate(self._state, active, jnp.stack(keys))
+                keys[slot] = _evaluation_key(first_seed, seed)
+        with _crashes_marked():
+            returns, ended = self.population.evaluate(self._state, active, jnp.stack(keys))
         for training in trainings:
             slots = self._slots[training]
-            training.returns = returns[slots]
-            training.score = Score.of(training.returns, ended[slots])
             boundary = self._boundary(training)
+            if not np.isfinite(returns[slots]).all():
+                del self._slots[training]
+                steps = training.update * self.population.steps_per_update
+                source.failed(training, f"NaN or infinity in an evaluation at step {steps:,}")
+                continue
+            training.returns = returns[slots]
+            training.ended = ended[slots]
+            training.score = Score.of(training.returns, training.ended)
             is_last = boundary is self._boundaries[-1]
             if is_last and training.keep_states:
                 training.states = [
@@ -264,7 +297,7 @@ def train_all(
     """Train what a source has, until it has no more.
 
     A program that crashes with several trainings in it is started again with one at a time, so that
-    only the one at fault is lost.
+    only the one at fault is lost. What the source raises is raised here.
 
     Returns:
         the trainings that an interrupt left unfinished.
@@ -276,32 +309,48 @@ def train_all(
             if group is None:
                 return []
         while group.has_room and (more := source.take(group.shape)) is not None:
-            group.add(more)
+            _add(group, more, source)
         try:
             group.advance(source)
-        except (MyriadError, KeyboardInterrupt):
-            raise
-        except Exception as error:  # noqa: BLE001 (an environment of yours may raise anything)
-            left = group.empty()
-            if len(left) == 1:
-                source.failed(left[0], _reason(error))
-            else:
-                group.capacity = 1
-                for training in left:
-                    source.put_back(training)
+        except _CrashError as crash:
+            _start_again(group, source, _reason(crash.cause))
     return group.empty() if group is not None else []
 
 
 def _next_group(programs: Programs, source: Source) -> Group | None:
     while (training := source.take(None)) is not None:
+        is_new = not programs.has(programs.shape(training.fields))
         try:
-            group = programs.group(training, source)
-            group.add(training)
+            group = programs.group(training)
         except Exception as error:  # noqa: BLE001 (the compiler may raise anything)
             source.failed(training, _reason(error))
-        else:
+            continue
+        if is_new:
+            source.compiled(group.population.compile_s)
+        if _add(group, training, source):
             return group
     return None
+
+
+def _add(group: Group, training: Training, source: Source) -> bool:
+    """Begin a training; return False if that is impossible, which its source has heard."""
+    try:
+        group.add(training)
+    except Exception as error:  # noqa: BLE001 (an environment of yours may raise anything)
+        source.failed(training, _reason(error))
+        return False
+    return True
+
+
+def _start_again(group: Group, source: Source, reason: str) -> None:
+    """Find out which training crashed a program: one alone is at fault, several begin again."""
+    left = group.empty()
+    if len(left) == 1:
+        source.failed(left[0], reason)
+        return
+    group.capacity = 1
+    for training in left:
+        source.put_back(training)
 
 
 def _reason(error: Exception) -> str:
@@ -309,6 +358,10 @@ def _reason(error: Exception) -> str:
     return first if isinstance(error, MyriadError) else f"{type(error).__name__}: {first}"
 
 
-def _evaluation_keys(seed: int, num_seeds: int) -> list[jax.Array]:
-    """Return the keys of evaluations: of every trial the same, and of no training."""
-    return [jax.random.fold_in(key_alone(seed), index) for index in range(num_seeds)]
+@functools.cache
+def _evaluation_key(first_seed: int, seed: int) -> jax.Array:
+    """Return the key of a training seed's episodes: in every trial the same, and of no training.
+
+    Fresh seeds have fresh episodes, so no winner is judged by those that it was chosen by.
+    """
+    return jax.random.fold_in(key_alone(first_seed), seed - first_seed)

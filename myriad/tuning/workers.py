@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from myriad.errors import MyriadError
+from myriad.host import core_numbers
 from myriad.tuning.campaign import Event, OnEvent, run
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -122,7 +123,7 @@ class _Pool:
     def _start_worker(self, index: int) -> None:
         from myriad.tuning.claims import signature
 
-        cores = sorted(_usable_cores())
+        cores = core_numbers()
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         arguments = (self._settings, self._space, cores[index % len(cores)], there)
@@ -193,14 +194,13 @@ class _Pool:
         that opens the study may have failed the worker's trials first. And a worker may be killed
         when it was allowed to begin a trial and has not claimed one.
         """
-        from myriad.tuning.claims import FAILURE, KILLED
+        from myriad.tuning.claims import FAILURE
 
         self._study.fail_stale()
-        claimed = self._study.trials_of(worker.owner)
-        lost = [trial for trial in claimed if trial.user_attrs.get(FAILURE) == KILLED]
-        self._left += worker.granted - (len(claimed) - len(lost))
-        for trial in lost:
-            self._on_event(Event("failed", trial.number, reason="its process was killed"))
+        claimed, again = self._study.trials_of(worker.owner)
+        self._left += worker.granted - (len(claimed) - len(again))
+        for trial in again:
+            self._on_event(Event("lost", trial.number, reason=trial.user_attrs[FAILURE]))
 
     def end(self) -> None:
         """End the workers: ask, then insist."""
@@ -221,12 +221,6 @@ class _Pool:
 
     def _any_alive(self) -> bool:
         return any(each.process.is_alive() for each in self.workers.values())
-
-
-def _usable_cores() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
 
 
 class _Parent:

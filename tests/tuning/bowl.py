@@ -3,30 +3,24 @@
 `python tests/tuning/bowl.py STORAGE STUDY NUMBER [SECONDS]` runs so many trials.
 """
 
-import dataclasses
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-import optuna
-
+from myriad.tuning.parameter import Parameter
 from myriad.tuning.settings import TuneSettings
+from myriad.tuning.space import SearchSpace
 from myriad.tuning.study import open_study
 
+MIDDLE = {"x": 0.5, "y": 0.5}
 
-@dataclasses.dataclass(frozen=True)
-class Bowl:
-    """A search space of two numbers."""
 
-    fingerprint: str = "bowl"
-    known: tuple[Mapping[str, Any], ...] = ({"x": 0.5, "y": 0.5},)
-
-    def params(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(fields)
-
-    def suggest(self, trial: optuna.Trial) -> dict[str, float]:
-        return {"x": trial.suggest_float("x", -1, 1), "y": trial.suggest_float("y", -1, 1)}
+def bowl(known: Mapping[str, Any] = MIDDLE, reach: float = 1.0) -> SearchSpace:
+    """Return a search space of two numbers."""
+    parameters = tuple(Parameter(name, low=-reach, high=reach) for name in ("x", "y"))
+    return SearchSpace("ppo", {}, parameters, (known,), (), Path("bowl.toml"))
 
 
 def settings(storage: str | None, study: str = "bowl", **fields: Any) -> TuneSettings:
@@ -37,7 +31,7 @@ def settings(storage: str | None, study: str = "bowl", **fields: Any) -> TuneSet
 
 def run(campaign: TuneSettings, trials: int, trial_s: float = 0.0) -> None:
     """Run trials that report three values before their last."""
-    space = Bowl()
+    space = bowl()
     with open_study(campaign, space) as study:
         for _ in range(trials):
             trial = study.ask()

@@ -6,8 +6,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import optuna
 
+from examples.my_environment import HillCar
 from myriad.tuning import TuneSettings
 from myriad.tuning.space import SearchSpace
 
@@ -30,6 +32,15 @@ def settings(folder: Path, text: str = SPACE, **fields: Any) -> TuneSettings:
     file.write_text(text)
     given = {"num_steps": 1_280, "eval_interval": 256, "num_seeds": 1, "study_name": "s"}
     return TuneSettings(env="cartpole-control", agent="ppo", space=file, **{**given, **fields})
+
+
+@dataclasses.dataclass(frozen=True)
+class Unbounded(HillCar):
+    """A car whose rewards are infinite from step 100 on, which an evaluation comes to first."""
+
+    def step(self, key, state, action, params):
+        obs, state, reward, *flags = super().step(key, state, action, params)
+        return obs, state, jnp.where(state.time < 100, reward, jnp.inf), *flags
 
 
 @dataclasses.dataclass(frozen=True)

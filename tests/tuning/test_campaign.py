@@ -1,6 +1,7 @@
 """Trials side by side in one program: pruned, refilled, failed alone, interrupted and repeated."""
 
 import dataclasses
+import time
 
 import jax
 import numpy as np
@@ -56,7 +57,7 @@ def test_a_trial_beside_others_that_are_pruned_and_refilled_equals_the_same_tria
     alone = train_again(
         settings, space, {0: space.fields(chosen.params)}, settings.seeds(), lambda: False
     )
-    (training,) = alone[0]
+    (training,) = alone.trainings[0]
     assert list(training.score.by_seed) == chosen.user_attrs["by_seed"]
     assert training.score.value == chosen.value
     assert sum(event.kind == "compiled" for event in events) == 1
@@ -89,7 +90,87 @@ def test_a_nan_fails_its_trial_alone_and_says_so(tmp_path):
     assert "NaN or infinity" in trials[1].user_attrs["failure"]
     assert [event.trial for event in events if event.kind == "failed"] == [1]
     alone = train_again(settings, space, {0: space.fields(good)}, settings.seeds(), lambda: False)
-    assert alone[0][0].score.value == trials[0].value
+    assert alone.trainings[0][0].score.value == trials[0].value
+
+
+def test_a_parameter_that_is_not_drawn_has_its_default_and_not_what_others_drew(tmp_path):
+    text = (
+        SPACE
+        + '"agent.value_coef" = { low = 0.1, high = 0.9, when = { "agent.num_epochs" = 1 } }\n'
+    )
+    settings, space = campaign(tmp_path, text, n_trials=2, pruner="none")
+    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 2, "agent.gamma": 0.99}
+    drawn = fields | {"agent.num_epochs": 1, "agent.value_coef": 0.9}
+    values = {}
+    # Whichever comes first makes the program.
+    for order in ([fields, drawn], [drawn, fields]):
+        trials, _ = run_all(settings, space.with_known(order))
+        for trial in trials:
+            values.setdefault(trial.params["agent.num_epochs"], []).append(trial.value)
+    assert all(first == second for first, second in values.values())
+
+
+def test_returns_that_are_not_finite_fail_a_trial_alone(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=3, pruner="none")
+    settings = dataclasses.replace(settings, env="tests.tuning.small_space:Unbounded")
+    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
+    trials, events = run_all(settings, space.with_known([fields]))
+    assert {trial.state.name for trial in trials} == {"FAIL"}
+    said = "NaN or infinity in an evaluation at step 256"
+    assert {trial.user_attrs["failure"] for trial in trials} == {said}
+    assert [event.kind for event in events].count("failed") == 3
+
+
+def test_what_a_listener_raises_is_no_fault_of_a_trial(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=2)
+
+    def hear(event):
+        if event.kind == "evaluated":
+            raise LookupError("a listener of mine")
+
+    with open_study(settings, space) as study:
+        with pytest.raises(LookupError, match="a listener of mine"):
+            run(study, settings, space, hear)
+        trials = study.get_trials()
+    failed = only(trials, TrialState.FAIL)
+    assert {trial.user_attrs["failure"] for trial in failed} == {"its process ended by LookupError"}
+    assert only(trials, TrialState.WAITING)
+    assert not only(trials, TrialState.RUNNING)
+
+
+def test_a_trial_that_another_process_took_is_left_to_it(tmp_path):
+    settings, space = campaign(tmp_path, n_trials=2, pruner="none")
+    heard = []
+
+    def hear(event):
+        heard.append(event)
+        if event.kind == "started" and event.trial == 0:
+            study.tell(0, state=TrialState.FAIL)
+
+    with open_study(settings, space) as study:
+        run(study, settings, space, hear)
+        trials = study.get_trials()
+    assert [trial.state.name for trial in trials] == ["FAIL", "COMPLETE"]
+    assert [event.trial for event in heard if event.kind == "lost"] == [0]
+
+
+def test_a_value_that_can_not_be_used_fails_its_trial_beside_others(tmp_path):
+    text = SPACE.replace("low = 0.9, high = 0.999", "low = 0.9, high = 1.5")
+    settings, space = campaign(tmp_path, text, n_trials=3, pruner="none")
+    fields = {"agent.learning_rate": 1e-3, "agent.num_epochs": 1, "agent.gamma": 0.99}
+    bad = fields | {"agent.gamma": 1.4}
+    trials, _ = run_all(settings, space.with_known([fields, bad, fields | {"agent.gamma": 0.9}]))
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert "gamma must be" in trials[1].user_attrs["failure"]
+
+
+def test_fresh_seeds_have_episodes_of_their_own(tmp_path):
+    settings, space = campaign(tmp_path, num_seeds=2)
+    fields = {"agent.learning_rate": 0.0001, "agent.num_epochs": 1, "agent.gamma": 0.99}
+    seeds = [settings.seed, settings.seed + 1, settings.seed + 1_000, settings.seed + 1_001]
+    again = train_again(settings, space, {0: space.fields(fields)}, seeds, lambda: False)
+    returns = np.concatenate([training.returns for training in again.trainings[0]])
+    assert len({tuple(of_seed) for of_seed in returns.tolist()}) == 4
 
 
 def test_a_configuration_that_can_not_be_built_fails_its_trial_alone(tmp_path):
@@ -138,6 +219,27 @@ def test_several_objectives_give_a_front_and_prune_nothing(tmp_path):
 def test_no_trial_starts_after_the_timeout(tmp_path):
     settings, space = campaign(tmp_path, n_trials=1_000, timeout=1e-9)
     assert run_all(settings, space)[0] == []
+
+
+def test_trials_that_wait_do_not_start_after_the_timeout(tmp_path, monkeypatch):
+    text = SPACE.replace("rollout_steps = 16\n", "")
+    text = text.replace("[parameters]\n", "[parameters]\nrollout_steps = { choices = [16, 32] }\n")
+    settings, space = campaign(tmp_path, text, n_trials=1_000, timeout=1_000.0, sampler="random")
+    started = []
+
+    def hear(event):
+        if event.kind == "started":
+            started.append(event.trial)
+        if event.kind == "completed":
+            monkeypatch.setattr(time, "monotonic", lambda: 1e12)
+
+    with open_study(settings, space) as study:
+        run(study, settings, space, hear)
+        trials = study.get_trials()
+    assert not only(trials, TrialState.RUNNING)
+    waited = {trial.number for trial in only(trials, TrialState.FAIL)} - {*started}
+    assert waited
+    assert {trials[number].user_attrs["failure"] for number in waited} == {"the time was over"}
 
 
 @dataclasses.dataclass(frozen=True)

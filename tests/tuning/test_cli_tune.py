@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +53,26 @@ rollout_steps = 32
         (["--env", "cartpole-control", "--objectives", "return", "return"], "--objectives must"),
         (["--env", "cartpole-control", "--study-name", "../x"], "--study-name must"),
         (["--env", "cartpole-control", "--warm-start", "x"], "unknown study 'x'"),
+        (["--env", "cartpole-control", "--ensemble", "1"], "--ensemble must be 0 or at least 2"),
+        (
+            ["--env", "cartpole-control", "--agent.gamma", "0.9"],
+            "--agent.gamma must be left out, since",
+        ),
+        (
+            ["--env", "cartpole-control", "--output", "/dev/null/x"],
+            "--output must be a folder that can be written to, but /dev/null/x can't be made",
+        ),
+        (["--env", "cartpole-control", "--storage", "postgres://h/x?password=hush"], "--storage"),
+        (["--env", "cartpole-control", "--storage", "host=h password=hush"], "got '...'"),
+        (["--env", "cartpole-control", "--storage", "sqlite://me:hush@h/x"], "got 'sqlite://...'"),
+        (["--env", "cartpole-control", "--study-name", "postgresql://me:hush@h/x"], "me:***@h/x"),
+        (["--env", "cartpole-control", "--space", "postgresql://me:hush@h/x"], ":***@h/x"),
+        (["--env", "postgresql://me:hush@h/x"], "me:***@h/x"),
+        (
+            ["--env", "cartpole-control", "--warm-start", "postgresql://me:hush@h/x"],
+            "unknown study",
+        ),
+        (["--env", "cartpole-control", "--n-trials", "postgresql://me:hush@h/x"], "--n-trials"),
     ],
 )
 def test_what_cant_be_used_is_one_sentence_and_makes_no_study(
@@ -126,8 +148,6 @@ def test_the_pages_open_offline_with_one_plotly_beside_them(tuned):
 
 
 def _open_in_chromium(pages: list[Path]) -> None:
-    import shutil
-
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         message = "chromium is missing: apt install chromium"
@@ -151,6 +171,53 @@ def _open_in_chromium(pages: list[Path]) -> None:
             assert errors == []
             assert all(url.startswith(("file:", "data:", "blob:")) for url in requests), requests
         browser.close()
+
+
+@pytest.mark.slow
+def test_trials_that_all_fail_are_an_error_with_their_reason(tmp_path):
+    (tmp_path / "space.toml").write_text(SPACE)
+    env = "tests.tuning.small_space:Unbounded"
+    flags = ["--env", env, "--space", "space.toml", "--n-trials", "3", *SMALL]
+    done = subprocess.run(
+        [sys.executable, "-m", "myriad.cli", "tune", *flags],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "no trial was completed, so there is no best" in done.stdout
+    assert re.search(
+        r"3 failed: .*infinity in an observation or a reward by step 2,048", done.stdout
+    )
+
+
+@pytest.mark.slow
+def test_a_resumed_campaign_begins_with_the_best_so_far(tuned, tmp_path):
+    """And what variables set is in its trainings and in the command that it prints."""
+    folder, _ = tuned
+    shutil.copytree(folder / "made", tmp_path / "made")
+    (tmp_path / "space.toml").write_text(SPACE)
+    flags = ["--env", "cartpole-control", "--space", "space.toml", "--n-trials", "1", *SMALL[:-1]]
+    flags += ["--storage", "sqlite:///made/studies.db", "--study-name", "small"]
+    command = [sys.executable, "-m", "myriad.cli", "tune", *flags]
+    refused = _run(command, tmp_path, USE_BF16="true")
+    assert refused.returncode == 2
+    assert "agent_options" in refused.stderr
+    done = _run(command, tmp_path, OPTIMAL_BATCH_SIZE="64", USE_COMPILE="false")
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("myriad train"))
+    assert "--compile-mode aot" in line
+    assert "--agent.num-minibatches 8" in line
+    assert "--batch-size" not in line
+
+
+def _run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | variables
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.slow

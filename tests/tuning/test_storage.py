@@ -17,7 +17,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.tuning.claims import FAILURE, RETRY_OF, WORKER
 from myriad.tuning.storage import read_storage
 from myriad.tuning.study import open_study
-from tests.tuning.bowl import Bowl, settings
+from tests.tuning.bowl import bowl, settings
 
 BOWL = Path(__file__).with_name("bowl.py")
 
@@ -62,13 +62,13 @@ def test_a_file_that_is_no_storage_is_refused_in_a_sentence(tmp_path, name):
 
 def test_half_a_line_at_the_end_of_a_journal_is_dropped(tmp_path):
     storage = str(tmp_path / "studies.journal")
-    with open_study(settings(storage), Bowl()) as study:
+    with open_study(settings(storage), bowl()) as study:
         study.tell(study.ask(), 1.0)
     with Path(storage).open("a") as journal:
         journal.write('{"op_code":4,')
-    with open_study(settings(storage), Bowl()) as study:
+    with open_study(settings(storage), bowl()) as study:
         study.tell(study.ask(), 2.0)
-    with open_study(settings(storage), Bowl()) as study:
+    with open_study(settings(storage), bowl()) as study:
         assert [trial.value for trial in study.get_trials()] == [1.0, 2.0]
 
 
@@ -76,7 +76,7 @@ def test_an_unreachable_server_is_one_sentence_without_the_password():
     password = "secret"  # noqa: S105 (here, so that no line below shows it)
     storage = f"postgresql://me:{password}@127.0.0.1:1/studies"
     with pytest.raises(InvalidArgumentError, match=r"me@127\.0\.0\.1:1/studies can't be") as caught:
-        open_study(settings(storage), Bowl())
+        open_study(settings(storage), bowl())
     said = "".join(traceback.format_exception(caught.value))
     assert password not in said
     assert "\n" not in str(caught.value)
@@ -86,7 +86,7 @@ def test_an_unreachable_server_is_one_sentence_without_the_password():
 def test_a_wrong_password_is_shown_nowhere(postgresql):
     wrong = postgresql.replace("hush%2Fhush", "wrong%2Fword")
     with pytest.raises(InvalidArgumentError, match="password authentication failed") as caught:
-        open_study(settings(wrong), Bowl())
+        open_study(settings(wrong), bowl())
     said = "".join(traceback.format_exception(caught.value))
     assert "wrong/word" not in said
     assert "wrong%2Fword" not in said
@@ -107,12 +107,12 @@ def test_workers_share_a_server_and_one_that_is_killed_loses_no_trial(postgresql
         victim.kill()
         victim.wait()
     assert [worker.wait() for worker in workers] == [0] * 4
-    with open_study(settings(postgresql, "shared"), Bowl()) as study:
+    with open_study(settings(postgresql, "shared"), bowl()) as study:
         trials = study.get_trials()
         queued = [trial for trial in trials if trial.state == TrialState.WAITING]
         assert len(queued) == 1
         trial = study.ask()
-        study.tell(trial, sum(Bowl().suggest(trial).values()))
+        study.tell(trial, sum(bowl().suggest(trial).values()))
         trials = study.get_trials()
     (failed,) = (trial for trial in trials if trial.state == TrialState.FAIL)
     (again,) = (trial for trial in trials if RETRY_OF in trial.user_attrs)

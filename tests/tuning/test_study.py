@@ -1,21 +1,26 @@
 """A study is resumed, refused under another campaign's name, and shared without a trial lost."""
 
+import contextlib
 import dataclasses
+import json
 import random
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
 from optuna.trial import TrialState
 
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.tuning.claims import FAILURE, RETRY_OF, SOURCE
+from myriad.tuning import campaign
+from myriad.tuning.claims import FAILURE, RETRY_OF, SOURCE, WORKER
 from myriad.tuning.storage import read_storage
 from myriad.tuning.study import open_study
-from tests.tuning.bowl import Bowl, run, settings
+from tests.tuning.bowl import bowl, run, settings
 
 COMPLETE = TrialState.COMPLETE
 BOWL = Path(__file__).with_name("bowl.py")
@@ -31,8 +36,8 @@ def storage(request, tmp_path) -> str:
     return storages(tmp_path / "new" / "folder")[request.param]
 
 
-def trials_of(storage: str, study: str = "bowl") -> list[optuna.trial.FrozenTrial]:
-    with open_study(settings(storage, study), Bowl()) as opened:
+def trials_of(storage: str, study: str = "bowl", **fields: Any) -> list[optuna.trial.FrozenTrial]:
+    with open_study(settings(storage, study, **fields), bowl()) as opened:
         return opened.get_trials()
 
 
@@ -58,7 +63,7 @@ def test_the_same_seed_gives_the_same_first_trials_and_another_others(tmp_path):
     for number, seed in enumerate([1, 1, 2]):
         storage = f"sqlite:///{tmp_path}/{number}.db"
         run(settings(storage, seed=seed), 4)
-        drawn.append([trial.params for trial in trials_of(storage)])
+        drawn.append([trial.params for trial in trials_of(storage, seed=seed)])
     assert drawn[0] == drawn[1]
     assert drawn[0][0] == drawn[2][0]  # what is known to be good comes first
     assert drawn[0][1:] != drawn[2][1:]
@@ -70,6 +75,9 @@ def test_the_same_seed_gives_the_same_first_trials_and_another_others(tmp_path):
         ({"env": "pendulum-control"}, "env cartpole-control, but this one has env pendulum"),
         ({"agent": "pqn"}, "agent ppo, but this one has agent pqn"),
         ({"num_steps": 60_000}, "num_steps 50000, but this one has num_steps 60000"),
+        ({"seed": 43}, "seed 42, but this one has seed 43"),
+        ({"num_seeds": 5}, "num_seeds 3, but this one has num_seeds 5"),
+        ({"eval_interval": 2_000}, "eval_interval 5000, but this one has eval_interval 2000"),
         ({"objectives": ("train_s",)}, "objectives return, but this one has objectives train_s"),
         ({"options": {"env.gravity": 3.7}}, "env_options"),
         ({"fail_if_exists": True}, "study bowl exists in"),
@@ -79,21 +87,21 @@ def test_a_study_of_another_campaign_is_refused(tmp_path, change, says):
     storage = f"sqlite:///{tmp_path}/studies.db"
     run(settings(storage), 1)
     with pytest.raises(InvalidArgumentError, match=says):
-        open_study(dataclasses.replace(settings(storage), **change), Bowl())
+        open_study(dataclasses.replace(settings(storage), **change), bowl())
     assert len(trials_of(storage)) == 1
 
 
 def test_a_study_of_another_space_is_refused(storage):
     run(settings(storage), 1)
     with pytest.raises(InvalidArgumentError, match="study bowl has another search space"):
-        open_study(settings(storage), Bowl(fingerprint="other"))
+        open_study(settings(storage), bowl(reach=2.0))
 
 
 def test_a_study_that_something_else_made_is_refused(tmp_path):
     storage = f"sqlite:///{tmp_path}/studies.db"
     optuna.create_study(study_name="bowl", storage=storage).optimize(lambda trial: 0.0, n_trials=1)
     with pytest.raises(InvalidArgumentError, match="was not made by Myriad"):
-        open_study(settings(storage), Bowl())
+        open_study(settings(storage), bowl())
 
 
 def test_the_best_of_another_study_is_tried_first(storage):
@@ -105,8 +113,35 @@ def test_the_best_of_another_study_is_tried_first(storage):
     assert best.params in first[:2]
     assert trials_of(storage, "after")[0].user_attrs[SOURCE] == "known"
     with pytest.raises(UnknownNameError, match="unknown study 'befor'; did you mean 'before'"):
-        open_study(settings(storage, "third", warm_start=("befor",)), Bowl())
+        open_study(settings(storage, "third", warm_start=("befor",)), bowl())
     assert {study.study_name for study in _opened(storage).get_all_studies()} == {"before", "after"}
+
+
+def test_the_best_of_another_study_is_tried_in_one_that_exists(storage):
+    run(settings(storage, "before"), 5)
+    best = max(trials_of(storage, "before"), key=lambda trial: trial.value)
+    run(settings(storage, "after"), 1)
+    run(settings(storage, "after", warm_start=("before",)), 2)
+    run(settings(storage, "after", warm_start=("before",)), 1)
+    trials = trials_of(storage, "after")
+    # Once, however often it is named.
+    assert [trial.number for trial in trials if trial.params == best.params] in ([0], [1])
+    assert [trial.user_attrs.get(SOURCE) for trial in trials].count("before") <= 1
+
+
+def test_of_the_best_of_another_space_what_fits_is_tried(tmp_path):
+    file = tmp_path / "best.json"
+    file.write_text(json.dumps({"agent": "ppo", "best": {"params": {"x": 0.1, "y": 7.0}}}))
+    warm = settings(None, warm_start=(str(file),))
+    with open_study(warm, bowl()) as study:
+        queued = [trial.system_attrs["fixed_params"] for trial in study.get_trials()]
+        assert queued == [{"x": 0.5, "y": 0.5}, {"x": 0.1}]
+        for _ in range(2):
+            study.tell(drawn := study.ask(), sum(bowl().suggest(drawn).values()))
+        assert study.get_trials()[1].params["x"] == 0.1
+    file.write_text(json.dumps({"agent": "ppo", "best": {"params": {"z": 0.1}}}))
+    with pytest.raises(InvalidArgumentError, match=r"can be drawn from bowl\.toml, but nothing"):
+        open_study(warm, bowl())
 
 
 def _opened(storage: str):
@@ -148,16 +183,16 @@ def _until(happens) -> None:
 
 
 def test_a_trial_of_a_process_that_lives_is_left_alone(storage):
-    with open_study(settings(storage), Bowl()) as study:
+    with open_study(settings(storage), bowl()) as study:
         trial = study.ask()
-        with open_study(settings(storage), Bowl()) as other:
+        with open_study(settings(storage), bowl()) as other:
             assert other.fail_stale() == []
         study.tell(trial, 1.0)
     assert trials_of(storage)[0].state == TrialState.COMPLETE
 
 
 def test_a_trial_without_an_owner_is_failed(storage):
-    with open_study(settings(storage), Bowl()) as study:
+    with open_study(settings(storage), bowl()) as study:
         ask_and_be_killed(study)
         (failed,) = study.fail_stale()
     assert failed.number == 0
@@ -167,12 +202,54 @@ def test_a_trial_without_an_owner_is_failed(storage):
 
 def test_a_trial_that_always_ends_its_process_is_given_up(storage):
     for _ in range(6):
-        with open_study(settings(storage), Bowl(known=({"x": 0.1, "y": 0.2},))) as study:
+        with open_study(settings(storage), bowl({"x": 0.1, "y": 0.2})) as study:
             if not study.get_trials(states=(TrialState.WAITING,)):
                 break
             ask_and_be_killed(study)
             study.fail_stale()
     assert [trial.state for trial in trials_of(storage)] == [TrialState.FAIL] * 4
+
+
+def test_parameters_outlive_any_number_of_interrupts(storage):
+    for _ in range(6):
+        with open_study(settings(storage), bowl()) as study:
+            trial = study.ask()
+            params = bowl().suggest(trial)
+            study.give_back(trial, "it was interrupted")
+    trials = trials_of(storage)
+    assert params == {"x": 0.5, "y": 0.5}
+    assert [trial.state for trial in trials] == [TrialState.FAIL] * 6 + [TrialState.WAITING]
+
+
+def test_a_trial_that_another_process_gave_back_is_given_back_once(storage):
+    with open_study(settings(storage), bowl()) as study:
+        trial = study.ask()
+        study.give_back(trial, "it was interrupted")
+        study.give_back(trial, "it was interrupted")
+    assert len(trials_of(storage)) == 2
+
+
+def test_a_silent_machine_loses_its_trial_while_others_go_on(tmp_path, monkeypatch):
+    """The trial is queued again by a campaign that runs, and not only by one that begins."""
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    monkeypatch.setattr(campaign, "_LOOK_S", 0.0)
+    monkeypatch.setattr(campaign, "train_all", lambda programs, source, _: source.take(None))
+    campaign_settings = settings(storage)
+    with open_study(campaign_settings, bowl()) as silent:
+        trial = silent.ask()
+        params = bowl().suggest(trial)
+        trial.set_user_attr(WORKER, trial.user_attrs[WORKER] | {"host": "elsewhere"})
+        with open_study(campaign_settings, bowl()) as study:
+            campaign.run(study, campaign_settings, bowl())
+            assert study.get_trials()[trial.number].state == TrialState.RUNNING
+            with contextlib.closing(sqlite3.connect(tmp_path / "studies.db")) as database:
+                database.execute("UPDATE trial_heartbeats SET heartbeat = '2020-01-01 00:00:00'")
+                database.commit()
+            campaign.run(study, campaign_settings, bowl())
+            trials = study.get_trials()
+    assert trials[trial.number].state == TrialState.FAIL
+    (again,) = (each for each in trials if each.user_attrs.get(RETRY_OF) == trial.number)
+    assert again.system_attrs["fixed_params"] == params
 
 
 @pytest.mark.slow
@@ -207,7 +284,7 @@ def test_several_processes_of_one_study_draw_no_trial_twice(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 def test_a_study_killed_at_random_moments_loses_nothing_and_repeats_nothing(tmp_path, kind):
     storage = storages(tmp_path)[kind]
-    kill_and_resume(storage, kills=3, seed=0)
+    kill_and_resume(storage, kills=10, seed=0)
 
 
 def kill_and_resume(storage: str, kills: int, seed: int) -> None:
