@@ -258,6 +258,17 @@ def test_an_interrupt_prints_the_best_so_far_and_how_to_go_on(tmp_path):
     assert "best: trial" in printed
     assert "interrupted; go on with: myriad tune" in printed
     assert "--storage sqlite:///studies.db" in printed
+    left = re.search(r"go on with: .* --n-trials (\d+)", printed)
+    assert int(left[1]) == 10_000 - _num_ended(f"sqlite:///{tmp_path}/studies.db")
+
+
+def _num_ended(storage: str) -> int:
+    """Return how many trials ended for good."""
+    import optuna
+
+    trials = optuna.load_study(study_name="cut", storage=storage).get_trials()
+    again = {trial.user_attrs.get("retry_of") for trial in trials}
+    return sum(trial.state.is_finished() and trial.number not in again for trial in trials)
 
 
 def _wait_for_a_finished_trial(storage: str, process: subprocess.Popen) -> None:

@@ -1,5 +1,6 @@
 """A whole campaign: trials in processes, the best few again beside the default, and its end."""
 
+import dataclasses
 import os
 import signal
 import threading
@@ -8,6 +9,8 @@ import pytest
 from optuna.trial import TrialState
 
 from myriad.tuning import tune
+from myriad.tuning.objective import Failure, confirm
+from myriad.tuning.progress import summary
 from myriad.tuning.session import interrupt_noted
 from tests.tuning import small_space
 
@@ -47,6 +50,26 @@ def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
         assert result.fields["agent.learning_rate"] == result.best.params["agent.learning_rate"]
         assert result.fields["num_envs"] == 4
         assert not result.is_interrupted
+        assert result.num_ended == 4
+        assert_failures_are_told(result)
+
+
+def assert_failures_are_told(result):
+    """Say what became of a confirmation in which some or all failed."""
+    score = result.confirmation.default.score
+    number = result.best.number
+    cases = [
+        (None, [], [Failure(None, "a NaN"), Failure(number, "a crash")]),
+        (score, [], [Failure(number, "a crash")]),
+        (None, [(number, score)], [Failure(None, "a NaN")]),
+    ]
+    for default, scores, failures in cases:
+        confirmation = confirm(default, scores, [1, 2], failures)
+        said = summary(dataclasses.replace(result, confirmation=confirmation), [])
+        assert (f"trial {number} failed on fresh seeds: a crash" in said) is not bool(scores)
+        assert ("the default failed on fresh seeds: a NaN" in said) is (default is None)
+        assert f"best: trial {number}, return" in said
+        assert ("not confirmed on fresh seeds" in said) is not bool(scores)
 
 
 def test_processes_share_the_trials_of_a_campaign_and_leave_none_behind(tmp_path):
