@@ -34,6 +34,7 @@ _ACCEPTED = Path("ci/accepted.toml")
 # Linux's own, from linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+_PLOTLY = "plotly.min.js"  # beside the pages of a study
 _MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
 
@@ -188,7 +189,9 @@ def _copy_files(site: Site, results: Path, folder: Path) -> Files:
     """Copy the raw files, the plots and asv's own pages, and return where they are."""
     raw = folder / "data" / "raw"
     raw.mkdir(parents=True)
-    published = {path.name: _copy_raw(path, raw) for path in site.measurements.files}
+    files = [*site.measurements.files, *(study.file for study in site.studies)]
+    published = {path.name: _copy_raw(path, raw) for path in files}
+    _copy_studies(site, folder / "studies")
     plots = []
     found = {
         path.name: path
@@ -204,6 +207,16 @@ def _copy_files(site: Site, results: Path, folder: Path) -> Files:
     if has_asv_pages:
         shutil.copytree(results / "html", folder / "history")
     return Files(published, plots, has_asv_pages)
+
+
+def _copy_studies(site: Site, folder: Path) -> None:
+    """Copy the pages of studies, and the script that they share."""
+    for page in (page for study in site.studies for page in study.pages.values()):
+        folder.mkdir(exist_ok=True)
+        shutil.copyfile(page, folder / page.name)
+        script = page.with_name(_PLOTLY)
+        if script.is_file() and not (folder / _PLOTLY).exists():
+            shutil.copyfile(script, folder / _PLOTLY)
 
 
 def _copy_raw(path: Path, folder: Path) -> tuple[str, int]:

@@ -27,6 +27,7 @@ from ci.site.measurements import (
 from ci.site.project import Project, read_project
 from ci.site.ratio_table import RatioTable, ratio_tables
 from ci.site.speedups import Speedup, speedups
+from ci.site.studies import Study, read_studies
 from perfgate.config import Accepted, read_accepted
 from perfgate.history.asv_results import Archive, Benchmark, read_archive
 from perfgate.history.levels import BenchmarkHistory, Change, histories, worst_first
@@ -64,6 +65,8 @@ class Site:
     project: Project
     accepted: Sequence[Accepted] = ()
     annotations: Sequence[Annotation] = ()
+    studies: Sequence[Study] = ()
+    unreadable_studies: Sequence[str] = ()
 
     @cached_property
     def causes(self) -> dict[str, dict[str, list[str]]]:
@@ -142,6 +145,7 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     measurements = read_measurements([results / "published", results / "csv"])
     project = read_project(repository, measurements.libraries)
     archive = read_archive(results / "asv", results / "published" / "asv")
+    studies, unreadable_studies = read_studies([results / "tuning", results / "published"])
     return Site(
         built=built,
         measurements=measurements,
@@ -151,6 +155,8 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
         project=project,
         accepted=read_accepted(accepted),
         annotations=read_annotations(results / "published" / NAME),
+        studies=studies,
+        unreadable_studies=unreadable_studies,
     )
 
 

@@ -1,5 +1,6 @@
 """`myriad tune` refuses what it can't use in one sentence, before a study is made."""
 
+import html
 import json
 import os
 import re
@@ -9,10 +10,12 @@ import subprocess
 import sys
 import time
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from ci.site.build import publish
 from myriad.cli import main
 from myriad.training.config import TrainingConfig
 
@@ -134,6 +137,19 @@ def test_the_printed_command_trains_what_the_best_file_says(tuned):
     assert again == tomllib.loads(best.resolve().config.to_toml())
     results = json.loads((folder / "results/tuning/small_results.json").read_text())
     assert best.agent_options["learning_rate"] == results["best"]["params"]["agent.learning_rate"]
+
+
+@pytest.mark.slow
+def test_the_site_has_a_page_of_the_study(tuned, tmp_path):
+    folder, printed = tuned
+    publish(folder / "results", tmp_path / "site", datetime.now(UTC), repository=tmp_path)
+    page = html.unescape((tmp_path / "site" / "studies.html").read_text())
+    (command,) = (line for line in printed.splitlines() if line.startswith("myriad train"))
+    assert command in page
+    assert 'href="data/raw/small_results.json"' in page
+    assert 'href="studies/small_history.html"' in page
+    assert (tmp_path / "site" / "studies" / "plotly.min.js").exists()
+    assert any(verdict in page for verdict in ("better", "worse", "not distinguishable"))
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ PAGES = (
     ("scaling.html", "Scaling"),
     ("comparison.html", "Comparison"),
     ("settings.html", "Settings"),
+    ("studies.html", "Studies"),
     ("benchmarks.html", "Benchmarks"),
     ("changes.html", "Changes"),
     ("compare.html", "Two commits"),
@@ -63,6 +64,7 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
         "scaling.html": scaling_page(site, files.plots),
         "comparison.html": comparison_page(site),
         "settings.html": settings_page(site.measurements.runs),
+        "studies.html": {"studies": site.studies},
         "benchmarks.html": {"entries": [listed(entry, site) for entry in site.entries]},
         "changes.html": _changes(site),
         "compare.html": {},
@@ -187,7 +189,11 @@ def _data(site: Site, files: Files) -> dict[str, Any]:
     published = sorted(files.published.values())
     return {
         "files": [{"name": name, "size": size} for name, size in published],
-        "unreadable": [*site.measurements.unreadable, *site.archive.unreadable],
+        "unreadable": [
+            *site.measurements.unreadable,
+            *site.archive.unreadable,
+            *site.unreadable_studies,
+        ],
         "tables": tables,
         "badges": list(badges(site)),
     }
