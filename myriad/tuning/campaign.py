@@ -171,6 +171,25 @@ class _Trials:
             self._study.fail_stale()
             self._looks_at = time.monotonic() + _LOOK_S
 
+    def admits(self, training: Training, num_bytes: int) -> bool:
+        from optuna.trial import TrialState
+
+        from myriad.tuning.claims import MEMORY
+
+        trial = training.origin
+        trial.set_user_attr(MEMORY, num_bytes)
+        limit_gib = self._settings.max_memory_gib
+        if limit_gib is None:
+            return True
+        over = num_bytes - limit_gib * 2**30
+        trial.set_constraint(MEMORY, over)
+        if over <= 0:
+            return True
+        self._running.remove(training)
+        self._study.tell(trial, state=TrialState.PRUNED)
+        self._on_event(Event("pruned", trial.number, reason="it needs too much memory"))
+        return False
+
     def compiled(self, seconds: float) -> None:
         self._on_event(Event("compiled", seconds=seconds))
 

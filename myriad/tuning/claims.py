@@ -24,6 +24,7 @@ WORKER = "worker"  # who runs it
 FAILURE = "failure"  # why it failed
 RETRY_OF = "retry_of"  # number of the trial whose parameters it has
 STANDARD_ERROR = "standard_error"  # of its value
+MEMORY = "memory_bytes"  # that one training of it needs
 SOURCE = "source"  # why parameters were tried first: known, or another study's name
 # What FAILURE says of a trial whose process was killed.
 KILLED = "its process ended before the trial did"

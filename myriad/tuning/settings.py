@@ -22,6 +22,8 @@ Objective = Literal["return", "train_s", "steps_per_s"]
 
 # Whether more of an objective is better.
 GROWS: dict[str, bool] = {"return": True, "train_s": False, "steps_per_s": True}
+# The samplers that prefer trials within a constraint.
+CONSTRAINED = ("tpe", "nsgaii")
 # A study's name begins the names of its files.
 _STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}"
 
@@ -85,6 +87,10 @@ class TuneSettings:
     objectives: tuple[Objective, ...] = ("return",)
     """What to optimize. With several you get a Pareto front."""
 
+    max_memory_gib: Annotated[float | None, Number(positive=True)] = None
+    """GiB that a trial may need with all of its seeds, a constraint for the sampler. One that needs
+    more is pruned before it trains."""
+
     space: Path | None = None
     """File of the search space. By default the agent's own."""
 
@@ -138,6 +144,11 @@ class TuneSettings:
             raise InvalidArgumentError(
                 "pruner must be none with several objectives, which no pruner compares, but got "
                 f"{self.pruner!r}."
+            )
+        if self.max_memory_gib is not None and self.sampler not in CONSTRAINED:
+            raise InvalidArgumentError(
+                f"max_memory_gib must be left out with the sampler {self.sampler}, which knows no "
+                f"constraints, but got {self.max_memory_gib:g}; {' and '.join(CONSTRAINED)} do."
             )
 
     def completed(self) -> "TuneSettings":

@@ -20,6 +20,7 @@ from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import key_alone
 from myriad.training.loop import PARTS
 from myriad.training.population import Population
+from myriad.training.seeds_memory import seed_needs
 from myriad.tuning.objective import Boundary, Score, boundaries, episodes_per_seed
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -67,6 +68,10 @@ class Source(Protocol):
 
     def take(self, shape: Shape | None) -> Training | None:
         """Return a training of this shape, or any if None; None if there is no more."""
+        ...
+
+    def admits(self, training: Training, num_bytes: int) -> bool:
+        """Hear how many bytes a training needs; return whether it is trained."""
         ...
 
     def compiled(self, seconds: float) -> None:
@@ -148,6 +153,12 @@ class Group:
         programs: whose it is.
         shape: the shape.
         fields: those of one of its trainings.
+
+    Attributes:
+        capacity: trainings at a time.
+        shape: the shape.
+        population: their slots.
+        bytes_per_training: what a training needs for all of its seeds.
     """
 
     def __init__(self, programs: Programs, shape: Shape, fields: Mapping[str, Any]):
@@ -168,6 +179,8 @@ class Group:
         names = [name.removeprefix("agent.") for name in traced]
         self.population = Population(resolved, num_slots, names)
         self.population.compile()
+        needs = seed_needs(self.population, saves=False, resumes=False)
+        self.bytes_per_training = needs.bytes(programs.num_seeds, 1)
         self._boundaries = boundaries(
             programs.settings.num_steps,
             programs.settings.eval_interval,
@@ -333,7 +346,9 @@ def _next_group(programs: Programs, source: Source) -> Group | None:
 
 
 def _add(group: Group, training: Training, source: Source) -> bool:
-    """Begin a training; return False if that is impossible, which its source has heard."""
+    """Begin a training; return False if its source or its values are against it."""
+    if not source.admits(training, group.bytes_per_training):
+        return False
     try:
         group.add(training)
     except Exception as error:  # noqa: BLE001 (an environment of yours may raise anything)

@@ -216,6 +216,29 @@ def test_several_objectives_give_a_front_and_prune_nothing(tmp_path):
             assert steps_per_s == pytest.approx(1_280 / train_s)
 
 
+def test_a_shape_that_needs_too_much_memory_is_pruned_before_it_trains(tmp_path):
+    """A network of 512 units needs megabytes, and one of 8 does not."""
+    text = SPACE.replace('"agent.hidden_sizes" = [8]\n', "")
+    text += '"agent.hidden_sizes" = { choices = [[8], [1024, 1024]] }\n'
+    limit_gib = 24 / 1024
+    settings, space = campaign(tmp_path, text, n_trials=6, max_memory_gib=limit_gib, seed=3)
+    trials, events = run_all(settings, space)
+    small, large = [
+        [trial for trial in trials if trial.params["agent.hidden_sizes"] == written]
+        for written in ("[8]", "[1024, 1024]")
+    ]
+    assert small
+    assert large
+    assert all(trial.user_attrs["memory_bytes"] < limit_gib * 2**30 for trial in small)
+    for trial in large:
+        assert trial.state == TrialState.PRUNED
+        assert trial.user_attrs["memory_bytes"] > limit_gib * 2**30
+        assert not trial.intermediate_values
+        assert trial.constraints["memory_bytes"] > 0
+    # Its programs are compiled once, to learn what they need.
+    assert len([event for event in events if event.kind == "compiled"]) == 2
+
+
 def test_no_trial_starts_after_the_timeout(tmp_path):
     settings, space = campaign(tmp_path, n_trials=1_000, timeout=1e-9)
     assert run_all(settings, space)[0] == []
