@@ -172,23 +172,32 @@ class _Trials:
             self._looks_at = time.monotonic() + _LOOK_S
 
     def admits(self, training: Training, num_bytes: int) -> bool:
+        from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
 
+        limit_gib = self._settings.max_memory_gib
+        over = -math.inf if limit_gib is None else num_bytes - limit_gib * 2**30
+        trial = training.origin
+        try:
+            self._note_memory(trial, num_bytes, over)
+            if over > 0:
+                self._study.tell(trial, state=TrialState.PRUNED)
+        except UpdateFinishedTrialError:
+            self._lose(training)
+            return False
+        if over > 0:
+            self._running.remove(training)
+            self._on_event(Event("pruned", trial.number, reason="it needs too much memory"))
+        return over <= 0
+
+    def _note_memory(self, trial: "optuna.Trial", num_bytes: int, over: float) -> None:
         from myriad.tuning.claims import MEMORY
 
-        trial = training.origin
+        if MEMORY in trial.user_attrs:
+            return  # it begins again, and a constraint can be set once
         trial.set_user_attr(MEMORY, num_bytes)
-        limit_gib = self._settings.max_memory_gib
-        if limit_gib is None:
-            return True
-        over = num_bytes - limit_gib * 2**30
-        trial.set_constraint(MEMORY, over)
-        if over <= 0:
-            return True
-        self._running.remove(training)
-        self._study.tell(trial, state=TrialState.PRUNED)
-        self._on_event(Event("pruned", trial.number, reason="it needs too much memory"))
-        return False
+        if math.isfinite(over):
+            trial.set_constraint(MEMORY, over)
 
     def compiled(self, seconds: float) -> None:
         self._on_event(Event("compiled", seconds=seconds))
