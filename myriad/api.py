@@ -30,8 +30,8 @@ from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
 from myriad.training.population import saved_shapes
+from myriad.training.population.seeds import SeedsTrainer, resolved_for_seeds
 from myriad.training.results import SeedResults, TrainingResults, slot_of
-from myriad.training.seeds import SeedsTrainer, resolved_for_seeds
 from myriad.training.trainer import Trainer, environment_record
 from myriad.xla import result_shapes
 

@@ -48,7 +48,7 @@ def shown(value: Any) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Return a text with *** for the password of every address in it.
+    """Return a text with stars for the password of every address in it.
 
     Example:
         >>> without_passwords("no table in postgresql://me:secret@host/studies")

@@ -108,7 +108,7 @@ class MyriadSeeds(TrainingStepper):
         import numpy as np
 
         population = self.population
-        if not population.programs:
+        if population.state_shapes is None:
             with _nothing_cached():
                 population.compile()
         num_seeds = population.num_slots

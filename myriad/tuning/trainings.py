@@ -20,7 +20,7 @@ from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import key_alone
 from myriad.training.loop import PARTS
 from myriad.training.population import Population
-from myriad.training.seeds_memory import seed_needs
+from myriad.training.population.memory import seed_needs
 from myriad.tuning.objective import Boundary, Score, boundaries, episodes_per_seed
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
@@ -339,7 +339,7 @@ def _next_group(programs: Programs, source: Source) -> Group | None:
             source.failed(training, _reason(error))
             continue
         if is_new:
-            source.compiled(group.population.compile_s)
+            source.compiled(group.population.programs.compile_s)
         if _add(group, training, source):
             return group
     return None

@@ -25,8 +25,8 @@ from myriad.training.config import TrainingConfig
 from myriad.training.logging.run_folder import RunFolder
 from myriad.training.memory import most_bytes
 from myriad.training.population import Population
+from myriad.training.population.memory import seed_needs
 from myriad.training.results import SeedResults
-from myriad.training.seeds_memory import seed_needs
 from myriad.xla import count_compilations
 
 ROOT = Path(__file__).parents[2]
@@ -303,7 +303,7 @@ def test_seeds_that_do_not_fit_are_refused_with_a_number_that_does(agent, tmp_pa
     room = most_bytes(needs.bytes(10, 2))
     monkeypatch.setattr(hardware, "host_memory", lambda: (room, room))
     # What the compiler takes is not the question here.
-    monkeypatch.setattr("myriad.training.seeds_memory.programs_at_a_time", lambda *_: 1)
+    monkeypatch.setattr("myriad.training.population.memory.programs_at_a_time", lambda *_: 1)
     sentence = r"16 seeds of num_envs = [\d,]+ and eval_rollouts = 4 need [\d,]+ MiB of memory, "
     sentence += r"and [\d,]+ MiB are free; at most about (\d+) seeds fit\."
     with pytest.raises(InvalidArgumentError, match=sentence) as refused:

@@ -3,60 +3,25 @@
 `Population` holds the programs. A host loop over seeds and one over trials call it.
 """
 
-import dataclasses
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import SingleDeviceSharding
 
-from myriad import settings
-from myriad.agents.traced import TracedFloat, words_of
-from myriad.counters import Counter
-from myriad.errors import InvalidArgumentError, UnknownNameError, shown
-from myriad.random import MIX2X32, make_key, seed_key, words_of_seed
-from myriad.ranges import Integer, ranges_of
-from myriad.timing import collector_paused
+from myriad.errors import InvalidArgumentError, shown
+from myriad.random import words_of_seed
+from myriad.ranges import Integer
 from myriad.training.config import ResolvedConfig
-from myriad.training.evaluation import Evaluation, evaluation_key
-from myriad.training.loop import LearningLoop, Report, TrainState
-from myriad.training.programs import ProgramSize
-from myriad.xla import count_cache_hits, output_fusion, result_shapes, use_compilation_cache
-
-Options = Mapping[str, Any]
-# The programs of a population, by name, on one device.
-_Programs = dict[str, Any]
-
-_EPOCHS = "num_epochs"
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class DeviceState:
-    """The states of the trainings of one device, and what differs by slot.
-
-    Every device has as many slots, `K`. The last ones stay idle where there are not enough
-    trainings.
-
-    Attributes:
-        members: a `TrainState` whose leaves have the axis of slots first, `[K, ...]`.
-        options: the hyperparameters that differ by slot: the words of a float64, uint32 `[K, 2]`,
-            or int32 `[K]`.
-    """
-
-    members: TrainState
-    options: dict[str, jax.Array]
-
+from myriad.training.loop import Report, TrainState
+from myriad.training.population.slot_programs import DeviceState, Mapped, Options, SlotPrograms
 
 # One for each device.
 PopulationState = tuple[DeviceState, ...]
 
 
-def default_mapping() -> Literal["map", "vmap"]:
+def default_mapping() -> Mapped:
     """Return how slots share a device where nobody says it, as `Population` describes."""
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
@@ -95,17 +60,11 @@ class Population:
     Attributes:
         resolved: the trainings.
         num_slots: trainings side by side, `M`.
-        traced: names of what differs by slot.
-        mapping: "map" or "vmap".
         num_devices: devices that the slots are spread over.
-        loop: the updates of one training, as pure functions.
         num_updates: updates in one whole training.
         steps_per_update: steps of all environments of one training in one update.
         eval_every: updates between two evaluations.
-        state_shapes: the shapes of a `DeviceState`, once compiled.
-        sizes: of the programs, once compiled.
-        compile_s: seconds that tracing and compiling took.
-        from_cache: whether every program came from the persistent cache.
+        programs: what each device runs.
 
     Raises:
         InvalidArgumentError: a number can't be used, or a hyperparameter can't differ by slot.
@@ -128,7 +87,7 @@ class Population:
         num_slots: int,
         traced: Sequence[str] = (),
         *,
-        mapping: Literal["map", "vmap"] | None = None,
+        mapping: Mapped | None = None,
         num_devices: int | None = None,
     ):
         Integer(1).require("num_slots", num_slots)
@@ -136,29 +95,28 @@ class Population:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
         if mapping not in (None, "map", "vmap"):
             raise InvalidArgumentError(f"mapping must be map or vmap, but got {shown(mapping)}.")
-        config = resolved.config
         self.resolved = resolved
         self.num_slots = num_slots
-        self.traced = tuple(traced)
         self.num_updates = resolved.num_updates
         self.steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
         self.eval_every = resolved.updates_per_eval
-        self.mapping: Literal["map", "vmap"] = mapping or default_mapping()
         self.num_devices = min(num_slots, num_devices or jax.local_device_count())
-        learner = resolved.learner.scheduled(self.num_updates)
-        self._require_traceable(learner)
-        self.loop = LearningLoop(resolved.env, learner, resolved.num_envs)
-        self._evaluation = Evaluation(
-            resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
-        )
         # Every device has as many slots. Those beyond num_slots do nothing.
         self._slots_per_device = -(-num_slots // self.num_devices)
         self._padded = self._slots_per_device * self.num_devices
-        self.state_shapes: Any = None
-        self.sizes: tuple[ProgramSize, ...] = ()
-        self.programs: list[_Programs] = []
-        self.compile_s = 0.0
-        self.from_cache = False
+        self.programs = SlotPrograms(
+            resolved, self._slots_per_device, traced, mapping or default_mapping()
+        )
+
+    @property
+    def mapping(self) -> Mapped:
+        """How slots share a device: "map" or "vmap"."""
+        return self.programs.mapping
+
+    @property
+    def state_shapes(self) -> Any:
+        """The shapes of a `DeviceState`, once compiled."""
+        return self.programs.state_shapes
 
     def compile(self, at_a_time: Any = len, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Compile all programs side by side. Nothing compiles once the trainings run.
@@ -168,75 +126,7 @@ class Population:
                 it may work on at a time.
             meanwhile: called while the compiler works.
         """
-        start = time.perf_counter()
-        if (cache := settings.compilation_cache()) is not None:
-            use_compilation_cache(cache)
-        with count_cache_hits() as hits, collector_paused():
-            traced = [self._trace(device) for device in jax.local_devices()[: self.num_devices]]
-            self.sizes = tuple(ProgramSize.of(each) for each, _ in traced[0].values())
-            with ThreadPoolExecutor(at_a_time(self.sizes)) as pool:
-                # One device's after another's: a program of 2 partitions would fuse otherwise, and
-                # end in other bits than a training alone.
-                compiling = [
-                    {
-                        name: pool.submit(each.lower().compile, options)
-                        for name, (each, options) in programs.items()
-                    }
-                    for programs in traced
-                ]
-                meanwhile()
-                self.programs = [
-                    {name: each.result() for name, each in programs.items()}
-                    for programs in compiling
-                ]
-        self.compile_s = time.perf_counter() - start
-        self.from_cache = hits.count >= sum(map(len, traced))
-
-    def _trace(self, device: Any) -> dict[str, tuple[jax.stages.Traced, Any]]:
-        """Return a device's programs as they are traced, with the options to compile them with."""
-        slots = self._slots_per_device
-        low, high = (np.zeros(slots, np.uint32) for _ in range(2))
-        options = {
-            name: np.zeros(slots, np.int32) if name == _EPOCHS else np.zeros((slots, 2), np.uint32)
-            for name in self.traced
-        }
-        counts = np.zeros(slots, np.int32)
-        flags = np.zeros(slots, bool)
-        keys = np.zeros((slots, 2), np.uint32)
-        # Traced for its shapes alone: `refill` resets a training, also at the first time.
-        state = result_shapes(self._jitted(self._first, device).trace(low, high, options))
-        self.state_shapes = state
-        there = SingleDeviceSharding(device)
-        blank = jax.jit(lambda: jax.tree.map(_zeros, state), out_shardings=there).trace()
-        run = self._jitted(self._run, device, donate=True).trace(state, counts, flags)
-        of_agents = (state.members.agent, state.members.key, state.members.num_updates)
-        evaluate = self._jitted(self._evaluate, device).trace(*of_agents, flags, flags, keys)
-        refill = self._jitted(self._refill, device, donate=True)
-        refill = refill.trace(state, flags, low, high, options)
-
-        # Compiled with the options of a training alone, so that both end in the same bits. Mapped
-        # by vmap, a program indexes where one alone doesn't, and only its own options suit it.
-        def jaxpr_of_run() -> Any:
-            if self.mapping == "vmap":
-                return run.jaxpr
-            one = (self._one_shapes(), np.int32(0), np.bool_(False))  # noqa: FBT003
-            return jax.jit(self.loop.run).trace(*one).jaxpr
-
-        def jaxpr_of_evaluation() -> Any:
-            if self.mapping == "vmap":
-                return evaluate.jaxpr
-            agent = self._one_shapes().agent
-            return jax.jit(self._evaluation.episodes).trace(agent, make_key(0)).jaxpr
-
-        return {
-            "run": (run, output_fusion(jaxpr_of_run)),
-            "blank": (blank, {}),
-            "refill": (refill, {}),
-            "evaluate": (evaluate, output_fusion(jaxpr_of_evaluation)),
-        }
-
-    def _one_shapes(self) -> Any:
-        return result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
+        self.programs.compile(jax.local_devices()[: self.num_devices], at_a_time, meanwhile)
 
     def first_state(
         self, seeds: Sequence[int] | np.ndarray, options: Options | None = None
@@ -252,7 +142,7 @@ class Population:
         """
         words = {
             name: self._pad(value)
-            for name, value in self._words(options or {}, self.num_slots).items()
+            for name, value in self.programs.words(options or {}, self.num_slots).items()
         }
         # All slots begin anew in a blank state: the program that resets a training compiles once.
         is_new = np.ones(self._padded, bool)
@@ -288,7 +178,7 @@ class Population:
             )
         is_new = np.zeros(self._padded, bool)
         is_new[slots] = True
-        given = self._words(options or {}, len(slots))
+        given = self.programs.words(options or {}, len(slots))
         words = {
             name: np.zeros((self._padded, *value.shape[1:]), value.dtype)
             for name, value in given.items()
@@ -407,7 +297,7 @@ class Population:
     ) -> list[Any]:
         """Call a program on every device, each with its share of the arrays, without waiting."""
         results = []
-        for i, programs in enumerate(self.programs):
+        for i, programs in enumerate(self.programs.of_devices):
             share = slice(i * self._slots_per_device, (i + 1) * self._slots_per_device)
             own = jax.tree.map(lambda array, share=share: array[share], arrays)
             of_state: tuple[Any, ...] = ()
@@ -422,111 +312,6 @@ class Population:
         if len(fetched) == 1:  # No copy, where a state may be large.
             return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched[0])
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
-
-    def _jitted(self, of_slot: Any, device: Any, *, donate: bool = False) -> Any:
-
-        def of_device(*slots: Any) -> Any:
-            if self.mapping == "vmap":
-                return jax.vmap(of_slot)(*slots)
-            return jax.lax.map(lambda slot: of_slot(*slot), slots)
-
-        there = SingleDeviceSharding(device)
-        return jax.jit(
-            of_device,
-            donate_argnums=0 if donate else (),
-            in_shardings=there,
-            out_shardings=there,
-        )
-
-    def _first(self, low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> DeviceState:
-        return DeviceState(self._loop_of(options).init(seed_key(low, high)), options)
-
-    def _refill(
-        self,
-        state: DeviceState,
-        is_new: jax.Array,
-        low: jax.Array,
-        high: jax.Array,
-        options: dict[str, jax.Array],
-    ) -> DeviceState:
-        # Slots that are mapped one after another skip what they don't need. Under vmap all of them
-        # compute both sides, and one is chosen.
-        return jax.lax.cond(is_new, lambda: self._first(low, high, options), lambda: state)
-
-    def _run(
-        self, state: DeviceState, num_updates: jax.Array, begin: jax.Array
-    ) -> tuple[DeviceState, Report]:
-        loop = self._loop_of(state.options)
-        members, report = loop.run(state.members, num_updates, begin)
-        return DeviceState(members, state.options), report
-
-    def _evaluate(
-        self,
-        agent: Any,
-        key: jax.Array,
-        num_updates: Counter,
-        active: jax.Array,
-        own: jax.Array,
-        words: jax.Array,
-    ) -> tuple[jax.Array, jax.Array]:
-        own_key = evaluation_key(key, num_updates)
-        data = jnp.where(own, jax.random.key_data(own_key), words)
-        key = jax.random.wrap_key_data(data, impl=MIX2X32)
-
-        def episodes() -> tuple[jax.Array, jax.Array]:
-            return self._evaluation.returns(agent, key)
-
-        shapes = jax.eval_shape(episodes)
-        nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
-        return jax.lax.cond(active, episodes, nothing)
-
-    def _loop_of(self, options: dict[str, jax.Array]) -> LearningLoop:
-        """Return the loop of a training with its own hyperparameters."""
-        given = {
-            name: value if name == _EPOCHS else TracedFloat.of_words(value)
-            for name, value in options.items()
-        }
-        learner: Any = self.loop.learner
-        return self.loop.with_learner(dataclasses.replace(learner, **given))
-
-    def _require_traceable(self, learner: Any) -> None:
-        traceable = [
-            name
-            for name, declared in ranges_of(type(learner)).items()
-            if (not declared.whole or name == _EPOCHS)
-            and name not in learner.structural
-            and getattr(learner, name) is not None
-        ]
-        for name in self.traced:
-            if not hasattr(learner, name):
-                raise UnknownNameError("hyperparameter", name, traceable)
-            if name not in traceable:
-                raise InvalidArgumentError(
-                    f"{name} of {self.resolved.config.agent} can't differ by slot, since it is "
-                    f"part of the compiled program; {', '.join(traceable)} can."
-                )
-
-    def _words(self, options: Options, count: int) -> dict[str, np.ndarray]:
-        """Return hyperparameters as the programs take them."""
-        if set(options) != set(self.traced):
-            raise InvalidArgumentError(
-                f"options must give values of {', '.join(self.traced) or 'nothing'}, "
-                f"but gave those of {', '.join(options) or 'nothing'}."
-            )
-        ranges = ranges_of(type(self.loop.learner))
-        found = {}
-        for name in self.traced:
-            kind = np.int32 if name == _EPOCHS else np.float64
-            values = np.asarray(options[name])
-            if values.shape != (count,):
-                raise InvalidArgumentError(
-                    f"{name} must have {count} values, but has the shape {values.shape}."
-                )
-            for value in values.tolist():
-                ranges[name].require(name, value)
-            values = values.astype(kind)
-            found[name] = values if name == _EPOCHS else words_of(values)
-        return found
 
     def _padded_seeds(self, seeds: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self._require_seeds(seeds, self.num_slots)
@@ -553,10 +338,6 @@ class Population:
         """Add zeros for the slots that fill up the devices."""
         padding = [(0, self._padded - len(values))] + [(0, 0)] * (values.ndim - 1)
         return np.pad(values, padding)
-
-
-def _zeros(leaf: Any) -> jax.Array:
-    return jnp.zeros(leaf.shape, leaf.dtype)
 
 
 def _words_of_key(leaf: jax.Array) -> jax.Array:

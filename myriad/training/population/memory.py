@@ -63,10 +63,10 @@ def seed_needs(population: Population, *, saves: bool, resumes: bool) -> SeedNee
     is_cpu = resolve_platform() == "cpu"
     slots = -(-population.num_slots // population.num_devices)
     state = bytes_of(population.state_shapes)
-    sizes = dict(zip(population.programs[0], population.sizes, strict=True))
+    sizes = dict(zip(population.programs.of_devices[0], population.programs.sizes, strict=True))
     scaling = []
     fixed = []
-    for name, program in population.programs[0].items():
+    for name, program in population.programs.of_devices[0].items():
         stated = Stated.of(program)
         held = state + stated.results - stated.aliases
         temporaries = stated.temporaries

@@ -27,9 +27,9 @@ from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.loop import Report
 from myriad.training.population import Population, PopulationState, default_mapping
+from myriad.training.population.memory import compile_seeds_within_memory
 from myriad.training.results import SeedResults, Timings
 from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
-from myriad.training.seeds_memory import compile_seeds_within_memory
 from myriad.training.short import too_few_updates, warn_of_short
 
 # Steps of all trainings of a device in one call: some seconds at most, so that an interrupt need
@@ -147,12 +147,12 @@ class SeedsTrainer:
     def _timings(self, steps: int, total_s: float) -> Timings:
         train_s = self._monitor.seconds["train"]
         return Timings(
-            compile_s=self.population.compile_s,
+            compile_s=self.population.programs.compile_s,
             train_s=train_s,
             evaluate_s=self._monitor.seconds["evaluate"],
             total_s=total_s,
             steps_per_s=steps / train_s if train_s else math.nan,
-            from_cache=self.population.from_cache,
+            from_cache=self.population.programs.from_cache,
         )
 
     @property
@@ -178,12 +178,12 @@ class SeedsTrainer:
         population = self.population
         resumes = self._checkpoints.latest() is not None
         compile_seeds_within_memory(population, resumes=resumes, meanwhile=import_orbax)
-        how = "loaded from the cache" if population.from_cache else "compiled"
+        how = "loaded from the cache" if population.programs.from_cache else "compiled"
         together = "one after another" if population.mapping == "map" else "side by side"
         self._progress.say(
             f"{self.config.agent} on {self.config.env}, {len(self.seeds)} seeds of "
             f"{population.resolved.num_envs:,} environments, {together} on {self._devices}: "
-            f"4 programs {how} in {population.compile_s:.1f} s"
+            f"4 programs {how} in {population.programs.compile_s:.1f} s"
         )
         if self._settings:
             self._progress.say(in_short(self._settings))

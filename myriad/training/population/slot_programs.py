@@ -1,0 +1,296 @@
+"""The programs of trainings that share a device: one slot after another, or side by side."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from myriad import settings
+from myriad.agents.traced import TracedFloat, words_of
+from myriad.counters import Counter
+from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import MIX2X32, make_key, seed_key
+from myriad.ranges import ranges_of
+from myriad.timing import collector_paused
+from myriad.training.config import ResolvedConfig
+from myriad.training.evaluation import Evaluation, evaluation_key
+from myriad.training.loop import LearningLoop, Report, TrainState
+from myriad.training.programs import ProgramSize
+from myriad.xla import count_cache_hits, output_fusion, result_shapes, use_compilation_cache
+
+Options = Mapping[str, Any]
+Mapped = Literal["map", "vmap"]
+
+_EPOCHS = "num_epochs"
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class DeviceState:
+    """The states of the trainings of one device, and what differs by slot.
+
+    Every device has as many slots, `K`. The last ones stay idle where there are not enough
+    trainings.
+
+    Attributes:
+        members: a `TrainState` whose leaves have the axis of slots first, `[K, ...]`.
+        options: the hyperparameters that differ by slot: the words of a float64, uint32 `[K, 2]`,
+            or int32 `[K]`.
+    """
+
+    members: TrainState
+    options: dict[str, jax.Array]
+
+
+class SlotPrograms:
+    """What each device of a population runs: `blank`, `refill`, `run` and `evaluate`.
+
+    Args:
+        resolved: the trainings. Its seed is not read.
+        num_slots: slots of each device, `K`.
+        traced: hyperparameters of the agent that differ by slot.
+        mapping: "map" or "vmap".
+
+    Attributes:
+        num_slots: slots of each device.
+        traced: names of what differs by slot.
+        mapping: "map" or "vmap".
+        loop: the updates of one training, as pure functions.
+        evaluation: the episodes of one training.
+        state_shapes: the shapes of a `DeviceState`, once compiled.
+        sizes: of the programs, once compiled.
+        of_devices: the compiled programs of each device, by name.
+        compile_s: seconds that tracing and compiling took.
+        from_cache: whether every program came from the persistent cache.
+
+    Raises:
+        InvalidArgumentError: a hyperparameter can't differ by slot.
+        UnknownNameError: the agent has no such hyperparameter.
+    """
+
+    def __init__(
+        self, resolved: ResolvedConfig, num_slots: int, traced: Sequence[str], mapping: Mapped
+    ):
+        config = resolved.config
+        self.num_slots = num_slots
+        self.traced = tuple(traced)
+        self.mapping: Mapped = mapping
+        self._agent = config.agent
+        learner = resolved.learner.scheduled(resolved.num_updates)
+        self._require_traceable(learner)
+        self.loop = LearningLoop(resolved.env, learner, resolved.num_envs)
+        self.evaluation = Evaluation(
+            resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+        )
+        self.state_shapes: Any = None
+        self.sizes: tuple[ProgramSize, ...] = ()
+        self.of_devices: list[dict[str, Any]] = []
+        self.compile_s = 0.0
+        self.from_cache = False
+
+    def compile(
+        self,
+        devices: Sequence[Any],
+        at_a_time: Any = len,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Compile all programs side by side. Nothing compiles once the trainings run.
+
+        Args:
+            devices: which get a set of programs each.
+            at_a_time: called with the programs' sizes before the compiler works; returns how many
+                it may work on at a time.
+            meanwhile: called while the compiler works.
+        """
+        start = time.perf_counter()
+        if (cache := settings.compilation_cache()) is not None:
+            use_compilation_cache(cache)
+        with count_cache_hits() as hits, collector_paused():
+            traced = [self._trace(device) for device in devices]
+            self.sizes = tuple(ProgramSize.of(each) for each, _ in traced[0].values())
+            with ThreadPoolExecutor(at_a_time(self.sizes)) as pool:
+                # One device's after another's: a program of 2 partitions would fuse otherwise, and
+                # end in other bits than a training alone.
+                compiling = [
+                    {
+                        name: pool.submit(each.lower().compile, options)
+                        for name, (each, options) in programs.items()
+                    }
+                    for programs in traced
+                ]
+                meanwhile()
+                self.of_devices = [
+                    {name: each.result() for name, each in programs.items()}
+                    for programs in compiling
+                ]
+        self.compile_s = time.perf_counter() - start
+        self.from_cache = hits.count >= sum(map(len, traced))
+
+    def _trace(self, device: Any) -> dict[str, tuple[jax.stages.Traced, Any]]:
+        """Return a device's programs as they are traced, with the options to compile them with."""
+        slots = self.num_slots
+        low, high = (np.zeros(slots, np.uint32) for _ in range(2))
+        options = {
+            name: np.zeros(slots, np.int32) if name == _EPOCHS else np.zeros((slots, 2), np.uint32)
+            for name in self.traced
+        }
+        counts = np.zeros(slots, np.int32)
+        flags = np.zeros(slots, bool)
+        keys = np.zeros((slots, 2), np.uint32)
+        # Traced for its shapes alone: `refill` resets a training, also at the first time.
+        state = result_shapes(self._jitted(self._first, device).trace(low, high, options))
+        self.state_shapes = state
+        there = SingleDeviceSharding(device)
+        blank = jax.jit(lambda: jax.tree.map(_zeros, state), out_shardings=there).trace()
+        run = self._jitted(self._run, device, donate=True).trace(state, counts, flags)
+        of_agents = (state.members.agent, state.members.key, state.members.num_updates)
+        evaluate = self._jitted(self._evaluate, device).trace(*of_agents, flags, flags, keys)
+        refill = self._jitted(self._refill, device, donate=True)
+        refill = refill.trace(state, flags, low, high, options)
+
+        # Compiled with the options of a training alone, so that both end in the same bits. Mapped
+        # by vmap, a program indexes where one alone doesn't, and only its own options suit it.
+        def jaxpr_of_run() -> Any:
+            if self.mapping == "vmap":
+                return run.jaxpr
+            one = (self._one_shapes(), np.int32(0), np.bool_(False))  # noqa: FBT003
+            return jax.jit(self.loop.run).trace(*one).jaxpr
+
+        def jaxpr_of_evaluation() -> Any:
+            if self.mapping == "vmap":
+                return evaluate.jaxpr
+            agent = self._one_shapes().agent
+            return jax.jit(self.evaluation.episodes).trace(agent, make_key(0)).jaxpr
+
+        return {
+            "run": (run, output_fusion(jaxpr_of_run)),
+            "blank": (blank, {}),
+            "refill": (refill, {}),
+            "evaluate": (evaluate, output_fusion(jaxpr_of_evaluation)),
+        }
+
+    def _one_shapes(self) -> Any:
+        return result_shapes(jax.jit(self.loop.init).trace(make_key(0)))
+
+    def _jitted(self, of_slot: Any, device: Any, *, donate: bool = False) -> Any:
+
+        def of_device(*slots: Any) -> Any:
+            if self.mapping == "vmap":
+                return jax.vmap(of_slot)(*slots)
+            return jax.lax.map(lambda slot: of_slot(*slot), slots)
+
+        there = SingleDeviceSharding(device)
+        return jax.jit(
+            of_device,
+            donate_argnums=0 if donate else (),
+            in_shardings=there,
+            out_shardings=there,
+        )
+
+    def _first(self, low: jax.Array, high: jax.Array, options: dict[str, jax.Array]) -> DeviceState:
+        return DeviceState(self._loop_of(options).init(seed_key(low, high)), options)
+
+    def _refill(
+        self,
+        state: DeviceState,
+        is_new: jax.Array,
+        low: jax.Array,
+        high: jax.Array,
+        options: dict[str, jax.Array],
+    ) -> DeviceState:
+        # Slots that are mapped one after another skip what they don't need. Under vmap all of them
+        # compute both sides, and one is chosen.
+        return jax.lax.cond(is_new, lambda: self._first(low, high, options), lambda: state)
+
+    def _run(
+        self, state: DeviceState, num_updates: jax.Array, begin: jax.Array
+    ) -> tuple[DeviceState, Report]:
+        loop = self._loop_of(state.options)
+        members, report = loop.run(state.members, num_updates, begin)
+        return DeviceState(members, state.options), report
+
+    def _evaluate(
+        self,
+        agent: Any,
+        key: jax.Array,
+        num_updates: Counter,
+        active: jax.Array,
+        own: jax.Array,
+        words: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        own_key = evaluation_key(key, num_updates)
+        data = jnp.where(own, jax.random.key_data(own_key), words)
+        key = jax.random.wrap_key_data(data, impl=MIX2X32)
+
+        def episodes() -> tuple[jax.Array, jax.Array]:
+            return self.evaluation.returns(agent, key)
+
+        shapes = jax.eval_shape(episodes)
+        nothing = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # noqa: E731
+        return jax.lax.cond(active, episodes, nothing)
+
+    def _loop_of(self, options: dict[str, jax.Array]) -> LearningLoop:
+        """Return the loop of a training with its own hyperparameters."""
+        given = {
+            name: value if name == _EPOCHS else TracedFloat.of_words(value)
+            for name, value in options.items()
+        }
+        learner: Any = self.loop.learner
+        return self.loop.with_learner(dataclasses.replace(learner, **given))
+
+    def _require_traceable(self, learner: Any) -> None:
+        traceable = [
+            name
+            for name, declared in ranges_of(type(learner)).items()
+            if (not declared.whole or name == _EPOCHS)
+            and name not in learner.structural
+            and getattr(learner, name) is not None
+        ]
+        for name in self.traced:
+            if not hasattr(learner, name):
+                raise UnknownNameError("hyperparameter", name, traceable)
+            if name not in traceable:
+                raise InvalidArgumentError(
+                    f"{name} of {self._agent} can't differ by slot, since it is "
+                    f"part of the compiled program; {', '.join(traceable)} can."
+                )
+
+    def words(self, options: Options, count: int) -> dict[str, np.ndarray]:
+        """Return hyperparameters as the programs take them.
+
+        Args:
+            options: the values of everything in `traced`, `[count]`.
+            count: how many there must be of each.
+
+        Raises:
+            InvalidArgumentError: a value or their number can't be used.
+        """
+        if set(options) != set(self.traced):
+            raise InvalidArgumentError(
+                f"options must give values of {', '.join(self.traced) or 'nothing'}, "
+                f"but gave those of {', '.join(options) or 'nothing'}."
+            )
+        ranges = ranges_of(type(self.loop.learner))
+        found = {}
+        for name in self.traced:
+            kind = np.int32 if name == _EPOCHS else np.float64
+            values = np.asarray(options[name])
+            if values.shape != (count,):
+                raise InvalidArgumentError(
+                    f"{name} must have {count} values, but has the shape {values.shape}."
+                )
+            for value in values.tolist():
+                ranges[name].require(name, value)
+            values = values.astype(kind)
+            found[name] = values if name == _EPOCHS else words_of(values)
+        return found
+
+
+def _zeros(leaf: Any) -> jax.Array:
+    return jnp.zeros(leaf.shape, leaf.dtype)
