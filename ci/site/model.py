@@ -24,6 +24,7 @@ from ci.site.measurements import (
     SuiteRun,
     read_measurements,
 )
+from ci.site.parts import FailedPart, read_failed_parts
 from ci.site.project import Project, read_project
 from ci.site.ratio_table import RatioTable, ratio_tables
 from ci.site.speedups import Speedup, speedups
@@ -55,7 +56,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that the pages are made from."""
+    """Everything that the pages are made from.
+
+    `unreadable` names the damaged files, which were left out.
+    """
 
     built: datetime
     measurements: Measurements
@@ -66,7 +70,8 @@ class Site:
     accepted: Sequence[Accepted] = ()
     annotations: Sequence[Annotation] = ()
     studies: Sequence[Study] = ()
-    unreadable_studies: Sequence[str] = ()
+    failed_parts: Sequence[FailedPart] = ()
+    unreadable: Sequence[str] = ()
 
     @cached_property
     def causes(self) -> dict[str, dict[str, list[str]]]:
@@ -146,6 +151,7 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
     project = read_project(repository, measurements.libraries)
     archive = read_archive(results / "asv", results / "published" / "asv")
     studies, unreadable_studies = read_studies([results / "tuning", results / "published"])
+    failed_parts, unreadable_parts = read_failed_parts(results / "csv" / "parts")
     return Site(
         built=built,
         measurements=measurements,
@@ -156,7 +162,13 @@ def read_site(results: Path, built: datetime, accepted: Path, repository: Path) 
         accepted=read_accepted(accepted),
         annotations=read_annotations(results / "published" / NAME),
         studies=studies,
-        unreadable_studies=unreadable_studies,
+        failed_parts=failed_parts,
+        unreadable=[
+            *measurements.unreadable,
+            *archive.unreadable,
+            *unreadable_studies,
+            *unreadable_parts,
+        ],
     )
 
 

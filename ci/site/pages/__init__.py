@@ -117,6 +117,7 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "pages": PAGES,
         "project": site.project,
         "built": site.built,
+        "failed_parts": site.failed_parts,
         "asv_pages": files.has_asv_pages,
         "has_history": bool(site.archive.commits),
         "slugs": site.slugs,
@@ -189,11 +190,7 @@ def _data(site: Site, files: Files) -> dict[str, Any]:
     published = sorted(files.published.values())
     return {
         "files": [{"name": name, "size": size} for name, size in published],
-        "unreadable": [
-            *site.measurements.unreadable,
-            *site.archive.unreadable,
-            *site.unreadable_studies,
-        ],
+        "unreadable": site.unreadable,
         "tables": tables,
         "badges": list(badges(site)),
     }

@@ -1,11 +1,12 @@
-"""Keep asv's results on a branch of their own. Standard library only.
+"""Keep results on a branch of their own. Standard library only.
 
     perfgate store fetch    copy what the branch has into results/asv
     perfgate store push     add what is new in results/asv to the branch
 
 A result on the branch never changes. Two kinds of file follow the newest run, because asv writes
-them anew each time: the list of benchmarks and the facts about machines. STORE_TOKEN in the
-environment authorises against a remote of https.
+them anew each time: the list of benchmarks and the facts about machines. `--rewrite` names others.
+Tables (*.csv) are kept as asv's files are. STORE_TOKEN in the environment authorises against a
+remote of https.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from perfgate.source.git import git
 
 BRANCH = "benchmark-results"
 _REWRITTEN = ("benchmarks.json", "machine.json")
+_SUFFIXES = (".json", ".csv")
 _MAX_BYTES = 2_000_000
 _ATTEMPTS = 3
 _IDENTITY = ("-c", "user.name=benchmarks", "-c", "user.email=benchmarks@localhost")
@@ -37,7 +39,7 @@ def _run(options: argparse.Namespace) -> int:
     remote = _address(options.remote)
     _authorise(remote)
     command = fetch if options.command == "fetch" else push
-    print(command(options.results, remote, options.branch))
+    print(command(options.results, remote, options.branch, options.rewrite))
     return 0
 
 
@@ -61,6 +63,13 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--branch", default=BRANCH, help="where the results are kept (default: %(default)s)"
     )
+    parser.add_argument(
+        "--rewrite",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="files that follow the newest run, such as 'parts/*.json'; repeatable",
+    )
     return parser.parse_args(argv)
 
 
@@ -81,27 +90,27 @@ def _authorise(remote: str) -> None:
         }
 
 
-def fetch(results: Path, remote: str, branch: str) -> str:
+def fetch(results: Path, remote: str, branch: str, rewrite: Sequence[str] = ()) -> str:
     """Copy what the branch has into `results`; files that are there already stay."""
     with tempfile.TemporaryDirectory(prefix="store-") as name:
         stored = _checked_out(remote, branch, Path(name) / "branch")
-        count = sum(_add(stored, results, file) for file in _files(stored))
+        count = sum(_add(stored, results, file, rewrite) for file in _files(stored))
     return f"{count} files came from {branch}"
 
 
-def push(results: Path, remote: str, branch: str) -> str:
+def push(results: Path, remote: str, branch: str, rewrite: Sequence[str] = ()) -> str:
     """Commit what is new in `results` to the branch; try again where another run pushed first."""
     _check(results)
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(UsageError):
-            return _push_once(results, remote, branch)
-    return _push_once(results, remote, branch)
+            return _push_once(results, remote, branch, rewrite)
+    return _push_once(results, remote, branch, rewrite)
 
 
-def _push_once(results: Path, remote: str, branch: str) -> str:
+def _push_once(results: Path, remote: str, branch: str, rewrite: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory(prefix="store-") as name:
         stored = _checked_out(remote, branch, Path(name) / "branch")
-        count = sum(_add(results, stored, file) for file in _files(results))
+        count = sum(_add(results, stored, file, rewrite) for file in _files(results))
         if not count:
             return f"{branch} has everything already"
         git("add", "--all", cwd=stored)
@@ -141,18 +150,18 @@ def _checked_out(remote: str, branch: str, place: Path) -> Path:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the JSON files that asv writes, relative to `folder`."""
-    for file in sorted(folder.rglob("*.json")):
+    """Yield the JSON files and the tables, relative to `folder`."""
+    for file in sorted(each for each in folder.rglob("*") if each.suffix in _SUFFIXES):
         name = file.relative_to(folder)
         if ".git" not in name.parts and file.is_file() and not file.is_symlink():
             yield name
 
 
-def _add(source: Path, target: Path, file: Path) -> bool:
+def _add(source: Path, target: Path, file: Path, rewrite: Sequence[str]) -> bool:
     """Copy one file unless it is there; return whether something changed."""
     new = target / file
-    is_kept = file.name not in _REWRITTEN
-    if new.is_file() and (is_kept or new.read_bytes() == (source / file).read_bytes()):
+    is_rewritten = any(file.match(pattern) for pattern in (*_REWRITTEN, *rewrite))
+    if new.is_file() and (not is_rewritten or new.read_bytes() == (source / file).read_bytes()):
         return False
     new.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source / file, new)
