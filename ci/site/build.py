@@ -35,6 +35,8 @@ _ACCEPTED = Path("ci/accepted.toml")
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _PLOTLY = "plotly.min.js"  # beside the pages of a study
+# a text or a pattern of JavaScript; no template literal of ours holds another one
+_LITERAL = re.compile(r"""("(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`|(?<=\()/(?:\\.|[^/\\\n])+/)""")
 _MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
 
@@ -182,7 +184,11 @@ def _squeezed(name: str, text: str) -> str:
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         return re.sub(r"([{};,]|:(?=\s))\s+", r"\1", re.sub(r"\s+([{}])", r"\1", text))
     lines = (line.strip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
+    kept = "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
+    # Spaces inside a text or a pattern are part of it, and those around a sign of the code are not.
+    parts = _LITERAL.split(kept)
+    parts[::2] = [re.sub(r" ?([=<>{}(),:;?&|]) ?", r"\1", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _copy_files(site: Site, results: Path, folder: Path) -> Files:

@@ -175,7 +175,7 @@ def _look(library: Library) -> list[str]:
         look.light,
         look.dark,
         look.dash,
-        look.marker,
+        look.path,
         library.variant_of,
     ]
 

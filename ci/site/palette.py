@@ -12,7 +12,23 @@ COLOURS = (
     "#000000", "#882255", "#332288", "#999933", "#44AA99",
 )  # fmt: skip
 _DASHES = ("7 4", "2 3", "8 3 2 3")
-_MARKERS = "osv^DPX<>dhp*"
+_DASH_OF = {"-": "", "--": "7 4", ":": "2 3", "-.": "8 3 2 3"}  # matplotlib's names
+# matplotlib's markers as SVG paths around 0, for the charts with script and for legends
+MARKERS = {
+    "o": "M4 0A4 4 0 1 1-4 0A4 4 0 1 1 4 0Z",
+    "s": "M-3.5-3.5H3.5V3.5H-3.5Z",
+    "v": "M-4.2-3.5H4.2L0 4Z",
+    "^": "M-4.2 3.5H4.2L0-4Z",
+    "D": "M0-4.8L4.8 0L0 4.8L-4.8 0Z",
+    "P": "M-1.5-4.5H1.5V-1.5H4.5V1.5H1.5V4.5H-1.5V1.5H-4.5V-1.5H-1.5Z",
+    "X": "M0-2L2.5-4.5L4.5-2.5L2 0L4.5 2.5L2.5 4.5L0 2L-2.5 4.5L-4.5 2.5L-2 0L-4.5-2.5L-2.5-4.5Z",
+    "<": "M3.5-4.2V4.2L-4 0Z",
+    ">": "M-3.5-4.2V4.2L4 0Z",
+    "d": "M0-5L3 0L0 5L-3 0Z",
+    "h": "M0-4.5L3.9-2.2V2.2L0 4.5L-3.9 2.2V-2.2Z",
+    "p": "M0-4.5L4.3-1.4L2.6 3.6L-2.6 3.6L-4.3-1.4Z",
+    "*": "M0-5L1.2-1.6L4.8-1.5L1.9 0.6L2.9 4L0 2L-2.9 4L-1.9 0.6L-4.8-1.5L-1.2-1.6Z",
+}
 _DARK_PAPER = "#14171a"  # the dark page's background in style.css
 _MIN_CONTRAST = 6.0
 _MIN_WHITE_PERCENT = 35  # so that two shades of one colour stay apart
@@ -27,8 +43,15 @@ class Style:
     dash: str
     marker: str
 
+    @property
+    def path(self) -> str:
+        """The marker as an SVG path around 0; a circle for one that we have not drawn."""
+        return MARKERS.get(self.marker, MARKERS["o"])
 
-def style(place: int, *, colour: str = "", dark: str = "", marker: str = "") -> Style:
+
+def style(
+    place: int, *, colour: str = "", dark: str = "", marker: str = "", line: str = ""
+) -> Style:
     """Return the look of the series at `place`; the first is solid and the others are dashed.
 
     Args:
@@ -36,10 +59,12 @@ def style(place: int, *, colour: str = "", dark: str = "", marker: str = "") -> 
         colour: `#RRGGBB`, instead of the palette's colour.
         dark: `#RRGGBB` on the dark page, instead of a mixture of the colour with white.
         marker: one of matplotlib's markers, instead of the palette's marker.
+        line: one of matplotlib's styles of a line, instead of the palette's dashes.
     """
     light = colour or COLOURS[place % len(COLOURS)]
     dash = "" if place == 0 else _DASHES[(place - 1) % len(_DASHES)]
-    return Style(light, dark or on_dark(light), dash, marker or _MARKERS[place % len(_MARKERS)])
+    shape = marker or list(MARKERS)[place % len(MARKERS)]
+    return Style(light, dark or on_dark(light), _DASH_OF.get(line, dash), shape)
 
 
 def on_dark(colour: str) -> str:

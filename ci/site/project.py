@@ -137,6 +137,7 @@ def _libraries(
             colour=table.get("color", ""),
             dark=table.get("dark_color", ""),
             marker=table.get("marker", ""),
+            line=table.get("line", ""),
         )
         note = table.get("note", "")
         label = table.get("label", name)

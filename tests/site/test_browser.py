@@ -76,6 +76,24 @@ def test_the_scaling_graph_draws_and_a_hidden_line_leaves_the_others_their_colou
 
 
 @pytest.mark.slow
+def test_the_legend_and_the_graph_show_the_marker_of_each_line(site, project, visit):
+    visit.open(site / "index.html").drawn()
+    keys = visit.page.locator("#scaling .legend .key")
+    drawn = dict(zip(keys.all_inner_texts(), keys.locator("path").all(), strict=True))
+    for name in ("myriad", "gymnax"):
+        library = project.libraries[name]
+        assert drawn[library.label].get_attribute("d") == library.style.path
+    # gymnax's lines are dashed, so most of what is drawn in its colour is its markers
+    colour = project.libraries["gymnax"].style.light
+    with_markers = visit.inked(colour)
+    visit.page.evaluate("Charts.markers = () => {}")
+    visit.page.get_by_label("environment", exact=True).select_option("snake")
+    visit.page.get_by_label("environment", exact=True).select_option("cartpole-control")
+    visit.page.wait_for_function("location.hash === ''")
+    assert visit.inked(colour) < with_markers
+
+
+@pytest.mark.slow
 def test_the_address_restores_the_selection(site, project, visit):
     visit.open(site / "index.html").drawn()
     visit.page.get_by_label("environment", exact=True).select_option("snake")

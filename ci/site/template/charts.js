@@ -2,7 +2,7 @@
 "use strict";
 
 const Charts = {
-  // Options: figure, series [{name, label, colours: [light, dark], dash, y, low, high}], x, xLog, yLog, yZero, xValues, yText,
+  // Options: figure, series [{name, label, colours: [light, dark], dash, path, y, low, high}], x, xLog, yLog, yZero, xValues, yText,
   // hidden (names), underlay(u), read(index, visible) -> nodes of the readout, onToggle(hiddenNames), lines (bool).
   draw(options) {
     const plot = options.figure.querySelector(".plot");
@@ -20,7 +20,7 @@ const Charts = {
         series: [{}, ...options.series.map((series) => Charts.seriesOf(series, options))],
         hooks: {
           drawClear: [(u) => options.underlay?.(u)],
-          draw: [(u) => Charts.intervals(u, options), () => performance.mark("chart-drawn")],
+          draw: [(u) => Charts.intervals(u, options), (u) => Charts.markers(u, options), () => performance.mark("chart-drawn")],
           setCursor: [(u) => Charts.read(u, options)],
         },
       },
@@ -43,7 +43,7 @@ const Charts = {
       width: 2,
       dash: series.dash ? series.dash.split(" ").map(Number) : undefined,
       spanGaps: true,
-      points: { show: true, size: options.lines ? 7 : 5, stroke: colour, fill: colour, width: 0 },
+      points: { show: !series.path, size: options.lines ? 7 : 5, stroke: colour, fill: colour, width: 0 },
     };
   },
 
@@ -100,6 +100,23 @@ const Charts = {
     ctx.restore();
   },
 
+  // A marker of its own for each series: in grey its colour says nothing.
+  markers(u, options) {
+    const { ctx } = u;
+    options.series.forEach((series, place) => {
+      if (!u.series[place + 1].show || !series.path) return;
+      ctx.fillStyle = series.colours[Site.dark.matches ? 1 : 0];
+      series.y.forEach((y, at) => {
+        if (y === null) return;
+        ctx.save();
+        ctx.translate(u.valToPos(u.data[0][at], "x", true), u.valToPos(y, "y", true));
+        ctx.scale(devicePixelRatio, devicePixelRatio);
+        ctx.fill(new Path2D(series.path));
+        ctx.restore();
+      });
+    });
+  },
+
   read(u, options) {
     const readout = options.figure.querySelector(".readout");
     options.idle ??= [...readout.childNodes];
@@ -125,7 +142,7 @@ const Charts = {
   // Buttons that hide and show a series. Its colour belongs to its name, so nothing else changes.
   legend(box, series, hidden, onToggle) {
     box.replaceChildren(
-      ...series.map(({ name, label, colours, dash }) => {
+      ...series.map(({ name, label, colours, dash, path }) => {
         const button = document.createElement("button");
         button.type = "button";
         button.className = "key";
@@ -133,6 +150,8 @@ const Charts = {
         button.style.setProperty("--light", colours[0]);
         button.style.setProperty("--dark", colours[1]);
         button.dataset.dash = dash;
+        // the path is one of our own, from the data file
+        button.insertAdjacentHTML("afterbegin", `<svg viewBox="-5 -5 10 10" aria-hidden="true"><path d="${path}"/></svg>`);
         button.setAttribute("aria-pressed", String(!hidden.has(name)));
         button.addEventListener("click", () => {
           if (!hidden.delete(name)) hidden.add(name);

@@ -65,10 +65,10 @@
     const sizes = [...bySize.keys()].sort((a, b) => a - b);
     const shown = [...bySize.values()].flat();
     const libraries = content.libraries.filter(([name]) => shown.some((row) => row.library === name));
-    const series = libraries.map(([name, label, light, dark, dash, marker]) => {
+    const series = libraries.map(([name, label, light, dark, dash, path]) => {
       const of = sizes.map((size) => bySize.get(size).find((row) => row.library === name));
       const column = (place) => of.map((row) => row?.rates[place] ?? null);
-      return { name, label, colours: [light, dark], dash, marker, rows: of, y: column(0), low: column(1), high: column(2) };
+      return { name, label, colours: [light, dark], dash, path, rows: of, y: column(0), low: column(1), high: column(2) };
     });
     // A library under other options is hidden until you ask for it.
     const variants = libraries.filter((library) => library[6]).map(([name]) => name).sort().join(",");

@@ -33,7 +33,8 @@ const Site = {
   scaled(value, units, digits = 3) {
     const [size, name] = units.find(([size]) => Math.abs(value) >= size * 0.9995) ?? units.at(-1);
     const scaled = value / size;
-    return `${Number(scaled.toPrecision(digits)).toLocaleString("en")}${name ? ` ${name}` : ""}`;
+    const suffix = name ? ` ${name}` : "";
+    return Number(scaled.toPrecision(digits)).toLocaleString("en") + suffix;
   },
   quantity(value, unit, digits = 3) {
     if (value === null || value === undefined) return "";
