@@ -3,11 +3,13 @@
 
     ci/nightly.py history
 
-`nightly.toml` declares the parts. What became of a part is kept in `results/csv/parts/NAME.json`,
-which the site shows. Standard library only, because it runs before anything is installed.
+`nightly.toml` declares the parts. The outcome of a part is written to
+`results/csv/parts/NAME.json`, which the site reads. Standard library only, because it runs before
+anything is installed.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -21,11 +23,11 @@ from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OUTCOMES = Path("results/csv/parts")
-_STOP_S = 60.0  # what asv gets to write the results that it has
+_STOP_S = 60.0  # the time that asv gets to write its results
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return 1 where a part failed."""
+    """Run the command line; return 1 if a part failed."""
     parts = tomllib.loads((_ROOT / "ci/nightly.toml").read_text(encoding="utf-8"))["part"]
     jobs = list(dict.fromkeys(part["job"] for part in parts))
     parser = argparse.ArgumentParser(
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _attempt(part: dict[str, Any]) -> str:
-    """Run a part, keep what became of it, and return why it failed, "" where it did not."""
+    """Run a part and write its outcome; return why it failed, or "" if it succeeded."""
     print(f"{part['name']}: {' '.join(part['command'])}", flush=True)
     reason = _run(part["command"], part["limit_s"])
     file = _ROOT / _OUTCOMES / f"{part['name']}.json"
@@ -63,20 +65,24 @@ def _run(command: Sequence[str], limit_s: float) -> str:
     except subprocess.TimeoutExpired:
         _stop(process)
         return f"it took more than {limit_s:,} seconds"
+    except KeyboardInterrupt:
+        _stop(process)
+        raise
     return f"exit code {code}" if code else ""
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask the part's processes to end, then kill those that are left."""
     os.killpg(process.pid, signal.SIGINT)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def _last_success(file: Path) -> str:
-    """Return when the part last succeeded, "" where it never did or nobody knows."""
+    """Return when the part last succeeded, or "" if no earlier outcome says so."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         return str(found["succeeded"])
@@ -85,4 +91,7 @@ def _last_success(file: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("stopped; the outcome of the part that was running is not changed")

@@ -14,4 +14,5 @@ if compgen -G "results/asv/*/*-*.json" >/dev/null; then range=NEW; else range='H
 make .venv/bench.stamp
 .venv/bin/python -m asv machine --yes --machine "$machine"
 # Ended by its own clock, a run keeps what it has; ended by the runner's, it counts as cancelled and nothing is stored.
+# ASV_BENCH, a regular expression, leaves out the benchmarks that it doesn't match.
 exec timeout --signal=INT "${ASV_SECONDS:-16800}" .venv/bin/python -m asv run "$range" --machine "$machine" --steps "${ASV_STEPS:-10}" --show-stderr ${ASV_BENCH:+--bench "$ASV_BENCH"}

@@ -1,6 +1,7 @@
-"""What became of the parts of the last night: a failed one leaves older figures on the pages.
+"""The parts of the last night that failed. Their figures on the pages are older ones.
 
-Whoever measures writes a file `parts/NAME.json` beside the rows. `ci.site.model` reads them.
+The program that measures writes an outcome `parts/NAME.json` beside the rows. `ci.site.model`
+reads them here.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ class FailedPart:
 
 
 def read_failed_parts(folder: Path) -> tuple[Sequence[FailedPart], Sequence[str]]:
-    """Return the parts that failed, and the files that can't be read."""
+    """Return the parts that failed, and the outcomes that can't be read."""
     failed = []
     unreadable = []
     for path in sorted(folder.glob("*.json")):

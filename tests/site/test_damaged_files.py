@@ -121,6 +121,8 @@ DAMAGED = {
     "csv/list_samples.json": b"[1]",
     "csv/deep_samples.json": b"[" * 100_000,
     "csv/surrogate_samples.json": SAMPLES.read_bytes().replace(b'"snake"', b'"\\ud800"'),
+    "csv/parts/cut.json": b'{"reason": "exit code 1", "ended": "2026-',
+    "csv/parts/no_date.json": b'{"reason": "exit code 1", "ended": "yesterday"}',
     "asv/runner/cut.json": b'{"commit_hash": "',
     "asv/runner/null.json": b"null",
     "asv/runner/nothing.json": b"{}",
@@ -132,7 +134,7 @@ DAMAGED = {
 def test_what_is_left_out_is_listed_and_the_rest_is_shown(tmp_path):
     results = tmp_path / "results"
     store(results / "asv")
-    (results / "csv").mkdir()
+    (results / "csv" / "parts").mkdir(parents=True)
     (results / "csv" / CSV.name).write_bytes(CSV.read_bytes())
     for name, content in DAMAGED.items():
         (results / name).write_bytes(content)

@@ -1,18 +1,22 @@
-"""The night's workflow: its own commands in its order, on clones of a bare repository."""
+"""The commands of the night's workflow, run in its order on clones of a bare repository."""
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-ARTIFACTS = ("asv", "csv")
-# One cheap benchmark and one row, on the same path as a whole night.
+# The parts of a whole night, with one cheap benchmark and one row.
 SMALL = """
 [[part]]
 name = "history"
@@ -41,6 +45,13 @@ command = [".venv/bin/python", "benchmarks/plot_results.py", "--input", "results
 limit_s = 900
 
 [[part]]
+name = "comparison-plot"
+job = "pages"
+command = [".venv/bin/python", "benchmarks/plot_results.py", "--input", "no-such-folder",
+           "--output", "results/plots"]
+limit_s = 900
+
+[[part]]
 name = "asv-pages"
 job = "pages"
 command = [".venv/bin/python", "-m", "asv", "publish"]
@@ -55,18 +66,49 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def commands(job: str) -> list[tuple[str, dict[str, str], bool]]:
-    """Return what a job of the workflow runs, its environment, and whether it may fail."""
+@dataclass(frozen=True)
+class Command:
+    """A step of the workflow that runs a command.
+
+    Attributes:
+        line: the command.
+        environment: its variables, without GitHub's expressions.
+        may_fail: whether the job goes on after it fails.
+        needs_success: whether an earlier failure of the job skips it.
+    """
+
+    line: str
+    environment: dict[str, str]
+    may_fail: bool
+    needs_success: bool
+
+
+def steps(job: str) -> list[dict[str, Any]]:
     workflow = yaml.safe_load((ROOT / ".github/workflows/benchmarks.yml").read_text())
-    steps = (step for step in workflow["jobs"][job]["steps"] if "run" in step)
+    return workflow["jobs"][job]["steps"]
+
+
+def commands(job: str) -> list[Command]:
     return [
-        (
-            step["run"],
-            {key: value for key, value in step.get("env", {}).items() if "${{" not in value},
-            step.get("continue-on-error", False),
+        Command(
+            line=step["run"],
+            environment={
+                name: value for name, value in step.get("env", {}).items() if "${{" not in value
+            },
+            may_fail=step.get("continue-on-error", False),
+            needs_success="if" not in step,
         )
-        for step in steps
+        for step in steps(job)
+        if "run" in step
     ]
+
+
+def uploaded(job: str) -> list[str]:
+    """Return the patterns of the files that a job hands to the next one."""
+    paths = [
+        step["with"]["path"] for step in steps(job) if "upload-artifact@" in step.get("uses", "")
+    ]
+    return [line for path in paths for line in path.splitlines()]
 
 
 class Nights:
@@ -124,41 +166,70 @@ class Nights:
         return place
 
     def run(self, job: str) -> dict[str, int]:
-        """Run a job's commands and return their exit codes; one that fails stops the job.
+        """Run a job's commands as GitHub does, and return their exit codes.
 
-        `make docs` takes minutes and touches no result, so it is left out.
+        `make docs` takes minutes and changes no result, so it is left out.
         """
         place = self.clone(job)
         if job == "store":
             shutil.copytree(self.folder / "artifacts", place / "results", dirs_exist_ok=True)
         codes = {}
-        for command, environment, may_fail in commands(job):
-            if command.startswith("make docs"):
+        has_failed = False
+        for command in commands(job):
+            if command.line.startswith("make docs") or (has_failed and command.needs_success):
                 continue
             given = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-            given |= environment | {"ASV_BENCH": "^host.Imports"}
-            done = subprocess.run(
-                ["bash", "-eo", "pipefail", "-c", command], cwd=place, env=given, check=False
-            )
-            codes[command] = done.returncode
-            if done.returncode and not may_fail:
-                break
-        for name in ARTIFACTS:
-            if job in ("measure", "suites") and (place / "results" / name).is_dir():
-                target = self.folder / "artifacts" / name
-                shutil.copytree(place / "results" / name, target, dirs_exist_ok=True)
+            given |= command.environment | {"ASV_BENCH": "^host.Imports"}
+            shell = ["bash", "-eo", "pipefail", "-c", command.line]
+            done = subprocess.run(shell, cwd=place, env=given, check=False)
+            codes[command.line] = done.returncode
+            has_failed = has_failed or (done.returncode != 0 and not command.may_fail)
+        self.upload(place, uploaded(job))
         if job == "site":
             shutil.rmtree(self.site, ignore_errors=True)
             shutil.copytree(place / "site", self.site)
         return codes
 
+    def upload(self, place: Path, patterns: list[str]) -> None:
+        """Copy the files that a job uploads; their names are relative to `results`."""
+        left_out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+        for pattern in patterns:
+            found = place / pattern
+            files = [found] if found.is_file() else [*found.rglob("*")]
+            for file in (each for each in files if each.is_file()):
+                if file.relative_to(place).as_posix() in left_out:
+                    continue
+                target = self.folder / "artifacts" / file.relative_to(place / "results")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+
     def night(self, *, weekly: bool = False) -> None:
-        shutil.rmtree(self.folder / "artifacts", ignore_errors=True)
+        self.forget_artifacts()
         assert set(self.run("measure").values()) == {0}
         if weekly:
             assert list(self.run("suites").values())[-1] == 1, "the presets fail"
         assert set(self.run("store").values()) == {0}
-        assert set(self.run("site").values()) == {0}
+        codes = self.run("site")
+        assert [line for line, code in codes.items() if code] == ["ci/nightly.py pages"]
+
+    def forget_artifacts(self) -> None:
+        shutil.rmtree(self.folder / "artifacts", ignore_errors=True)
+
+    def damage(self, branch: str, name: str, text: str) -> None:
+        """Put a damaged file on a branch."""
+        place = self.clone("damage")
+        git(place, "fetch", "--quiet", "origin", branch)
+        git(place, "checkout", "--quiet", "FETCH_HEAD")
+        (place / name).write_text(text)
+        git(place, "add", "--all")
+        git(place, "commit", "--quiet", "--message", "Damage")
+        git(place, "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
+
+    def page(self, name: str) -> str:
+        return (self.site / f"{name}.html").read_text()
+
+    def outcome(self, part: str) -> dict[str, str]:
+        return json.loads(git(self.remote, "show", f"benchmark-rows:parts/{part}.json"))
 
     def stored(self, branch: str) -> list[str]:
         listed = git(self.remote, "ls-tree", "-r", "--name-only", branch).splitlines()
@@ -166,40 +237,74 @@ class Nights:
 
 
 @pytest.mark.slow
-def test_the_whole_workflow_runs_from_an_empty_store_and_again_and_with_a_damaged_result(tmp_path):
+def test_the_whole_workflow_runs_from_an_empty_store_and_again_and_with_damage(tmp_path):
     nights = Nights(tmp_path)
+    fill_an_empty_store(nights)
+    find_nothing_new(nights)
+    damaged = meet_damage(nights)
+    lose_the_history_job(nights, damaged)
+
+
+def fill_an_empty_store(nights: Nights) -> None:
     nights.night(weekly=True)
-    first = nights.stored("benchmark-results")
     commit = git(nights.remote, "rev-parse", "main")
-    assert [name for name in first if f"/{commit[:8]}-" in name] != []
+    results = nights.stored("benchmark-results")
+    assert [name for name in results if f"/{commit[:8]}-" in name] != []
     rows = nights.stored("benchmark-rows")
     assert "parts/history.json" in rows
     assert any(name.startswith("throughput_cpu_") and name.endswith(".csv") for name in rows)
-    site = nights.site
-    page = (site / "index.html").read_text()
+    page = nights.page("index")
     assert "The part <code>presets</code> failed on 20" in page
-    assert "Its figures here are older." in page
+    assert "Its figures here are older or missing." in page
     assert "asv's own pages" in page.replace("&#39;", "'")
-    assert (site / "plots" / "throughput_scaling.png").is_file()
-    assert "host.Imports" in (site / "benchmarks.html").read_text()
+    assert "host.Imports" in nights.page("benchmarks")
+    published = ROOT / "results" / "published"
+    drawn = (nights.site / "plots" / "throughput_scaling.png").read_bytes()
+    assert drawn != (published / "throughput_scaling.png").read_bytes()
+    assert "The part <code>comparison-plot</code> failed on 20" in page
+    older = (nights.site / "plots" / "library_comparison.png").read_bytes()
+    assert older == (published / "library_comparison.png").read_bytes()
 
-    nights.night()
-    assert nights.stored("benchmark-results") == first, "nothing new was measured"
-    assert len(nights.stored("benchmark-rows")) == len(rows)
-    assert "The part <code>presets</code> failed" in (site / "index.html").read_text()
 
-    stored = nights.clone("damage")
-    git(stored, "fetch", "--quiet", "origin", "benchmark-results")
-    git(stored, "checkout", "--quiet", "FETCH_HEAD")
-    damaged = next(name for name in first if f"/{commit[:8]}-" in name)
-    beside = Path(damaged).with_name("0123abcd-damaged.json")
-    (stored / beside).write_text('{"commit_hash": "0123')
-    git(stored, "add", "--all")
-    git(stored, "commit", "--quiet", "--message", "Damage")
-    git(stored, "push", "--quiet", "origin", "HEAD:refs/heads/benchmark-results")
+def find_nothing_new(nights: Nights) -> None:
+    results = nights.stored("benchmark-results")
+    rows = nights.stored("benchmark-rows")
+    before = nights.outcome("history")
     nights.night()
-    assert beside.as_posix() in (site / "data.html").read_text()
-    assert "host.Imports" in (site / "benchmarks.html").read_text()
+    assert nights.stored("benchmark-results") == results
+    assert nights.stored("benchmark-rows") == rows
+    assert nights.outcome("history")["succeeded"] > before["succeeded"]
+    assert "The part <code>presets</code> failed" in nights.page("index")
+
+
+def meet_damage(nights: Nights) -> str:
+    """Run a Sunday's night with a damaged file on each branch; return the one of asv's."""
+    commit = git(nights.remote, "rev-parse", "main")
+    whole = next(name for name in nights.stored("benchmark-results") if f"/{commit[:8]}-" in name)
+    damaged = Path(whole).with_name("0123abcd-damaged.json").as_posix()
+    rows = "throughput_cpu_20200101T000000Z.csv"
+    nights.damage("benchmark-results", damaged, '{"commit_hash": "0123')
+    nights.damage("benchmark-rows", rows, "a,b\n1,\0\n")
+    before = nights.outcome("history")
+    nights.night(weekly=True)
+    # the suites' job fetched an older outcome of this part
+    assert nights.outcome("history")["succeeded"] > before["succeeded"]
+    assert damaged in nights.page("data")
+    assert rows in nights.page("data")
+    assert "host.Imports" in nights.page("benchmarks")
+    return damaged
+
+
+def lose_the_history_job(nights: Nights, damaged: str) -> None:
+    """The runner that measures the history dies, and the suites' rows are kept all the same."""
+    nights.forget_artifacts()
+    nights.run("suites")
+    before = nights.stored("benchmark-rows")
+    assert list(nights.run("store").values()) == [2, 0]
+    assert len(nights.stored("benchmark-rows")) > len(before)
+    assert damaged in nights.stored("benchmark-results")
+    nights.run("site")
+    assert "host.Imports" in nights.page("benchmarks")
 
 
 def test_the_night_has_every_promised_part():
@@ -208,6 +313,19 @@ def test_the_night_has_every_promised_part():
         assert words in text
     for words in ('plot_results.py"', '"asv", "publish"'):
         assert words in text
+
+
+def test_a_job_has_time_for_all_its_parts():
+    """GitHub keeps nothing of a job that it stops, so each part has to stop before."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/benchmarks.yml").read_text())
+    parts = tomllib.loads((ROOT / "ci" / "nightly.toml").read_text())["part"]
+    for job in workflow["jobs"].values():
+        for step in job["steps"]:
+            if step.get("run", "").startswith("ci/nightly.py "):
+                group = step["run"].split()[1]
+                limits_s = [part["limit_s"] for part in parts if part["job"] == group]
+                assert limits_s != []
+                assert sum(limits_s) <= (job["timeout-minutes"] - 10) * 60, group
 
 
 def test_a_part_that_fails_stops_no_other_and_keeps_the_day_of_its_last_success(tmp_path):
@@ -237,3 +355,25 @@ def test_a_part_that_fails_stops_no_other_and_keeps_the_day_of_its_last_success(
     assert found["breaks"]["succeeded"] == day
     assert found["hangs"]["reason"] == "it took more than 0.2 seconds"
     assert found["hangs"]["succeeded"] == ""
+
+
+def test_a_night_that_you_stop_leaves_no_part_running(tmp_path):
+    (tmp_path / "ci").mkdir()
+    shutil.copy(ROOT / "ci" / "nightly.py", tmp_path / "ci")
+    (tmp_path / "ci" / "nightly.toml").write_text(
+        '[[part]]\nname = "long"\njob = "night"\nlimit_s = 600\n'
+        'command = ["bash", "-c", "sleep 600 & echo $! > pid; wait"]\n'
+    )
+    command = [sys.executable, str(tmp_path / "ci" / "nightly.py"), "night"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as night:
+        written = tmp_path / "pid"
+        while not (written.is_file() and written.read_text().strip()):
+            time.sleep(0.01)
+        night.send_signal(signal.SIGINT)
+        message = night.communicate()[1]
+    assert night.returncode == 1
+    assert message == "stopped; the outcome of the part that was running is not changed\n"
+    child = Path("/proc") / written.read_text().strip()
+    while child.exists() and "(zombie)" not in (child / "status").read_text():
+        time.sleep(0.01)
+    assert not (tmp_path / "results").exists()

@@ -3,9 +3,9 @@
     perfgate store fetch    copy what the branch has into results/asv
     perfgate store push     add what is new in results/asv to the branch
 
-A result on the branch never changes. Two kinds of file follow the newest run, because asv writes
-them anew each time: the list of benchmarks and the facts about machines. `--rewrite` names others.
-Tables (*.csv) are kept as asv's files are. STORE_TOKEN in the environment authorises against a
+The branch holds JSON files and tables (*.csv). A result on the branch never changes. Two kinds of
+file follow the newest run, because asv writes them anew each time: the list of benchmarks and the
+facts about machines. `--rewrite` names others. STORE_TOKEN in the environment authorises against a
 remote of https.
 """
 
@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("perfgate store", "Keep asv's results on a branch of their own.")
+    parser = Parser("perfgate store", "Keep results on a branch of their own.")
     parser.add_argument(
         "command",
         choices=["fetch", "push"],
@@ -55,7 +55,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         type=Path,
         default=Path("results/asv"),
         metavar="DIR",
-        help="asv's results (default: %(default)s)",
+        help="the results (default: %(default)s)",
     )
     parser.add_argument(
         "--remote", default="origin", help="a remote's name or address (default: %(default)s)"
@@ -68,7 +68,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="files that follow the newest run, such as 'parts/*.json'; repeatable",
+        help="replace these files when they change, such as 'parts/*.json'; repeatable",
     )
     return parser.parse_args(argv)
 

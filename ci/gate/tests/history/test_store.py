@@ -21,7 +21,7 @@ def remote(tmp_path):
     return path
 
 
-def run(do, results, remote):
+def run(do, results, remote, *options):
     """Run the command as the workflow's step does: with Python alone, and no identity of git's."""
     environment = os.environ | {
         "PYTHONPATH": str(PACKAGE),
@@ -39,6 +39,7 @@ def run(do, results, remote):
         str(results),
         "--remote",
         str(remote),
+        *options,
     ]
     return subprocess.run(
         command,
@@ -77,6 +78,22 @@ def test_results_are_added_and_never_changed(tmp_path, remote):
     assert git(remote, "show", "benchmark-results:benchmarks.json") == '{"version": 2}'
     assert git(remote, "rev-list", "--count", "benchmark-results") == "2"
     assert run("push", results, remote).stdout == "benchmark-results has everything already\n"
+
+
+def test_tables_go_to_a_branch_of_their_own_and_a_named_file_follows_the_newest_run(
+    tmp_path, remote
+):
+    results = tmp_path / "one" / "csv"
+    options = ("--branch", "benchmark-rows", "--rewrite", "parts/*.json")
+    for outcome in ("1", "2"):
+        write(results, "throughput.csv", f"rate\n{outcome}\n")
+        write(results, "state.json", outcome)
+        write(results, "parts/history.json", outcome)
+        assert run("push", results, remote, *options).returncode == 0
+    names = ("throughput.csv", "state.json", "parts/history.json")
+    stored = [git(remote, "show", f"benchmark-rows:{name}") for name in names]
+    assert stored == ["rate\n1", "1", "2"]
+    assert git(remote, "branch", "--list", "benchmark-results") == ""
 
 
 def test_another_machine_fetches_what_was_stored(tmp_path, remote):
