@@ -82,7 +82,7 @@ def _draw_series(axes: "Axes", line: Line, name: str) -> None:
         color=INK["c"],
         linewidth=width,
         marker=line.style.marker,
-        markersize=6,
+        markersize=8,
         markeredgewidth=0,
         gid=name,
         clip_on=False,

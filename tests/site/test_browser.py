@@ -256,6 +256,8 @@ def test_without_script_the_graph_and_the_tables_are_there(site, new_visit):
     visit = new_visit(java_script_enabled=False)
     visit.open(site / "index.html")
     assert visit.page.locator("#scaling svg.fallback .series").count() >= 2
+    keys = visit.page.locator("#scaling .legend .key")
+    assert keys.locator("svg").count() == keys.count() >= 2
     assert visit.page.get_by_text("The numbers of the graph").is_visible()
     visit.open(benchmark_page(site))
     assert visit.page.locator("svg.history").is_visible()

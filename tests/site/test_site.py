@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.site.build import PublishError, main, publish
+from ci.site.build import TEMPLATES, PublishError, _squeezed, main, publish
 from ci.site.formatting import counted, percent, quantity, slugs, times
 from ci.site.speedups import median_interval
 from made_up_results import commit_hash
@@ -363,3 +363,30 @@ def test_two_builds_of_the_same_results_are_equal(site, tmp_path, repository):
     for page in site.rglob("*.html"):
         again = tmp_path / "site" / page.relative_to(site)
         assert again.read_bytes() == page.read_bytes(), page
+
+
+def test_a_squeezed_script_keeps_every_literal():
+    script = """
+    // what to say
+    const words = ["a = b", 'c > "d"', `e ( ${ f } )`];
+    if (words.length > 2) say(text.replace(/ = | ; /, " ; "));
+    """
+    kept = """const words=["a = b",'c > "d"',`e ( ${ f } )`];"""
+    kept += """if(words.length>2)say(text.replace(/ = | ; /," ; "));"""
+    assert _squeezed("a.js", script) == kept
+
+
+def test_a_squeezed_script_keeps_the_line_that_ends_a_statement():
+    script = """
+    one()
+    two({
+      three: 3,
+    })
+    """
+    assert _squeezed("a.js", script) == "one()\ntwo({three:3,})\n"
+
+
+def test_no_script_of_ours_has_a_template_inside_a_template():
+    """The squeezing takes the inner template's first quote for the outer one's last."""
+    for path in TEMPLATES.glob("*.js"):
+        assert not re.search(r"\$\{[^}`]*`", path.read_text(encoding="utf-8")), path.name

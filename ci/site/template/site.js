@@ -51,7 +51,8 @@ const Site = {
     const select = document.createElement("select");
     for (const [key, text] of options) select.add(new Option(text, key, false, key === value));
     select.addEventListener("change", () => onChange(select.value));
-    select.setAttribute("aria-label", label); // a label that wraps is named by its options too
+    // a label that wraps is named by its options too
+    select.setAttribute("aria-label", label);
     const wrapped = document.createElement("label");
     wrapped.append(label, select);
     return wrapped;
