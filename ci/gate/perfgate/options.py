@@ -1,6 +1,7 @@
 """What all commands share: how they parse flags, answer mistakes and end. Standard library only."""
 
 import argparse
+import contextlib
 import signal
 import sys
 import traceback
@@ -12,6 +13,9 @@ from typing import Any, NoReturn
 from perfgate.errors import PreparationError, UsageError
 
 DEFAULT_OUTPUT = Path(".asv/gate")
+# Windows has no SIGHUP, and the command line must get as far as to say that the gate needs Linux.
+_STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
+STOPPING = tuple(getattr(signal, name) for name in _STOPPING if hasattr(signal, name))
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,9 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
         command: returns the exit code.
         stopped: what to say after Ctrl-C, a hang-up or a request to end.
     """
-    stopping = (signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.signal(each, _stop) for each in stopping]
+    # One that is ignored stays ignored, as SIGHUP does under nohup.
+    heeded = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
+    handlers = {each: signal.signal(each, _stop) for each in heeded}
     try:
         return command()
     except UsageError as error:
@@ -76,20 +81,28 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
         print(f"COULD NOT TELL: {error}", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
-        print(stopped, file=sys.stderr)
+        # the terminal may be gone, and that is why
+        with contextlib.suppress(OSError):
+            print(stopped, file=sys.stderr)
         return 130
     except Exception as error:  # noqa: BLE001 - whatever it is, it is shown whole
-        traceback.print_exc()
-        print(
-            f"COULD NOT TELL: a mistake in this command itself: {type(error).__name__}.",
-            file=sys.stderr,
-        )
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+            print(
+                f"COULD NOT TELL: a mistake in this command itself: {type(error).__name__}.",
+                file=sys.stderr,
+            )
         return 3
     finally:
-        for each, handler in zip(stopping, handlers, strict=True):
+        for each, handler in handlers.items():
             signal.signal(each, handler)
 
 
 def _stop(number: int, frame: Any) -> None:
-    """Leave as Ctrl-C does, so that workers end and checkouts are removed."""
+    """Leave as Ctrl-C does, so that workers end and checkouts are removed.
+
+    A closed terminal often hangs up twice. The second time must not interrupt the clearing up.
+    """
+    for each in STOPPING:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

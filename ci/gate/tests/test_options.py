@@ -1,12 +1,15 @@
 """How the commands that measure end, whatever happens in them."""
 
+import contextlib
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from perfgate.errors import PreparationError, UsageError
 from perfgate.files import replace_text
-from perfgate.options import guarded
+from perfgate.options import STOPPING, guarded
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,52 @@ def test_only_a_regression_ends_with_1(capsys, error, code, said):
 
     assert guarded(command, "stopped") == code
     assert capsys.readouterr().err.endswith(said)
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_second_signal_does_not_interrupt_the_clearing_up(number):
+    handlers = [signal.getsignal(each) for each in STOPPING]
+    cleared = []
+
+    def command():
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            for each in STOPPING:
+                os.kill(os.getpid(), each)
+            cleared.append(number)
+        return 0
+
+    assert guarded(command, "stopped") == 130
+    assert cleared == [number]
+    assert [signal.getsignal(each) for each in STOPPING] == handlers
+
+
+def test_a_hang_up_that_nohup_ignores_stays_ignored():
+    def command():
+        os.kill(os.getpid(), signal.SIGHUP)
+        return 0
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert guarded(command, "stopped") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt, 130), (ZeroDivisionError, 3)])
+def test_a_terminal_that_is_gone_changes_no_exit_code(monkeypatch, error, code):
+    def command():
+        raise error
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    nowhere = os.fdopen(writer, "w", buffering=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stderr", nowhere)
+        assert guarded(command, "stopped") == code
+    with contextlib.suppress(BrokenPipeError):  # it holds what could not be written
+        nowhere.close()
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):

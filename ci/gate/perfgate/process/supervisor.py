@@ -1,7 +1,7 @@
 """One child process and everything that it starts: its lines are read, its death is explained.
 
-A child may hang, die or fork: each of that becomes a `ChildError` with one sentence, and no process
-of its session outlives `close`.
+A child may hang, die or fork: each of that becomes a `ChildError` with one sentence. No process of
+its group outlives `close`, and nothing that it started outlives this process.
 """
 
 import contextlib
@@ -13,8 +13,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from perfgate.options import STOPPING
+from perfgate.process.reaper import reaper
+
 _FAREWELL_S = 1.0
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ChildError(Exception):
@@ -41,7 +43,7 @@ class Supervised:
             with self._log.open("wb") as log, _interrupts_held():
                 self._process = subprocess.Popen(
                     [ends.get(word, word) for word in command],
-                    env=environment,
+                    env=reaper().marked(environment),
                     pass_fds=(request_read, reply_write),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -50,6 +52,7 @@ class Supervised:
                     start_new_session=True,
                     cwd=folder,
                 )
+                reaper().add_group(self._process.pid)
         except KeyboardInterrupt:
             # one that was held: the process is there, and nobody else knows it
             self.close()
@@ -124,6 +127,7 @@ class Supervised:
         # macOS refuses a signal to a group of which only ended processes are left
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        reaper().drop_group(self._process.pid)
         self._process.wait()
         with contextlib.suppress(OSError):
             self._log.unlink()
@@ -136,7 +140,7 @@ def _interrupts_held() -> Iterator[None]:
     # Masking would not do: another thread of this process, such as one of BLAS, would take the
     # signal. One that is ignored, as SIGINT is in a job that a shell has put into the background,
     # must stay ignored.
-    held = [each for each in _STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
+    held = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
     handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in held}
     try:
         yield
@@ -144,4 +148,4 @@ def _interrupts_held() -> Iterator[None]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     if came:
-        raise KeyboardInterrupt
+        signal.raise_signal(came[0])

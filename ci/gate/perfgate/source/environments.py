@@ -12,6 +12,7 @@ from typing import Any
 
 from perfgate.errors import PreparationError
 from perfgate.files import read_toml
+from perfgate.process.reaper import reaper
 from perfgate.source.asv_config import SuiteConfig, read_config
 
 _BUILD_FILES = ("Cargo.toml", "meson.build", "CMakeLists.txt")
@@ -166,7 +167,12 @@ def _run(command: Sequence[str], package: Path, config: SuiteConfig) -> str:
         if values[0] is not None:
             variables[name] = values[0]
     done = subprocess.run(
-        command, cwd=package, env=variables, capture_output=True, text=True, check=False
+        command,
+        cwd=package,
+        env=reaper().marked(variables),  # a build starts compilers
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise PreparationError(

@@ -1,0 +1,108 @@
+"""End what a gate started as soon as the gate itself has ended, however that came about.
+
+The gate starts this file as a process of its own and holds the only end of a pipe to it. Nobody can
+catch SIGKILL, but the system closes the pipe even then. A worker could not watch for that itself: a
+benchmark may keep its interpreter busy for an hour, and what it has started goes on without it.
+
+What a gate starts is found by a mark in its environment, which children inherit, and by its process
+group, which it also has where nothing lists environments (macOS) or a child has cleared its own.
+"""
+
+import atexit
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+MARK = "PERFGATE_STARTED_BY"
+_SWEEPING_S = 30.0  # a process that waits for a disk ignores even SIGKILL, maybe for good
+_AGAIN_S = 0.01
+
+
+class Reaper:
+    """The gate's end of the pipe to the process that outlives it."""
+
+    def __init__(self) -> None:
+        self._mark = uuid.uuid4().hex  # of one length, since the environment moves the stack
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, self._mark],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            # the signals of a terminal must not reach it
+            start_new_session=True,
+            cwd="/",
+        )
+
+    def marked(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return an environment for something that must not outlive this process."""
+        # A gate that is a benchmark of another one has two owners.
+        marks = [*filter(None, [environment.get(MARK)]), self._mark]
+        return {**environment, MARK: ",".join(marks)}
+
+    def add_group(self, group: int) -> None:
+        """Watch over a process group."""
+        self._tell(f"+{group}\n")
+
+    def drop_group(self, group: int) -> None:
+        """Forget a process group. Call it before its leader is awaited and its number is free."""
+        self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """End everything that carries the mark, and wait until that is done."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        # Somebody may have ended it. Then the gate still closes its workers itself.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line.encode())
+
+
+@functools.cache
+def reaper() -> Reaper:
+    """Return the reaper of this process, which is started when something first needs it."""
+    started = Reaper()
+    atexit.register(started.close)
+    return started
+
+
+def _main(mark: str) -> None:
+    groups = set()
+    for line in sys.stdin:  # it ends with the gate
+        number = int(line[1:])
+        if line.startswith("+"):
+            groups.add(number)
+        else:
+            groups.discard(number)
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+    # One that is found may have started another one since.
+    deadline = time.monotonic() + _SWEEPING_S
+    while _kill_marked(mark.encode()) and time.monotonic() < deadline:
+        time.sleep(_AGAIN_S)
+
+
+def _kill_marked(mark: bytes) -> bool:
+    """Kill every process whose environment holds the mark; tell whether there was any."""
+    found = False
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+            if mark in (process / "environ").read_bytes():
+                found = True
+                os.kill(int(process.name), signal.SIGKILL)
+    return found
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1])

@@ -1,0 +1,216 @@
+"""Nothing that a gate started outlives it, however the gate ends."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from gate_repository import LAST_RESORT_S, make_repository
+from perfgate.process.reaper import Reaper
+
+# The benchmark never lets go of its interpreter, so no thread of the worker could notice anything.
+# Its children hold the pipe open, one of them in a session of its own.
+ENDLESS = """
+import collections
+import itertools
+import os
+import subprocess
+import sys
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(3600)"]
+
+
+def time_endless():
+    pipe = os.open({pipe!r}, os.O_WRONLY)
+    subprocess.Popen(SLEEP, pass_fds=[pipe])
+    subprocess.Popen(SLEEP, pass_fds=[pipe], start_new_session=True)
+    os.write(pipe, b"s")
+    collections.deque(itertools.repeat(None), maxlen=0)
+"""
+# What a shell does for a job in the foreground, before it starts it.
+WITH_TERMINAL = (
+    "import fcntl, os, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])\n"
+)
+GATE = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "endless"]
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """A named pipe that benchmarks write to: its path, and the end to read."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    yield path, descriptor
+    os.close(descriptor)
+
+
+@pytest.fixture
+def repository(tmp_path, pipe):
+    path, _ = pipe
+    repository = make_repository(tmp_path)
+    repository.git("switch", "--quiet", "--create", "topic")
+    repository.write("benchmarks/endless.py", ENDLESS.format(pipe=str(path)))
+    repository.commit("an endless benchmark")
+    return repository
+
+
+@contextlib.contextmanager
+def started(command, repository, **options):
+    """Start a gate, and end it at the end if the test has not."""
+    gate = subprocess.Popen(
+        command,
+        cwd=repository.root,
+        env=os.environ | repository.environment,
+        stdout=subprocess.DEVNULL,
+        **options,
+    )
+    with gate:
+        try:
+            yield gate
+        finally:
+            gate.kill()
+
+
+def wait_for_start(pipe):
+    """Wait until a benchmark has written to the pipe."""
+    assert _is_readable(pipe), "no benchmark has started"
+    assert os.read(pipe, 1) == b"s"
+
+
+def wait_for_end(pipe):
+    """Wait until nobody holds the pipe open any more: its other end is then at its end."""
+    while _is_readable(pipe):
+        if not os.read(pipe, 64):
+            return
+    pytest.fail("what the gate started has outlived it")
+
+
+def _is_readable(pipe):
+    readable, _, _ = select.select([pipe], [], [], LAST_RESORT_S)
+    return bool(readable)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 130),
+        (signal.SIGHUP, 130),
+        (signal.SIGQUIT, -signal.SIGQUIT),  # not caught, as SIGKILL, but by choice
+        (signal.SIGKILL, -signal.SIGKILL),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL"],
+)
+def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe, number, code):
+    # The gate takes over which signals are ignored, and a shell lets a job in the background ignore
+    # SIGINT.
+    words = ["-c", "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "]
+    words[1] += "os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, *words, *GATE]
+    with started(command, repository, stderr=subprocess.DEVNULL) as gate:
+        wait_for_start(pipe[1])
+        gate.send_signal(number)
+        assert gate.wait(LAST_RESORT_S) == code
+        wait_for_end(pipe[1])
+    if code == 130:
+        assert not list(repository.temporary.iterdir())
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_ends_the_gate_and_all_that_its_workers_started(repository, pipe):
+    terminal, inside = os.openpty()
+    command = [sys.executable, "-c", WITH_TERMINAL, *GATE]
+    ends = {"stdin": inside, "stderr": inside}
+    with started(command, repository, start_new_session=True, **ends) as gate:
+        os.close(inside)
+        wait_for_start(pipe[1])
+        os.close(terminal)
+        assert gate.wait(LAST_RESORT_S) == 130
+        wait_for_end(pipe[1])
+    assert not list(repository.temporary.iterdir())
+
+
+SUPERVISING = """
+    import os, sys
+    from pathlib import Path
+    from perfgate.process.supervisor import Supervised
+
+    child = Supervised([sys.executable, "-c", sys.argv[2]], os.environ, Path(sys.argv[1]))
+    sys.stdin.read()
+    {ending}
+"""
+ENDINGS = {"killed": "os.kill(os.getpid(), 9)", "left": "os._exit(0)", "forgotten": ""}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_child_ends_with_whoever_supervises_it(tmp_path, pipe, ending):
+    path, descriptor = pipe
+    child = (
+        f"import os, time\nos.write(os.open({str(path)!r}, os.O_WRONLY), b's')\ntime.sleep(3600)\n"
+    )
+    program = textwrap.dedent(SUPERVISING.format(ending=ENDINGS[ending]))
+    command = [sys.executable, "-c", program, str(tmp_path), child]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as supervising:
+        wait_for_start(descriptor)
+        supervising.communicate()
+    wait_for_end(descriptor)
+
+
+@contextlib.contextmanager
+def child_in_a_session_of_its_own(environment):
+    """Start a child that waits, and end it at the end if nothing else has."""
+    child = subprocess.Popen(
+        ["cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,
+        env=environment,
+    )
+    with child:
+        try:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(b"s")
+            assert child.stdout.read(1) == b"s"
+            yield child
+        finally:
+            child.kill()
+
+
+@pytest.mark.parametrize("first", ["outer", "inner"])
+def test_what_carries_two_marks_ends_with_either(first):
+    """A gate may be a benchmark of another gate."""
+    reapers = {"outer": Reaper(), "inner": Reaper()}
+    environment = reapers["inner"].marked(reapers["outer"].marked(os.environ))
+    with child_in_a_session_of_its_own(environment) as child:
+        reapers.pop(first).close()
+        assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
+    for left in reapers.values():
+        left.close()
+
+
+def test_a_group_is_ended_whatever_its_environment():
+    reaper = Reaper()
+    with child_in_a_session_of_its_own({}) as child:
+        reaper.add_group(child.pid)
+        reaper.close()
+        assert child.wait(LAST_RESORT_S) == -signal.SIGKILL
+
+
+def test_a_group_that_was_dropped_is_left_alone():
+    """Its number may be another process's by then."""
+    reaper = Reaper()
+    with child_in_a_session_of_its_own({}) as child:
+        reaper.add_group(child.pid)
+        reaper.drop_group(child.pid)
+        reaper.close()
+        assert child.poll() is None
