@@ -23,7 +23,7 @@ from perfgate.files import replace_text
 from perfgate.measure.confirmation import Confirmation, suspect_changes
 from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
-from perfgate.measure.inspection import inspect
+from perfgate.measure.inspection import inspect, not_run
 from perfgate.measure.pairing import Session
 from perfgate.measure.valgrind import check_installed
 from perfgate.options import DEFAULT_OUTPUT
@@ -33,7 +33,7 @@ from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
-from perfgate.stages import Inspected, Timed
+from perfgate.stages import Inspected, Judged, Listed, Timed
 from perfgate.verdict import judge
 
 # Of the budget, for a second look at what a clock made suspect, where there is something to time.
@@ -51,23 +51,20 @@ def run(options: argparse.Namespace) -> int:
     core = machine.pick_core()
     tests = options.pytest_benchmark
     with checked_out(options.suite_config, options.base, options.head, tests) as both:
-        sides = dataclasses.replace(both, same_code=False) if options.time_identical else both
+        sides = both
+        if options.time_identical:
+            sides = dataclasses.replace(both, same_code=False, only_documentation=False)
         rules = _rules_of(sides, options)
         discovered = discover(sides, rules, options.bench, _say)
-        if not discovered.rows and options.bench:
-            raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
-        if not discovered.rows and tests:
-            raise UsageError(f"no test in {tests} uses the fixture `benchmark`.")
-        names = options.shard.take(row.name for row in discovered.rows)
-        rows = [row for row in discovered.rows if row.name in names]
-        if discovered.rows and not rows:
-            shard = f"{options.shard.number}/{options.shard.count}"
-            num_rows = len(discovered.rows)
-            raise UsageError(f"--shard {shard} holds no benchmark: there are {num_rows} in all.")
+        rows = _selected(discovered.rows, options)
         by_valgrind = options.instructions == "valgrind"
-        inspected = inspect(
-            rows, sides, rules, core, _say, clocks=options.timing, by_valgrind=by_valgrind
-        )
+        if sides.only_documentation:
+            _say("only documentation differs, so no benchmark runs")
+            inspected = not_run(rows)
+        else:
+            inspected = inspect(
+                rows, sides, rules, core, _say, clocks=options.timing, by_valgrind=by_valgrind
+            )
         coverage = cover(inspected, sides)
         elapsed_s = time.monotonic() - start
         budget_s = timing_budget_s(rules.timing, elapsed_s, options.budget)
@@ -77,10 +74,8 @@ def run(options: argparse.Namespace) -> int:
     after = machine.observe()
     notes = machine.uncontrolled(before, after, core, counts_instructions=counts_instructions)
     result = Result(
-        rows=[
-            judge(row, rules, timing=options.timing, same_code=sides.same_code) for row in explained
-        ],
-        budgets=_budgets(explained, rules, options),
+        rows=_judged(explained, sides, rules, options),
+        budgets=[] if sides.only_documentation else _budgets(explained, rules, options),
         rules=rules,
         base=sides.base.commit,
         head=sides.head.commit,
@@ -90,12 +85,47 @@ def run(options: argparse.Namespace) -> int:
         machine=machine.describe(),
         notes=[*_same_commit(sides), *sides.notes, *notes],
         timing=options.timing,
+        only_documentation=sides.only_documentation,
         pairs=pairs,
         elapsed_s=time.monotonic() - start,
         seed=options.seed,
     )
     _write(result, options)
     return result.exit_code
+
+
+def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Listed]:
+    """Return the rows of this shard.
+
+    Raises:
+        UsageError: there is none, though there should be.
+    """
+    tests = options.pytest_benchmark
+    if not rows and options.bench:
+        raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
+    if not rows and tests:
+        raise UsageError(f"no test in {tests} uses the fixture `benchmark`.")
+    names = options.shard.take(row.name for row in rows)
+    selected = [row for row in rows if row.name in names]
+    if rows and not selected:
+        shard = f"{options.shard.number}/{options.shard.count}"
+        raise UsageError(f"--shard {shard} holds no benchmark: there are {len(rows)} in all.")
+    return selected
+
+
+def _judged(
+    rows: Sequence[Timed], sides: Sides, rules: Rules, options: argparse.Namespace
+) -> list[Judged]:
+    return [
+        judge(
+            row,
+            rules,
+            timing=options.timing,
+            same_code=sides.same_code,
+            only_documentation=sides.only_documentation,
+        )
+        for row in rows
+    ]
 
 
 def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = None) -> float:

@@ -23,7 +23,14 @@ class _Opinion:
     reasons: tuple[str, ...] = ()
 
 
-def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) -> Judged:
+def judge(
+    row: Timed,
+    rules: Rules,
+    *,
+    timing: bool,
+    same_code: bool = False,
+    only_documentation: bool = False,
+) -> Judged:
     """Turn what was found out about a row into its verdict, outcome and reasons.
 
     Args:
@@ -31,11 +38,15 @@ def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) ->
         rules: what it is judged by.
         timing: whether anything was to be timed.
         same_code: whether both sides hold the same code.
+        only_documentation: whether it was not run, because the sides differ in nothing else.
     """
     seen = row.inspected
     nothing_ran = seen.base.ran is None and seen.head.ran is None
     if row.problems or seen.state == "gone" or seen.head.skipped:
         opinion = _judge_unmeasured(row, rules)
+    elif only_documentation:
+        reason = "only documentation differs, so it was not run"
+        opinion = _Opinion("same code", Outcome.PASSED, (reason,))
     elif seen.put_off and nothing_ran:
         opinion = _Opinion("not timed", Outcome.NEUTRAL)
     elif seen.state == "new" or seen.base.skipped:

@@ -361,6 +361,59 @@ def test_pages_tests_and_comments_need_no_timing(repository):
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
 
 
+NEVER_RUN = """
+def time_never():
+    raise AssertionError("it ran")
+
+
+def track_never():
+    raise AssertionError("it ran")
+"""
+BUDGET = """
+[[budget]]
+benchmark = "never"
+metric = "seconds"
+ceiling = 1
+unit = "s"
+"""
+
+
+@pytest.fixture
+def unrunnable(repository):
+    """A repository in which nobody can run a benchmark, and where head changes a page."""
+    repository.write("benchmarks/never.py", NEVER_RUN)
+    with (repository.root / "gate.toml").open("a") as rules:
+        rules.write(BUDGET)
+    repository.commit()
+    repository.write("docs/page.md", "# A page\n")
+    return repository
+
+
+@pytest.mark.slow
+def test_a_change_of_documentation_alone_runs_no_benchmark_and_says_so(unrunnable):
+    run = unrunnable.gate("--base", "main", "--bench", "never")
+    assert run.code == 0, run.out
+    assert run.verdicts() == {"never.time_never": "same code", "never.track_never": "same code"}
+    reasons = [row["reasons"] for row in run.rows.values()]
+    assert reasons == [["only documentation differs, so it was not run"]] * 2
+    assert run.out.startswith("# PASSED: only documentation differs, so nothing was measured; 2 ")
+    assert "- not run, since only documentation differs (2): `never.time_never`" in run.out
+    assert json.loads(run.report.read_text())["budgets"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", ["--time-identical", "smallsum/__init__.py", "gate.toml"])
+def test_whatever_is_more_than_documentation_runs_them(unrunnable, changed):
+    arguments = ["--base", "main", "--bench", "never", "--budget", "0"]
+    if changed.startswith("--"):
+        arguments.append(changed)
+    else:
+        with (unrunnable.root / changed).open("a") as file:
+            file.write("# a comment\n")
+    run = unrunnable.gate(*arguments)
+    assert "AssertionError: it ran" in str(run.rows["never.time_never"]["reasons"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["smallsum/__init__.py", "smallsum/data.txt", "data.txt"])
 def test_whatever_code_may_read_needs_timing(repository, file):

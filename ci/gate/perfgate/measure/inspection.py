@@ -82,6 +82,12 @@ def inspect(
     return [dataclasses.replace(row, changes=_changes(row, sides, rules)) for row in seen]
 
 
+def not_run(rows: Sequence[Listed]) -> list[Inspected]:
+    """Return these rows as if their first runs had shown nothing."""
+    seen = [(row, Inspected(row.benchmark, row.state)) for row in rows]
+    return [each.with_problems({"head": row.problem}) for row, each in seen]
+
+
 def _inspect(
     row: Listed,
     sides: Sides,

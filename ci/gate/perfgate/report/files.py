@@ -29,6 +29,7 @@ def as_json(result: Result) -> str:
         "base": result.base,
         "head": result.head,
         "timing": result.timing,
+        "only_documentation": result.only_documentation,
         "pairs": result.pairs,
         "elapsed_s": result.elapsed_s,
         "seed": result.seed,

@@ -161,11 +161,15 @@ def _expired(result: Result) -> list[str]:
 def _unseen(result: Result) -> list[str]:
     """Say what the run did not measure, and how the change alters what it is measured by."""
     parts = []
+    why_not = "not timed, since both sides run the same program or code"
     identical = [row.name for row in result.rows if row.timed.is_identical]
+    if result.only_documentation:
+        why_not = "not run, since only documentation differs"
+        identical = [row.name for row in result.rows if row.outcome is Outcome.PASSED]
     lines = [
         *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
         *_enumerated("setup makes other inputs each time; seed it", result.coverage.random_inputs),
-        *_enumerated("not timed, since both sides run the same program or code", identical),
+        *_enumerated(why_not, identical),
     ]
     if lines:
         parts += ["## What was not measured", "\n".join(lines)]
@@ -192,7 +196,12 @@ def _conditions(result: Result) -> list[str]:
     lines = [f"- {note}" for note in result.notes]
     machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
     lines += [f"- Machine: {machine}.", f"- Environments: {result.environments}."]
-    if result.timing:
+    if result.only_documentation:
+        lines.append(
+            "- Only documentation differs between the two sides, so neither benchmarks nor budgets "
+            f"were measured, in {result.elapsed_s:.0f} s. --time-identical measures them anyway."
+        )
+    elif result.timing:
         limits = result.rules.verdict.limits
         lines.append(
             f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed "

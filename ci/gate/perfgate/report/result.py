@@ -29,6 +29,7 @@ class Result:
         machine: facts about it.
         notes: what it could not control.
         timing: whether anything was timed.
+        only_documentation: whether nothing was run, because nothing else differs.
         pairs: how many pairs were launched.
         elapsed_s: seconds of the whole run.
         seed: of every order that was drawn.
@@ -45,6 +46,7 @@ class Result:
     machine: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     timing: bool = True
+    only_documentation: bool = False
     pairs: int = 0
     elapsed_s: float = 0.0
     seed: int = 0
@@ -79,6 +81,8 @@ class Result:
             (unknown, f"budget{_plural(unknown)} could not be checked"),
         ]
         nothing = "no regression found" if self.exit_code == 0 else "nothing was measured"
+        if self.only_documentation:
+            nothing = "only documentation differs, so nothing was measured"
         found = ", ".join(f"{number} {words}" for number, words in parts if number) or nothing
         broken = sum(row.verdict == BROKEN_BEFORE for row in self.rows)
         if broken:

@@ -27,8 +27,11 @@ def can_matter(path: PurePosixPath, suite: Path) -> bool:
         return False
     if any(part.endswith(".egg-info") or part == "__pycache__" for part in path.parts):
         return False
-    is_page = path.parts[0] in _PAGE_FOLDERS or (path.suffix in _PAGES and len(path.parts) == 1)
-    return not is_page and not path.is_relative_to(suite.as_posix())
+    return not _is_page(path) and not path.is_relative_to(suite.as_posix())
+
+
+def _is_page(path: PurePosixPath) -> bool:
+    return path.parts[0] in _PAGE_FOLDERS or (path.suffix in _PAGES and len(path.parts) == 1)
 
 
 def is_same_code(base: Path, head: Path, suite: Path) -> bool:
@@ -57,6 +60,22 @@ def changed_code(base: Path, head: Path, suite: Path) -> list[PurePosixPath]:
         if path.parts[0] not in aside
         and can_matter(path, suite)
         and not _is_same(base / path, head / path)
+    )
+
+
+def only_pages_differ(base: Path, head: Path, suite: Path) -> bool:
+    """Tell whether two checkouts differ, and in nothing but documentation.
+
+    This asks for more than `is_same_code`: comments, tests and the suite count, and so does
+    `.github`, because who sets the gate up there wants to see it run.
+
+    The arguments are those of `is_same_code`.
+    """
+    paths = [path for path in {*_files(base), *_files(head)} if path.parts[0] != ".git"]
+    different = [path for path in paths if not _has_same_bytes(base / path, head / path)]
+    return bool(different) and all(
+        _is_page(path) and path.parts[0] != ".github" and not path.is_relative_to(suite.as_posix())
+        for path in different
     )
 
 
@@ -104,19 +123,23 @@ def _files(root: Path) -> Iterator[PurePosixPath]:
 
 
 def _is_same(before: Path, after: Path) -> bool:
+    if _has_same_bytes(before, after):
+        return True
+    if before.suffix != ".py" or before.is_symlink() or after.is_symlink():
+        return False
+    try:
+        return ast.dump(ast.parse(before.read_bytes())) == ast.dump(ast.parse(after.read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return False
+
+
+def _has_same_bytes(before: Path, after: Path) -> bool:
     if before.is_symlink() or after.is_symlink():
         return before.is_symlink() and after.is_symlink() and before.readlink() == after.readlink()
     try:
-        old = before.read_bytes()
-        new = after.read_bytes()
+        return before.read_bytes() == after.read_bytes()
     except OSError:
         return not before.exists() and not after.exists()  # else it is new, or gone
-    if old == new or before.suffix != ".py":
-        return old == new
-    try:
-        return ast.dump(ast.parse(old)) == ast.dump(ast.parse(new))
-    except (SyntaxError, ValueError):
-        return False
 
 
 def is_same_suite(base: Path, head: Path) -> bool:

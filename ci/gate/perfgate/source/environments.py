@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,28 @@ def find_uv() -> str | None:
     """Return uv's path: on PATH, or beside the running Python."""
     beside = Path(sys.executable).with_name("uv")
     return shutil.which("uv") or (str(beside) if beside.is_file() else None)
+
+
+def build_environments(
+    folder: Path, packages: Mapping[str, Path], config: SuiteConfig, *, shared: bool
+) -> dict[str, str]:
+    """Build an environment for each side, or head's for both, and return their interpreters.
+
+    Args:
+        folder: where to build them.
+        packages: each side's folder of the package.
+        config: the suite's configuration.
+        shared: whether one is enough, because both packages are the same.
+
+    Raises:
+        PreparationError: one could not be built.
+    """
+    if shared:
+        return dict.fromkeys(packages, build_environment(folder / "env", packages["head"], config))
+    return {
+        name: build_environment(folder / f"env-{name}", package, config)
+        for name, package in packages.items()
+    }
 
 
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:

@@ -19,8 +19,8 @@ from pathlib import Path, PurePosixPath
 from perfgate.errors import UsageError
 from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
-from perfgate.source.changes import changed_code, is_same_code, is_same_suite
-from perfgate.source.environments import build_environment, why_built
+from perfgate.source.changes import changed_code, is_same_code, is_same_suite, only_pages_differ
+from perfgate.source.environments import build_environments, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
 from perfgate.source.layout import generated_modules, import_roots, module_name, suite_of
 from perfgate.source.unfollowed import unfollowed
@@ -81,6 +81,7 @@ class Sides:
         base_suite: the base's own suite, which tells which benchmarks are new and which are gone.
         same_code: whether nothing that can matter differs between the two.
         same_suite: whether head's suite is the base's own.
+        only_documentation: whether the two differ in documentation and in nothing else.
         programs: the folder of compiled programs that workers load from.
         notes: sentences about what of the repository's settings was not followed.
         is_pytest: whether the suite is one of tests with pytest-benchmark's fixture.
@@ -94,6 +95,7 @@ class Sides:
     base_suite: Path
     same_code: bool = False
     same_suite: bool = False
+    only_documentation: bool = False
     programs: str = "programs"
     notes: tuple[str, ...] = ()
     is_pytest: bool = False
@@ -220,6 +222,7 @@ def _made_ready(
     suite = suite_of(config, location)
     if not (head_root / suite).is_dir():
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
+    only_documentation = only_pages_differ(base_root, head_root, suite)
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
     same_code = is_same_code(base_root, head_root, suite)  # before a build leaves anything there
     versions, generated = generated_modules(root, config.package_dir, suite)
@@ -227,21 +230,20 @@ def _made_ready(
     reason = why_built(base_root, head_root, config, location)
     if not reason and generated:
         reason = f"a build makes {generated[0]}, which git ignores"
+    packages = {name: place / config.package_dir for name, (place, _) in checkouts.items()}
+    pythons = dict.fromkeys(packages, sys.executable)
+    environments = "one, shared: the declared dependencies are equal"
+    if reason:
+        pythons = build_environments(folder, packages, config, shared=only_documentation)
+        number = "one, built for both sides" if only_documentation else "one for each side"
+        environments = f"{number}: {reason}"
     sides = []
     for name, (place, commit) in checkouts.items():
-        package = place / config.package_dir
-        imports: tuple[Path, ...] = ()
-        python = sys.executable
-        if reason:
-            python = build_environment(folder / f"env-{name}", package, config)
-        else:
-            imports = import_roots(package)
+        python = pythons[name]
+        imports = () if reason else import_roots(packages[name])
         module = "" if reason else module_name(config.project)
         side = Side(name, commit, place, python, place / suite, imports, config.environment, module)
         sides.append(side)
-    environments = "one, shared: the declared dependencies are equal"
-    if reason:
-        environments = f"one for each side: {reason}"
     notes += unfollowed(root, roots, config, is_built=bool(reason))
     base, head = sides
     return Sides(
@@ -253,6 +255,7 @@ def _made_ready(
         base_suite,
         same_code,
         is_same_suite(base_suite, head_root / suite),
+        only_documentation,
         notes=tuple(notes),
         is_pytest=is_pytest,
     )

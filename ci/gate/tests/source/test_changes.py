@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.source.changes import is_same_code
+from perfgate.source.changes import is_same_code, only_pages_differ
 
 SUITE = Path("benchmarks")
 FILES = {
@@ -50,6 +50,39 @@ def test_what_differs_decides(sides, name, text, same):
     (head / name).write_text(text)
     assert is_same_code(base, head, SUITE) is same
     assert is_same_code(head, base, SUITE) is same
+
+
+@pytest.mark.parametrize(
+    ("name", "only_pages"),
+    [
+        ("README.md", True),
+        ("docs/new.rst", True),
+        ("docs/conf.py", True),
+        ("pkg/template.md", False),
+        ("pkg/__init__.py", False),
+        ("tests/test_pkg.py", False),
+        ("benchmarks/suite.py", False),
+        ("gate.toml", False),
+        (".github/workflows/gate.yml", False),
+    ],
+)
+def test_documentation_alone_is_told_from_a_comment_a_test_and_the_suite(sides, name, only_pages):
+    base, head = sides
+    assert not only_pages_differ(base, head, SUITE)  # nothing differs
+    (head / name).parent.mkdir(exist_ok=True, parents=True)
+    with (head / name).open("a") as file:
+        file.write("# more\n")
+    assert only_pages_differ(base, head, SUITE) is only_pages
+    (head / "docs").mkdir(exist_ok=True)
+    (head / "docs" / "page.md").write_text("a page\n")
+    assert only_pages_differ(base, head, SUITE) is only_pages
+
+
+def test_a_suite_below_docs_is_no_documentation(sides):
+    base, head = sides
+    (head / "docs" / "speed").mkdir(parents=True)
+    (head / "docs" / "speed" / "suite.py").write_text("import pkg\n")
+    assert only_pages_differ(base, head, Path("docs")) is False
 
 
 def test_a_link_that_points_elsewhere_differs(sides):

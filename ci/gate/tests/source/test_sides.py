@@ -110,6 +110,16 @@ def test_two_environments_are_built_where_dependencies_differ(repository, fake_u
     assert "head asv_runner pympler" in commands[3]
 
 
+def test_one_environment_is_built_where_only_documentation_differs(repository, fake_uv):
+    repository.write("smallsum/fast.pyx", "")
+    repository.commit()
+    repository.write("docs/page.md", "a page\n")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert sides.environments == "one, built for both sides: the package is compiled"
+        assert sides.base.python == sides.head.python
+    assert len(fake_uv.read_text().splitlines()) == 2
+
+
 def test_an_environment_that_cannot_be_built_says_so(tmp_path, fake_uv):
     fake_uv.with_name("uv").write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     with pytest.raises(PreparationError, match="could not be built: no network"):
