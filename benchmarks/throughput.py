@@ -93,12 +93,18 @@ class Recording(Throughput):
     """Seconds of a chunk that keeps every step, of an environment that paints a grid."""
 
     params: ClassVar = ["snake-100-recorded"]
+    version = "2"
 
     def setup(self, workload: str) -> None:
         """Compile and warm up, once: asv calls this before every sample."""
         if self.prepared != workload:
-            super().setup(workload)
+            declared = load().workloads["throughput"][workload]
+            # The chunk that keeps no steps is another program, which is not needed here.
+            self.rollout, self.block_until_ready = _rollout(declared)
+            self.state = self.rollout.init(seed=0)
             self.time_chunk(workload)
+            self.time_chunk(workload)
+            self.prepared = workload
 
     def time_chunk(self, workload: str) -> None:
         """Run one chunk and keep its steps."""
@@ -154,6 +160,17 @@ def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
     """Return a compiled rollout, its state and what waits for it.
 
     Raises:
+        NotImplementedError: as `_rollout` says.
+    """
+    rollout, block_until_ready = _rollout(workload)
+    state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
+    return rollout, block_until_ready(state), block_until_ready
+
+
+def _rollout(workload: Workload) -> tuple[Any, Callable[[Any], Any]]:
+    """Return a rollout of which nothing is compiled, and what waits for its results.
+
+    Raises:
         NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports
             no figure.
     """
@@ -164,8 +181,7 @@ def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
     rollout = Rollout(
         env, make_agent(workload.agent, env), workload.num_envs, workload.scan_chunk_size
     )
-    state = rollout.run_chunk(rollout.run_chunk(rollout.init(seed=0)))
-    return rollout, timing.block_until_ready(state), timing.block_until_ready
+    return rollout, timing.block_until_ready
 
 
 def main(argv: Sequence[str] | None = None) -> int:
