@@ -14,6 +14,8 @@ from typing import Any
 
 from .calls import profiled
 
+# A function that one of these has compiled runs on without Python, so nobody sees that it runs.
+_COMPILERS = ("jax", "numba", "torch._dynamo")
 # What starts another process: what runs there is not seen.
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
@@ -23,24 +25,33 @@ class Executed:
 
     Attributes:
         names: `file:qualified name` of each, the file relative to the folder.
-        started_processes: whether another process was started meanwhile, or still runs.
+        is_whole: whether nothing else ran unseen meanwhile: another process, or functions that were
+            compiled before.
     """
 
     def __init__(self, root: Path):
         self.names: set[str] = set()
-        self.started_processes = False
+        self.is_whole = False
         self._folders = (f"{root}{os.sep}", f"{root.resolve()}{os.sep}")
         self._codes: set[CodeType] = set()
 
     @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Record while the block runs."""
+    def recorded(self, *, functions: bool = True) -> Iterator[None]:
+        """Record while the block runs; without `functions` only whether processes are started."""
         _listen_for_processes()
         _started.clear()
-        with _monitored(self._codes) if hasattr(sys, "monitoring") else _profiled(self._codes):
+        with self._watched() if functions else contextlib.nullcontext():
             yield
-        self.started_processes = bool(_started) or _has_children()
+        self.is_whole = self.is_whole_so_far(functions=functions)
         self.collect()
+
+    def is_whole_so_far(self, *, functions: bool) -> bool:
+        """Tell whether nothing has run unseen, if `functions` were recorded."""
+        has_started = bool(_started) or _has_children()
+        return functions and not has_started and not is_compiler_loaded()
+
+    def _watched(self) -> contextlib.AbstractContextManager[None]:
+        return _monitored(self._codes) if hasattr(sys, "monitoring") else _profiled(self._codes)
 
     def collect(self) -> None:
         """Bring `names` up to date."""
@@ -84,6 +95,11 @@ def _monitored(codes: set[CodeType]) -> Iterator[None]:
     finally:
         monitoring.set_events(tool, 0)
         monitoring.free_tool_id(tool)
+
+
+def is_compiler_loaded() -> bool:
+    """Tell whether functions may run without Python, so that no record of them is whole."""
+    return any(name in sys.modules for name in _COMPILERS)
 
 
 def _listen_for_processes() -> None:

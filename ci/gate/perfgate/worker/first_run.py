@@ -9,11 +9,8 @@ from typing import Any
 
 from ..process import protocol
 from . import compiled, counters, inputs, listing, own_time, sampling
-from .executed import Executed
+from .executed import is_compiler_loaded
 from .suite import Suite
-
-# A function that one of these has compiled runs on without Python, so nobody sees that it runs.
-_COMPILERS = ("jax", "numba", "torch._dynamo")
 
 
 def inspect(
@@ -22,9 +19,11 @@ def inspect(
     """Run a benchmark for the first time."""
     first = compiled.Compilations()
     compiled.import_jax_for(suite.folder)
+    # A record of functions would not be whole, and a profiler slows down the tracing of programs.
+    functions = not is_compiler_loaded()
     worked, waited = own_time.scheduled()
     with first.counted():
-        with suite.recorded() as executed:
+        with suite.recorded(functions=functions):
             benchmark, setup_s = inputs.timed(lambda: suite.prepare(target))
             if benchmark is not None and benchmark.type == "time":
                 sampling.sample(benchmark, 1)
@@ -46,7 +45,7 @@ def inspect(
         second_call_compilations=again.count if "jax" in sys.modules else None,
         cpu_instructions=_instructions(benchmark),
         program=_program(benchmark, suite.exchange, target.row),
-        footprint=_footprint(suite, executed),
+        footprint=_footprint(suite),
         inputs_differ=inputs.differ(benchmark, setup_s),
     )
     suite.release(target.row)
@@ -95,12 +94,11 @@ def _value(suite: Suite, benchmark: Any) -> protocol.Value | protocol.Skipped:
     return protocol.Value(float(value), footprint)
 
 
-def _footprint(suite: Suite, executed: Executed) -> protocol.Footprint:
-    is_compiled = any(name in sys.modules for name in _COMPILERS)
+def _footprint(suite: Suite) -> protocol.Footprint:
     return protocol.Footprint(
         listing.imported_below(suite.root),
-        tuple(sorted(executed.names)),
-        is_whole=not (is_compiled or executed.started_processes),
+        suite.executed(),
+        is_whole=suite.has_seen_all_functions() and not is_compiler_loaded(),
     )
 
 

@@ -18,7 +18,7 @@ from ..process import protocol
 from . import listing
 from .executed import Executed
 
-_EXECUTED = "executed.json"  # beside what setup_cache made: the functions that made it
+_USED = "perfgate_used.json"  # beside what setup_cache made: what of the checkout made it
 
 
 class Suite:
@@ -45,17 +45,29 @@ class Suite:
         self._caches = caches
         self._executed = Executed(root)
         self._at_import: set[str] = set()
+        self._records_functions = False
+        self._is_cache_whole = True  # of the setup_cache of what was prepared last
 
     @contextlib.contextmanager
-    def recorded(self) -> Iterator[Executed]:
+    def recorded(self, *, functions: bool) -> Iterator[None]:
         """Record which of the checkout's functions run while the block prepares a benchmark.
 
-        What an import or `setup_cache` has run before belongs to every benchmark.
+        What an import or `setup_cache` has run before belongs to every benchmark. Without
+        `functions` none is recorded.
         """
         self._executed = Executed(self.root)
-        with self._executed.recorded():
-            yield self._executed
+        self._records_functions = functions
+        with self._executed.recorded(functions=functions):
+            yield
         self._executed.names |= self._at_import
+
+    def executed(self) -> tuple[str, ...]:
+        """Return the functions that were recorded last, as `file:qualified name`."""
+        return tuple(sorted(self._executed.names))
+
+    def has_seen_all_functions(self) -> bool:
+        """Tell whether nothing has run unseen for what was prepared last."""
+        return self._executed.is_whole and self._is_cache_whole
 
     def listed(self) -> protocol.Suite:
         """Return what the suite holds."""
@@ -73,6 +85,7 @@ class Suite:
         benchmark = self._found(target)
         self._executed.collect()
         self._at_import |= self._executed.names
+        self._is_cache_whole = True
         benchmark.set_cache(self._cached(benchmark))
         if benchmark.do_setup():
             return None
@@ -111,8 +124,14 @@ class Suite:
             made = benchmark.do_setup_cache()
             file.write_bytes(pickle.dumps(made))
             self._executed.collect()
-            (folder / _EXECUTED).write_text(json.dumps(sorted(self._executed.names)))
-        self._executed.names.update(json.loads((folder / _EXECUTED).read_text()))
+            used = {
+                "executed": self.executed(),
+                "is_whole": self._executed.is_whole_so_far(functions=self._records_functions),
+            }
+            (folder / _USED).write_text(json.dumps(used))
+        used = json.loads((folder / _USED).read_text())
+        self._executed.names.update(used["executed"])
+        self._is_cache_whole = used["is_whole"]
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
         os.chdir(self.scratch)
         # written above, by this run's own benchmark

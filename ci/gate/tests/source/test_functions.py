@@ -95,6 +95,13 @@ def test_functions_of_every_thread_are_recorded_while_the_block_runs():
     assert not any(name.endswith("parametrize") for name in executed.names)
 
 
+def test_no_function_is_recorded_where_nobody_may_use_the_record():
+    executed = Executed(Path(__file__).parent)
+    with executed.recorded(functions=False):
+        _Thing().method()
+    assert executed.names == set()
+
+
 def test_a_process_that_was_started_is_noticed():
     # In a new interpreter: other tests may leave a process to this one, such as a fork server.
     source = """
@@ -107,7 +114,7 @@ executed = Executed(Path.cwd())
 def started_processes(act):
     with executed.recorded():
         act()
-    print(executed.started_processes)
+    print(not executed.is_whole)
 
 children = []
 started_processes(lambda: None)
@@ -181,3 +188,75 @@ def test_what_setup_cache_ran_belongs_to_all_who_use_it(repository):
     repository.replace("smallsum/__init__.py", "number**2", "number**2.0")
     run = repository.gate("--base", "main", "--bench", "cached")
     assert run.verdicts() == {"basics.Cached.time_cached": "not slower"}
+
+
+COMPILES = """
+import sys
+import types
+
+sys.modules.setdefault("numba", types.ModuleType("numba"))
+
+
+def time_first():
+    pass
+
+
+def time_second():
+    pass
+
+
+def _refuse_a_profiler():
+    assert sys.getprofile() is None
+
+
+time_second.setup = _refuse_a_profiler
+"""
+
+
+@pytest.mark.slow
+def test_no_profiler_watches_what_a_compiler_may_run_unseen(repository):
+    repository.write("benchmarks/compiles.py", COMPILES)
+    repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
+    run = repository.gate("--base", "main", "--bench", "^compiles", "--no-timing")
+    assert run.code == 0, run.out + run.err
+
+
+COMPILER = """
+import sys
+import types
+
+
+def time_loads_a_compiler():
+    sys.modules["numba"] = types.ModuleType("numba")
+"""
+# The benchmark that dies ends the worker that has loaded a compiler.
+CACHED = """
+import os
+
+import smallsum
+
+
+class Cached:
+    def setup_cache(self):
+        return smallsum.total(range(10))
+
+    def time_b_dies(self, total):
+        os._exit(1)
+
+    def time_c(self, total):
+        pass
+"""
+
+
+@pytest.mark.slow
+def test_what_setup_cache_ran_unseen_in_another_worker_is_not_taken_for_nothing(repository):
+    repository.write("benchmarks/unseen_1.py", COMPILER)
+    repository.write("benchmarks/unseen_2.py", CACHED)
+    repository.commit()
+    repository.replace("smallsum/__init__.py", "range(REPEATS)", "range(REPEATS + 5)")
+    run = repository.gate("--base", "main", "--bench", "^unseen", "--budget", "0")
+    assert run.verdicts() == {
+        "unseen_1.time_loads_a_compiler": "undecided",
+        "unseen_2.Cached.time_b_dies": "broken before",
+        "unseen_2.Cached.time_c": "undecided",
+    }
