@@ -60,6 +60,14 @@ def keep_untimed(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[
     return [each for each in counted if each.row not in put_off]
 
 
+def keep_run(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
+    """Leave out what can't have changed: what is measured on rows that were not run."""
+    if rows and all(row.inspected.not_run for row in rows):
+        return []
+    not_run = {row.name for row in rows if row.inspected.not_run is not None}
+    return [each for each in found if each.row not in not_run]
+
+
 def _fits(budget: Budget, row: Timed) -> bool:
     return row.inspected.state != "gone" and re.search(budget.benchmark, row.name) is not None
 

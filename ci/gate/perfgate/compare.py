@@ -16,14 +16,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate import machine
-from perfgate.budgets import BudgetFinding, check_budgets, keep_selected, keep_untimed
+from perfgate.budgets import (
+    BudgetFinding,
+    check_budgets,
+    keep_run,
+    keep_selected,
+    keep_untimed,
+)
 from perfgate.config import Rules, Timing, find_rules, read_rules
 from perfgate.errors import UsageError
 from perfgate.files import replace_text
 from perfgate.measure.confirmation import Confirmation, suspect_changes
 from perfgate.measure.discovery import discover
 from perfgate.measure.explanation import explain
-from perfgate.measure.inspection import inspect, not_run
+from perfgate.measure.imports import Imports, rows_not_to_run
+from perfgate.measure.inspection import inspect
 from perfgate.measure.pairing import Session
 from perfgate.measure.valgrind import check_installed
 from perfgate.options import DEFAULT_OUTPUT
@@ -33,7 +40,7 @@ from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
 from perfgate.source.git import WORKING_TREE
 from perfgate.source.sides import Sides, checked_out
-from perfgate.stages import Inspected, Judged, Listed, Timed
+from perfgate.stages import Inspected, Listed, NotRun, Timed
 from perfgate.verdict import judge
 
 # Of the budget, for a second look at what a clock made suspect, where there is something to time.
@@ -49,23 +56,31 @@ def run(options: argparse.Namespace) -> int:
         check_installed()
     before = machine.observe()
     core = machine.pick_core()
-    tests = options.pytest_benchmark
-    with checked_out(options.suite_config, options.base, options.head, tests) as both:
+    place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
+    with checked_out(*place) as both:
         sides = both
         if options.time_identical:
             sides = dataclasses.replace(both, same_code=False, only_documentation=False)
         rules = _rules_of(sides, options)
         discovered = discover(sides, rules, options.bench, _say)
         rows = _selected(discovered.rows, options)
+        imports = Imports.read(options.output, sides)
+        not_run = _not_to_run(rows, sides, rules, imports, options)
         by_valgrind = options.instructions == "valgrind"
-        if sides.only_documentation:
-            _say("only documentation differs, so no benchmark runs")
-            inspected = not_run(rows)
-        else:
-            inspected = inspect(
-                rows, sides, rules, core, _say, clocks=options.timing, by_valgrind=by_valgrind
-            )
-        coverage = cover(inspected, sides)
+        inspected = inspect(
+            rows,
+            sides,
+            rules,
+            core,
+            _say,
+            clocks=options.timing,
+            by_valgrind=by_valgrind,
+            not_run=not_run,
+        )
+        imports.add(inspected, sides)
+        _make_output(options.output)
+        imports.write(options.output)
+        coverage = cover(inspected, sides, imports.files_of(not_run))
         elapsed_s = time.monotonic() - start
         budget_s = timing_budget_s(rules.timing, elapsed_s, options.budget)
         timed, pairs = _measure(inspected, sides, rules, options, core, budget_s)
@@ -74,8 +89,10 @@ def run(options: argparse.Namespace) -> int:
     after = machine.observe()
     notes = machine.uncontrolled(before, after, core, counts_instructions=counts_instructions)
     result = Result(
-        rows=_judged(explained, sides, rules, options),
-        budgets=[] if sides.only_documentation else _budgets(explained, rules, options),
+        rows=[
+            judge(row, rules, timing=options.timing, same_code=sides.same_code) for row in explained
+        ],
+        budgets=_budgets(explained, rules, options),
         rules=rules,
         base=sides.base.commit,
         head=sides.head.commit,
@@ -85,7 +102,6 @@ def run(options: argparse.Namespace) -> int:
         machine=machine.describe(),
         notes=[*_same_commit(sides), *sides.notes, *notes],
         timing=options.timing,
-        only_documentation=sides.only_documentation,
         pairs=pairs,
         elapsed_s=time.monotonic() - start,
         seed=options.seed,
@@ -113,19 +129,24 @@ def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Liste
     return selected
 
 
-def _judged(
-    rows: Sequence[Timed], sides: Sides, rules: Rules, options: argparse.Namespace
-) -> list[Judged]:
-    return [
-        judge(
-            row,
-            rules,
-            timing=options.timing,
-            same_code=sides.same_code,
-            only_documentation=sides.only_documentation,
-        )
-        for row in rows
-    ]
+def _not_to_run(
+    rows: Sequence[Listed],
+    sides: Sides,
+    rules: Rules,
+    imports: Imports,
+    options: argparse.Namespace,
+) -> dict[str, NotRun]:
+    """Return the rows that need not run, with the reason, and say how many they are."""
+    # Who asks for identical programs or for other rules wants to see them at work.
+    if options.time_identical or options.rules:
+        return {}
+    found = rows_not_to_run(rows, sides, rules, imports)
+    if found:
+        why = "no file that they use changed"
+        if sides.only_documentation:
+            why = "only documentation differs"
+        _say(f"not running {len(found)} of {len(rows)} benchmarks: {why}")
+    return found
 
 
 def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = None) -> float:
@@ -210,7 +231,7 @@ def _budgets(
     rows: Sequence[Timed], rules: Rules, options: argparse.Namespace
 ) -> list[BudgetFinding]:
     """Check the budgets that this run can know of."""
-    found = check_budgets(rows, rules)
+    found = keep_run(check_budgets(rows, rules), rows)
     if options.bench or options.shard.count > 1:
         found = keep_selected(found, rows)
     if not options.timing:
@@ -237,10 +258,13 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
     return words
 
 
+def _make_output(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder == DEFAULT_OUTPUT:  # a report must not become part of the next run's head
+        replace_text(folder / ".gitignore", "*\n")
+
+
 def _write(result: Result, options: argparse.Namespace) -> None:
-    options.output.mkdir(parents=True, exist_ok=True)
-    if options.output == DEFAULT_OUTPUT:  # a report must not become part of the next run's head
-        replace_text(options.output / ".gitignore", "*\n")
     texts = {"gate.md": markdown(result), "gate.json": as_json(result), "junit.xml": junit(result)}
     for name, text in texts.items():
         replace_text(options.output / name, text)

@@ -26,6 +26,13 @@ MODULE = "module"  # the kind of a row that stands for a module which can't be i
 _ALIKE = 1.25  # times the other side's first calls: more, and one program does not mean equal work
 
 
+class NotRun(enum.Enum):
+    """Why the gate doesn't run a benchmark that both sides have; the value is a sentence."""
+
+    DOCUMENTATION = "only documentation differs, so it was not run"
+    SAME_FILES = "the change alters no file that it used in an earlier run, so it was not run"
+
+
 class Outcome(enum.IntEnum):
     """What a row means for the exit code, the worst last."""
 
@@ -155,6 +162,7 @@ class Inspected:
         put_off: whether seconds that it tracks were not measured: nobody asked for them, or they
             can't have changed.
         reached_by: what of the change it used on either side; None where nobody can tell.
+        not_run: why it was not run; None where it was.
     """
 
     benchmark: Benchmark
@@ -164,6 +172,7 @@ class Inspected:
     changes: tuple[Change, ...] = ()
     put_off: bool = False
     reached_by: tuple[str, ...] | None = None
+    not_run: NotRun | None = None
 
     @property
     def name(self) -> str:
@@ -192,8 +201,9 @@ class Inspected:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether both sides have it and nothing has gone wrong so far."""
-        return self.state == "both" and not self.problems and not self.skipped
+        """Whether both sides have run it and nothing has gone wrong so far."""
+        was_run = self.state == "both" and self.not_run is None
+        return was_run and not self.problems and not self.skipped
 
     @property
     def has_one_program(self) -> bool:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from perfgate.config import BETTER, CHANGED, UNSURE, WORSE, Rules
 from perfgate.hlo import difference
 from perfgate.metrics import CAUSES, describe_change
-from perfgate.stages import MODULE, Change, Judged, Outcome, Timed
+from perfgate.stages import MODULE, Change, Judged, NotRun, Outcome, Timed
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _COSTS = {"time": "its time", "peak_bytes": "the memory it needs", "compile_s": "compile time"}
 _ALIKE = 1.03  # times the other side's instructions: more are not the same work
 
+_NOT_RUN = {NotRun.DOCUMENTATION: "same code", NotRun.SAME_FILES: "same files"}
 BROKEN_BEFORE = "broken before"  # the verdict on what can't be measured on the base either
 
 
@@ -23,14 +24,7 @@ class _Opinion:
     reasons: tuple[str, ...] = ()
 
 
-def judge(
-    row: Timed,
-    rules: Rules,
-    *,
-    timing: bool,
-    same_code: bool = False,
-    only_documentation: bool = False,
-) -> Judged:
+def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) -> Judged:
     """Turn what was found out about a row into its verdict, outcome and reasons.
 
     Args:
@@ -38,15 +32,13 @@ def judge(
         rules: what it is judged by.
         timing: whether anything was to be timed.
         same_code: whether both sides hold the same code.
-        only_documentation: whether it was not run, because the sides differ in nothing else.
     """
     seen = row.inspected
     nothing_ran = seen.base.ran is None and seen.head.ran is None
     if row.problems or seen.state == "gone" or seen.head.skipped:
         opinion = _judge_unmeasured(row, rules)
-    elif only_documentation:
-        reason = "only documentation differs, so it was not run"
-        opinion = _Opinion("same code", Outcome.PASSED, (reason,))
+    elif seen.not_run is not None:
+        opinion = _Opinion(_NOT_RUN[seen.not_run], Outcome.PASSED, (seen.not_run.value,))
     elif seen.put_off and nothing_ran:
         opinion = _Opinion("not timed", Outcome.NEUTRAL)
     elif seen.state == "new" or seen.base.skipped:

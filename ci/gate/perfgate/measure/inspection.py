@@ -16,6 +16,7 @@ from perfgate import machine
 from perfgate.config import Rules
 from perfgate.hlo import read_program
 from perfgate.measure.discovery import check_origin
+from perfgate.measure.imports import footprint_of
 from perfgate.measure.reach import alteration, with_reach
 from perfgate.measure.valgrind import with_instructions
 from perfgate.measure.workers import Say, WorkerPool, ask_sides
@@ -24,7 +25,7 @@ from perfgate.process import protocol
 from perfgate.process.channel import Worker, WorkerError
 from perfgate.source.functions import Altered
 from perfgate.source.sides import Side, Sides
-from perfgate.stages import MODULE, SIDES, Benchmark, Change, Inspected, Listed, SideRun
+from perfgate.stages import MODULE, SIDES, Benchmark, Change, Inspected, Listed, NotRun, SideRun
 
 _FIRST_CALLS = 3  # times that first calls which differ are timed again
 NO_PROGRAM_NOW = "it offers a program on the base, and none here"
@@ -47,6 +48,12 @@ class _Pools:
     def every(self) -> tuple[WorkerPool, ...]:
         return self.apart, self.free
 
+    def close_all(self, rules: Rules) -> None:
+        """End all workers, after a last look at where their modules came from."""
+        for pool in self.every:
+            _check_origins(pool, rules)
+            pool.close_all()
+
 
 def inspect(
     rows: Sequence[Listed],
@@ -57,14 +64,16 @@ def inspect(
     *,
     clocks: bool = True,
     by_valgrind: bool = False,
+    not_run: Mapping[str, NotRun] | None = None,
 ) -> list[Inspected]:
     """Run every benchmark once on each side that has it, and compare what needs no clock.
 
     Both sides work at once, each on a core of its own: counters are unaffected by that. So are
     seconds that a suite tracks by itself, since neither side has the better place and fresh
     processes confirm what looks worse. Where both hold the same code these run on head alone, to
-    see that they do, and without `clocks` not at all.
+    see that they do, and without `clocks` not at all. Rows that `not_run` names are left out.
     """
+    not_run = not_run or {}
     with contextlib.ExitStack() as stack:
         # head has the idler core: budgets look at it
         apart = WorkerPool(sides, machine.other_core(core), head_core=core)
@@ -72,20 +81,20 @@ def inspect(
         for pool in pools.every:
             stack.enter_context(pool)
         change = alteration(sides)
-        seen = [_inspect(row, sides, rules, pools, say, change, clocks=clocks) for row in rows]
-        for pool in pools.every:
-            _check_origins(pool, rules)
+        seen = []
+        for row in rows:
+            if row.name in not_run:
+                seen.append(Inspected(row.benchmark, row.state, not_run=not_run[row.name]))
+                continue
+            if _need_new_workers(seen, row):
+                pools.close_all(rules)
+            seen.append(_inspect(row, sides, rules, pools, say, change, clocks=clocks))
+        pools.close_all(rules)
     for pool in pools.every:
         seen = [row.with_problems(pool.escapes(row.name)) for row in seen]
     if by_valgrind:
         seen = with_instructions(seen, sides, say)
     return [dataclasses.replace(row, changes=_changes(row, sides, rules)) for row in seen]
-
-
-def not_run(rows: Sequence[Listed]) -> list[Inspected]:
-    """Return these rows as if their first runs had shown nothing."""
-    seen = [(row, Inspected(row.benchmark, row.state)) for row in rows]
-    return [each.with_problems({"head": row.problem}) for row, each in seen]
 
 
 def _inspect(
@@ -116,6 +125,25 @@ def _inspect(
     if len(seen.skipped) == len(SIDES) and not sides.same_suite:
         seen = _unless_it_ran_before(seen, sides)
     return _with_first_calls_again(with_reach(seen, change), sides, pool, say)
+
+
+def _need_new_workers(seen: Sequence[Inspected], row: Listed) -> bool:
+    """Tell whether a row of another group would not know its imports in the workers of the last.
+
+    What a worker has started may have imported anything, and the rows after it may rest on that.
+    """
+    ran = [each for each in seen if each.not_run is None]
+    if not ran or _group_of(ran[-1]) == _group_of(row):
+        return False
+    last = [each for each in ran if _group_of(each) == _group_of(ran[-1])]
+    footprints = [footprint_of(side.ran) for each in last for side in each.sides.values()]
+    return any(each is not None and not each.has_all_imports for each in footprints)
+
+
+def _group_of(row: Listed | Inspected) -> tuple[str, bool]:
+    """Return a row's module, and whether it runs in an interpreter that leaves nothing behind."""
+    module = row.benchmark.name.partition(".")[0]
+    return module, row.benchmark.kind == "timeraw"
 
 
 def _unless_it_ran_before(seen: Inspected, sides: Sides) -> Inspected:

@@ -14,7 +14,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-VERSION = 3
+VERSION = 4
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -204,14 +204,17 @@ class Footprint:
     """What of its checkout a benchmark has used in its first run.
 
     Attributes:
-        imported: files that its process has imported so far, relative to the checkout.
+        imported: files that its process has imported or opened so far. Those of the checkout are
+            relative to it. Python files from elsewhere are absolute, but for installed packages.
         executed: functions that ran, as `file:qualified name`.
         is_whole: whether nothing else ran unseen: another process, or functions compiled before.
+        has_all_imports: whether the worker has started no other process, which may import more.
     """
 
     imported: tuple[str, ...]
     executed: tuple[str, ...]
     is_whole: bool
+    has_all_imports: bool
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """What a run could not see: changed files that no benchmark imported, and a changed suite."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from perfgate.config import find_rules
-from perfgate.process.protocol import FirstRun, Value
+from perfgate.measure.imports import footprint_of
+from perfgate.process.protocol import FirstRun
 from perfgate.source.changes import changed_lines
 from perfgate.source.sides import Sides
 from perfgate.stages import Inspected
@@ -26,9 +28,9 @@ class Coverage:
     measures: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def cover(rows: Sequence[Inspected], sides: Sides) -> Coverage:
-    """Compare what changed with what benchmarks imported on head."""
-    imported = {file for row in rows for file in _imported(row)}
+def cover(rows: Sequence[Inspected], sides: Sides, imported_before: AbstractSet[str]) -> Coverage:
+    """Compare what changed with what benchmarks imported on head, now or in earlier runs."""
+    imported = {file for row in rows for file in _imported(row)} | imported_before
     modules = [path.as_posix() for path in sides.changed_code if path.suffix == ".py"]
     not_imported = [
         file for file in modules if file not in imported and (sides.head.root / file).is_file()
@@ -42,8 +44,7 @@ def _has_random_inputs(row: Inspected) -> bool:
 
 
 def _imported(row: Inspected) -> Sequence[str]:
-    ran = row.head.ran
-    footprint = ran.footprint if isinstance(ran, (FirstRun, Value)) else None
+    footprint = footprint_of(row.head.ran)
     return footprint.imported if footprint else ()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from perfgate.hlo import difference
 from perfgate.metrics import describe_change, number
 from perfgate.report.result import Result
-from perfgate.stages import MODULE, Judged, Outcome, Timed
+from perfgate.stages import MODULE, Judged, NotRun, Outcome, Timed
 from perfgate.verdict import BROKEN_BEFORE
 
 _MOST_NAMES = 10  # of a kind that a report enumerates
@@ -161,15 +161,15 @@ def _expired(result: Result) -> list[str]:
 def _unseen(result: Result) -> list[str]:
     """Say what the run did not measure, and how the change alters what it is measured by."""
     parts = []
-    why_not = "not timed, since both sides run the same program or code"
     identical = [row.name for row in result.rows if row.timed.is_identical]
-    if result.only_documentation:
-        why_not = "not run, since only documentation differs"
-        identical = [row.name for row in result.rows if row.outcome is Outcome.PASSED]
+    only_documentation = result.not_run(NotRun.DOCUMENTATION)
+    same_files = result.not_run(NotRun.SAME_FILES)
     lines = [
         *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
         *_enumerated("setup makes other inputs each time; seed it", result.coverage.random_inputs),
-        *_enumerated(why_not, identical),
+        *_enumerated("not run, since only documentation differs", only_documentation),
+        *_enumerated("not run, since no file that they use changed", same_files),
+        *_enumerated("not timed, since both sides run the same program or code", identical),
     ]
     if lines:
         parts += ["## What was not measured", "\n".join(lines)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from perfgate.budgets import UNKNOWN, BudgetFinding
 from perfgate.config import Rules
 from perfgate.report.coverage import Coverage
-from perfgate.stages import Judged, Outcome
+from perfgate.stages import Judged, NotRun, Outcome
 from perfgate.verdict import BROKEN_BEFORE
 
 EXIT_WORDS = {0: "PASSED", 1: "FAILED", 3: "COULD NOT TELL"}
@@ -29,7 +29,6 @@ class Result:
         machine: facts about it.
         notes: what it could not control.
         timing: whether anything was timed.
-        only_documentation: whether nothing was run, because nothing else differs.
         pairs: how many pairs were launched.
         elapsed_s: seconds of the whole run.
         seed: of every order that was drawn.
@@ -46,7 +45,6 @@ class Result:
     machine: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
     timing: bool = True
-    only_documentation: bool = False
     pairs: int = 0
     elapsed_s: float = 0.0
     seed: int = 0
@@ -62,6 +60,15 @@ class Result:
             row.verdict == "not timed" for row in self.rows
         )
         return 3 if unknown or not measured else 0
+
+    @property
+    def only_documentation(self) -> bool:
+        """Whether no benchmark was run, because only documentation differs."""
+        return bool(self.rows) and len(self.not_run(NotRun.DOCUMENTATION)) == len(self.rows)
+
+    def not_run(self, why: NotRun) -> list[str]:
+        """Return the names of the rows that were not run for this reason."""
+        return [row.name for row in self.rows if row.timed.inspected.not_run is why]
 
     def count_budgets(self, *words: str) -> int:
         """Return how many budgets were found to be one of these."""

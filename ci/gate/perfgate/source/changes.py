@@ -2,15 +2,17 @@
 
 import ast
 import difflib
+import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 _PAGES = (".md", ".rst")
 _PAGE_FOLDERS = ("docs", "doc", ".git", ".github")
 _RULES = ("gate.toml", "accepted.toml")
 _TESTS = ("tests", "test")
+_DIGITS = 32  # of a digest
 _IMPORTS_TESTS = re.compile(r"^\s*(?:from|import)\s[^\n#]*\btests?\b", re.MULTILINE)
 _NAMES_TESTS = re.compile(r"[\"'/]tests?[\"'/]")
 
@@ -53,7 +55,7 @@ def changed_code(base: Path, head: Path, suite: Path) -> list[PurePosixPath]:
     The arguments are those of `is_same_code`.
     """
     paths = {*_files(base), *_files(head)}
-    aside = () if any(_needs_tests(head, path, suite) for path in paths) else _TESTS
+    aside = _set_aside(paths, head, suite)
     return sorted(
         path
         for path in paths
@@ -71,12 +73,57 @@ def only_pages_differ(base: Path, head: Path, suite: Path) -> bool:
 
     The arguments are those of `is_same_code`.
     """
-    paths = [path for path in {*_files(base), *_files(head)} if path.parts[0] != ".git"]
-    different = [path for path in paths if not _has_same_bytes(base / path, head / path)]
+    different = changed_files(base, head)
     return bool(different) and all(
         _is_page(path) and path.parts[0] != ".github" and not path.is_relative_to(suite.as_posix())
         for path in different
     )
+
+
+def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
+    """Return the files that differ at all between two checkouts, in alphabetical order."""
+    return sorted(
+        path
+        for path in {*_files(base), *_files(head)}
+        if path.parts[0] != ".git"
+        and "__pycache__" not in path.parts
+        and not _has_same_bytes(base / path, head / path)
+    )
+
+
+def framework(root: Path, suite: Path) -> str:
+    """Return what tells a checkout from others in all but the text of its Python files.
+
+    These are the suite, every other file that can matter and is not Python, and the names of those
+    that are. As long as all this stays, a benchmark can only import other files than before if one
+    that it imported before differs.
+
+    Args:
+        root: of the checkout.
+        suite: the folder of benchmarks, relative to it.
+    """
+    paths = set(_files(root))
+    aside = _set_aside(paths, root, suite)
+    parts = hashlib.sha256()
+    for path in sorted(paths):
+        in_suite = path.is_relative_to(suite.as_posix()) and "__pycache__" not in path.parts
+        is_test = path.parts[0] in aside and path.suffix == ".py"
+        if not in_suite and (is_test or not can_matter(path, suite)):
+            continue
+        parts.update(os.fsencode(path) + b"\0")
+        if (root / path).is_symlink():
+            parts.update(os.fsencode((root / path).readlink()))
+        if (path.suffix != ".py" or in_suite) and (root / path).is_file():
+            parts.update(hashlib.sha256((root / path).read_bytes()).digest())
+    return parts.hexdigest()
+
+
+def digest(file: Path) -> str:
+    """Return what tells a file's content from another; empty where there is none."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()[:_DIGITS]
+    except OSError:
+        return ""
 
 
 def changed_lines(base: Path, head: Path) -> dict[PurePosixPath, list[str]]:
@@ -101,6 +148,11 @@ def _files_or_self(root: Path) -> Iterator[PurePosixPath]:
 
 def _lines(file: Path) -> list[str]:
     return file.read_text(errors="replace").splitlines() if file.is_file() else []
+
+
+def _set_aside(paths: Iterable[PurePosixPath], root: Path, suite: Path) -> tuple[str, ...]:
+    """Return the folders of tests, if nothing needs what lies there."""
+    return () if any(_needs_tests(root, path, suite) for path in paths) else _TESTS
 
 
 def _needs_tests(root: Path, path: PurePosixPath, suite: Path) -> bool:

@@ -12,12 +12,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from . import used_files
 from .calls import profiled
 
 # A function that one of these has compiled runs on without Python, so nobody sees that it runs.
 _COMPILERS = ("jax", "numba", "torch._dynamo")
-# What starts another process: what runs there is not seen.
-_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"}
 
 
 class Executed:
@@ -34,12 +33,13 @@ class Executed:
         self.is_whole = False
         self._folders = (f"{root}{os.sep}", f"{root.resolve()}{os.sep}")
         self._codes: set[CodeType] = set()
+        self._count_before = 0
 
     @contextlib.contextmanager
     def recorded(self, *, functions: bool = True) -> Iterator[None]:
         """Record while the block runs; without `functions` only whether processes are started."""
-        _listen_for_processes()
-        _started.clear()
+        used_files.listen()
+        self._count_before = used_files.count_started()
         with self._watched() if functions else contextlib.nullcontext():
             yield
         self.is_whole = self.is_whole_so_far(functions=functions)
@@ -47,7 +47,7 @@ class Executed:
 
     def is_whole_so_far(self, *, functions: bool) -> bool:
         """Tell whether nothing has run unseen, if `functions` were recorded."""
-        has_started = bool(_started) or _has_children()
+        has_started = used_files.count_started() > self._count_before or used_files.has_children()
         return functions and not has_started and not is_compiler_loaded()
 
     def _watched(self) -> contextlib.AbstractContextManager[None]:
@@ -100,25 +100,3 @@ def _monitored(codes: set[CodeType]) -> Iterator[None]:
 def is_compiler_loaded() -> bool:
     """Tell whether functions may run without Python, so that no record of them is whole."""
     return any(name in sys.modules for name in _COMPILERS)
-
-
-def _listen_for_processes() -> None:
-    def hear(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _STARTS:
-            _started.append(event)
-
-    if not _listening:
-        _listening.append(True)
-        sys.addaudithook(hear)  # there is no way to take one away
-
-
-def _has_children() -> bool:
-    """Tell whether a process that was started before still runs."""
-    tasks = Path("/proc/self/task").glob("*/children")
-    with contextlib.suppress(OSError):
-        return any(task.read_text().strip() for task in tasks)
-    return False
-
-
-_listening: list[bool] = []
-_started: list[str] = []

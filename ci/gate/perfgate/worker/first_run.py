@@ -1,5 +1,6 @@
 """A benchmark's first run, for a worker: its value, or its first calls and its compiled program."""
 
+import dataclasses
 import hashlib
 import math
 import os
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import compiled, counters, inputs, listing, own_time, sampling
+from . import compiled, counters, inputs, listing, own_time, sampling, used_files
 from .executed import is_compiler_loaded
 from .suite import Suite
 
@@ -17,6 +18,7 @@ def inspect(
     suite: Suite, target: protocol.Inspect
 ) -> protocol.FirstRun | protocol.Value | protocol.Skipped:
     """Run a benchmark for the first time."""
+    used_files.listen()  # before anything is imported
     first = compiled.Compilations()
     compiled.import_jax_for(suite.folder)
     # A record of functions would not be whole, and a profiler slows down the tracing of programs.
@@ -38,18 +40,18 @@ def inspect(
     share = _share(worked_now - worked, waited_now - waited)
     with (again := compiled.Compilations()).counted():
         second_s = sampling.own_s(benchmark)
-    found = protocol.FirstRun(
+    found = protocol.FirstRun(  # its footprint follows, since a teardown may import something too
         seconds=sampling.quickest(benchmark, second_s),
         compile_s=first.seconds * share,
         compilations=first.count,
         second_call_compilations=again.count if "jax" in sys.modules else None,
         cpu_instructions=_instructions(benchmark),
         program=_program(benchmark, suite.exchange, target.row),
-        footprint=_footprint(suite),
+        footprint=None,
         inputs_differ=inputs.differ(benchmark, setup_s),
     )
     suite.release(target.row)
-    return found
+    return dataclasses.replace(found, footprint=_footprint(suite))
 
 
 def time_first_calls(
@@ -90,15 +92,16 @@ def _value(suite: Suite, benchmark: Any) -> protocol.Value | protocol.Skipped:
     if math.isinf(value):
         raise ValueError(f"the benchmark returned {value}, of which nothing is more or less")
     # It ran unrecorded, but for its setup.
-    footprint = protocol.Footprint(listing.imported_below(suite.root), (), is_whole=False)
+    footprint = dataclasses.replace(_footprint(suite), executed=(), is_whole=False)
     return protocol.Value(float(value), footprint)
 
 
 def _footprint(suite: Suite) -> protocol.Footprint:
     return protocol.Footprint(
-        listing.imported_below(suite.root),
-        suite.executed(),
+        imported=suite.imported(),
+        executed=suite.executed(),
         is_whole=suite.has_seen_all_functions() and not is_compiler_loaded(),
+        has_all_imports=suite.has_all_imports(),
     )
 
 

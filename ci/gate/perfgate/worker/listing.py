@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import importlib.util
-import os
 import pkgutil
 import sys
 from collections.abc import Iterator
@@ -104,21 +103,12 @@ def _modules_below(folder: Path, package: str) -> Iterator[str]:
 def loaded_from() -> dict[str, str]:
     """Return where every top-level module came from: the gate checks that it compares two sides."""
     modules = {name: module for name, module in list(sys.modules.items()) if "." not in name}
-    files = {name: _file_of(module) for name, module in modules.items()}
+    files = {name: file_of(module) for name, module in modules.items()}
     return {name: str(file) for name, file in files.items() if file}
 
 
-def imported_below(root: Path) -> tuple[str, ...]:
-    """Return the files below a folder that modules were imported from, relative to it."""
-    folders = {f"{root}{os.sep}", f"{root.resolve()}{os.sep}"}
-    files = {_file_of(module) or "" for module in list(sys.modules.values())}
-    found = {
-        file.removeprefix(folder) for folder in folders for file in files if file.startswith(folder)
-    }
-    return tuple(sorted(found))
-
-
-def _file_of(module: Any) -> str | None:
+def file_of(module: Any) -> str | None:
+    """Return the file that a module came from, or its folder."""
     file = getattr(module, "__file__", None)
     return file or next(iter(getattr(module, "__path__", [])), None)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import listing
+from . import listing, used_files
 from .executed import Executed
 
 _USED = "perfgate_used.json"  # beside what setup_cache made: what of the checkout made it
@@ -46,7 +46,11 @@ class Suite:
         self._executed = Executed(root)
         self._at_import: set[str] = set()
         self._records_functions = False
-        self._is_cache_whole = True  # of the setup_cache of what was prepared last
+        self._has_missed_functions = False
+        # Of the setup_cache of what was prepared last, which may have run in another worker:
+        self._is_cache_whole = True
+        self._cache_imported: set[str] = set()
+        self._cache_has_all_imports = True
 
     @contextlib.contextmanager
     def recorded(self, *, functions: bool) -> Iterator[None]:
@@ -56,8 +60,10 @@ class Suite:
         `functions` none is recorded.
         """
         self._executed = Executed(self.root)
-        self._records_functions = functions
-        with self._executed.recorded(functions=functions):
+        # Once what an import ran was not recorded, no later record is whole.
+        self._has_missed_functions |= not functions
+        self._records_functions = not self._has_missed_functions
+        with self._executed.recorded(functions=self._records_functions):
             yield
         self._executed.names |= self._at_import
 
@@ -68,6 +74,21 @@ class Suite:
     def has_seen_all_functions(self) -> bool:
         """Tell whether nothing has run unseen for what was prepared last."""
         return self._executed.is_whole and self._is_cache_whole
+
+    def imported(self) -> tuple[str, ...]:
+        """Return the files that have been imported or opened up to now, as `used_files` names them.
+
+        Those of earlier benchmarks are among them, and those of `setup_cache` of what was prepared
+        last.
+        """
+        return tuple(sorted(used_files.used_below(self.root) | self._cache_imported))
+
+    def has_all_imports(self) -> bool:
+        """Tell whether no other process has run for what was prepared last, or before it.
+
+        A benchmark may rest on what an earlier one had a process compute.
+        """
+        return self._cache_has_all_imports and not used_files.has_any_process_run()
 
     def listed(self) -> protocol.Suite:
         """Return what the suite holds."""
@@ -86,6 +107,8 @@ class Suite:
         self._executed.collect()
         self._at_import |= self._executed.names
         self._is_cache_whole = True
+        self._cache_imported = set()
+        self._cache_has_all_imports = True
         benchmark.set_cache(self._cached(benchmark))
         if benchmark.do_setup():
             return None
@@ -127,11 +150,15 @@ class Suite:
             used = {
                 "executed": self.executed(),
                 "is_whole": self._executed.is_whole_so_far(functions=self._records_functions),
+                "imported": self.imported(),
+                "has_all_imports": self.has_all_imports(),
             }
             (folder / _USED).write_text(json.dumps(used))
         used = json.loads((folder / _USED).read_text())
         self._executed.names.update(used["executed"])
         self._is_cache_whole = used["is_whole"]
+        self._cache_imported = set(used["imported"])
+        self._cache_has_all_imports = used["has_all_imports"]
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
         os.chdir(self.scratch)
         # written above, by this run's own benchmark

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.source.changes import is_same_code, only_pages_differ
+from perfgate.source.changes import framework, is_same_code, only_pages_differ
 
 SUITE = Path("benchmarks")
 FILES = {
@@ -83,6 +83,38 @@ def test_a_suite_below_docs_is_no_documentation(sides):
     (head / "docs" / "speed").mkdir(parents=True)
     (head / "docs" / "speed" / "suite.py").write_text("import pkg\n")
     assert only_pages_differ(base, head, Path("docs")) is False
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("pkg/__init__.py", True),
+        ("pkg/new.py", False),
+        ("pkg/data.toml", False),
+        ("pkg/fast.so", False),
+        ("conftest.py", False),
+        ("benchmarks/new.py", False),
+        ("tests/test_new.py", True),
+        ("tests/data.json", False),
+        ("docs/page.md", True),
+        ("gate.toml", True),
+        (".github/workflows/gate.yml", True),
+    ],
+)
+def test_the_framework_is_all_but_the_text_of_python_files(sides, name, same):
+    base, head = sides
+    assert framework(base, SUITE) == framework(head, SUITE)
+    (head / name).parent.mkdir(exist_ok=True, parents=True)
+    with (head / name).open("a") as file:
+        file.write("VALUE = 1\n")
+    assert (framework(base, SUITE) == framework(head, SUITE)) is same
+
+
+def test_the_framework_tells_where_a_link_points(sides):
+    base, head = sides
+    (head / "data").unlink()
+    (head / "data").symlink_to("tests")
+    assert framework(base, SUITE) != framework(head, SUITE)
 
 
 def test_a_link_that_points_elsewhere_differs(sides):

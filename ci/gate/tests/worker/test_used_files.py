@@ -1,0 +1,106 @@
+"""A worker knows which files were imported or opened, and whether another process has run."""
+
+import subprocess
+import sys
+
+import pytest
+
+# In a new interpreter, since nobody can take an audit hook away.
+PROGRAM = """
+import os
+import sys
+from pathlib import Path
+
+from perfgate.worker import used_files
+
+root = Path({root!r})
+sys.path.insert(0, str(root))
+used_files.listen()
+{act}
+print(sorted(used_files.used_below(root)), used_files.has_any_process_run())
+"""
+SPAWNS = """
+import multiprocessing
+
+process = multiprocessing.get_context("spawn").Process()
+process.start()
+process.join()
+"""
+FILES = {
+    "module.py": "",
+    "removed.py": "import sys, types\nsys.modules[__name__] = types.SimpleNamespace()\n",
+    "data/values.txt": "1\n",
+}
+
+
+@pytest.fixture
+def seen_by(tmp_path):
+    """Return what a worker has seen after it has run some code in a checkout."""
+    root = tmp_path / "checkout"
+    for name, text in {**FILES, "../elsewhere.py": ""}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "link.txt").symlink_to("data/values.txt")
+
+    def seen(act, folder=root):
+        program = PROGRAM.format(root=str(folder), act=act)
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+        return done.stdout.strip().replace(str(tmp_path.resolve()), "")
+
+    return seen
+
+
+def used_in(seen):
+    """Return the files that a worker has seen, but for its own."""
+    names = seen.rpartition(" ")[0].strip("[]").replace("'", "").split(", ")
+    return [name for name in names if "/perfgate/" not in name and name]
+
+
+@pytest.mark.parametrize(
+    ("act", "used"),
+    [
+        ("import module", ["module.py"]),
+        # The first import writes the cache of bytecode, and the second one reads only that.
+        ("import removed; del sys.modules['removed']; import removed", ["removed.py"]),
+        ("open(root / 'data' / '..' / 'module.py').close()", ["module.py"]),
+        ("os.chdir(root / 'data'); open('values.txt').close(); os.chdir('/')", ["data/values.txt"]),
+        ("os.close(os.open(os.fsencode(root / 'module.py'), os.O_RDONLY))", ["module.py"]),
+        ("open(root / 'link.txt').close()", ["link.txt"]),
+        ("open(root / 'none.txt', 'w').close()", ["none.txt"]),
+        ("sys.path.insert(0, str(root.parent)); import elsewhere", ["/elsewhere.py"]),
+        ("import json", []),
+        ("open('/etc/hostname').close(); sys.audit('open'); sys.audit('open', 3)", []),
+    ],
+)
+def test_what_is_imported_or_opened_is_known(seen_by, act, used):
+    assert used_in(seen_by(act)) == used
+
+
+def test_a_module_that_only_its_bytecode_was_read_of_is_known(seen_by):
+    seen_by("import removed")
+    assert used_in(seen_by("import removed; del sys.modules['removed']")) == ["removed.py"]
+
+
+def test_a_checkout_that_is_named_by_a_link_is_the_same(seen_by, tmp_path):
+    (tmp_path / "link").symlink_to("checkout")
+    assert used_in(seen_by("import module", tmp_path / "link")) == ["module.py"]
+    open_it = f"open({str(tmp_path / 'checkout' / 'module.py')!r}).close()"
+    assert used_in(seen_by(open_it, tmp_path / "link")) == ["module.py"]
+
+
+@pytest.mark.parametrize(
+    ("act", "has_run"),
+    [
+        ("", False),
+        ("import threading; threading.Thread(target=print).start()", False),
+        ("import subprocess; subprocess.run(['true'])", True),
+        ("os.system('true')", True),
+        # Python doesn't hear of this one.
+        ("import ctypes; ctypes.CDLL(None).system(b'true')", True),
+        ("os.waitpid(os.fork() or os._exit(0), 0)", True),
+        (SPAWNS, True),
+    ],
+)
+def test_another_process_that_has_run_is_known(seen_by, act, has_run):
+    assert seen_by(act).endswith(str(has_run))
