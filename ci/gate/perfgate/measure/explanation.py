@@ -14,7 +14,8 @@ from perfgate.stages import Timed
 from perfgate.stats.evidence import SLOWER
 
 _MOST_NAMES = 5
-_WORTH_NAMING = 0.1  # of the seconds that a profiler sees more of on head, in one function
+_MOST_LINES = 3
+_WORTH_NAMING = 0.1  # of the seconds that a profiler sees more of on head, in one function or line
 # More of these is no worse, or is no part of a call.
 _GROWING = CAUSES.keys() - {"compile_s"}
 
@@ -42,7 +43,8 @@ def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
     watched = _watched(row, sides, core)
     calls = _added_calls({name: each.calls for name, each in watched.items()}, sides.head.root)
     slower = _slower_functions({name: each.own_s for name, each in watched.items()})
-    return dataclasses.replace(row, causes=(cause, *calls, *slower))
+    lines = _slower_lines({name: each.lines for name, each in watched.items()})
+    return dataclasses.replace(row, causes=(cause, *calls, *slower, *lines))
 
 
 def _changed_program(row: Timed) -> str:
@@ -120,3 +122,35 @@ def _slower_functions(own_s: dict[str, dict[str, float]]) -> list[str]:
         for name in sorted(named, key=lambda name: -added[name])[:_MOST_NAMES]
     )
     return [f"under a profiler, time in functions themselves grows in {shown}"]
+
+
+def _slower_lines(lines: dict[str, Sequence[protocol.Line]]) -> list[str]:
+    """Name the lines of head that take longer when each line is traced, the most added first.
+
+    Lines are the same on both sides if their files and texts are, whatever their numbers.
+    """
+    if not lines:
+        return []
+    base = _by_text(lines["base"])
+    head = _by_text(lines["head"])
+    added = {text: seconds - base.get(text, 0.0) for text, seconds in head.items()}
+    total_s = sum(head.values()) - sum(base.values())
+    named = [text for text in added if added[text] > _WORTH_NAMING * total_s]
+    if total_s <= 0 or not named:
+        return []
+    numbers = {(each.file, each.source): each.number for each in reversed(lines["head"])}
+    shown = ", ".join(
+        f"`{text[0]}:{numbers[text]}: {text[1]}` "
+        f"({1e3 * base.get(text, 0.0):.3g} -> {1e3 * head[text]:.3g} ms)"
+        for text in sorted(named, key=lambda text: -added[text])[:_MOST_LINES]
+    )
+    return [f"traced line by line, time grows in {shown}"]
+
+
+def _by_text(lines: Sequence[protocol.Line]) -> dict[tuple[str, str], float]:
+    """Return the seconds of each line by its file and text: a text may stand in several places."""
+    seconds: dict[tuple[str, str], float] = {}
+    for each in lines:
+        text = (each.file, each.source)
+        seconds[text] = seconds.get(text, 0.0) + each.seconds
+    return seconds

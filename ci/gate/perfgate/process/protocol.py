@@ -277,16 +277,28 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line of the checkout, and the seconds that a traced call spends in it."""
+
+    file: str
+    number: int
+    source: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Calls:
     """What one call called.
 
     Attributes:
         calls: how often each function was called, in the order of their first calls.
         own_s: seconds in each function itself, under a profiler; empty where there is none.
+        lines: those of the checkout's functions, the most seconds first; empty where none ran.
     """
 
     calls: dict[str, int]
     own_s: dict[str, float] = dataclasses.field(default_factory=dict)
+    lines: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)

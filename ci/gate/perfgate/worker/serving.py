@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..process import protocol
-from . import calls, counters, first_run, listing, own_time, sampling
+from . import calls, counters, first_run, lines, listing, own_time, sampling
 from .suite import Suite
 
 _PROFILES = 3  # calls that are profiled: the first alone may have been disturbed
@@ -107,7 +107,7 @@ def _sample(suite: Suite, request: protocol.Prepare | protocol.Sample) -> protoc
 
 
 def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
-    """Count and profile the functions that a call calls, or count what its statement imports."""
+    """Profile the functions and lines that a call runs, or count what its statement imports."""
     benchmark = suite.prepare(request)
     if benchmark is None:
         return protocol.Skipped()
@@ -117,14 +117,18 @@ def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.S
         statement, setup = code if isinstance(code, tuple) else (code, "")
         found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
         own_s = {}
+        slowest = ()
     else:
         sampling.sample(benchmark, 1)
         watched = calls.CalledFunctions(Path(request.root))
         sampling.call_within(benchmark, watched.counted())
         found = watched.first_counts()
         own_s = _profiled(benchmark, Path(request.root))
+        by_line = lines.LineSeconds(Path(request.root))
+        sampling.call_within(benchmark, by_line.recorded())
+        slowest = by_line.most()
     suite.release(request.row)
-    return protocol.Calls(found, own_s)
+    return protocol.Calls(found, own_s, slowest)
 
 
 def _profiled(benchmark: Any, root: Path) -> dict[str, float]:

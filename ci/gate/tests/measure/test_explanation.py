@@ -13,12 +13,14 @@ import pytest
 from perfgate import machine
 from perfgate.config import Verdicts
 from perfgate.hlo import Program, count_operations
-from perfgate.measure.explanation import explain
+from perfgate.measure.explanation import _slower_lines, explain
+from perfgate.process.protocol import Line
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
 from perfgate.stats.evidence import SLOWER, Evidence, Plan
 from perfgate.worker import counters
 from perfgate.worker.calls import CalledFunctions, imported, own_seconds
 from perfgate.worker.counters import Counter, can_count
+from perfgate.worker.lines import LineSeconds
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -87,6 +89,28 @@ def _busy():
 
 def _idle():
     _busy()
+
+
+def test_a_lines_seconds_are_its_own_and_the_most_come_first():
+    recorded = LineSeconds(ROOT)
+    with recorded.recorded():
+        _idle()
+    lines = recorded.most()
+    assert {line.file for line in lines} == {"ci/gate/tests/measure/test_explanation.py"}
+    assert lines[0].source in ("for _ in range(10_000):", "pass")
+    assert lines[0].seconds > 0.001  # tracing takes most of the time, and is charged to no line
+    assert next(line.seconds for line in lines if line.source == "_busy()") < 0.001
+    source = Path(__file__).read_text().splitlines()
+    assert all(source[line.number - 1].strip() == line.source for line in lines)
+
+
+def test_a_line_is_the_same_on_both_sides_wherever_it_stands():
+    base = (Line("a.py", 3, "work()", 0.5), Line("a.py", 4, "rest()", 0.1))
+    head = (Line("a.py", 7, "work()", 0.5), Line("a.py", 9, "more()", 0.4))
+    (cause,) = _slower_lines({"base": base, "head": head})
+    assert cause == "traced line by line, time grows in `a.py:9: more()` (0 -> 400 ms)"
+    assert _slower_lines({"base": base, "head": base}) == []
+    assert _slower_lines({}) == []
 
 
 def test_modules_that_a_statement_imports_are_counted_by_package():

@@ -73,7 +73,10 @@ def line(kind, **fields):
         (line("Seconds", seconds=1.0, calls=2), "Seconds has no field 'calls'"),
         (line("Seconds", seconds="1"), "Seconds.seconds must be float, but got '1'"),
         (line("Escaped", row=1), "Escaped.row must be str, but got 1"),
-        (line("Calls", calls={"f": True}, own_s={}), "Calls.calls.f must be int, but got True"),
+        (
+            line("Calls", calls={"f": True}, own_s={}, lines=[]),
+            "Calls.calls.f must be int, but got True",
+        ),
         (line("Modules", modules=[]), r"Modules.modules must be dict, but got \[\]"),
     ],
 )

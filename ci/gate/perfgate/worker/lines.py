@@ -1,0 +1,87 @@
+"""The seconds that a call spends in each line of the checkout's own functions, for a worker.
+
+Where every function is called as often as before, a profile of lines shows which of them takes
+longer. Tracing lines makes Python slow, so the seconds say where, and not how much.
+"""
+
+import contextlib
+import linecache
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from ..process import protocol
+
+_MOST = 500  # lines in one answer
+_MOST_S = 10.0  # of tracing: what came until then says enough
+_LONGEST = 120  # characters of a line
+
+
+class LineSeconds:
+    """The seconds in each line below a folder that this thread runs while a block does.
+
+    A line's seconds hold those of the libraries that it calls, and not those of functions whose own
+    lines are recorded.
+    """
+
+    def __init__(self, root: Path):
+        self.seconds: dict[tuple[CodeType, int], float] = {}
+        self._folder = f"{root}{os.sep}"
+        self._open: list[tuple[CodeType, int]] = []  # the line that each traced function is in
+        self._since = 0.0
+        self._end = 0.0
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Record while the block runs."""
+        before = sys.gettrace()
+        self._since = time.perf_counter()
+        self._end = self._since + _MOST_S
+        sys.settrace(self._enter)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def most(self) -> tuple[protocol.Line, ...]:
+        """Return the lines of most seconds, the most come first."""
+        order = sorted(self.seconds.items(), key=lambda item: -item[1])
+        return tuple(self._line(*place, seconds) for place, seconds in order[:_MOST])
+
+    def _line(self, code: CodeType, number: int, seconds: float) -> protocol.Line:
+        source = linecache.getline(code.co_filename, number).strip()[:_LONGEST]
+        file = code.co_filename.removeprefix(self._folder)
+        return protocol.Line(file, number, source, seconds)
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        file = frame.f_code.co_filename
+        if not file.startswith(self._folder) or file == __file__:
+            return None
+        self._charge()
+        self._open.append((frame.f_code, frame.f_lineno))
+        self._since = time.perf_counter()
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event not in ("line", "return"):
+            return self._step
+        self._charge()
+        if self._open:
+            self._open.pop()
+        if event == "line":
+            self._open.append((frame.f_code, frame.f_lineno))
+        self._since = time.perf_counter()
+        if self._since > self._end:
+            sys.settrace(None)
+        return self._step
+
+    def _charge(self) -> None:
+        """Give the seconds since the last event to the line that is at work."""
+        if self._open:
+            place = self._open[-1]
+            taken_s = time.perf_counter() - self._since
+            self.seconds[place] = self.seconds.get(place, 0.0) + taken_s
