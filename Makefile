@@ -17,7 +17,7 @@ help:
 	@echo 'make test         run the tests'
 	@echo 'make check        lint, then the fast tests: run it before each commit'
 	@echo 'make gate         compare this tree with BASE (default origin/main): slower, more memory, slower to compile?'
-	@echo 'make site         build the pages of results in site/'
+	@echo 'make site         build the pages of results in site/, with build/docs if it is there'
 	@echo 'make docs         build the documentation in build/docs (DOCS=folder: elsewhere)'
 	@echo 'make lint         check style, types and who imports whom'
 	@echo 'make format       format the code'

@@ -19,6 +19,20 @@ html_title = "Myriad"
 html_show_sourcelink = False
 default_role = "code"  # docstrings write names between single backticks
 
+# Within the site of results, whose pages lie one folder up, each page leads back there.
+if tags.has("results"):  # noqa: F821 (Sphinx provides it)
+    templates_path = ["_templates"]
+    html_sidebars = {
+        "**": [
+            "sidebar/scroll-start.html",
+            "sidebar/brand.html",
+            "sidebar/search.html",
+            "sidebar/results.html",
+            "sidebar/navigation.html",
+            "sidebar/scroll-end.html",
+        ]
+    }
+
 myst_heading_anchors = 3  # a link may name a heading
 
 # Each build writes one page per module into docs/api, which git ignores.

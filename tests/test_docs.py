@@ -369,7 +369,7 @@ def test_sphinx_builds_the_pages_without_a_warning(tmp_path):
     words = recipe[1].replace("\\\n", " ").split()
     folders = ["--doctree-dir", tmp_path / "doctrees", "docs", tmp_path / "html"]
     done = subprocess.run(
-        [sys.executable, "-m", *words, *folders],
+        [sys.executable, "-m", *words, *folders, "-t", "results"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -379,6 +379,11 @@ def test_sphinx_builds_the_pages_without_a_warning(tmp_path):
     for page in DOCS:
         built = page.relative_to(ROOT / "docs").with_suffix(".html")
         assert (tmp_path / "html" / built).is_file()
+    for page, link in (
+        ("index.html", "./../index.html"),
+        ("gate/tutorial.html", "../../index.html"),
+    ):
+        assert f'href="{link}">Measured results' in (tmp_path / "html" / page).read_text()
     reference = (tmp_path / "html" / "api" / "myriad.rollout.html").read_text()
     assert 'id="myriad.rollout.Rollout.run_chunk"' in reference
     assert 'id="myriad.rollout._' not in reference

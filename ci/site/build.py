@@ -9,6 +9,7 @@ host it under any path. No page loads anything from another host.
 
 import argparse
 import ctypes
+import dataclasses
 import gzip
 import json
 import os
@@ -31,6 +32,7 @@ _MARK = "site.json"  # a folder that holds this file is a site, which may be rep
 _ASSETS = ("style.css", "site.js", "charts.js", "scaling.js", "history.js", "compare.js")
 _VENDORED = ("uPlot.iife.min.js", "uPlot.min.css")
 _ACCEPTED = Path("ci/accepted.toml")
+_DOCS = Path("build/docs")
 # Linux's own, from linux/fs.h and fcntl.h.
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
@@ -63,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "results": ("results", "the folder to read"),
         "output": ("site", "the folder to write"),
         "repository": (".", "the repository that was measured"),
+        "docs": (_DOCS, "built documentation to publish in the folder docs, if there is any"),
         "accepted": (_ACCEPTED, "the file of accepted regressions"),
     }
     for name, (default, what) in folders.items():
@@ -76,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             datetime.now(UTC),
             accepted=options.accepted,
             repository=options.repository,
+            docs=options.docs,
         )
     except (PublishError, UsageError) as error:
         print(error, file=sys.stderr)
@@ -91,6 +95,7 @@ def publish(
     *,
     accepted: Path = _ACCEPTED,
     repository: Path = Path(),
+    docs: Path | None = None,
 ) -> int:
     """Build the site of the folder `results` at `output` and return the number of pages.
 
@@ -100,6 +105,7 @@ def publish(
         built: the time that the pages give as theirs.
         accepted: the file of accepted regressions.
         repository: the folder of the repository that was measured.
+        docs: a folder of built documentation, which the site publishes in its folder `docs`.
 
     Raises:
         PublishError: `output` holds something else than a site, contains the results, or can't be
@@ -113,7 +119,7 @@ def publish(
         # Beside the output, since a rename can't leave its file system.
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as temporary:
             new = Path(temporary) / "new"
-            num_pages = _build(site, results, new)
+            num_pages = _build(site, results, new, docs)
             new.chmod(0o755)
             _swap(new, output, Path(temporary) / "old")
     except OSError as error:
@@ -156,8 +162,12 @@ def _exchange(one: Path, other: Path) -> bool:
     return renameat2(*paths, _RENAME_EXCHANGE) == 0
 
 
-def _build(site: Site, results: Path, folder: Path) -> int:
+def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
     files = _copy_files(site, results, folder)
+    if docs and (docs / "index.html").is_file():
+        # Sphinx's record of what it built is for its next run alone.
+        shutil.copytree(docs, folder / "docs", ignore=shutil.ignore_patterns(".buildinfo"))
+        files = dataclasses.replace(files, has_docs=True)
     _copy_assets(folder / "assets")
     num_pages = 0
     for path, text in render_pages(site, files):

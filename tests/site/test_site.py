@@ -390,3 +390,20 @@ def test_no_script_of_ours_has_a_template_inside_a_template():
     """The squeezing takes the inner template's first quote for the outer one's last."""
     for path in TEMPLATES.glob("*.js"):
         assert not re.search(r"\$\{[^}`]*`", path.read_text(encoding="utf-8")), path.name
+
+
+def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
+    (tmp_path / "results").mkdir()
+    docs = tmp_path / "built"
+    (docs / "guide").mkdir(parents=True)
+    (docs / "index.html").write_text("<p>All pages</p>")
+    (docs / "guide" / "first.html").write_text("<p>First steps</p>")
+    site = tmp_path / "site"
+    publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=docs)
+    assert (site / "docs" / "guide" / "first.html").read_text() == "<p>First steps</p>"
+    link = '<a href="docs/index.html">Documentation</a>'
+    assert link in (site / "index.html").read_text()
+    # Without documentation there is nothing to lead to.
+    publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=tmp_path / "none")
+    assert link not in (site / "index.html").read_text()
+    assert not (site / "docs").exists()

@@ -49,11 +49,13 @@ class Files:
         published: the published name and the size of each raw file.
         plots: the paths of the plots.
         has_asv_pages: whether asv's own pages are under `history/`.
+        has_docs: whether the documentation is under `docs/`.
     """
 
     published: Mapping[str, tuple[str, int]]
     plots: Sequence[str]
     has_asv_pages: bool
+    has_docs: bool = False
 
 
 def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
@@ -119,6 +121,7 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "built": site.built,
         "failed_parts": site.failed_parts,
         "asv_pages": files.has_asv_pages,
+        "has_docs": files.has_docs,
         "has_history": bool(site.archive.commits),
         "slugs": site.slugs,
     }
