@@ -10,6 +10,7 @@ NOT_MEASURED = "not measured yet"
 STALE_DAYS = 30
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _SIZE_UNITS = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_SUFFIXES = {"": 1, "k": 1_000, "m": 1_000_000}  # of sizes in names of workloads
 _COUNT_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -116,10 +117,15 @@ def cell(text: str) -> str:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts names by their numbers: sort-2 before sort-10."""
-    return [
-        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
-    ]
+    """Return a key that sorts names by their numbers: sort-2 before sort-10, and 1k before 10k."""
+    return [_part(part) for part in re.split(r"(\d+(?:[km]\b)?)", name)]
+
+
+def _part(part: str) -> tuple[int, str]:
+    number = part.rstrip("km")
+    if not number.isdecimal():
+        return -1, part
+    return int(number) * _SUFFIXES[part[len(number) :]], ""
 
 
 def slug(name: str) -> str:

@@ -16,7 +16,7 @@ from ci.site.annotations import (
     read_annotations,
     without_place,
 )
-from ci.site.formatting import natural, slugs
+from ci.site.formatting import hardware, natural, slugs
 from ci.site.measurements import (
     LibrarySamples,
     MeasuredRow,
@@ -123,7 +123,10 @@ class Site:
 
     @property
     def scaling_rows(self) -> list[MeasuredRow]:
-        """The rows that a scaling chart shows, the oldest first."""
+        """The rows that a scaling chart shows, the oldest first.
+
+        A run may measure a library twice at a size. The first time it stands beside all others.
+        """
         rows = [
             row
             for row in self.measurements.rows
@@ -132,7 +135,11 @@ class Site:
             and row["num_envs"]
             and row.get("agent", "random") == "random"
         ]
-        return sorted(rows, key=lambda row: row["timestamp"])
+        first: dict[tuple[str, ...], MeasuredRow] = {}
+        for row in sorted(rows, key=lambda row: row["timestamp"]):
+            key = tuple(row[name] for name in ("timestamp", "env", "library", "num_envs"))
+            first.setdefault((*key, hardware(row)), row)
+        return list(first.values())
 
 
 def read_site(results: Path, built: datetime, accepted: Path, repository: Path) -> Site:

@@ -43,7 +43,7 @@ def answer(site: Site) -> Answer:
     measured, machine = last_measurement(site)
     stale = is_stale(measured, site.built)
     if not site.histories:
-        sentence = f"State of main: {NOT_MEASURED}."
+        sentence = f"The history of main over its commits: {NOT_MEASURED}."
         return Answer("quiet", sentence, None, None, 0, measured, machine, stale)
     slower = site.open
     if slower:

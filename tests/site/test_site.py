@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ci.site.build import TEMPLATES, PublishError, _squeezed, main, publish
-from ci.site.formatting import counted, percent, quantity, slugs, times
+from ci.site.formatting import counted, natural, percent, quantity, slugs, times
+from ci.site.model import read_site
 from ci.site.speedups import median_interval
 from made_up_results import commit_hash
 from myriad import timing
@@ -85,7 +86,7 @@ def test_without_a_history_the_ratios_stand_all_the_same(tmp_path):
     heading = re.search(r"<h1>(.+)</h1>", text)
     assert heading
     assert "not measured yet" not in heading[1]
-    assert "State of main: not measured yet." in text
+    assert "The history of main over its commits: not measured yet." in text
     assert "python benchmarks/comparison.py --full" in text  # the command that a run recorded
     assert "--output" not in text
     assert broken_references(tmp_path / "site") == []
@@ -407,3 +408,46 @@ def test_documentation_that_was_built_is_published_with_the_site(tmp_path):
     publish(tmp_path / "results", site, BUILT, repository=tmp_path, docs=tmp_path / "none")
     assert link not in (site / "index.html").read_text()
     assert not (site / "docs").exists()
+
+
+def test_each_point_has_one_number_on_all_pages(tmp_path):
+    """A run may measure a library twice at a size: the first time it stands beside its peers."""
+    folder = tmp_path / "results" / "csv"
+    folder.mkdir(parents=True)
+    with (ROOT / "results" / "published" / "throughput_bars_cpu.csv").open() as file:
+        (folder / "bars.csv").write_text(file.read())
+    site = read_site(tmp_path / "results", BUILT, tmp_path / "accepted.toml", ROOT)
+    names = ("timestamp", "env", "library", "num_envs")
+    keys = [tuple(row[name] for name in names) for row in site.scaling_rows]
+    assert len(keys) == len(set(keys))
+    (ours,) = (row for row in site.scaling_rows if key_of(row) == ("myriad", "1000000"))
+    assert ours["steps_per_s"].startswith("783414291")
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)
+    assert "783 M" in (tmp_path / "site" / "index.html").read_text()
+    drawn = (tmp_path / "site" / "data" / "scaling" / "cartpole-control.js").read_text()
+    assert "783410000" in drawn
+    assert "831800000" not in drawn
+
+
+def key_of(row):
+    return row["library"], row["num_envs"]
+
+
+def test_names_are_sorted_by_their_sizes():
+    names = ["cartpole-100k", "cartpole-1", "cartpole-1m", "cartpole-1k", "cartpole-100", "sort-2"]
+    ordered = sorted(names, key=natural)
+    assert ordered == [
+        "cartpole-1",
+        "cartpole-100",
+        "cartpole-1k",
+        "cartpole-100k",
+        "cartpole-1m",
+        "sort-2",
+    ]
+
+
+def test_memory_stands_beside_the_rates_of_each_size(tmp_path):
+    publish(ROOT / "results", tmp_path / "site", BUILT, repository=ROOT)
+    page = (tmp_path / "site" / "scaling.html").read_text()
+    assert "peak memory of the whole process" in page
+    assert "398 MiB" in page

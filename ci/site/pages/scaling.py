@@ -61,6 +61,11 @@ class ScalingChart:
         """Whether the machine's own limit was measured."""
         return any(library.is_limit for library, _ in self.lines)
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether the memory of a process was measured."""
+        return any(row and row.get("peak_bytes") for _, rows in self.drawn for row in rows)
+
     def svg(self) -> Markup:
         """Draw it without script."""
         lines = []

@@ -75,7 +75,7 @@
     const wanted = chosen.hide === "" ? variants : chosen.hide;
     const hidden = new Set(wanted.split(",").filter((name) => series.some((each) => each.name === name)));
     const rate = (value) => Site.quantity(value, "steps/s");
-    const idle = `${chosen.env} on ${device}; medians and 95% intervals. Point at a size or use the arrow keys to read its numbers.`;
+    const idle = `Steps per second by environments, ${chosen.env} on ${device}; medians and 95% intervals. Point at a size, tap it or use the arrow keys.`;
     figure.querySelector(".readout").textContent = idle;
     Charts.draw({
       figure, series, hidden, x: sizes, lines: true, xLog: chosen.x !== "linear", yLog: chosen.y !== "linear", yZero: chosen.y === "linear",

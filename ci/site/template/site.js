@@ -116,5 +116,7 @@ for (const input of document.querySelectorAll("input[data-filter]")) {
       if (row.className === "evidence") continue;
       row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
     }
+    const shown = document.querySelector(`#${input.dataset.filter} tbody tr:not([hidden])`);
+    document.getElementById(`${input.dataset.filter}-none`).hidden = shown;
   });
 }
