@@ -263,6 +263,11 @@ def make_train(config: TrainingConfig) -> PureTraining:
             "make_train gets its seed as a key, so seeds must be None, "
             f"but is {shown(config.seeds)}; map it over keys."
         )
+    if config.num_shards > 1:
+        raise InvalidArgumentError(
+            "make_train is one program of one device, so num_shards must be 1, "
+            f"but is {config.num_shards}; use train_and_evaluate."
+        )
     if resolved.num_updates >= 2**31:
         raise InvalidArgumentError(
             "make_train runs fewer than 2**31 updates, but steps_per_env = "

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import jax
 
+from myriad.agents.shards import Shards
 from myriad.envs.vector import BatchState, Transition
 from myriad.errors import InvalidArgumentError
 
@@ -50,10 +51,16 @@ class Learner(Protocol[State]):
         default_num_envs: environments that it learns from if you don't say how many.
         structural: its numbers that switch a part of the program on or off, so that they can't
             differ by slot in a `Population`. Integers never can, but for `num_epochs`.
+        by_shard: names of the parts of its state that begin with an axis of shards, where there are
+            several. A learner that names none can't be cut.
+        shards: how the training is cut. A learner that can be has a field of this name, which the
+            trainer sets.
     """
 
     default_num_envs: ClassVar[int]
     structural: ClassVar[frozenset[str]] = frozenset()
+    by_shard: ClassVar[frozenset[str]] = frozenset()
+    shards: Shards = Shards()
 
     @property
     def metric_names(self) -> tuple[str, ...]:

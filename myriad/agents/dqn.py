@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,12 +42,14 @@ from myriad.agents.normalization import (
     update_moments,
 )
 from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
-from myriad.agents.priorities import Priorities, importance_weights
+from myriad.agents.priorities import Priorities, importance_weights, unscaled_weights
 from myriad.agents.replay import Experience, ReplayRing, ReplayState, Step, n_step
+from myriad.agents.shards import Shards
 from myriad.agents.trajectory import act_and_step
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition
+from myriad.errors import InvalidArgumentError, shown
 from myriad.loops import repeat_or_skip
 from myriad.random import make_key
 from myriad.ranges import Integer, require_ranges
@@ -63,6 +65,9 @@ _STEPS_PER_ENV = 2_000
 # Sums of the metrics, and errors where priorities need them.
 _Totals = tuple[list[jax.Array], jax.Array | None]
 
+# Of a replay buffer, shards differ in what it holds, and not in how much.
+_BY_SHARD: Any = ReplayState(columns=0, num_writes=cast("Any", None), is_full=cast("Any", None))
+
 
 def _total_steps(num_envs: int) -> int:
     return steps_for_many(num_envs, DEFAULT_TOTAL_STEPS, _STEPS_PER_ENV)
@@ -72,6 +77,10 @@ def _total_steps(num_envs: int) -> int:
 @dataclasses.dataclass(frozen=True)
 class DQNState:
     """All that learning changes. What is switched off is None.
+
+    With shards, what is of slots or environments begins with an axis of them. Each shard has its
+    part of the buffer, with the priorities of its slots, and its part of every batch comes from
+    there.
 
     Attributes:
         params: the network's parameters as one vector, `[P]`.
@@ -167,6 +176,7 @@ class DQN(Learner[DQNState]):
         normalize_observations: shift and scale them by running moments.
         normalize_rewards: scale them by the running deviation of the discounted return. A sum of
             `n_step` rewards is scaled and then cut to -10 to 10, not each of them.
+        shards: how the training is cut; the trainer's choice.
     """
 
     env: Environment
@@ -210,8 +220,12 @@ class DQN(Learner[DQNState]):
     normalize_observations: bool = True
     # At CartPole's own scale of rewards DQN did not learn.
     normalize_rewards: bool = True
+    shards: Shards = dataclasses.field(default=Shards(), metadata={"derived": True})
     default_num_envs: ClassVar[int] = 8
     structural: ClassVar[frozenset[str]] = frozenset({"priority_alpha"})
+    by_shard: ClassVar[frozenset[str]] = frozenset(
+        {"replay.columns", "priorities", "pending", "running_return"}
+    )
     renamed: ClassVar[dict[str, str]] = {"target_decay": "polyak"}
 
     @property
@@ -268,6 +282,24 @@ class DQN(Learner[DQNState]):
         """Steps of every environment in one update."""
         return self.train_every
 
+    @property
+    def num_envs_multiple(self) -> int:
+        """Environments for each shard."""
+        return self.shards.num_shards
+
+    def require_num_envs(self, num_envs: int) -> None:
+        """Raise InvalidArgumentError unless shards have whole parts of batches and the buffer."""
+        if self.shards.is_one:
+            return
+        if self.replay_memory != "device":
+            raise InvalidArgumentError(
+                f"replay_memory must be 'device' with num_shards = {self.shards.num_shards}, "
+                f"but got {shown(self.replay_memory)}."
+            )
+        self.shards.require_divides("buffer_size", self.buffer_size)
+        self.shards.require_divides("batch_size", self.batch_size)
+        require_whole_parts(self._batch_of_shard, self.gradient_accumulation)
+
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
         return annealed_over(self, num_updates)
@@ -276,6 +308,9 @@ class DQN(Learner[DQNState]):
         """Draw the network's parameters and allocate the buffer."""
         params = self._network.init(key)
         obs_size = self._network.obs_size
+        # What follows is of a shard, and then of each.
+        num_envs = num_envs // self.shards.num_shards
+        stacked = self.shards.stacked
         window = Step.zeros((self.n_step, num_envs), obs_size, self._obs_dtype)
         return DQNState(
             params,
@@ -284,12 +319,16 @@ class DQN(Learner[DQNState]):
             target_params=jnp.array(wide(params), copy=True),
             opt_state=self._optimizer.init(wide(params)),
             num_updates=Counter.of(0),
-            replay=self._ring(num_envs).init(n_step(window, self.gamma)),
-            priorities=Priorities.create(self.buffer_size) if self.priority_alpha else None,
-            pending=jax.tree.map(lambda leaf: leaf[1:], window) if self.n_step > 1 else None,
+            replay=self._of_shards(self._ring(num_envs).init(n_step(window, self.gamma))),
+            priorities=stacked(Priorities.create(self._slots_of_shard))
+            if self.priority_alpha
+            else None,
+            pending=stacked(jax.tree.map(lambda leaf: leaf[1:], window))
+            if self.n_step > 1
+            else None,
             obs_stats=RunningMoments.create((obs_size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
-            running_return=jnp.zeros(num_envs, jnp.float32),
+            running_return=stacked(jnp.zeros(num_envs, jnp.float32)),
             loss_scale=LossScale.create(Precision.of(self)),
         )
 
@@ -312,8 +351,12 @@ class DQN(Learner[DQNState]):
             def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, None]:
                 return self.act(state, key, obs, greedy=False), None
 
+            def of_shard(shard: Any, batch_state: BatchState) -> Any:
+                key = self.shards.key(collect_key, shard)
+                return act_and_step(key, t, batch_state, choose, step)
+
             obs: Any = batch_state.obs
-            batch_state, _, result = act_and_step(collect_key, t, batch_state, choose, step)
+            batch_state, _, result = self.shards.each(of_shard, batch_state)
             return self._remember(state, obs, result, t), batch_state
 
         state, batch_state = jax.lax.fori_loop(0, self.train_every, body, (state, batch_state))
@@ -338,7 +381,8 @@ class DQN(Learner[DQNState]):
 
     def error(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
         """Return how far values are from targets, `[B]`."""
-        return q_learning.value_of(self._network.values(params, batch.obs), batch.action) - target
+        values = self.shards.apart(self._network.values(params, batch.obs))
+        return q_learning.value_of(values, batch.action) - target
 
     def loss(
         self,
@@ -355,39 +399,46 @@ class DQN(Learner[DQNState]):
 
     def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
         """Put a step into the buffer and the moments; `t` counts the steps of this update."""
-        obs = flatten(obs)
-        final_obs = flatten(result.final_obs)
-        obs_stats = update_moments(state.obs_stats, obs)
+        obs = self.shards.all_at_once(flatten)(obs)
+        final_obs = self.shards.all_at_once(flatten)(cast("Any", result.final_obs))
+        obs_stats = update_moments(state.obs_stats, obs, self.shards)
         return_stats = state.return_stats
         running_return = state.running_return
         done = result.terminated | result.truncated
         terminated = result.terminated if self.bootstrap_truncated else done
         if return_stats is not None:
-            discounted, running_return = discounted_return(
-                running_return, result.reward, done, self.gamma
+            discounted, running_return = self.shards.each(
+                lambda _, previous, reward, done: discounted_return(
+                    previous, reward, done, self.gamma
+                ),
+                running_return,
+                result.reward,
+                done,
             )
-            return_stats = return_stats.update(discounted)
+            return_stats = update_moments(return_stats, discounted, self.shards)
         step = Step(obs, result.action, result.reward, terminated, result.truncated, final_obs)
-        window = jax.tree.map(lambda leaf: leaf[None], step)
+        all_at_once = self.shards.all_at_once
+        window = all_at_once(lambda step: jax.tree.map(lambda leaf: leaf[None], step))(step)
         # One-step returns need no window: the step itself is complete.
         pending = None
         counts = None
         if state.pending is not None:
-            window = jax.tree.map(
-                lambda old, new: jnp.concatenate([old, new]), state.pending, window
-            )
-            pending = jax.tree.map(lambda leaf: leaf[1:], window)
+            window = all_at_once(_with_step)(state.pending, window)
+            pending = all_at_once(lambda steps: jax.tree.map(lambda leaf: leaf[1:], steps))(window)
             # The first windows are not full.
             missing = self.n_step - 1
             before = state.num_updates.clipped(missing) * min(self.train_every, missing)
             counts = before + t >= missing
-        ring = self._ring(obs.shape[0])
+        ring = self._ring(running_return.shape[-1])
         priorities = state.priorities
         if priorities is not None:
-            priorities = priorities.added(ring.next_slots(state.replay))
+            slots = ring.next_slots(state.replay)
+            priorities = self.shards.each(lambda _, each: each.added(slots), priorities)
+        row = self.shards.each(lambda _, steps: n_step(steps, self.gamma), window)
+        write = all_at_once(ring.write, (_BY_SHARD, 0, None), _BY_SHARD)
         return dataclasses.replace(
             state,
-            replay=ring.write(state.replay, n_step(window, self.gamma), counts),
+            replay=write(state.replay, row, counts),
             priorities=priorities,
             pending=pending,
             obs_stats=obs_stats,
@@ -397,29 +448,48 @@ class DQN(Learner[DQNState]):
 
     def _learn(self, key: jax.Array, state: DQNState) -> tuple[DQNState, dict[str, jax.Array]]:
         """Take the gradient steps and renew the target; metrics are 0 before learning starts."""
-        num_envs = state.running_return.shape[0]
-        slots, weights = self._drawn(key, state, num_envs)
-        batch = self._normalized(state, self._ring(num_envs).at(state.replay, slots))
-        # The target network rests meanwhile, so all of its values are one product.
-        target_values = self._network.values(state.target_params, batch.next_obs)
-        shape = (self.gradient_steps, self.batch_size)
-        batches = jax.tree.map(
-            lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), (batch, target_values, weights)
-        )
+        num_envs = self.shards.num_envs(state.running_return)
+        ring = self._ring(num_envs // self.shards.num_shards)
+        slots, weights = self._drawn(key, state, ring)
+        found = self.shards.all_at_once(ring.at, (_BY_SHARD, 0))(state.replay, slots)
+
+        def prepared(_: Any, found: Experience) -> tuple[Experience, jax.Array]:
+            batch = self._normalized(state, found)
+            # The target network rests meanwhile, so all of its values are one product.
+            return batch, self._network.values(state.target_params, batch.next_obs)
+
+        batch, target_values = self.shards.each(prepared, found)
+        shape = (self.gradient_steps, self._batch_of_shard)
+
+        def in_steps(tree: Any) -> Any:
+            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), tree)
+
+        batches = self.shards.all_at_once(in_steps)((batch, target_values, weights))
+        batches = self.shards.steps_first(batches)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
 
         train_step = functools.partial(self._train_step, batches, learning_rate)
         learns = state.num_updates.reaches(self.first_learning_update(num_envs) - 1)
         names = ["loss", *(GRADIENT_METRICS if self.gradient_statistics else ())]
         zeros = [jnp.zeros((), jnp.float32) for _ in names]
-        errors = jnp.zeros(shape, jnp.float32) if state.priorities is not None else None
+        errors = None
+        if state.priorities is not None:
+            errors = self.shards.stacked(jnp.zeros(shape, jnp.float32))
+            errors = self.shards.steps_first(errors)
         before = Learned(state.params, state.opt_state, state.loss_scale)
         learned, (totals, errors) = repeat_or_skip(
             learns, self.gradient_steps, train_step, (before, (zeros, errors))
         )
         priorities = state.priorities
         if priorities is not None and errors is not None:
-            priorities = priorities.updated(slots, errors.ravel(), self.priority_alpha, learns)
+            priorities = self.shards.each(
+                lambda _, each, slots, errors: each.updated(
+                    slots, errors.ravel(), self.priority_alpha, learns
+                ),
+                priorities,
+                slots,
+                self.shards.shards_first(errors),
+            )
         state = dataclasses.replace(
             state,
             **learned._asdict(),
@@ -440,21 +510,27 @@ class DQN(Learner[DQNState]):
         learned, (totals, errors) = carry
         params = wide(learned.params)
         rows = jax.tree.map(lambda leaf: leaf[i], batches)
-        loss, mean = mean_over_blocks(
-            functools.partial(self._gradient, params, learned.loss_scale),
-            rows,
-            self.gradient_accumulation,
-        )
+        gradient_of = functools.partial(self._gradient, params, learned.loss_scale)
+
+        def of_shard(_: Any, rows: Any) -> tuple[jax.Array, jax.Array]:
+            return mean_over_blocks(gradient_of, rows, self.gradient_accumulation)
+
+        loss, mean = self.shards.mean(self.shards.each(of_shard, rows))
         if learned.loss_scale is not None:
             loss = loss / learned.loss_scale.scale
         if errors is not None:
-            errors = errors.at[i].set(self._errors(params, rows))
-        learned, of_gradient = take_step(
+            of_rows = self.shards.each(lambda _, rows: self._errors(params, rows), rows)
+            errors = errors.at[i].set(of_rows)
+        learned, of_gradient = self.shards.alike(
+            lambda learned, mean: take_step(
+                learned,
+                mean,
+                self._optimizer.update,
+                learning_rate,
+                statistics=self.gradient_statistics,
+            ),
             learned,
             mean,
-            self._optimizer.update,
-            learning_rate,
-            statistics=self.gradient_statistics,
         )
         metrics = [loss, *of_gradient]
         totals = [total + metric for total, metric in zip(totals, metrics, strict=True)]
@@ -484,16 +560,38 @@ class DQN(Learner[DQNState]):
         return jax.lax.map(of_part, parts).ravel()
 
     def _drawn(
-        self, key: jax.Array, state: DQNState, num_envs: int
+        self, key: jax.Array, state: DQNState, ring: ReplayRing
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Draw the slots of all gradient steps, int32 `[B]`, with weights if they have any."""
-        ring = self._ring(num_envs)
+        """Draw the slots of all gradient steps, int32 `[B]`, with weights if they have any.
+
+        Each shard draws its part of every batch, of its own slots.
+        """
+        size = self._batch_of_shard
         if state.priorities is None:
-            return ring.draw(key, state.replay, self.gradient_steps * self.batch_size), None
-        slots, probability = state.priorities.sample(key, self.gradient_steps, self.batch_size)
+            num_slots = self.gradient_steps * size
+            slots = self.shards.each(
+                lambda shard: ring.draw(self.shards.key(key, shard), state.replay, num_slots)
+            )
+            return slots, None
+
+        def sampled(shard: Any, priorities: Priorities) -> tuple[jax.Array, jax.Array]:
+            return priorities.sample(self.shards.key(key, shard), self.gradient_steps, size)
+
+        slots, probability = self.shards.each(sampled, state.priorities)
         beta = 1 - annealed(1 - self.priority_beta, state.num_updates, self.anneal_updates)
-        weights = importance_weights(probability, ring.size(state.replay), beta)
-        return slots.ravel(), weights.ravel()
+        weights = self._weights(probability, ring.size(state.replay), beta)
+        ravel = self.shards.all_at_once(jnp.ravel)
+        return ravel(slots), ravel(weights)
+
+    def _weights(self, probability: jax.Array, size: jax.Array, beta: Any) -> jax.Array:
+        """Return the weights of what was sampled, at most 1 in a batch of all shards."""
+        if self.shards.is_one:
+            return importance_weights(probability, size, beta)
+        # A transition's share of its own shard's slots: all shards sample equally many.
+        weights = self.shards.each(
+            lambda _, probability: unscaled_weights(probability, size, beta), probability
+        )
+        return weights / self.shards.largest(jnp.max(weights, axis=-1, keepdims=True))
 
     def _normalized(self, state: DQNState, batch: Experience) -> Experience:
         """Normalise transitions by today's moments."""
@@ -520,14 +618,26 @@ class DQN(Learner[DQNState]):
 
     def _epsilon(self, state: DQNState) -> jax.Array:
         steps = state.num_updates.as_float() * float(
-            self.train_every * state.running_return.shape[0]
+            self.train_every * self.shards.num_envs(state.running_return)
         )
         return q_learning.linear(
             self.epsilon_start, self.epsilon_end, steps / float(self.exploration_steps)
         )
 
     def _ring(self, num_envs: int) -> ReplayRing:
-        return ReplayRing(self.buffer_size, num_envs, self.replay_memory)
+        """Return the ring of a shard with so many environments."""
+        return ReplayRing(self._slots_of_shard, num_envs, self.replay_memory)
+
+    def _of_shards(self, replay: ReplayState) -> ReplayState:
+        return dataclasses.replace(replay, columns=self.shards.stacked(replay.columns))
+
+    @property
+    def _slots_of_shard(self) -> int:
+        return self.buffer_size // self.shards.num_shards
+
+    @property
+    def _batch_of_shard(self) -> int:
+        return self.batch_size // self.shards.num_shards
 
     def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
         """Return the Q-values of prepared observations `[B, D]`, `[B, A]`."""
@@ -558,6 +668,10 @@ class DQN(Learner[DQNState]):
             q_learning.clip_by_norm(self.max_grad_norm),
             optax.scale_by_adam(eps=self.optimizer_epsilon),
         )
+
+
+def _with_step(steps: Step, step: Step) -> Step:
+    return jax.tree.map(lambda old, new: jnp.concatenate([old, new]), steps, step)
 
 
 def _weighted_mean(values: jax.Array, weight: jax.Array | None) -> jax.Array:

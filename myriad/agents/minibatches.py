@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, LEARNER_AXIS
+from myriad.agents.shards import Shards
 from myriad.errors import InvalidArgumentError
 from myriad.random import after_words
 from myriad.ranges import INT32
@@ -128,6 +129,16 @@ def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
         )
 
 
+def rows_of_shard(minibatch_rows: int, shards: Shards) -> int:
+    """Return how many rows of a minibatch are a shard's.
+
+    Raises:
+        InvalidArgumentError: the shards don't divide it.
+    """
+    shards.require_divides("the rows of a minibatch", minibatch_rows)
+    return minibatch_rows // shards.num_shards
+
+
 def minibatches_of(batch_rows: int, batch_size: int) -> int:
     """Return how many minibatches of `batch_size` rows a batch divides into.
 
@@ -151,8 +162,19 @@ def is_narrow(rows: jax.Array) -> bool:
     return rows.shape[1] <= _NARROW
 
 
+def kept_prepared(rows: jax.Array, prepare: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """Return what `gatherer` keeps of prepared rows, `[B, D]`: all of them where they are narrow.
+
+    Of wide ones it is `[B, 0]`.
+    """
+    return prepare(rows) if is_narrow(rows) else rows[:, :0].astype(jnp.float32)
+
+
 def gatherer(
-    batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array]
+    batch: Batch,
+    field: str,
+    prepare: Callable[[jax.Array], jax.Array],
+    kept: jax.Array | None = None,
 ) -> Callable[[jax.Array], Batch]:
     """Return a function from row numbers, `[M]`, to those rows of a batch.
 
@@ -163,9 +185,11 @@ def gatherer(
         batch: a dataclass and pytree with leaves `[B, ...]`.
         field: the field to prepare, `[B, D]`.
         prepare: maps rows of it to float32 rows.
+        kept: what `kept_prepared` returned, if it was called before.
     """
     rows = getattr(batch, field)
-    kept = prepare(rows) if is_narrow(rows) else rows[:, :0].astype(jnp.float32)
+    if kept is None:
+        kept = kept_prepared(rows, prepare)
     columns = _with(batch, field, kept)
     packed = _pack(columns)
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from myriad.agents.networks import EXACT
+from myriad.agents.shards import Shards
 
 # Added to a variance before its root, so that what never varies is divided by 1e-4 and not by 0.
 _EPSILON = 1e-8
@@ -48,10 +49,14 @@ class RunningMoments:
     def update(self, batch: jax.Array) -> "RunningMoments":
         """Merge a batch, `[..., *S]`: every leading axis counts elements."""
         batch = batch.reshape(-1, *self.mean.shape).astype(jnp.float32)
-        batch_mean = jnp.mean(batch, axis=0)
-        batch_variance = jnp.mean(jnp.square(batch - batch_mean), axis=0)
-        count = self.count + batch.shape[0]
-        weight = batch.shape[0] / count
+        return self.merged(*moments_of(batch), batch.shape[0])
+
+    def merged(
+        self, batch_mean: jax.Array, batch_variance: jax.Array, num_rows: int
+    ) -> "RunningMoments":
+        """Merge a batch of `num_rows` elements whose moments are known, `[*S]`."""
+        count = self.count + num_rows
+        weight = num_rows / count
         shift = batch_mean - self.mean
         variance = (
             (1 - weight) * self.variance
@@ -109,9 +114,45 @@ def preserve_outputs(
     return layers | {"Dense_0": changed}
 
 
-def update_moments(stats: RunningMoments | None, batch: jax.Array) -> RunningMoments | None:
-    """Merge a batch into the moments; None, where normalisation is off, stays None."""
-    return None if stats is None else stats.update(batch)
+def moments_of(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return mean and variance over the first axis of float32 `[B, *S]`."""
+    mean = jnp.mean(rows, axis=0)
+    return mean, jnp.mean(jnp.square(rows - mean), axis=0)
+
+
+def moments_of_all(of_each: Any, shards: Shards) -> tuple[jax.Array, jax.Array]:
+    """Return mean and variance of all shards together, of those of equally many rows in each.
+
+    They are merged as `RunningMoments` has it, in a binary tree.
+
+    Args:
+        of_each: mean and variance of each shard, `[L, *S]`.
+        shards: where they lie.
+    """
+    mean, variance = shards.gathered(of_each)
+    while mean.shape[0] > 1:
+        half = (mean[0::2] - mean[1::2]) / 2
+        mean = (mean[0::2] + mean[1::2]) / 2
+        variance = (variance[0::2] + variance[1::2]) / 2 + jnp.square(half)
+    return jax.lax.optimization_barrier((mean[0], variance[0]))
+
+
+def update_moments(
+    stats: RunningMoments | None, batch: jax.Array, shards: Shards | None = None
+) -> RunningMoments | None:
+    """Merge a batch into the moments; None, where normalisation is off, stays None.
+
+    With shards the batch is that of each of them, `[L, ..., *S]`, and counts as one.
+    """
+    if stats is None or shards is None or shards.is_one:
+        return None if stats is None else stats.update(batch)
+
+    def of_shard(_: Any, part: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return moments_of(part.reshape(-1, *stats.mean.shape).astype(jnp.float32))
+
+    mean, variance = moments_of_all(shards.each(of_shard, batch), shards)
+    num_rows = batch.size // max(1, stats.mean.size) * shards.num_devices
+    return jax.lax.optimization_barrier(stats.merged(mean, variance, num_rows))
 
 
 def normalize_obs(stats: RunningMoments | None, obs: jax.Array) -> jax.Array:

@@ -42,11 +42,13 @@ from myriad.agents.minibatches import (
     MANY_ENVS,
     draw_permutations,
     gatherer,
+    kept_prepared,
     map_over_blocks,
     mean_over_blocks,
     mean_over_devices,
     repeat_epochs,
     require_whole_minibatches,
+    rows_of_shard,
     shapes_for_many,
     share_of_rows,
     steps_for_many,
@@ -55,6 +57,8 @@ from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import (
     RunningMoments,
     first_or,
+    moments_of,
+    moments_of_all,
     normalize_obs,
     preserve_outputs,
     scale_rewards,
@@ -62,6 +66,7 @@ from myriad.agents.normalization import (
 )
 from myriad.agents.policies import Policy, make_policy
 from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
+from myriad.agents.shards import Shards
 from myriad.agents.traced import number
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
@@ -88,7 +93,8 @@ class PPOState:
         num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
-        running_return: the discounted return of the running episodes, `[N]`.
+        running_return: the discounted return of the running episodes, `[N]`, or `[S, N / S]` with
+            `S` shards.
         loss_scale: of float16's gradients; None where there are none.
     """
 
@@ -164,7 +170,8 @@ class PPO(Learner[PPOState]):
             compute what they did before. For network mlp alone.
         normalize_rewards: scale them by the running deviation of the discounted return.
         normalize_advantages: shift and scale them within each minibatch.
-        num_devices: devices that share each gradient step; the trainer's choice.
+        num_devices: devices that share each gradient step of one shard; the trainer's choice.
+        shards: how the training is cut; the trainer's choice, too.
     """
 
     env: Environment
@@ -198,7 +205,9 @@ class PPO(Learner[PPOState]):
     normalize_rewards: bool = True
     normalize_advantages: bool = True
     num_devices: Count = dataclasses.field(default=1, metadata={"derived": True})
+    shards: Shards = dataclasses.field(default=Shards(), metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
+    by_shard: ClassVar[frozenset[str]] = frozenset({"running_return"})
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -245,7 +254,7 @@ class PPO(Learner[PPOState]):
     @property
     def num_envs_multiple(self) -> int:
         """Enough environments for whole minibatches, in whole parts."""
-        return self.num_minibatches * self.gradient_accumulation
+        return self.num_minibatches * self.gradient_accumulation * self.shards.num_shards
 
     def shared_among(self, num_envs: int, num_devices: int) -> int:
         """Return how many devices to share a gradient step among: each needs enough rows."""
@@ -261,7 +270,8 @@ class PPO(Learner[PPOState]):
         """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
         rows = num_envs * self.rollout_steps
         require_whole_minibatches(rows, self.num_minibatches)
-        require_whole_parts(rows // self.num_minibatches, self.gradient_accumulation)
+        part = rows_of_shard(rows // self.num_minibatches, self.shards)
+        require_whole_parts(part, self.gradient_accumulation)
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
@@ -285,7 +295,9 @@ class PPO(Learner[PPOState]):
             num_updates=Counter.of(0),
             obs_stats=RunningMoments.create((size,)) if self.normalize_observations else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
-            running_return=jnp.zeros(num_envs, jnp.float32),
+            running_return=self.shards.stacked(
+                jnp.zeros(num_envs // self.shards.num_shards, jnp.float32)
+            ),
             loss_scale=LossScale.create(Precision.of(self)),
         )
 
@@ -302,15 +314,22 @@ class PPO(Learner[PPOState]):
             # The outputs are kept: log probabilities are computed once for the whole rollout.
             return self.policy.action(choice), (outputs, choice)
 
-        batch_state, running_return, trajectory = collect(
-            jax.random.fold_in(key, _COLLECT),
-            batch_state,
-            state.running_return,
-            choose,
-            step,
-            lambda obs: self._values(state.params, self._inputs(state, obs)),
-            num_steps=self.rollout_steps,
-            gamma=self.gamma,
+        collect_key = jax.random.fold_in(key, _COLLECT)
+
+        def of_shard(shard: Any, batch_state: BatchState, running_return: jax.Array) -> Any:
+            return collect(
+                self.shards.key(collect_key, shard),
+                batch_state,
+                running_return,
+                choose,
+                step,
+                lambda obs: self._values(state.params, self._inputs(state, obs)),
+                num_steps=self.rollout_steps,
+                gamma=self.gamma,
+            )
+
+        batch_state, running_return, trajectory = self.shards.each(
+            of_shard, batch_state, state.running_return
         )
         return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
@@ -323,12 +342,16 @@ class PPO(Learner[PPOState]):
         one, which it learns from under its own: before it there are none, and what is learned must
         not depend on the unit of an observation. Rewards are scaled with the rollout included.
         """
-        obs_stats = update_moments(state.obs_stats, experience.obs)
-        return_stats = update_moments(state.return_stats, experience.discounted_return)
+        obs_stats = update_moments(state.obs_stats, experience.obs, self.shards)
+        return_stats = update_moments(state.return_stats, experience.discounted_return, self.shards)
         learned_under = dataclasses.replace(
             state, return_stats=return_stats, obs_stats=first_or(state.obs_stats, obs_stats)
         )
-        batch = self._batch(learned_under, experience, flatten(batch_state.obs))
+        batch = self.shards.each(
+            lambda _, trajectory, obs: self._batch(learned_under, trajectory, flatten(obs)),
+            experience,
+            batch_state.obs,
+        )
         learned, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), learned_under, batch)
         params = self._preserved(learned.params, learned_under.obs_stats, obs_stats)
         next_state = dataclasses.replace(
@@ -379,13 +402,16 @@ class PPO(Learner[PPOState]):
         """Take all gradient steps, on one vector of parameters: a step of Adam is then one loop."""
         flat, unravel = ravel_pytree(state.params)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
-        num_rows = batch.obs.shape[0]
-        minibatches = functools.partial(self._minibatches, batch.advantage)
+        num_rows = batch.advantage.shape[-1]
+
+        def minibatches(permutations: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return self._standardized(*self._minibatches(batch.advantage, permutations))
+
         at_once = None
         # A population passes a traced `num_epochs`, whose permutations can't be drawn at once.
         if isinstance(self.num_epochs, int):
-            at_once = minibatches(draw_permutations(key, self.num_epochs, num_rows))
-        rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
+            at_once = self._all_minibatches(key, batch.advantage)
+        rows_of = self._gatherer(state, batch)
 
         def gradient(
             flat: jax.Array, loss_scale: LossScale | None, rows: tuple[jax.Array, jax.Array]
@@ -411,16 +437,46 @@ class PPO(Learner[PPOState]):
         means = metrics if at_once is None else jnp.mean(metrics, axis=0)
         return next_state, dict(zip(self.metric_names, means, strict=True))
 
+    def _all_minibatches(self, key: jax.Array, advantage: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return what `_minibatches` does of all epochs, with the steps first.
+
+        Each shard shuffles its own rows, and has its part of every minibatch.
+        """
+        num_rows = advantage.shape[-1]
+
+        def of_shard(shard: Any, advantage: jax.Array) -> tuple[jax.Array, jax.Array]:
+            key_of_shard = self.shards.key(key, shard)
+            permutations = draw_permutations(key_of_shard, self.num_epochs, num_rows)
+            return self._minibatches(advantage, permutations)
+
+        orders, advantages = self._standardized(*self.shards.each(of_shard, advantage))
+        orders = self.shards.rows_in_joined(orders, num_rows)
+        return self.shards.steps_first((orders, advantages))
+
+    def _gatherer(self, state: PPOState, batch: Batch) -> Callable[[jax.Array], Batch]:
+        """Return what finds the rows of a minibatch, with their observations prepared."""
+
+        def prepare(obs: jax.Array) -> jax.Array:
+            return self._inputs(state, obs)
+
+        kept = self.shards.each(lambda _, obs: kept_prepared(obs, prepare), batch.obs)
+        return gatherer(self.shards.joined(batch), "obs", prepare, self.shards.joined(kept))
+
     def _minibatches(
         self, advantage: jax.Array, permutations: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         """Return the rows of each minibatch and their advantages, from those of all rows, `[B]`."""
         num_rows = advantage.shape[0]
         orders = permutations.reshape(-1, num_rows // self.num_minibatches)
-        advantages = advantage[orders]
-        # Here, and not in the loss: every device and block standardises by the whole minibatch.
+        return orders, advantage[orders]
+
+    def _standardized(
+        self, orders: jax.Array, advantages: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        # Here, and not in the loss: every shard, device and block standardises by the whole
+        # minibatch.
         if self.normalize_advantages:
-            advantages = _standardize(advantages)
+            advantages = _standardize(advantages, self.shards)
         return orders, advantages
 
     def _train_step(
@@ -430,20 +486,27 @@ class PPO(Learner[PPOState]):
         learned: Learned,
         minibatch: tuple[jax.Array, jax.Array],
     ) -> tuple[Learned, jax.Array]:
-        """Take one gradient step; each device takes its share of the rows."""
+        """Take one gradient step; each shard or device takes its share of the rows."""
         share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
-        means = mean_over_blocks(
-            functools.partial(gradient, wide(learned.params), learned.loss_scale),
-            share,
-            self.gradient_accumulation,
-        )
+        gradient_of = functools.partial(gradient, wide(learned.params), learned.loss_scale)
+
+        def of_shard(_: Any, rows: tuple[jax.Array, ...]) -> Any:
+            return mean_over_blocks(gradient_of, rows, self.gradient_accumulation)
+
+        # No collective is inside the function that is differentiated: of parameters that every
+        # device holds, the gradient of a sum over devices counts each of them.
+        means = self.shards.mean(self.shards.each(of_shard, share))
         mean, metrics = mean_over_devices(means, self.num_devices)
 
         def update(gradient: jax.Array, opt_state: optax.OptState) -> tuple[Any, optax.OptState]:
             return self._optimizer.update(self._clip(gradient), opt_state)
 
-        learned, of_gradient = take_step(
-            learned, mean, update, learning_rate, statistics=self.gradient_statistics
+        learned, of_gradient = self.shards.alike(
+            lambda learned, mean: take_step(
+                learned, mean, update, learning_rate, statistics=self.gradient_statistics
+            ),
+            learned,
+            mean,
         )
         if of_gradient:
             metrics = jnp.concatenate([metrics, jnp.stack(of_gradient)])
@@ -469,7 +532,7 @@ class PPO(Learner[PPOState]):
 
     def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Return a minibatch's loss, equation 9 negated, and five values of `metric_names`."""
-        outputs = self._outputs(params, batch.obs)
+        outputs = self.shards.apart(self._outputs(params, batch.obs))
         log_prob, entropy = self.policy.log_prob_and_entropy(
             outputs, params["log_std"], batch.choice
         )
@@ -478,7 +541,8 @@ class PPO(Learner[PPOState]):
         lowest = number(1 - self.clip_epsilon)
         clipped = jnp.clip(ratio, lowest, number(1 + self.clip_epsilon))
         policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
-        value_loss = self._value_loss(self._values(params, batch.obs), batch)
+        value = self.shards.apart(self._values(params, batch.obs))
+        value_loss = self._value_loss(value, batch)
         # One reduction of all terms: each by itself would be three small loops.
         terms = jnp.stack([policy_loss, value_loss, entropy, ratio != clipped], axis=1)
         means = jnp.mean(terms, axis=0)
@@ -562,7 +626,11 @@ def gae(
     return jax.lax.scan(back, jnp.zeros_like(value[0]), (delta, decay), reverse=True)[1]
 
 
-def _standardize(rows: jax.Array) -> jax.Array:
-    return (rows - jnp.mean(rows, axis=1, keepdims=True)) / (
-        jnp.std(rows, axis=1, keepdims=True) + 1e-8
-    )
+def _standardize(rows: jax.Array, shards: Shards) -> jax.Array:
+    """Shift and scale each row of `[G, B]`, or each over all shards of `[L, G, B]`."""
+    if shards.is_one:
+        return (rows - jnp.mean(rows, axis=1, keepdims=True)) / (
+            jnp.std(rows, axis=1, keepdims=True) + 1e-8
+        )
+    mean, variance = moments_of_all(shards.each(lambda _, part: moments_of(part.T), rows), shards)
+    return (rows - mean[:, None]) / (jnp.sqrt(variance)[:, None] + 1e-8)

@@ -5,7 +5,7 @@ of a flattened observation and `P` the number of parameters.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import jax
@@ -34,15 +34,18 @@ from myriad.agents.minibatches import (
     MANY_ENVS,
     draw_permutations,
     gatherer,
+    kept_prepared,
     mean_over_blocks,
     repeat_epochs,
     require_whole_minibatches,
+    rows_of_shard,
     shapes_for_many,
     steps_for_many,
 )
 from myriad.agents.networks import NetworkSpec, flatten, network_defaults
 from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rewards, update_moments
 from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
+from myriad.agents.shards import Shards
 from myriad.agents.traced import times_unless
 from myriad.agents.trajectory import Trajectory, collect
 from myriad.counters import Counter
@@ -67,7 +70,8 @@ class PQNState:
         num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
-        running_return: the discounted return of the running episodes, `[N]`.
+        running_return: the discounted return of the running episodes, `[N]`, or `[S, N / S]` with
+            `S` shards.
         loss_scale: of float16's gradients; None where there are none.
     """
 
@@ -142,6 +146,7 @@ class PQN(Learner[PQNState]):
         loss_scaling: dynamic, where gradients pass through float16; off only where none does.
         normalize_observations: shift and scale them by running moments.
         normalize_rewards: scale them by the running deviation of the discounted return.
+        shards: how the training is cut; the trainer's choice.
     """
 
     env: Environment
@@ -172,7 +177,9 @@ class PQN(Learner[PQNState]):
     loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
     normalize_rewards: bool = True
+    shards: Shards = dataclasses.field(default=Shards(), metadata={"derived": True})
     default_num_envs: ClassVar[int] = 16
+    by_shard: ClassVar[frozenset[str]] = frozenset({"running_return"})
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -219,13 +226,14 @@ class PQN(Learner[PQNState]):
     @property
     def num_envs_multiple(self) -> int:
         """Enough environments for whole minibatches, in whole parts."""
-        return self.num_minibatches * self.gradient_accumulation
+        return self.num_minibatches * self.gradient_accumulation * self.shards.num_shards
 
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
         rows = num_envs * self.rollout_steps
         require_whole_minibatches(rows, self.num_minibatches)
-        require_whole_parts(rows // self.num_minibatches, self.gradient_accumulation)
+        part = rows_of_shard(rows // self.num_minibatches, self.shards)
+        require_whole_parts(part, self.gradient_accumulation)
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
@@ -243,7 +251,9 @@ class PQN(Learner[PQNState]):
             if self.normalize_observations
             else None,
             return_stats=RunningMoments.create(()) if self.normalize_rewards else None,
-            running_return=jnp.zeros(num_envs, jnp.float32),
+            running_return=self.shards.stacked(
+                jnp.zeros(num_envs // self.shards.num_shards, jnp.float32)
+            ),
             loss_scale=LossScale.create(Precision.of(self)),
         )
 
@@ -258,24 +268,33 @@ class PQN(Learner[PQNState]):
         self, key: jax.Array, state: PQNState, batch_state: BatchState, step: EnvStep
     ) -> tuple[PQNState, BatchState, Trajectory]:
         """Take `rollout_steps` steps of all environments."""
-
-        def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-            values = self._values(state, flatten(obs))
-            action = q_learning.epsilon_greedy(key, values, self._epsilons(state, obs.shape[0]))
-            return action, (action, jnp.max(values, axis=1))
+        num_envs = self.shards.num_envs(state.running_return)
 
         def best_value(obs: jax.Array) -> jax.Array:
             return jnp.max(self._values(state, obs), axis=1)
 
-        batch_state, running_return, trajectory = collect(
-            jax.random.fold_in(key, _COLLECT),
-            batch_state,
-            state.running_return,
-            choose,
-            step,
-            best_value,
-            num_steps=self.rollout_steps,
-            gamma=self.gamma,
+        collect_key = jax.random.fold_in(key, _COLLECT)
+
+        def of_shard(shard: Any, batch_state: BatchState, running_return: jax.Array) -> Any:
+            def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
+                values = self._values(state, flatten(obs))
+                epsilons = self.shards.own_part(self._epsilons(state, num_envs), shard)
+                action = q_learning.epsilon_greedy(key, values, epsilons)
+                return action, (action, jnp.max(values, axis=1))
+
+            return collect(
+                self.shards.key(collect_key, shard),
+                batch_state,
+                running_return,
+                choose,
+                step,
+                best_value,
+                num_steps=self.rollout_steps,
+                gamma=self.gamma,
+            )
+
+        batch_state, running_return, trajectory = self.shards.each(
+            of_shard, batch_state, state.running_return
         )
         return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
@@ -287,12 +306,17 @@ class PQN(Learner[PQNState]):
         The network acts and learns under the moments from before the rollout; rewards are scaled
         with it included.
         """
-        obs_stats = update_moments(state.obs_stats, experience.obs)
-        return_stats = update_moments(state.return_stats, experience.discounted_return)
+        obs_stats = update_moments(state.obs_stats, experience.obs, self.shards)
+        return_stats = update_moments(state.return_stats, experience.discounted_return, self.shards)
         scaled = dataclasses.replace(state, return_stats=return_stats)
-        batch = self._batch(scaled, experience, flatten(batch_state.obs))
+        batch = self.shards.each(
+            lambda _, trajectory, obs: self._batch(scaled, trajectory, flatten(obs)),
+            experience,
+            batch_state.obs,
+        )
         learned, metrics = self._learn(jax.random.fold_in(key, _SHUFFLE), state, batch)
-        metrics["epsilon"] = jnp.mean(self._epsilons(state, state.running_return.shape[0]))
+        num_envs = self.shards.num_envs(state.running_return)
+        metrics["epsilon"] = jnp.mean(self._epsilons(state, num_envs))
         next_state = dataclasses.replace(
             learned,
             num_updates=state.num_updates + 1,
@@ -305,7 +329,8 @@ class PQN(Learner[PQNState]):
         self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Return half a minibatch's mean squared error, and its metrics; `obs` is normalised."""
-        value = q_learning.value_of(self._network.values(params, obs), action)
+        values = self.shards.apart(self._network.values(params, obs))
+        value = q_learning.value_of(values, action)
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
 
@@ -327,16 +352,16 @@ class PQN(Learner[PQNState]):
     def _learn(
         self, key: jax.Array, state: PQNState, batch: Batch
     ) -> tuple[PQNState, dict[str, jax.Array]]:
-        num_rows = batch.target.shape[0]
+        num_rows = batch.target.shape[-1]
 
         def minibatches(permutations: jax.Array) -> jax.Array:
             return permutations.reshape(-1, num_rows // self.num_minibatches)
 
         at_once = None
         if isinstance(self.num_epochs, int):
-            at_once = draw_permutations(key, self.num_epochs, num_rows)
+            at_once = self._permutations(key, num_rows)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
-        rows_of = gatherer(batch, "obs", lambda obs: self._inputs(state, obs))
+        rows_of = self._gatherer(state, batch)
 
         def train_step(learned: Learned, order: jax.Array) -> Any:
             params = wide(learned.params)
@@ -348,13 +373,20 @@ class PQN(Learner[PQNState]):
                 of_rows = rows.obs, action, rows.target
                 return jax.grad(loss, has_aux=True)(params, *of_rows)
 
-            mean, metrics = mean_over_blocks(gradient, order, self.gradient_accumulation)
-            learned, of_gradient = take_step(
+            def of_shard(_: Any, order: jax.Array) -> Any:
+                return mean_over_blocks(gradient, order, self.gradient_accumulation)
+
+            mean, metrics = self.shards.mean(self.shards.each(of_shard, order))
+            learned, of_gradient = self.shards.alike(
+                lambda learned, mean: take_step(
+                    learned,
+                    mean,
+                    self._optimizer.update,
+                    learning_rate,
+                    statistics=self.gradient_statistics,
+                ),
                 learned,
                 mean,
-                self._optimizer.update,
-                learning_rate,
-                statistics=self.gradient_statistics,
             )
             if of_gradient:
                 metrics |= dict(zip(GRADIENT_METRICS, of_gradient, strict=True))
@@ -366,14 +398,34 @@ class PQN(Learner[PQNState]):
                 train_step, before, key, self.num_epochs, num_rows, minibatches
             )
         else:
-            learned, metrics = jax.lax.scan(train_step, before, minibatches(at_once))
+            orders = self.shards.rows_in_joined(
+                self.shards.all_at_once(minibatches)(at_once), num_rows
+            )
+            learned, metrics = jax.lax.scan(train_step, before, self.shards.steps_first(orders))
             means = jax.tree.map(jnp.mean, metrics)
         return dataclasses.replace(state, **learned._asdict()), means
+
+    def _permutations(self, key: jax.Array, num_rows: int) -> jax.Array:
+        """Draw those of all epochs. Each shard shuffles its own rows."""
+
+        def of_shard(shard: Any) -> jax.Array:
+            return draw_permutations(self.shards.key(key, shard), self.num_epochs, num_rows)
+
+        return self.shards.each(of_shard)
+
+    def _gatherer(self, state: PQNState, batch: Batch) -> Callable[[jax.Array], Batch]:
+        """Return what finds the rows of a minibatch, with their observations prepared."""
+
+        def prepare(obs: jax.Array) -> jax.Array:
+            return self._inputs(state, obs)
+
+        kept = self.shards.each(lambda _, obs: kept_prepared(obs, prepare), batch.obs)
+        return gatherer(self.shards.joined(batch), "obs", prepare, self.shards.joined(kept))
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""
         steps = state.num_updates.as_float() * float(
-            self.rollout_steps * state.running_return.shape[0]
+            self.rollout_steps * self.shards.num_envs(state.running_return)
         )
         place = (
             np.linspace(-1, 1, num_envs, dtype=np.float32)
@@ -402,9 +454,12 @@ class PQN(Learner[PQNState]):
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
+        eps = self.optimizer_epsilon
         return optax.chain(
             q_learning.clip_by_norm(self.max_grad_norm),
-            optax.scale_by_radam(eps=self.optimizer_epsilon),
+            optax.scale_by_radam(eps=eps)
+            if self.shards.is_one
+            else q_learning.scale_by_radam_alike(eps),
         )
 
 

@@ -91,8 +91,13 @@ def importance_weights(
         size: how many there are to sample from, int32 scalar.
         beta: 1 corrects wholly, 0 not at all.
     """
-    weight = (jnp.maximum(size, 1) * probability) ** -beta
+    weight = unscaled_weights(probability, size, beta)
     return weight / jnp.max(weight, axis=-1, keepdims=True)
+
+
+def unscaled_weights(probability: jax.Array, size: jax.Array, beta: float | jax.Array) -> jax.Array:
+    """Return `importance_weights` before they are divided by the largest of their batch."""
+    return (jnp.maximum(size, 1) * probability) ** -beta
 
 
 def _with_leaves(sums: jax.Array, slots: jax.Array, values: jax.Array) -> jax.Array:

@@ -249,6 +249,33 @@ def clip_by_norm(max_norm: float | TracedFloat) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), clip)
 
 
+def scale_by_radam_alike(eps: Any) -> optax.GradientTransformation:
+    """Return `optax.scale_by_radam` that rounds alike in programs of any number of devices.
+
+    Of its divisions by a scalar the compiler makes products in some programs and not in others.
+    Here they are products.
+    """
+    b1, b2, threshold = 0.9, 0.999, 5.0
+    longest = 2 / (1 - b2) - 1
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, optax.ScaleByAdamState]:
+        mu = b1 * state.mu + (1 - b1) * updates
+        nu = b2 * state.nu + (1 - b2) * jnp.square(updates)
+        count = optax.safe_increment(state.count)
+        power: Any = b2**count
+        unbias = 1 / (1 - power)
+        # Liu et al. (2020), "On the variance of the adaptive learning rate and beyond".
+        length: Any = longest - 2 * count * power * unbias
+        rectified = (length - 4) * (length - 2) * longest
+        scale = jnp.sqrt(rectified / ((longest - 4) * (longest - 2) * length))
+        mean = mu * (1 / (1 - b1**count))
+        deviation = jnp.sqrt(nu * unbias) + eps
+        step = jnp.where(length >= threshold, scale * mean / deviation, mean)
+        return step, optax.ScaleByAdamState(count=count, mu=mu, nu=nu)
+
+    return optax.GradientTransformation(optax.scale_by_radam().init, update)
+
+
 def require_discrete_actions(learner: type, env: Environment) -> None:
     """Raise InvalidArgumentError unless the actions of `env` are discrete."""
     space = env.action_space(env.default_params)

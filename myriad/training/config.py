@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 import tomli_w
 from pydantic import (
@@ -82,6 +82,10 @@ class TrainingConfig(BaseModel):
         buffer_size: Transitions that a replay buffer holds. By default the agent's own number.
         batch_size: Rows of experience in one gradient step. By default the agent's own number. For
             ppo and pqn it sets agent.num_minibatches.
+        num_shards: Shards that the training is cut into, a power of two. Devices share them, and
+            any number of devices gives the same bits. Part of the training, as num_envs is.
+        reduction: How gradients are added up over shards. exact: in one fixed order, for the same
+            bits on any number of devices. fast: in whatever order the devices are fastest.
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
             in a training.
         eval_rollouts: Episodes in one evaluation.
@@ -125,6 +129,8 @@ class TrainingConfig(BaseModel):
     rollout_steps: Annotated[int | None, Integer(1)] = None
     buffer_size: Annotated[int | None, Integer(1)] = None
     batch_size: Annotated[int | None, Integer(1)] = None
+    num_shards: Annotated[int, Integer(1)] = 1
+    reduction: Literal["exact", "fast"] = "exact"
     eval_frequency: Annotated[int | None, Integer(1, INT64)] = None
     eval_rollouts: Annotated[int, Integer(1)] = 32
     eval_max_steps: Annotated[int, Integer(1)] = 10_000
@@ -166,6 +172,17 @@ class TrainingConfig(BaseModel):
                     f"seeds must be different, but {seed} is among them {count} times."
                 )
         return seeds
+
+    @field_validator("num_shards")
+    @classmethod
+    def _power_of_two(cls, num_shards: int) -> int:
+        below = 1 << (num_shards.bit_length() - 1)
+        if num_shards != below:
+            raise InvalidArgumentError(
+                f"num_shards must be a power of two, such as {below} or {2 * below}, "
+                f"but got {num_shards}."
+            )
+        return num_shards
 
     @field_validator("agent_options", "env_options")
     @classmethod
@@ -335,7 +352,7 @@ class TrainingConfig(BaseModel):
         asked = self.total_steps or (self.steps_per_env and self.steps_per_env * num_envs)
         with self._options_named("agent"):
             learner = make_learner(self.agent, env, num_envs, asked, **options)
-        learner.require_num_envs(num_envs)
+        learner = self._in_shards(learner, num_envs)
         unit = learner.steps_per_update
         total_steps = self.total_steps or learner.default_total_steps(num_envs)
         steps = _whole(self.steps_per_env or -(-total_steps // num_envs), unit)
@@ -371,6 +388,37 @@ class TrainingConfig(BaseModel):
             scan_chunk_size=chunk,
             untuned_chunk_size=untuned,
         )
+
+    def _in_shards(self, learner: "Learner[Any]", num_envs: int) -> "Learner[Any]":
+        """Return the learner with the shards of the training.
+
+        Raises:
+            InvalidArgumentError: it can't learn from so many environments, or can't be cut so.
+        """
+        learner.require_num_envs(num_envs)
+        if self.num_shards == 1:
+            return learner
+        from myriad.agents.shards import Shards
+
+        for name, needed, given in (
+            ("seeds", "left out", self.seeds),
+            ("compile_mode", "aot, cached or jit", self.compile_mode == "off" and "off"),
+        ):
+            if given:
+                raise InvalidArgumentError(
+                    f"{name} must be {needed} with num_shards = {self.num_shards}, "
+                    f"but got {shown(given)}."
+                )
+        if not learner.by_shard:
+            raise InvalidArgumentError(
+                f"num_shards must be 1 with agent {self.agent}, which can't be cut into shards, "
+                f"but got {self.num_shards}."
+            )
+        shards = Shards(self.num_shards, self.reduction)
+        shards.require_divides("num_envs", num_envs)
+        learner = dataclasses.replace(cast("Any", learner), shards=shards)
+        learner.require_num_envs(num_envs)
+        return learner
 
     def _require_one_length(self) -> None:
         if self.steps_per_env is not None and self.total_steps is not None:

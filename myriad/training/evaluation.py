@@ -4,9 +4,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 
 from myriad.agents.agent import Learner
 from myriad.agents.controller import policy_of
+from myriad.agents.shards import SHARD_AXIS, placement, shard_mesh
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, VectorEnv
@@ -35,6 +37,8 @@ def key_alone(seed: int) -> jax.Array:
 class Evaluation:
     """Episodes side by side, each in an environment of its own, until every one has ended.
 
+    A learner's shards share the episodes, and its devices the shards.
+
     Args:
         env: the environment.
         learner: the agent.
@@ -54,7 +58,11 @@ class Evaluation:
     ):
         self._max_steps = min(max_steps, _MOST_STEPS)
         self._first_memory, self._policy = policy_of(learner, greedy=greedy)
-        self._envs = VectorEnv(env, num_episodes)
+        self._num_episodes = num_episodes
+        self._shards = learner.shards
+        self._by_shard = learner.by_shard
+        # Every shard has as many. Nobody looks at those beyond `num_episodes`.
+        self._envs = VectorEnv(env, -(-num_episodes // self._shards.num_shards))
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return the first two of what `episodes` does."""
@@ -67,6 +75,26 @@ class Evaluation:
             each episode's return, float32 `[num_episodes]`, whether it ended within `max_steps`,
             and its steps, int32; the return of one that did not end is what it had come to.
         """
+        if self._shards.is_one:
+            return self._episodes(agent, key, None)
+
+        def of_device(agent: Any, key: jax.Array) -> Any:
+            return self._shards.each(lambda shard: self._episodes(agent, key, shard))
+
+        by_shard = jax.shard_map(
+            of_device,
+            mesh=shard_mesh(self._shards.num_devices),
+            in_specs=(placement(agent, self._by_shard), PartitionSpec()),
+            out_specs=PartitionSpec(SHARD_AXIS),
+            check_vma=False,
+        )(agent, key)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1)[: self._num_episodes], by_shard)
+
+    def _episodes(
+        self, agent: Any, key: jax.Array, shard: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Run the episodes of a shard, or all if there is only one."""
+        key = self._shards.key(key, shard)
         env_index = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
 

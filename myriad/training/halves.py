@@ -3,12 +3,14 @@
 A compiled chunk has no clock inside, so they are measured apart.
 """
 
+import dataclasses
 import functools
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 
+from myriad.agents.shards import Shards
 from myriad.random import make_key
 from myriad.timing import Comparison, compare
 from myriad.training.config import ResolvedConfig
@@ -36,6 +38,9 @@ class Halves:
 
     def __init__(self, resolved: ResolvedConfig):
         learner = resolved.learner.scheduled(resolved.num_updates)
+        if not learner.shards.is_one:
+            # One shard with all environments takes the same steps.
+            learner = dataclasses.replace(cast("Any", learner), shards=Shards())
         loop = LearningLoop(resolved.env, learner, resolved.num_envs)
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self.learn: Any = jax.jit(loop.learn, donate_argnums=0)

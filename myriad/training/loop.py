@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jax.extend.core import ClosedJaxpr
 from jax.sharding import NamedSharding, PartitionSpec
 
 from myriad.agents.agent import LEARNER_AXIS, Learner
+from myriad.agents.shards import SHARD_AXIS, Shards, largest_share, placement, shard_mesh
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
@@ -29,7 +30,8 @@ class TrainState:
     """All that a run carries: its key, the updates done, the learner and the environments.
 
     `metric_sums` adds up each update's metrics since the window began, in the order of the updates;
-    the episode statistics of the environments count from there, too.
+    the episode statistics of the environments count from there, too. With shards, the leaves of the
+    environments and some of the learner's begin with an axis of shards, `[S, N / S, ...]`.
     """
 
     key: jax.Array
@@ -77,16 +79,20 @@ _SMALL = 1 << 16
 class LearningLoop:
     """`num_envs` environments and the learner, as two pure functions to jit or to vmap.
 
-    A learner may share large gradient steps among devices, see `parallel_learner`. Each device
-    then holds the whole state and does all the rest. `jitted` and `on_one_device` know what lies
-    where.
+    A learner with one shard may share large gradient steps among devices, see `parallel_learner`.
+    Each device then holds the whole state and does all the rest. Of several shards, each device
+    holds and does its own ones, and all hold the parameters. `jitted` and `on_one_device` know what
+    lies where.
 
     Args:
         env: the environment.
         learner: the agent.
         num_envs: environments in parallel.
         params: environment parameters other than `env.default_params`.
-        num_devices: devices that share gradient steps.
+        num_devices: devices that share gradient steps, or the shards.
+
+    Raises:
+        InvalidArgumentError: the devices don't divide the shards.
     """
 
     def __init__(
@@ -98,20 +104,36 @@ class LearningLoop:
         *,
         num_devices: int = 1,
     ):
+        self.shards: Shards = learner.shards
+        if self.shards.is_one:
+            mesh = jax.make_mesh(
+                (num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices]
+            )
+        else:
+            self.shards = self.shards.on(num_devices)
+            learner = dataclasses.replace(cast("Any", learner), shards=self.shards)
+            mesh = shard_mesh(num_devices)
         self.learner = learner
         self.num_envs = num_envs
         self.num_devices = num_devices
-        mesh = jax.make_mesh(
-            (num_devices,), (LEARNER_AXIS,), devices=jax.local_devices()[:num_devices]
-        )
         self._everywhere: Any = NamedSharding(mesh, PartitionSpec())
         self.envs = VectorEnv(env, num_envs, params)
 
     def init(self, key: jax.Array) -> TrainState:
         """Reset every environment and draw the learner's first parameters."""
+        return self._over_shards(self._init, (PartitionSpec(),), self._specs())(key)
+
+    def _init(self, key: jax.Array) -> TrainState:
         agent = self.learner.init(jax.random.fold_in(key, _AGENT), self.num_envs)
-        env_keys = self._env_keys(jax.random.fold_in(key, _ENVIRONMENTS))
-        batch_state = self.envs.reset(env_keys, self.envs.params.own)
+        reset_key = jax.random.fold_in(key, _ENVIRONMENTS)
+
+        def of_shard(shard: Any) -> BatchState:
+            own_params = self.envs.params.own
+            if shard is not None:
+                own_params = tuple(self.shards.own_part(leaf, shard) for leaf in own_params)
+            return self.envs.reset(self._env_keys(reset_key, shard), own_params)
+
+        batch_state = self.shards.each(of_shard)
         zeros = {name: jnp.zeros((), jnp.float32) for name in self.learner.metric_names}
         return TrainState(key, Counter.of(0), agent, batch_state, zeros)
 
@@ -130,7 +152,14 @@ class LearningLoop:
 
         run = self.run
         shardings: dict[str, Any] = {}
-        if self.num_devices > 1:
+        of_init: dict[str, Any] = {}
+        if not self.shards.is_one:
+            of_init = {"in_shardings": self._everywhere, "out_shardings": self.placement}
+            shardings = {
+                "in_shardings": (self.placement, self._everywhere, self._everywhere),
+                "out_shardings": (self.placement, self._everywhere),
+            }
+        elif self.num_devices > 1:
             run = jax.shard_map(
                 self.run,
                 mesh=self._everywhere.mesh,
@@ -138,8 +167,11 @@ class LearningLoop:
                 out_specs=PartitionSpec(),
                 check_vma=False,
             )
-            shardings = {"in_shardings": self._everywhere, "out_shardings": self._everywhere}
-        init = jax.jit(init_from, **shardings)
+            of_init = shardings = {
+                "in_shardings": self._everywhere,
+                "out_shardings": self._everywhere,
+            }
+        init = jax.jit(init_from, **of_init)
 
         def traced() -> ClosedJaxpr:
             # Found again when the programs are compiled.
@@ -163,16 +195,47 @@ class LearningLoop:
         platform = self._everywhere.mesh.devices.flat[0].platform.upper()
         return f"{self.num_devices} {platform} device{'s' if self.num_devices > 1 else ''}"
 
+    @property
+    def placement(self) -> Any:
+        """Where a state lies: a tree of shardings that begins as that of a `TrainState`."""
+        mesh = self._everywhere.mesh
+        return jax.tree.map(lambda spec: NamedSharding(mesh, spec), self._specs())
+
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, from a checkpoint say, where `run` takes it."""
+        if not self.shards.is_one:
+            return jax.device_put(state, self.placement)
         return state if self.num_devices == 1 else jax.device_put(state, self._everywhere)
 
     def on_one_device(self, tree: Any) -> Any:
-        """Return a part of the state as the first device holds it."""
-        return (
-            tree
-            if self.num_devices == 1
-            else jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        """Return a part of the state as the first device holds it, with all shards."""
+        if self.num_devices == 1:
+            return tree
+        if not self.shards.is_one:
+            return jax.device_put(tree, self._everywhere.mesh.devices.flat[0])
+        return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
+    def for_evaluation(self, tree: Any) -> Any:
+        """Return a part of the state where an evaluation takes it."""
+        return tree if not self.shards.is_one else self.on_one_device(tree)
+
+    def _specs(self) -> Any:
+        """Return how the mesh cuts a state: a tree that begins as that of a `TrainState`."""
+        whole: Any = PartitionSpec()
+        if self.shards.is_one:
+            return whole
+        by_shard: Any = PartitionSpec(SHARD_AXIS)
+        agent = jax.eval_shape(lambda: self.learner.init(make_key(0), self.num_envs))
+        specs = placement(agent, self.learner.by_shard)
+        return TrainState(whole, whole, specs, by_shard, whole)
+
+    def _over_shards(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
+        """Return a function of the whole state, of one that each device applies to its part."""
+        if self.shards.is_one:
+            return function
+        mesh = self._everywhere.mesh
+        return jax.shard_map(
+            function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
         )
 
     def run(
@@ -186,6 +249,14 @@ class LearningLoop:
                 same program.
             begin: whether a new window of sums begins here, boolean scalar.
         """
+        whole = PartitionSpec()
+        in_specs = (self._specs(), whole, whole)
+        run = self._over_shards(self._run, in_specs, (self._specs(), whole))
+        return run(state, num_updates, begin)
+
+    def _run(
+        self, state: TrainState, num_updates: jax.Array, begin: jax.Array
+    ) -> tuple[TrainState, Report]:
         state = _begin_window(state, begin)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
@@ -199,7 +270,7 @@ class LearningLoop:
             return TrainState(state.key, state.num_updates + 1, agent, batch_state, sums)
 
         state = jax.lax.fori_loop(0, num_updates, body, state)
-        return state, _report(state)
+        return state, _report(state, self.shards)
 
     def collect(self, state: TrainState) -> tuple[TrainState, Any]:
         """Do the first half of an update; return what is learned from, too.
@@ -224,18 +295,27 @@ class LearningLoop:
     def _step(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array
     ) -> tuple[BatchState, Transition]:
+        # A shard's learner has folded its number into `key`.
         step_keys, reset_keys = (
             self._env_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
         )
         return self.envs.step(batch_state, action, step_keys, reset_keys)
 
-    def _env_keys(self, key: jax.Array) -> jax.Array:
-        env_index = jnp.arange(self.num_envs, dtype=jnp.uint32)
+    def _env_keys(self, key: jax.Array, shard: jax.Array | None = None) -> jax.Array:
+        num_envs = self.num_envs // self.shards.num_shards
+        env_index = jnp.arange(num_envs, dtype=jnp.uint32)
+        if shard is not None:
+            env_index = env_index + shard * np.uint32(num_envs)
         return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, env_index)
 
 
 def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
-    """Return the learner and how many devices share its gradient steps, as it finds worth it."""
+    """Return the learner and how many devices share its gradient steps, as it finds worth it.
+
+    Shards spread over as many devices as divide them, be it worth it or not.
+    """
+    if not learner.shards.is_one:
+        return learner, largest_share(learner.shards.num_shards, jax.local_device_count())
     num_devices = learner.shared_among(num_envs, jax.local_device_count())
     if num_devices == 1:
         return learner, 1
@@ -254,17 +334,17 @@ def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
     return dataclasses.replace(state, metric_sums=sums, batch_state=batch_state)
 
 
-def _report(state: TrainState) -> Report:
-    batch_state = state.batch_state
+def _report(state: TrainState, shards: Shards) -> Report:
+    batch_state = shards.joined(state.batch_state)
     # In the order of `PARTS`. A bad reward stays in the sums, so that one look at the end finds it.
     seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
     is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
     is_bad.append(_holds(jnp.isnan, batch_state.env_state))
     return Report(
         state.metric_sums,
-        exact_sum(batch_state.num_episodes),
-        batch_state.return_sum.sum(),
-        jnp.stack(is_bad),
+        shards.total_count(exact_sum(batch_state.num_episodes)),
+        shards.total(shards.each(lambda _, sums: sums.sum(), state.batch_state.return_sum)),
+        shards.any(jnp.stack(is_bad)),
     )
 
 

@@ -133,8 +133,11 @@ def program_needs(
             beside.append(round(SAVING_SHARE * _written_bytes(training)))
         if resumes:
             beside.append(restoring_bytes(training.state_shapes))
-    # One device evaluates.
-    return Needs(state, max(beside), evaluation_bytes(training.evaluate), is_compiled=True)
+    # One device evaluates, or each its shards.
+    evaluation = evaluation_bytes(training.evaluate)
+    if not training.loop.shards.is_one:
+        evaluation *= num_devices
+    return Needs(state, max(beside), evaluation, is_compiled=True)
 
 
 def program_bytes(training: CompiledTraining) -> int:

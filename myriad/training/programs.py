@@ -91,8 +91,12 @@ class CompiledTraining:
         if config.compile_mode != "off":  # the devices of a CPU share a compiled program
             learner, num_devices = parallel_learner(learner, resolved.num_envs)
         self.loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=num_devices)
+        # That of the loop, which knows how many devices share its shards.
         self._evaluation = Evaluation(
-            resolved.env, learner, config.eval_rollouts, max_steps=config.eval_max_steps
+            resolved.env,
+            self.loop.learner,
+            config.eval_rollouts,
+            max_steps=config.eval_max_steps,
         )
         self.init: Any = None
         self.run: Any = None
@@ -125,7 +129,7 @@ class CompiledTraining:
             self._leave_to_first_call(mode)
             return
         init, run = self.loop.jitted()
-        evaluate: Any = jax.jit(self._evaluate)
+        evaluate: Any = self._jitted_evaluate()
         with count_cache_hits() as hits, collector_paused():
             first = init.trace(make_key(0))
             state = self.state_shapes = result_shapes(first)
@@ -155,7 +159,7 @@ class CompiledTraining:
             programs = self.loop.init, self.loop.run, self._evaluate
             programs = tuple(_called_under(jax.disable_jit, each) for each in programs)
         else:
-            programs = *self.loop.jitted(), jax.jit(self._evaluate)
+            programs = *self.loop.jitted(), self._jitted_evaluate()
         if mode == "jit":
             programs = tuple(_called_under(without_compilation_cache, each) for each in programs)
         self.init, self.run, self.evaluate = programs
@@ -202,6 +206,12 @@ class CompiledTraining:
         if report is not None:
             on_report(jax.device_get(report), done)
         return state, done
+
+    def _jitted_evaluate(self) -> Any:
+        if self.loop.shards.is_one:
+            return jax.jit(self._evaluate)
+        lies = self.loop.placement
+        return jax.jit(self._evaluate, in_shardings=(lies.agent, lies.key, lies.num_updates))
 
     def _evaluate(
         self, agent: Any, key: jax.Array, num_updates: Counter

@@ -133,9 +133,11 @@ class Trainer:
         others = [devices for devices in before if devices != now]
         platform = now.split()[1]
         agrees = "differs by rounding"
+        same_bits = False
         if all(platform in devices for devices in others):
             agrees = "gives the same results within 1e-5 but not the same bits"
-        if others and done != self.programs.num_updates:
+            same_bits = self.config.num_shards > 1 and self.config.reduction == "exact"
+        if others and not same_bits and done != self.programs.num_updates:
             warnings.warn(
                 f"this run trained on {' and '.join(others)} and continues on {now}: an update "
                 f"{agrees}, so a long training ends differently, as if by another seed.",
@@ -160,9 +162,10 @@ class Trainer:
                 else "compiles as it goes"
             )
         num_envs = self.programs.resolved.num_envs
-        self._progress.say(
-            f"{self.config.agent} on {self.config.env}, {num_envs:,} environments: {how}"
-        )
+        size = f"{num_envs:,} environments"
+        if self.config.num_shards > 1:
+            size += f" in {self.config.num_shards} shards on {self._devices[-1]}"
+        self._progress.say(f"{self.config.agent} on {self.config.env}, {size}: {how}")
         if self._settings:
             self._progress.say(in_short(self._settings))
 
@@ -183,7 +186,7 @@ class Trainer:
     def _save(self, done: int, state: TrainState, rows: list[dict[str, Any]]) -> None:
         with self._monitor.timed("save"):
             self.folder.flush()
-            # Of one device, since all hold the same.
+            # Of one device, since all hold the same, or with the shards of all.
             state = self.programs.loop.on_one_device(state)
             self._checkpoints.save(done, state, lines_of(rows), self._devices)
             # A whole state, compressed, once for each save.
@@ -282,7 +285,7 @@ class Trainer:
         return row
 
     def _evaluate(self, state: TrainState) -> Any:
-        state = self.programs.loop.on_one_device(state)
+        state = self.programs.loop.for_evaluation(state)
         return jax.device_get(self.programs.evaluate(state.agent, state.key, state.num_updates))
 
     def _warn_if_short(self, state: TrainState) -> None:

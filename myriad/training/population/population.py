@@ -95,6 +95,12 @@ class Population:
             Integer(1, jax.local_device_count()).require("num_devices", num_devices)
         if mapping not in (None, "map", "vmap"):
             raise InvalidArgumentError(f"mapping must be map or vmap, but got {shown(mapping)}.")
+        num_shards = resolved.config.num_shards
+        if num_shards > 1:
+            raise InvalidArgumentError(
+                "num_shards must be 1 where trainings run side by side, each on one device, "
+                f"but is {num_shards}."
+            )
         self.resolved = resolved
         self.num_slots = num_slots
         self.num_updates = resolved.num_updates
