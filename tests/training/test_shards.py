@@ -1,4 +1,8 @@
-"""A training in shards ends in the same bits on 1, 2, 4 and 8 devices."""
+"""A training in shards comes to the same on 1, 2, 4 and 8 devices.
+
+What the environments go through is the same bits. What is learned agrees within 1e-5: a processor's
+compiler may round it otherwise in another program.
+"""
 
 import json
 import os
@@ -44,8 +48,8 @@ ONE_STEP = {
 }
 WORLD = {"num_envs": 32, "num_shards": SHARDS, "agent.hidden_sizes": [16, 16]}
 
-# What learning changes. Whatever else the state holds came from the environments.
-LEARNED = ("agent.params", "agent.target_params", "agent.opt_state", "metric_sums")
+# What environments go through, and what is kept of it. All else is learned.
+EXACT = ("key", "num_updates", "batch_state", "agent.replay", "agent.num_updates")
 
 CHILD = """
 import json, re, sys
@@ -165,27 +169,24 @@ def differing(one, other):
     return [name for name in one if one[name].tobytes() != other[name].tobytes()]
 
 
-def is_learned(name):
-    return name.startswith(LEARNED)
+def assert_same_training(one, other):
+    """Compare bits of what environments went through, and the rest within rounding."""
+    assert [name for name in differing(one, other) if name.startswith(EXACT)] == []
+    for name in one:
+        np.testing.assert_allclose(other[name], one[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("num_devices", DEVICES[1:])
-def test_environments_flags_counts_and_buffers_are_the_same_bits(trained, num_devices):
+def test_a_training_is_the_same_on_any_number_of_devices(trained, num_devices):
     agent, folder = trained
     one, other = (state_of(folder, n) for n in (1, num_devices))
-    assert [name for name in differing(one, other) if not is_learned(name)] == []
+    assert_same_training(one, other)
     # More than the start of an episode was looked at.
     assert one["batch_state.num_episodes"].sum() > 0 or agent == "dqn"
-    report = "num_episodes", "return_sum", "is_bad"
     ends = [state_of(folder, f"report{n}") for n in (1, num_devices)]
-    assert all(ends[0][name].tobytes() == ends[1][name].tobytes() for name in report)
-
-
-@pytest.mark.parametrize("num_devices", DEVICES[1:])
-def test_parameters_are_the_same_bits(trained, num_devices):
-    _, folder = trained
-    one, other = (state_of(folder, n) for n in (1, num_devices))
-    assert [name for name in differing(one, other) if is_learned(name)] == []
+    for name in ("num_episodes", "is_bad"):
+        assert ends[0][name].tobytes() == ends[1][name].tobytes()
+    np.testing.assert_allclose(ends[0]["return_sum"], ends[1]["return_sum"], rtol=1e-5)
 
 
 def gradient_of(state):
@@ -199,8 +200,6 @@ def test_gradients_agree_before_the_optimiser(trained, other):
     one, many = (gradient_of(state_of(folder, f"step{name}")) for name in ("1", other))
     assert np.abs(one).max() > 0
     assert np.abs(many - one).max() <= 1e-6 * np.abs(one).max()
-    if other == "8":
-        assert (many == one).mean() == 1.0
 
 
 def test_each_device_holds_its_share_of_environments_and_replay(trained):
@@ -231,7 +230,7 @@ def test_results_are_the_same_however_updates_are_cut_into_chunks(trained):
 def test_a_checkpoint_goes_on_on_other_devices(trained, num_devices):
     _, folder = trained
     resumed = state_of(folder, f"resumed{num_devices}")
-    assert differing(state_of(folder, 8), resumed) == []
+    assert_same_training(state_of(folder, 8), resumed)
 
 
 def test_the_optimiser_of_pqn_in_shards_is_that_of_optax():
@@ -252,7 +251,7 @@ def shortly(agent="ppo", **options):
 
 
 @pytest.mark.slow
-def test_a_run_resumes_on_other_devices_and_ends_in_the_same_bits(tmp_path):
+def test_a_run_resumes_on_other_devices_and_ends_alike(tmp_path):
     config = shortly(steps_per_env=32, eval_frequency=8, checkpoint_every_s=0.0, eval_rollouts=6)
     first = train_and_evaluate(config, run_folder=tmp_path / "first", quiet=True)
     again = shutil.copytree(tmp_path / "first", tmp_path / "again")
@@ -271,11 +270,10 @@ def test_a_run_resumes_on_other_devices_and_ends_in_the_same_bits(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         _, _, policy = load_agent(again)
-    assert all(
-        np.asarray(one).tobytes() == np.asarray(other).tobytes()
-        for one, other in zip(
-            jax.tree.leaves(first.agent_state), jax.tree.leaves(policy.state), strict=True
-        )
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5),
+        jax.device_get(first.agent_state),
+        jax.device_get(policy.state),
     )
     rows = [
         (tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("first", "again")

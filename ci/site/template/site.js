@@ -117,6 +117,7 @@ for (const input of document.querySelectorAll("input[data-filter]")) {
       row.hidden = !row.cells[0].textContent.toLowerCase().includes(wanted);
     }
     const shown = document.querySelector(`#${input.dataset.filter} tbody tr:not([hidden])`);
-    document.getElementById(`${input.dataset.filter}-none`).hidden = shown;
+    const none = document.getElementById(`${input.dataset.filter}-none`);
+    if (none) none.hidden = shown;
   });
 }

@@ -39,9 +39,10 @@ class Supervised:
         self._replies, reply_write = os.pipe()
         ends = {"{requests}": str(request_read), "{replies}": str(reply_write)}
         self._log = folder / f"stderr-{time.monotonic_ns()}.txt"
+        started = None
         try:
             with self._log.open("wb") as log, _interrupts_held():
-                self._process = subprocess.Popen(
+                self._process = started = subprocess.Popen(
                     [ends.get(word, word) for word in command],
                     env=reaper().marked(environment),
                     pass_fds=(request_read, reply_write),
@@ -54,8 +55,10 @@ class Supervised:
                 )
                 reaper().add_group(self._process.pid)
         except KeyboardInterrupt:
-            # one that was held: the process is there, and nobody else knows it
-            self.close()
+            # One that was held: the process is there, and nobody else knows it. Before it was,
+            # nothing has started.
+            if started is not None:
+                self.close()
             raise
         os.close(request_read)
         os.close(reply_write)

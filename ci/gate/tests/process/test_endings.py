@@ -11,6 +11,7 @@ import textwrap
 import pytest
 
 from gate_repository import LAST_RESORT_S, make_repository
+from perfgate.process import supervisor
 from perfgate.process.reaper import Reaper
 
 # The benchmark never lets go of its interpreter, so no thread of the worker could notice anything.
@@ -32,12 +33,16 @@ def time_endless():
     os.write(pipe, b"s")
     collections.deque(itertools.repeat(None), maxlen=0)
 """
-# What a shell does for a job in the foreground, before it starts it.
-WITH_TERMINAL = (
-    "import fcntl, os, sys, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+# What a job in the foreground has: a shell lets one in the background ignore some signals, and so
+# does nohup. The gate leaves those ignored.
+IN_FOREGROUND = (
+    "import os, signal, sys\n"
+    "for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):\n"
+    "    signal.signal(number, signal.SIG_DFL)\n"
     "os.execv(sys.argv[1], sys.argv[1:])\n"
 )
+# What a shell does for such a job before it starts it.
+WITH_TERMINAL = f"import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{IN_FOREGROUND}"
 GATE = [sys.executable, "-m", "perfgate", "--base", "main", "--bench", "endless"]
 
 
@@ -110,11 +115,7 @@ def _is_readable(pipe):
     ids=["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGKILL"],
 )
 def test_a_signal_to_the_gate_ends_all_that_its_workers_started(repository, pipe, number, code):
-    # The gate takes over which signals are ignored, and a shell lets a job in the background ignore
-    # SIGINT.
-    words = ["-c", "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "]
-    words[1] += "os.execv(sys.argv[1], sys.argv[1:])"
-    command = [sys.executable, *words, *GATE]
+    command = [sys.executable, "-c", IN_FOREGROUND, *GATE]
     with started(command, repository, stderr=subprocess.DEVNULL) as gate:
         wait_for_start(pipe[1])
         gate.send_signal(number)
@@ -214,3 +215,14 @@ def test_a_group_that_was_dropped_is_left_alone():
         reaper.drop_group(child.pid)
         reaper.close()
         assert child.poll() is None
+
+
+def test_an_interrupt_before_a_child_has_started_is_raised(tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def interrupted():
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(supervisor, "_interrupts_held", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        supervisor.Supervised([sys.executable, "-c", ""], os.environ, tmp_path)
