@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec
 
 from myriad.agents.agent import Learner
 from myriad.agents.controller import policy_of
-from myriad.agents.shards import SHARD_AXIS, placement, shard_mesh
+from myriad.agents.shards import SHARD_AXIS, Shards, placement, shard_mesh
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, VectorEnv
@@ -59,8 +59,9 @@ class Evaluation:
         self._max_steps = min(max_steps, _MOST_STEPS)
         self._first_memory, self._policy = policy_of(learner, greedy=greedy)
         self._num_episodes = num_episodes
-        self._shards = learner.shards
-        self._by_shard = learner.by_shard
+        # Whatever acts can be evaluated. What is no learner is not cut.
+        self._shards: Shards = getattr(learner, "shards", Shards())
+        self._by_shard: frozenset[str] = getattr(learner, "by_shard", frozenset())
         # Every shard has as many. Nobody looks at those beyond `num_episodes`.
         self._envs = VectorEnv(env, -(-num_episodes // self._shards.num_shards))
 
