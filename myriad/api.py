@@ -239,19 +239,8 @@ class PureTraining(Protocol):
     def __call__(self, key: jax.Array) -> dict[str, Any]: ...
 
 
-@checked
-def make_train(config: TrainingConfig) -> PureTraining:
-    """Return `train(key)`, the whole training as one pure function of a key.
-
-    `jax.vmap` it over keys to train many seeds at once. With `E` evaluations it returns
-    `agent_state`, `eval_return`, `[E, eval_rollouts]`, and `metric_sums`, the sums of the metrics
-    over each window. For `myriad.random.make_key(config.seed)` they are those of
-    `train_and_evaluate`.
-
-    Raises:
-        InvalidArgumentError: `config` has a `target_return`, `seeds`, or 2**31 updates or more.
-    """
-    resolved = config.resolve()
+def _require_pure(resolved: ResolvedConfig) -> None:
+    """Refuse what a training can't have as one function of a key."""
     config = resolved.config
     if config.target_return is not None:
         raise InvalidArgumentError(
@@ -273,6 +262,23 @@ def make_train(config: TrainingConfig) -> PureTraining:
             "make_train runs fewer than 2**31 updates, but steps_per_env = "
             f"{resolved.steps_per_env} are {resolved.num_updates}; use train_and_evaluate."
         )
+
+
+@checked
+def make_train(config: TrainingConfig) -> PureTraining:
+    """Return `train(key)`, the whole training as one pure function of a key.
+
+    `jax.vmap` it over keys to train many seeds at once. With `E` evaluations it returns
+    `agent_state`, `eval_return`, `[E, eval_rollouts]`, and `metric_sums`, the sums of the metrics
+    over each window. For `myriad.random.make_key(config.seed)` they are those of
+    `train_and_evaluate`.
+
+    Raises:
+        InvalidArgumentError: `config` has a `target_return`, `seeds`, or 2**31 updates or more.
+    """
+    resolved = config.resolve()
+    config = resolved.config
+    _require_pure(resolved)
     steps_per_update = resolved.num_envs * resolved.learner.steps_per_update
     learner = resolved.learner.scheduled(resolved.num_updates)
     loop = LearningLoop(resolved.env, learner, resolved.num_envs)

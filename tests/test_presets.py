@@ -154,7 +154,7 @@ def test_what_does_not_fit_into_memory_is_refused_with_what_does(files, tmp_path
 
 
 REFUSED = {
-    "unknown preset 'fastest' of ppo. Known: baseline, optimized, ultra_fast.": ["fastest"],
+    "unknown preset 'fastest' of ppo. Known: baseline, optimized, tuned, ultra_fast.": ["fastest"],
     "unknown preset 'optimised' of ppo; did you mean 'optimized'?": ["optimised"],
     "num_envs of preset 'ultra_fast'": ["ultra_fast", "--agent.num-minibatches", "7"],
 }
