@@ -136,6 +136,14 @@ def fields_of(
     return fields
 
 
+def name_attention(fields: dict[str, Any], dtype: str) -> None:
+    """Put the implementation for a dtype in the place of `IN_BLOCKS`, where that stands."""
+    if fields.get("agent.attention") == IN_BLOCKS:
+        from myriad.agents.networks.kernels import attention_in_blocks
+
+        fields["agent.attention"] = attention_in_blocks(dtype)
+
+
 def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[str]:
     """Return the fields behind switches that are on and that an agent has no use for.
 

@@ -20,11 +20,11 @@ from myriad.cli.flags import (
     shown_flag,
 )
 from myriad.cli.switches import (
-    IN_BLOCKS,
     SWITCH_OF,
     Switch,
     SwitchFlags,
     fields_of,
+    name_attention,
     require_used,
     without_use,
     written,
@@ -128,11 +128,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
             (flags, dict.fromkeys(flags, FLAG)),
         ]
         fields, sources = _merged(layers)
-        if fields.get("agent.attention") == IN_BLOCKS:
-            from myriad.agents.networks.kernels import attention_in_blocks
-
-            dtype = fields.get("agent.compute_dtype", "float32")
-            fields["agent.attention"] = attention_in_blocks(dtype)
+        name_attention(fields, fields.get("agent.compute_dtype", "float32"))
         for name in without_use(settings.switches(), of_settings) - fields.keys():
             sources[name] = settings.sources[SWITCH_OF[name]]
         self._add_wandb(fields, sources, settings)

@@ -6,7 +6,7 @@ from typing import Any
 import tyro
 
 from myriad.cli.flags import XlaFlags
-from myriad.cli.switches import IN_BLOCKS, fields_of
+from myriad.cli.switches import fields_of, name_attention
 from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import unwritable
 from myriad.settings import Settings
@@ -84,14 +84,10 @@ def switched_options(settings: TuneSettings) -> dict[str, Any]:
     space = SearchSpace.load(agent, file=settings.space)
     network = settings.options.get("agent.network", space.fixed.get("agent.network", "mlp"))
     switched = fields_of(Settings.read().switches(), agent, network)
-    if switched.get("agent.attention") == IN_BLOCKS:
-        from myriad.agents.networks.kernels import attention_in_blocks
-
-        dtype = settings.options.get("agent.compute_dtype", switched.get("agent.compute_dtype"))
-        switched["agent.attention"] = attention_in_blocks(dtype or "float32")
-    taken = {*space.fixed, *(each.name for each in space.parameters)}
+    dtype = (switched | {**settings.options}).get("agent.compute_dtype", "float32")
+    name_attention(switched, dtype)
     return {
         name: value
         for name, value in switched.items()
-        if name.startswith("agent.") and name not in taken
+        if name.startswith("agent.") and name not in space.names
     }

@@ -81,6 +81,11 @@ class SearchSpace:
         space._require_few_shapes()
         return space.with_known(values)
 
+    @property
+    def names(self) -> list[str]:
+        """All that it sets in a trial: the fixed fields and the parameters."""
+        return [*self.fixed, *(each.name for each in self.parameters)]
+
     def with_known(self, values: Sequence[Mapping[str, Value]]) -> Self:
         """Return the space with these fields to try first, before those that it has."""
         known = [self.params(each) for each in values] + list(self.known)
@@ -88,8 +93,7 @@ class SearchSpace:
 
     def defaults(self, config: "TrainingConfig") -> dict[str, Value]:
         """Return a resolved configuration's values of everything that the space names."""
-        names = [*self.fixed, *(each.name for each in self.parameters)]
-        values = {name: _value_of(config, name) for name in names}
+        values = {name: _value_of(config, name) for name in self.names}
         return {name: value for name, value in values.items() if value is not None}
 
     def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
@@ -155,7 +159,7 @@ class SearchSpace:
         Raises:
             InvalidArgumentError: a trial would take the space's value in place of yours.
         """
-        for name in [*self.fixed, *(each.name for each in self.parameters)]:
+        for name in self.names:
             if name in options:
                 raise InvalidArgumentError(
                     f"{name} must be left out, since {self.file} sets it in every trial, but got "
