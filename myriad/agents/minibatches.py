@@ -200,6 +200,21 @@ def gatherer(
     return gather
 
 
+def gatherer_of_shards(
+    batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array], shards: Shards
+) -> Callable[[jax.Array], Batch]:
+    """Return what `gatherer` does for all shards of a device, whose rows it takes as `joined`.
+
+    Args:
+        batch: with leaves `[B, ...]`, or `[L, B, ...]` with several shards.
+        field: the field to prepare.
+        prepare: maps rows of it to float32 rows.
+        shards: how the batch is cut.
+    """
+    kept = shards.each(lambda _, rows: kept_prepared(rows, prepare), getattr(batch, field))
+    return gatherer(shards.joined(batch), field, prepare, shards.joined(kept))
+
+
 def _with(batch: Any, field: str, value: jax.Array) -> Any:
     return dataclasses.replace(batch, **{field: value})
 

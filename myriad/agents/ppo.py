@@ -41,8 +41,7 @@ from myriad.agents.hyperparameters import (
 from myriad.agents.minibatches import (
     MANY_ENVS,
     draw_permutations,
-    gatherer,
-    kept_prepared,
+    gatherer_of_shards,
     map_over_blocks,
     mean_over_blocks,
     mean_over_devices,
@@ -411,7 +410,9 @@ class PPO(Learner[PPOState]):
         # A population passes a traced `num_epochs`, whose permutations can't be drawn at once.
         if isinstance(self.num_epochs, int):
             at_once = self._all_minibatches(key, batch.advantage)
-        rows_of = self._gatherer(state, batch)
+        rows_of = gatherer_of_shards(
+            batch, "obs", lambda obs: self._inputs(state, obs), self.shards
+        )
 
         def gradient(
             flat: jax.Array, loss_scale: LossScale | None, rows: tuple[jax.Array, jax.Array]
@@ -452,15 +453,6 @@ class PPO(Learner[PPOState]):
         orders, advantages = self._standardized(*self.shards.each(of_shard, advantage))
         orders = self.shards.rows_in_joined(orders, num_rows)
         return self.shards.steps_first((orders, advantages))
-
-    def _gatherer(self, state: PPOState, batch: Batch) -> Callable[[jax.Array], Batch]:
-        """Return what finds the rows of a minibatch, with their observations prepared."""
-
-        def prepare(obs: jax.Array) -> jax.Array:
-            return self._inputs(state, obs)
-
-        kept = self.shards.each(lambda _, obs: kept_prepared(obs, prepare), batch.obs)
-        return gatherer(self.shards.joined(batch), "obs", prepare, self.shards.joined(kept))
 
     def _minibatches(
         self, advantage: jax.Array, permutations: jax.Array

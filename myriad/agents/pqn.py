@@ -5,7 +5,7 @@ of a flattened observation and `P` the number of parameters.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import jax
@@ -33,8 +33,7 @@ from myriad.agents.hyperparameters import (
 from myriad.agents.minibatches import (
     MANY_ENVS,
     draw_permutations,
-    gatherer,
-    kept_prepared,
+    gatherer_of_shards,
     mean_over_blocks,
     repeat_epochs,
     require_whole_minibatches,
@@ -361,7 +360,9 @@ class PQN(Learner[PQNState]):
         if isinstance(self.num_epochs, int):
             at_once = self._permutations(key, num_rows)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
-        rows_of = self._gatherer(state, batch)
+        rows_of = gatherer_of_shards(
+            batch, "obs", lambda obs: self._inputs(state, obs), self.shards
+        )
 
         def train_step(learned: Learned, order: jax.Array) -> Any:
             params = wide(learned.params)
@@ -412,15 +413,6 @@ class PQN(Learner[PQNState]):
             return draw_permutations(self.shards.key(key, shard), self.num_epochs, num_rows)
 
         return self.shards.each(of_shard)
-
-    def _gatherer(self, state: PQNState, batch: Batch) -> Callable[[jax.Array], Batch]:
-        """Return what finds the rows of a minibatch, with their observations prepared."""
-
-        def prepare(obs: jax.Array) -> jax.Array:
-            return self._inputs(state, obs)
-
-        kept = self.shards.each(lambda _, obs: kept_prepared(obs, prepare), batch.obs)
-        return gatherer(self.shards.joined(batch), "obs", prepare, self.shards.joined(kept))
 
     def _epsilons(self, state: PQNState, num_envs: int) -> jax.Array:
         """Return each environment's probability of a random action, `[N]`."""
