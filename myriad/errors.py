@@ -6,6 +6,7 @@
     │   └── FaultyEnvironmentError (ValueError)  has a sentence for each fault
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
     ├── DivergedError (ArithmeticError)        a NaN or an infinity stopped a training
+    ├── ProcessLostError (RuntimeError)        another process of the same training is gone
     ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
     └── NotInstalledError (ImportError)        names the command that installs the library
 
@@ -178,6 +179,10 @@ class BackendStartedError(MyriadError, RuntimeError):
 
 class DivergedError(MyriadError, ArithmeticError):
     """A training came to a NaN, or to an infinity where none can be learned from."""
+
+
+class ProcessLostError(MyriadError, RuntimeError):
+    """Another process of the same training is gone."""
 
 
 class DeviceNotFoundError(MyriadError, RuntimeError):

@@ -9,7 +9,9 @@ import importlib.metadata
 import os
 import platform
 import re
+import socket
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -32,6 +34,7 @@ from myriad.host import (
     resident_bytes,
     usable_cores,
 )
+from myriad.launch import Launch, find_launch
 from myriad.ranges import Integer
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
@@ -62,6 +65,11 @@ _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 # What `configure` has set in this process: the options that aren't the user's.
 _applied: dict[str, str] = {}
+# Seconds within which the processes of a training must have found each other.
+MEETING_S = 60
+# Myriad finds out sooner which process is gone, and says it in a sentence.
+_HEARTBEAT_S = 100
+_SHUTDOWN_S = 10
 
 _VERSIONED = ("myriad", "jax", "jaxlib", "numpy", "flax", "optax", "gymnax")
 
@@ -123,6 +131,7 @@ def configure(
     *,
     xla_options: bool = True,
     without: Iterable[str] = (),
+    distributed: Launch | bool = False,
 ) -> Configuration:
     """Set XLA's CPU options and the number of CPU devices, unless you have set them.
 
@@ -135,11 +144,14 @@ def configure(
         xla_options: whether to set `XLA_CPU_OPTIONS`. False adds none and takes none back.
         without: names in `XLA_CPU_OPTIONS` to leave out, here and in child processes. The
             environment variable `MYRIAD_WITHOUT_XLA_OPTIONS` names them, too.
+        distributed: which process of a training this is, where several processes do it; True asks
+            the launcher. `jax.distributed.initialize` then waits for the others.
 
     Raises:
         BackendStartedError: JAX's backend has started and something would have changed.
-        InvalidArgumentError: `cpu_devices` is not an integer from 1 to 4,096, or an option to leave
-            out is set already.
+        InvalidArgumentError: `cpu_devices` is not an integer from 1 to 4,096, an option to leave
+            out is set already, no launcher says which process this is, or process 0 can't be
+            reached within a minute.
         UnknownNameError: `without` names no option of `XLA_CPU_OPTIONS`.
 
     Example (of a script's first lines)::
@@ -152,14 +164,19 @@ def configure(
     if xla_options:
         for name, value in XLA_CPU_OPTIONS.items():
             plan.add_option(name, value)
-    plan.add_device_count(cpu_devices)
-    if plan.changes and _backend_started():
+    launch = find_launch() if distributed is True else distributed or None
+    connects = launch is not None and not jax.distributed.is_initialized()
+    plan.add_device_count(cpu_devices, 1 if launch is None else launch.local_processes)
+    late = [*plan.changes, *["distributed"] * connects]
+    if late and _backend_started():
         raise BackendStartedError(
             "configure must be called before JAX makes its first array, but its backend has "
-            f"started and {', '.join(plan.changes)} can no longer be set; "
+            f"started and {', '.join(late)} can no longer be set; "
             "call configure earlier, or go without it."
         )
     plan.apply()
+    if launch is not None and connects:
+        _connect(launch)
     return Configuration(plan.cpu_devices, dict(_applied), plan.kept, plan.left_out)
 
 
@@ -191,7 +208,7 @@ class _Plan:
         else:
             self.changes[name] = value
 
-    def add_device_count(self, wanted: int | None) -> None:
+    def add_device_count(self, wanted: int | None, local_processes: int) -> None:
         # -1 if it is not set. JAX reads JAX_NUM_CPU_DEVICES into it at its import.
         configured = getattr(jax.config, _DEVICE_COUNT)
         by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", self.flags)
@@ -206,7 +223,7 @@ class _Plan:
             self.kept[_DEVICE_COUNT] = str(present)
             return
         if not is_set or wanted is not None:
-            self.cpu_devices = wanted or usable_cores()
+            self.cpu_devices = wanted or _own_cores(local_processes)
         if self.cpu_devices != present:
             self.changes[_DEVICE_COUNT] = str(self.cpu_devices)
 
@@ -225,6 +242,63 @@ class _Plan:
                 tokens.append(_SKIPPED)
             os.environ["XLA_FLAGS"] = " ".join([self.flags, *tokens]).strip()
         _applied.update(self.changes)
+
+
+def _own_cores(local_processes: int) -> int:
+    """Return the cores that are this process's own among those on its host."""
+    cores = usable_cores()
+    # A launcher that binds each process to its cores has shared them out already.
+    is_bound = cores < (os.cpu_count() or 1)
+    return cores if is_bound else max(1, cores // local_processes)
+
+
+def _connect(launch: Launch) -> None:
+    """Meet the other processes of a training.
+
+    Raises:
+        InvalidArgumentError: process 0 can't be reached, or can't listen.
+    """
+    if launch.process_id:
+        # JAX would end the process with a dump of its stack.
+        _wait_for(launch)
+    # A launcher may have left each process only its own GPU.
+    sees_all = "CUDA_VISIBLE_DEVICES" not in os.environ
+    own_gpu = launch.local_rank if launch.local_processes > 1 and sees_all else None
+    try:
+        jax.distributed.initialize(
+            launch.coordinator,
+            launch.num_processes,
+            launch.process_id,
+            local_device_ids=own_gpu,
+            cluster_detection_method="deactivate",
+            initialization_timeout=MEETING_S,
+            heartbeat_timeout_seconds=_HEARTBEAT_S,
+            shutdown_timeout_seconds=_SHUTDOWN_S,
+        )
+    except RuntimeError as error:
+        raise InvalidArgumentError(
+            f"coordinator {launch.coordinator} can't be used by process {launch.process_id}: "
+            f"{str(error).splitlines()[0]}."
+        ) from error
+
+
+def _wait_for(launch: Launch) -> None:
+    host, _, port = launch.coordinator.rpartition(":")
+    until_s = time.monotonic() + MEETING_S
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except OSError as error:
+            if time.monotonic() < until_s:
+                time.sleep(0.2)
+                continue
+            reason = error.strerror or str(error)
+            raise InvalidArgumentError(
+                f"coordinator {launch.coordinator} can't be reached by process "
+                f"{launch.process_id} within {MEETING_S} s ({reason}): start process 0 there, and "
+                "give all processes its host and port."
+            ) from error
+        return
 
 
 def _known_options(names: Iterable[str]) -> list[str]:

@@ -42,6 +42,10 @@ def _count(text: str) -> int:
     return number
 
 
+def _number(text: str) -> int:
+    return _count(text) if text.strip("0") else int(text)
+
+
 def _text(text: str) -> str:
     # No name in the environment or in a file system holds one.
     if "\0" in text:
@@ -147,6 +151,23 @@ class Settings:
     )
     without_xla_options: str | None = _setting(
         LEFT_OUT, "--without-xla-option", "XLA's options to leave out, with commas between them."
+    )
+    coordinator: str | None = _setting(
+        "MYRIAD_COORDINATOR", "--coordinator", "Host and port of process 0.", _named
+    )
+    num_processes: int | None = _setting(
+        "MYRIAD_NUM_PROCESSES",
+        "--num-processes",
+        "Processes of one training.",
+        _count,
+        "an integer from 1 to 2,147,483,647",
+    )
+    process_id: int | None = _setting(
+        "MYRIAD_PROCESS_ID",
+        "--process-id",
+        "Number of this process, from 0.",
+        _number,
+        "an integer from 0 to 2,147,483,647",
     )
     wandb_project: str | None = _setting(
         "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _named

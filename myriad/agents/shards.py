@@ -208,8 +208,8 @@ def largest_share(num_shards: int, num_devices: int) -> int:
 
 
 def shard_mesh(num_devices: int) -> Mesh:
-    """Return the mesh of this process's first devices."""
-    return Mesh(np.array(jax.local_devices()[:num_devices]), (SHARD_AXIS,))
+    """Return the mesh of the first devices of all processes."""
+    return Mesh(np.array(jax.devices()[:num_devices]), (SHARD_AXIS,))
 
 
 def placement(tree: Any, by_shard: frozenset[str]) -> Any:

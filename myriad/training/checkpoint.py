@@ -6,18 +6,21 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from myriad.distributed import Processes, processes
 from myriad.errors import InvalidArgumentError
 from myriad.files import locked, regular
 from myriad.training.silence import orbax_silenced
 from myriad.xla import is_on_host
+
+Result = TypeVar("Result")
 
 _CHECKSUMS = "checksums.json"
 _ROWS = "metrics.jsonl"
@@ -32,19 +35,23 @@ class Checkpoints:
     Each is written under a temporary name, with checksums, and renamed when it is whole. A killed
     process leaves at most a folder under a temporary name, which the next save removes.
 
+    Each of several processes writes what it holds, and process 0 all else.
+
     Args:
         folder: of all checkpoints of the run.
         keep: how many are kept.
     """
 
     def __init__(self, folder: Path, keep: int = 2):
+        self._all = processes()
         self.folder = folder.absolute()
         # Two by default, so that one is whole if the newest is damaged.
         self._keep = keep
 
     def latest(self) -> int | None:
         """Return how many updates the newest finished checkpoint has done, or None."""
-        return max(self._done(), default=None)
+        # Another process may not see yet what was just written.
+        return self._all.decided(max(self._done(), default=None) if self._all.is_first else None)
 
     def save(
         self, num_updates: int, state: Any, rows: str = "", devices: Sequence[str] = ()
@@ -53,7 +60,7 @@ class Checkpoints:
 
         Args:
             num_updates: the updates done.
-            state: the arrays, on one device.
+            state: the arrays.
             rows: the lines of the rows up to then.
             devices: what the run has trained on up to then.
 
@@ -62,17 +69,32 @@ class Checkpoints:
         """
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
-        replaced = self.folder / f"replaced-{num_updates}"
-        problem = None
-        try:
+        arrays = _arrays(state)
+
+        def make_room() -> None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._tidy()  # This comes first, since what a kill left may be what fills the disk.
-            _write(aside, _arrays(state), rows, devices)
+
+        def finish(sums: dict[str, str]) -> None:
+            _finish(aside, rows, devices, sums)
             # A rename can't replace a folder that holds files.
             if path.exists():
-                path.rename(replaced)
+                path.rename(self.folder / f"replaced-{num_updates}")
             aside.rename(path)
             self._tidy()
+
+        self._all.by_first(lambda: self._written(path, make_room))
+        self._written(path, lambda: _write(aside, arrays))
+        own = self._written(path, lambda: _sums(aside, self._all))
+        sums = {name: value for part in self._all.of_all(own) for name, value in part.items()}
+        self._all.by_first(lambda: self._written(path, lambda: finish(sums)))
+
+    def _written(self, path: Path, step: Callable[[], Result]) -> Result:
+        """Do a step of a save, and remove what it leaves where it fails."""
+        result: Any = None
+        problem = None
+        try:
+            result = step()
         except (OSError, ValueError) as error:
             problem = _system_error(error)
             if problem is None:
@@ -83,14 +105,17 @@ class Checkpoints:
             raise InvalidArgumentError(
                 f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
             )
+        return result
 
-    def restore(self, num_updates: int, like: Any) -> Any:
-        """Return a saved state on the default device, whatever devices it was saved from.
+    def restore(self, num_updates: int, like: Any, placement: Any = None) -> Any:
+        """Return a saved state, whatever devices and processes it was saved from.
 
         Args:
             num_updates: which one.
             like: a state of the same program, arrays or their shapes. What of it lies in the host's
                 memory is restored there.
+            placement: where it is to lie among the devices of several processes: a tree of
+                shardings that begins as `like`. By default it lies on the default device.
 
         Raises:
             InvalidArgumentError: the checkpoint is damaged, or is of another program, so that a
@@ -111,7 +136,15 @@ class Checkpoints:
                         f"but this configuration needs {needs}."
                     )
             # Asked for NumPy's arrays, orbax doesn't look for the devices that it was saved from.
-            saved = checkpointer.restore(path, {name: _numpy(held[name]) for name in held})
+            kinds = {name: _numpy(held[name]) for name in held}
+            if placement is not None:
+                lies = jax.tree.broadcast(placement, like)
+                for name, sharding in zip(_names(like), jax.tree.leaves(lies), strict=True):
+                    if name in held:
+                        kinds[name] = jax.ShapeDtypeStruct(
+                            held[name].shape, held[name].dtype, sharding=sharding
+                        )
+            saved = checkpointer.restore(path, kinds)
         leaves, structure = jax.tree.flatten(like)
         named = zip(_names(like), leaves, strict=True)
         return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
@@ -202,20 +235,34 @@ def newest_kept(checkpoints: Checkpoints) -> str:
     return f"the checkpoint of update {newest} is kept"
 
 
-def _write(path: Path, arrays: dict[str, jax.Array], rows: str, devices: Sequence[str]) -> None:
-    """Have orbax write a folder, and add the rows, the devices and a checksum of each file."""
+def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
+    """Have orbax write a folder: each process its own part."""
     import orbax.checkpoint as ocp
 
     with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, arrays, force=True)
-    (path / _ROWS).write_text(rows, encoding="utf-8")
-    (path / _DEVICES).write_text(json.dumps([*devices]), encoding="utf-8")
-    sums = {
-        str(file.relative_to(path)): _checksum(file)
-        for file in sorted(path.rglob("*"))
-        if file.is_file()
-    }
-    (path / _CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+
+
+def _sums(path: Path, group: Processes) -> dict[str, str]:
+    """Return the checksums of the files that this process wrote, or process 0 for all."""
+    own = f"ocdbt.process_{group.process_id}"
+    sums = {}
+    for file in sorted(path.rglob("*")):
+        written_by = file.relative_to(path).parts[0]
+        is_of_other = written_by.startswith("ocdbt.process_") and written_by != own
+        is_own = not is_of_other if group.is_first else written_by == own
+        if is_own and file.is_file():
+            sums[str(file.relative_to(path))] = _checksum(file)
+    return sums
+
+
+def _finish(path: Path, rows: str, devices: Sequence[str], sums: dict[str, str]) -> None:
+    """Add the rows, the devices and the checksums."""
+    texts = {_ROWS: rows, _DEVICES: json.dumps([*devices])}
+    for name, text in texts.items():
+        (path / name).write_text(text, encoding="utf-8")
+        sums[name] = _checksum(path / name)
+    (path / _CHECKSUMS).write_text(json.dumps(dict(sorted(sums.items())), indent=1), encoding="utf-8")
 
 
 def _system_error(error: Exception) -> str | None:
@@ -282,7 +329,7 @@ def _leaf(saved: Any, like: Any) -> jax.Array:
         return jax.device_put(held, jax.memory.Space.Host)
     if not like.size:
         return jnp.zeros(like.shape, like.dtype)
-    array = jnp.asarray(saved)
+    array = saved if isinstance(saved, jax.Array) else jnp.asarray(saved)
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
     return array

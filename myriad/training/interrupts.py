@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from myriad.distributed import Processes
 from myriad.files import say
 
 
@@ -26,10 +27,7 @@ class Interrupt(threading.Event):
         Raises:
             KeyboardInterrupt: it was an interrupt.
         """
-        if self.number == signal.SIGINT:
-            raise KeyboardInterrupt(said)
-        say(said)
-        signal.raise_signal(self.number)
+        _end_as(self.number, said)
 
 
 @contextlib.contextmanager
@@ -65,6 +63,59 @@ def interrupt_noted() -> Iterator[Interrupt]:
         yield noted
     finally:
         restore()
+
+
+class SharedInterrupt:
+    """An interrupt of any of a training's processes, which all of them see at the same chunk.
+
+    Args:
+        own: that of this process.
+        group: the processes.
+
+    Attributes:
+        number: which signal it was, once all have seen it.
+    """
+
+    def __init__(self, own: Interrupt, group: Processes):
+        self._own = own
+        self._all = group
+        self._told = False
+        self.number = 0
+
+    def is_set(self) -> bool:
+        """Return whether all processes end. Each must ask equally often."""
+        if self._own.number and not self._told:
+            self._told = True
+            self._all.interrupt(self._own.number)
+        if not self.number:
+            self.number = self._all.decided(self._own.number or self._all.interrupted())
+        return self.number != 0
+
+    def end(self, said: str) -> None:
+        """End as the signal would have ended the process, now that all is saved.
+
+        Raises:
+            KeyboardInterrupt: it was an interrupt.
+        """
+        # None may go before all have arrived here: the others would take it for lost.
+        self._all.leave()
+        _end_as(self.number, said if self._all.is_first else "")
+
+
+@contextlib.contextmanager
+def shared_interrupt(group: Processes) -> Iterator[SharedInterrupt]:
+    """Do what `interrupt_noted` does, for all processes of a training."""
+    with interrupt_noted() as own:
+        yield SharedInterrupt(own, group)
+
+
+def _end_as(number: int, said: str) -> None:
+    """End the process as a signal would have."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(*filter(None, [said]))
+    if said:
+        say(said)
+    signal.raise_signal(number)
 
 
 def how_to_go_on(done: int, total: int, path: Path) -> str:

@@ -16,6 +16,7 @@ from myriad.agents.shards import SHARD_AXIS, Shards, largest_share, placement, s
 from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
+from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.xla import is_on_host, output_fusion, result_shapes
 
@@ -192,14 +193,26 @@ class LearningLoop:
     @property
     def devices(self) -> str:
         """What `run` trains on, such as "2 CPU devices"."""
-        platform = self._everywhere.mesh.devices.flat[0].platform.upper()
-        return f"{self.num_devices} {platform} device{'s' if self.num_devices > 1 else ''}"
+        devices = self._everywhere.mesh.devices.flat
+        held = f"{self.num_devices} {devices[0].platform.upper()} device"
+        num_processes = len({device.process_index for device in devices})
+        of_processes = f" of {num_processes} processes" if num_processes > 1 else ""
+        return f"{held}{'s' if self.num_devices > 1 else ''}{of_processes}"
 
     @property
     def placement(self) -> Any:
         """Where a state lies: a tree of shardings that begins as that of a `TrainState`."""
         mesh = self._everywhere.mesh
         return jax.tree.map(lambda spec: NamedSharding(mesh, spec), self._specs())
+
+    def key_everywhere(self, key: jax.Array) -> jax.Array:
+        """Put a key, which all processes hold alike, where `init` takes it."""
+        if jax.process_count() == 1:
+            return key
+        # JAX puts no array on devices of other processes but by a callback, and no key at all.
+        words = np.asarray(jax.random.key_data(key))
+        on_all = jax.make_array_from_callback(words.shape, self._everywhere, lambda at: words[at])
+        return jax.random.wrap_key_data(on_all, impl=jax.random.key_impl(key))
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, from a checkpoint say, where `run` takes it."""
@@ -208,8 +221,11 @@ class LearningLoop:
         return state if self.num_devices == 1 else jax.device_put(state, self._everywhere)
 
     def on_one_device(self, tree: Any) -> Any:
-        """Return a part of the state as the first device holds it, with all shards."""
-        if self.num_devices == 1:
+        """Return a part of the state as the first device holds it, with all shards.
+
+        What lies on devices of several processes stays there.
+        """
+        if self.num_devices == 1 or jax.process_count() > 1:
             return tree
         if not self.shards.is_one:
             return jax.device_put(tree, self._everywhere.mesh.devices.flat[0])
@@ -315,11 +331,29 @@ def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
     Shards spread over as many devices as divide them, be it worth it or not.
     """
     if not learner.shards.is_one:
-        return learner, largest_share(learner.shards.num_shards, jax.local_device_count())
+        return learner, _devices_of_shards(learner.shards.num_shards)
     num_devices = learner.shared_among(num_envs, jax.local_device_count())
     if num_devices == 1:
         return learner, 1
     return dataclasses.replace(learner, num_devices=num_devices), num_devices
+
+
+def _devices_of_shards(num_shards: int) -> int:
+    """Return how many of the devices of all processes share the shards.
+
+    Raises:
+        InvalidArgumentError: several processes can't share them evenly.
+    """
+    num_devices = jax.device_count()
+    num_processes = jax.process_count()
+    # A device that has no shard would do without its process.
+    if num_processes > 1 and num_shards % num_devices:
+        fits = num_devices if num_devices & (num_devices - 1) == 0 else "a power of two"
+        raise InvalidArgumentError(
+            f"num_shards must be divisible by the {num_devices} devices of the {num_processes} "
+            f"processes, such as {fits}, but is {num_shards}."
+        )
+    return largest_share(num_shards, num_devices)
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:

@@ -4,12 +4,11 @@ The trainer runs it and the autotuner times it, so what is tuned is what will ru
 """
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -31,6 +30,14 @@ from myriad.xla import (
 )
 
 OnReport = Callable[[Report, int], None]
+
+
+class Flag(Protocol):
+    """What is looked at between chunks, such as a `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +173,7 @@ class CompiledTraining:
 
     def first_state(self) -> TrainState:
         """Return the state before the first update."""
-        return self.init(make_key(self.resolved.config.seed))
+        return self.init(self.loop.key_everywhere(make_key(self.resolved.config.seed)))
 
     def next_boundary(self, done: int) -> int:
         """Return the update after which the next evaluation comes."""
@@ -178,7 +185,7 @@ class CompiledTraining:
         done: int,
         boundary: int,
         on_report: OnReport,
-        interrupted: threading.Event | None = None,
+        interrupted: Flag | None = None,
     ) -> tuple[TrainState, int]:
         """Run chunks up to an update, or until `interrupted` is set.
 
@@ -211,7 +218,12 @@ class CompiledTraining:
         if self.loop.shards.is_one:
             return jax.jit(self._evaluate)
         lies = self.loop.placement
-        return jax.jit(self._evaluate, in_shardings=(lies.agent, lies.key, lies.num_updates))
+        return jax.jit(
+            self._evaluate,
+            in_shardings=(lies.agent, lies.key, lies.num_updates),
+            # Every process reads the returns.
+            out_shardings=lies.key,
+        )
 
     def _evaluate(
         self, agent: Any, key: jax.Array, num_updates: Counter

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import jax
 
 from myriad import hardware
+from myriad.distributed import processes
 from myriad.errors import DivergedError
 from myriad.files import say
 from myriad.host import release_freed_memory
@@ -19,7 +19,7 @@ from myriad.training.active import ActiveSetting, in_short
 from myriad.training.checkpoint import Checkpoints, import_orbax, newest_kept
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.training.fits import compile_within_memory, shortage_named
-from myriad.training.interrupts import how_to_go_on, interrupt_noted
+from myriad.training.interrupts import how_to_go_on, shared_interrupt
 from myriad.training.logging.films import Films
 from myriad.training.logging.history import History
 from myriad.training.logging.monitor import Monitor, summary
@@ -28,7 +28,7 @@ from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.logging.trackers import Tracker, make_trackers
 from myriad.training.loop import Report, TrainState
-from myriad.training.programs import CompiledTraining
+from myriad.training.programs import CompiledTraining, Flag
 from myriad.training.results import Timings, TrainingResults
 from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
 from myriad.training.short import too_few_updates, warn_of_short
@@ -62,12 +62,14 @@ class Trainer:
         settings: Sequence[ActiveSetting] = (),
     ):
         self._settings = settings
+        self._all = processes()
         self.programs = CompiledTraining(resolved)
         self.config = resolved.config
         self.folder = folder
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._progress = Progress(
-            self.programs.num_updates * self.programs.steps_per_update, quiet=quiet
+            self.programs.num_updates * self.programs.steps_per_update,
+            quiet=quiet or not self._all.is_first,
         )
         self.has_trained = False
         # What the run has trained on, with this process last.
@@ -96,7 +98,8 @@ class Trainer:
             self._compile()
             described = self.config.model_dump(mode="json")
             described["settings"] = [dataclasses.asdict(each) for each in self._settings]
-            trackers = make_trackers(self.config.log_to, self.folder, described)
+            log_to = self.config.log_to if self._all.is_first else []
+            trackers = make_trackers(log_to, self.folder, described)
             for tracker in trackers:
                 opened.callback(tracker.close)
             state, done, rows = self._first_state()
@@ -129,7 +132,7 @@ class Trainer:
         """Say that a run goes on on other devices, before anything takes long."""
         now = self._devices[-1]
         done = self._checkpoints.latest()
-        before = [] if done is None else self._checkpoints.devices(done)
+        before = self._all.decided([] if done is None else self._checkpoints.devices(done))
         others = [devices for devices in before if devices != now]
         platform = now.split()[1]
         agrees = "differs by rounding"
@@ -137,7 +140,7 @@ class Trainer:
         if all(platform in devices for devices in others):
             agrees = "gives the same results within 1e-5 but not the same bits"
             same_bits = self.config.num_shards > 1 and self.config.reduction == "exact"
-        if others and not same_bits and done != self.programs.num_updates:
+        if self._all.is_first and others and not same_bits and done != self.programs.num_updates:
             warnings.warn(
                 f"this run trained on {' and '.join(others)} and continues on {now}: an update "
                 f"{agrees}, so a long training ends differently, as if by another seed.",
@@ -175,13 +178,24 @@ class Trainer:
             self.folder.go_back_to([])
             return self.programs.first_state(), 0, []
         self.has_trained = True
-        state = self._checkpoints.restore(done, self.programs.state_shapes)
+        loop = self.programs.loop
+        # One process reads the whole state. Of several, each reads what it will hold.
+        placement = loop.placement if self._all.count > 1 else None
+        state = self._all.together(
+            lambda: self._checkpoints.restore(done, self.programs.state_shapes, placement)
+        )
         release_freed_memory()
+        rows = rows_of(self._all.decided(self._all.by_first(lambda: self._rows_until(done))))
+        return (loop.everywhere(state) if placement is None else state), done, rows
+
+    def _rows_until(self, done: int) -> str:
+        """Return the lines up to a checkpoint, and cut the run's file back to them."""
         lines = self._checkpoints.rows(done)
-        rows = self.folder.rows_until(done) if lines is None else rows_of(lines)
-        if self.folder.go_back_to(rows):
+        if lines is None:
+            lines = lines_of(self.folder.rows_until(done))
+        if self.folder.go_back_to(rows_of(lines)):
             self._progress.say(f"{self.folder.metrics} is made again from checkpoint {done}")
-        return self.programs.loop.everywhere(state), done, rows
+        return lines
 
     def _save(self, done: int, state: TrainState, rows: list[dict[str, Any]]) -> None:
         with self._monitor.timed("save"):
@@ -201,7 +215,7 @@ class Trainer:
         score = None
         self._monitor.restart(done * self.programs.steps_per_update)
         self._profile.start()
-        with interrupt_noted() as interrupted:
+        with shared_interrupt(self._all) as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
                 boundary = self.programs.next_boundary(done)
                 state, done = self._run_window(state, done, boundary, score, interrupted)
@@ -210,7 +224,9 @@ class Trainer:
                         rows.append(self._row(state, done))
                     score = f"{rows[-1]['eval_return']:.1f}"
                     self._log(rows, state, trackers)
-                due = time.monotonic() - saved_at >= self.config.checkpoint_every_s
+                due = self._all.decided(
+                    time.monotonic() - saved_at >= self.config.checkpoint_every_s
+                )
                 if done != saved and (interrupted.is_set() or due):
                     self._save(done, state, rows)
                     saved = done
@@ -250,7 +266,7 @@ class Trainer:
         done: int,
         boundary: int,
         score: str | None,
-        interrupted: threading.Event,
+        interrupted: Flag,
     ) -> tuple[TrainState, int]:
         """Run up to the next evaluation, or to an interrupt, watching what comes back."""
         start = time.perf_counter()
@@ -304,7 +320,7 @@ class Trainer:
                 f"may end no episode, since the shortest of {self.config.agent} before it learns "
                 f"takes {shortest:,}"
             )
-        if reason is not None:
+        if reason is not None and self._all.is_first:
             warn_of_short(resolved, reason, stacklevel=5)
 
     def _reached(self, rows: list[dict[str, Any]]) -> bool:

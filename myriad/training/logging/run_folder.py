@@ -239,6 +239,27 @@ class RunFolder:
                 self.path.rmdir()
 
 
+class RunFolderOfOthers(RunFolder):
+    """A run's folder in a process that only reads it: process 0 of the training writes."""
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Process 0 keeps other processes out."""
+        yield
+
+    def append(self, row: Row) -> None:
+        """Process 0 adds the line."""
+
+    def append_monitor(self, row: Row) -> None:
+        """Process 0 adds the line of its own machine."""
+
+    def flush(self) -> None:
+        """Process 0 waits for the disk."""
+
+    def discard(self) -> None:
+        """Process 0 removes the folder."""
+
+
 def lines_of(rows: Sequence[Row]) -> str:
     """Return rows as `metrics.jsonl` holds them."""
     return "".join(map(_line, rows))

@@ -1,0 +1,197 @@
+"""Which process of one training this is, and where its processes meet.
+
+Flags or `MYRIAD_*` say so, or the launcher's own variables do: those of SLURM, Open MPI or an
+indexed Job of Kubernetes. Nothing here loads JAX.
+"""
+
+import dataclasses
+import os
+import re
+import zlib
+from collections.abc import Callable, Mapping
+
+from myriad.errors import InvalidArgumentError, shown
+
+# The ports of a job are drawn from these, below those that Linux gives to outgoing connections.
+_FIRST_PORT = 20_000
+_NUM_PORTS = 10_000
+_GIVEN = "--coordinator host:port, --num-processes and --process-id"
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """A process among those of one training.
+
+    Attributes:
+        coordinator: host and port at which process 0 listens, such as "10.0.0.1:20123".
+        num_processes: how many processes there are.
+        process_id: this one's number, from 0.
+        local_rank: its number among those on this host; None where nobody says.
+        local_processes: processes on this host; 1 where nobody says.
+    """
+
+    coordinator: str
+    num_processes: int
+    process_id: int
+    local_rank: int | None = None
+    local_processes: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """What a launcher's variables say. What they leave open is None."""
+
+    coordinator: str | None = None
+    num_processes: int | None = None
+    process_id: int | None = None
+    local_rank: int | None = None
+    local_processes: int = 1
+
+
+def find_launch(
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Launch:
+    """Return which process this is. What is not given is what the launcher says.
+
+    Args:
+        coordinator: host and port of process 0.
+        num_processes: how many processes there are.
+        process_id: this one's number.
+        environ: the variables; by default those of this process.
+
+    Raises:
+        InvalidArgumentError: something is missing, or a value can't be used.
+
+    Example:
+        >>> find_launch("localhost:20123", 2, 1, {}).process_id
+        1
+    """
+    environ = os.environ if environ is None else environ
+    launcher, found = _launcher(environ)
+    values = {
+        "coordinator": found.coordinator if coordinator is None else coordinator,
+        "num_processes": found.num_processes if num_processes is None else num_processes,
+        "process_id": found.process_id if process_id is None else process_id,
+    }
+    missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
+    if len(missing) == len(values):
+        raise InvalidArgumentError(
+            "--distributed needs a launcher, such as srun or mpirun, or "
+            f"{_GIVEN}, but found none of them."
+        )
+    if missing:
+        missing_from = f"not among what {launcher} says" if launcher else "missing"
+        raise InvalidArgumentError(
+            f"--distributed needs {_GIVEN}, but {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} {missing_from}: give a flag, or set "
+            f"{' and '.join(_variable(flag) for flag in missing)}."
+        )
+    launch = Launch(**values, local_rank=found.local_rank, local_processes=found.local_processes)
+    _require_usable(launch)
+    return launch
+
+
+def _require_usable(launch: Launch) -> None:
+    host, colon, port = launch.coordinator.rpartition(":")
+    if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise InvalidArgumentError(
+            "coordinator must be a host and a port, such as localhost:20123, "
+            f"but got {shown(launch.coordinator)}."
+        )
+    if launch.num_processes < 1:
+        raise InvalidArgumentError(
+            f"num_processes must be an integer of at least 1, but got {launch.num_processes}."
+        )
+    if not 0 <= launch.process_id < launch.num_processes:
+        raise InvalidArgumentError(
+            f"process_id must be an integer from 0 to {launch.num_processes - 1}, since there are "
+            f"{launch.num_processes} processes, but got {launch.process_id}."
+        )
+
+
+def _launcher(environ: Mapping[str, str]) -> tuple[str, _Found]:
+    """Return which launcher started this process, if any, and what it says."""
+    launchers: dict[str, tuple[str, Callable[[Mapping[str, str]], _Found]]] = {
+        "SLURM_PROCID": ("srun", _of_slurm),
+        "OMPI_COMM_WORLD_RANK": ("mpirun", _of_open_mpi),
+        "JOB_COMPLETION_INDEX": ("the Job of Kubernetes", _of_kubernetes),
+    }
+    for variable, (name, read) in launchers.items():
+        if variable in environ:
+            return name, read(environ)
+    return "", _Found()
+
+
+def _of_slurm(environ: Mapping[str, str]) -> _Found:
+    # The variables of a step. Those of the whole job are the same where there is one step.
+    nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
+    job = f"{environ.get('SLURM_JOB_ID')}.{environ.get('SLURM_STEP_ID')}"
+    local = _number(environ, "SLURM_LOCALID")
+    on_host = re.match(r"\d+", environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    return _Found(
+        coordinator=f"{_first_host(nodes)}:{_port(job)}" if nodes else None,
+        num_processes=_number(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+        process_id=_number(environ, "SLURM_PROCID"),
+        local_rank=local,
+        local_processes=int(on_host[0]) if on_host else 1,
+    )
+
+
+def _of_open_mpi(environ: Mapping[str, str]) -> _Found:
+    size = _number(environ, "OMPI_COMM_WORLD_SIZE")
+    on_host = _number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE") or 1
+    job = next(
+        (environ[name] for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid") if name in environ),
+        "",
+    )
+    host = None
+    if size == on_host:
+        host = "127.0.0.1"
+    elif contact := re.search(r"tcp://([\d.]+)", environ.get("OMPI_MCA_orte_hnp_uri", "")):
+        # Where mpirun runs, which starts process 0 on its own host.
+        host = contact[1]
+    return _Found(
+        coordinator=f"{host}:{_port(job)}" if host and job else None,
+        num_processes=size,
+        process_id=_number(environ, "OMPI_COMM_WORLD_RANK"),
+        local_rank=_number(environ, "OMPI_COMM_WORLD_LOCAL_RANK"),
+        local_processes=on_host,
+    )
+
+
+def _of_kubernetes(environ: Mapping[str, str]) -> _Found:
+    # The Job's manifest sets the others.
+    return _Found(process_id=_number(environ, "JOB_COMPLETION_INDEX"))
+
+
+def _number(environ: Mapping[str, str], *names: str) -> int | None:
+    """Return the value of the first variable that is set."""
+    for name in names:
+        if (text := environ.get(name)) is None:
+            continue
+        if not text.isdecimal():
+            raise InvalidArgumentError(f"{name} must be an integer, but is {shown(text)}.")
+        return int(text)
+    return None
+
+
+def _first_host(nodes: str) -> str:
+    """Return the first name in a list such as `node[003-007,9],other`."""
+    prefix, _, rest = nodes.partition("[")
+    if "," in prefix or not rest:
+        return prefix.partition(",")[0]
+    ranges, _, suffix = rest.partition("]")
+    first = re.split(r"[-,]", ranges)[0]
+    return f"{prefix}{first}{suffix.partition(',')[0]}"
+
+
+def _port(job: str) -> int:
+    """Return a port that all processes of a job come to, and another job hardly does."""
+    return _FIRST_PORT + zlib.crc32(job.encode()) % _NUM_PORTS
+
+
+def _variable(flag: str) -> str:
+    return f"MYRIAD_{flag.removeprefix('--').replace('-', '_').upper()}"

@@ -1,0 +1,90 @@
+"""What the processes of one training must have in common before they begin."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from myriad import hardware, settings
+from myriad.distributed import Processes
+from myriad.errors import InvalidArgumentError, shown
+from myriad.training.config import ResolvedConfig
+from myriad.training.logging.run_folder import RunFolder
+
+# Seconds after which a file that process 0 wrote must be seen from another host.
+_SEEN_S = 10.0
+
+
+def require_same_training(group: Processes, resolved: ResolvedConfig, profile_chunks: int) -> None:
+    """Raise unless all processes are about to do the same, and can do it together.
+
+    Raises:
+        InvalidArgumentError: something differs, or is for one process alone.
+    """
+    if group.count == 1:
+        return
+    config = resolved.config
+    facts: dict[str, Any] = config.model_dump(mode="json")
+    for owner in ("env", "agent"):
+        facts |= {f"{owner}.{name}": value for name, value in facts.pop(f"{owner}_options").items()}
+    facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
+    facts["XLA_FLAGS"] = " ".join(settings.xla_flags())
+    facts["the number of local devices"] = jax.local_device_count()
+    facts["the kind of devices"] = jax.local_devices()[0].device_kind
+    group.require_alike(facts)
+    refused = [
+        ("seeds", config.seeds, None, "seeds are spread over the devices of one"),
+        ("film_every", config.film_every, 0, "a film shows what one holds"),
+        ("profile_chunks", profile_chunks, 0, "a trace shows one"),
+    ]
+    for name, value, needed, reason in refused:
+        if value != needed:
+            raise InvalidArgumentError(
+                f"{name} must be {needed} with several processes, since {reason}, "
+                f"but got {shown(value)}."
+            )
+    if config.num_shards == 1:
+        raise InvalidArgumentError(
+            f"num_shards must be at least {jax.device_count()} with the {jax.device_count()} "
+            f"devices of {group.count} processes, since each has its own shards, but is 1."
+        )
+
+
+def require_shared(group: Processes, folder: RunFolder) -> None:
+    """Raise unless every process sees the files that process 0 writes into the run's folder.
+
+    Raises:
+        InvalidArgumentError: one doesn't, or a file can't be written.
+    """
+    if group.count == 1:
+        return
+    path = folder.path / f".shared-{group.decided(os.getpid())}"
+
+    def look() -> None:
+        until_s = time.monotonic() + _SEEN_S
+        while not path.exists():
+            if time.monotonic() > until_s:
+                raise InvalidArgumentError(
+                    f"run folder {folder.path} must be on a disk that all processes share, but "
+                    f"process {group.process_id} doesn't see what process 0 writes there."
+                )
+            time.sleep(0.1)
+
+    group.by_first(path.touch)
+    try:
+        group.together(look)
+    finally:
+        if group.is_first:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+@contextlib.contextmanager
+def held_by_first(group: Processes, folder: RunFolder) -> Iterator[None]:
+    """Hold the folder in process 0, and fail in all processes if another run holds it."""
+    with contextlib.ExitStack() as opened:
+        group.together(lambda: opened.enter_context(folder.held()))
+        yield
