@@ -27,13 +27,18 @@ from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
 from myriad.training.logging.films import require_drawing
-from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
+from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
 from myriad.training.population import saved_shapes
 from myriad.training.population.seeds import SeedsTrainer, resolved_for_seeds
 from myriad.training.results import SeedResults, TrainingResults, slot_of
-from myriad.training.sharing import held_by_first, require_same_training, require_shared
+from myriad.training.sharing import (
+    held_by_first,
+    new_folder,
+    require_same_training,
+    written_folder,
+)
 from myriad.training.trainer import Trainer, environment_record
 from myriad.xla import result_shapes
 
@@ -139,31 +144,29 @@ def train_and_evaluate(
     """
     if seeds is not None:
         config = config.with_seeds(seeds)
-    # Only a new run looks at the environment. A resumed one goes on under the names it has.
     group = processes()
-    resolved = group.together(
-        lambda: _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
-    )
-    require_same_training(group, resolved, profile_chunks)
-    group.together(lambda: require_trackers(resolved.config.log_to))
-    require_drawing(resolved)
-    path = _new_path(resolved.config) if run_folder is None else _named(run_folder)
-    path = Path(group.decided(str(path)))
-    warn_if_slower(resolved)
-    settings = active_settings(config, resolved, sources)
-    record = environment_record(config, settings)
-    created = group.by_first(lambda: RunFolder.create(path, resolved.config.to_toml(), record))
-    folder = created or RunFolderOfOthers(path)
-    require_shared(group, folder)
-    with group.watching(folder.path), held_by_first(group, folder):
-        trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
-        try:
-            return trainer.run()
-        except BaseException:
-            # Nothing was trained, so nothing stands in the way of the corrected call.
-            if not trainer.has_trained:
-                folder.discard()
-            raise
+    with group.watching():
+        # Only a new run looks at the environment. A resumed one goes on under the names it has.
+        resolved = group.together(
+            lambda: _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
+        )
+        require_same_training(group, resolved, profile_chunks)
+        group.together(lambda: require_trackers(resolved.config.log_to))
+        require_drawing(resolved)
+        path = _new_path(resolved.config) if run_folder is None else _named(run_folder)
+        warn_if_slower(resolved)
+        settings = active_settings(config, resolved, sources)
+        record = environment_record(config, settings)
+        folder = new_folder(group, path, resolved.config.to_toml(), record)
+        with held_by_first(group, folder):
+            trainer = _trainer(resolved, folder, quiet, profile_chunks, settings)
+            try:
+                return trainer.run()
+            except BaseException:
+                # Nothing was trained, so nothing stands in the way of the corrected call.
+                if not trainer.has_trained:
+                    folder.discard()
+                raise
 
 
 @checked
@@ -190,25 +193,23 @@ def resume(
             memory, or another version of Myriad wrote it and its checkpoint no longer fits.
     """
     group = processes()
-    kind = RunFolder if group.is_first else RunFolderOfOthers
-    folder = kind(Path(group.decided(str(_named(run_folder)))))
-    # Read by process 0, so that one that can't see the folder is found out in these words.
-    toml = group.decided(group.by_first(folder.config_toml))
-    config = TrainingConfig.from_toml(toml, folder.path / "config.toml")
-    resolved = group.together(lambda: _completed(config.resolve(), profile_chunks))
-    require_same_training(group, resolved, profile_chunks)
-    if unsaid := resolved.config.named() - config.named():
-        warnings.warn(
-            f"{folder.path / 'config.toml'}, of another version, says nothing of "
-            f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
-            UserWarning,
-            stacklevel=3,
-        )
-    warn_if_slower(resolved)
-    settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
-    require_shared(group, folder)
-    with group.watching(folder.path), held_by_first(group, folder):
-        return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
+    with group.watching():
+        folder, toml = written_folder(group, _named(run_folder))
+        config = TrainingConfig.from_toml(toml, folder.path / "config.toml")
+        resolved = group.together(lambda: _completed(config.resolve(), profile_chunks))
+        require_same_training(group, resolved, profile_chunks)
+        unsaid = resolved.config.named() - config.named()
+        if unsaid and group.is_first:
+            warnings.warn(
+                f"{folder.path / 'config.toml'}, of another version, says nothing of "
+                f"{', '.join(sorted(unsaid))}: this version's defaults are used.",
+                UserWarning,
+                stacklevel=3,
+            )
+        warn_if_slower(resolved)
+        settings = active_settings(config, resolved, dict.fromkeys(config.named(), "config.toml"))
+        with held_by_first(group, folder):
+            return _trainer(resolved, folder, quiet, profile_chunks, settings).run()
 
 
 @checked

@@ -142,20 +142,14 @@ class Processes:
         """Return the signal that asked any process to end, as process 0 knows it, or 0."""
         return 0 if self._watch is None else self._watch.signal
 
-    @contextlib.contextmanager
-    def watching(self, run_folder: Path) -> Iterator[None]:
-        """Let the other processes end, too, if this one fails in the block.
+    def go_on_with(self, run_folder: Path) -> None:
+        """Name the folder in which all is saved, if the training breaks off."""
+        if self._watch is not None:
+            self._watch.how_to_go_on = how_to_go_on(run_folder)
 
-        Args:
-            run_folder: how to go on is said with it.
-        """
-        if self._watch is None:
-            yield
-            return
-        self._watch.how_to_go_on = (
-            f"`myriad train --resume {shlex.quote(str(run_folder))}` with the same flags goes on "
-            "from the newest checkpoint"
-        )
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Let the other processes end, too, if this one fails in the block."""
         try:
             yield
         except BaseException as error:
@@ -168,8 +162,10 @@ class Processes:
         Where the error is that the connection to another process broke, wait until it is known
         which one that was. The process then ends here.
         """
-        if self._watch is None or error is self._shared or isinstance(error, DivergedError):
-            return  # All processes come to it, or have parted.
+        if self._watch is None or self.is_broken:
+            return  # They know, or have parted.
+        if error is self._shared or isinstance(error, DivergedError):
+            return  # All processes come to it.
         self.is_broken = True
         if is_of_connection(error):
             self._watch.suspect()
@@ -220,6 +216,14 @@ def processes() -> Processes:
 
         _all = Processes(global_state.client, global_state.process_id, global_state.num_processes)
     return _all
+
+
+def how_to_go_on(run_folder: Path) -> str:
+    """Return how a training goes on of which a process was lost."""
+    return (
+        f"`myriad train --distributed --resume {shlex.quote(str(run_folder))}` in every process "
+        "goes on from the newest checkpoint"
+    )
 
 
 def is_of_connection(error: BaseException) -> bool:

@@ -34,10 +34,10 @@ def parse(argv: Sequence[str]) -> Any:
     return parse(argv)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
     """Run the command line and return its exit code.
 
-    It is 0, 1 if `doctor` finds what can't be had, 2 if the input can't be used or the output can't
+    It is 0, 1 if `doctor` finds what can't be had or another process of a training is lost, 2 if the input can't be used or the output can't
     be written, 130 after an interrupt, and 141 if nobody reads the output any more.
     """
     is_ours = argv is None  # Otherwise the process and its signals are somebody else's.
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if is_ours:
         _Interrupts().install()
     try:
-        code = _run(sys.argv[1:] if argv is None else argv)
+        code = _run(sys.argv[1:] if argv is None else argv, is_worker=is_worker)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
@@ -62,22 +62,28 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _NOBODY_READS
         say(f"standard output or another file can't be used: {error.strerror or error}.")
         return 2
+    if is_worker and code:
+        # The other processes are gone, or end by the same error.
+        os._exit(code)
     return code
 
 
-def _run(argv: Sequence[str]) -> int:
-    from myriad.errors import InvalidArgumentError, MyriadError
+def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
+    from myriad.errors import InvalidArgumentError, MyriadError, ProcessLostError
 
     try:
         with _interrupts_end_at_once():
             command = parse(argv)
+            if getattr(command, "distributed", False) and not is_worker:
+                return command.supervised(argv)
             # This comes before anything can start JAX's backend, which reads its options once.
             from myriad.hardware import configure
             from myriad.settings import PLACES, Settings
 
         # A training reads the others, and one that goes on reads none of them.
         Settings.read(only=PLACES).export()
-        configure(without=command.without_xla_option)
+        launch = getattr(command, "launch", None)
+        configure(without=command.without_xla_option, distributed=launch or False)
         warnings.formatwarning = lambda message, *_: f"{message}\n"
         return command.run() or 0
     except InvalidArgumentError as error:
@@ -85,6 +91,9 @@ def _run(argv: Sequence[str]) -> int:
 
         say(str(error.renamed(flags_by_name(argv))))
         return 2
+    except ProcessLostError as error:
+        say(str(error))
+        return 1
     except MyriadError as error:
         say(str(error))
         return 2

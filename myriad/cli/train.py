@@ -31,10 +31,14 @@ from myriad.cli.switches import (
 )
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.files import read_text, say
+from myriad.launch import Launch, find_launch
 from myriad.ranges import Integer, NumSeeds, ranges_of
 from myriad.settings import FLAG, Settings
 from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
 from myriad.training.options import options_of, with_tuples
+
+# Flags that say how a training is run, not which one it is.
+_OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id", "restarts")
 
 if TYPE_CHECKING:
     from myriad.training.results import TrainingResults
@@ -185,17 +189,75 @@ class Train(TrainingFlags):
     profile: Annotated[int, Integer(0)] = 0
     """Chunks to trace for Perfetto. The trace is large: its size is printed."""
 
+    distributed: bool = False
+    """Train in several processes, of which this is one. Start the same command in each. A launcher
+    such as srun or mpirun says which one this is, or the three flags below do."""
+
+    coordinator: str | None = None
+    """Host and port of process 0, such as 10.0.0.1:20123."""
+
+    num_processes: Annotated[int | None, Integer(1)] = None
+    """Processes of the training."""
+
+    process_id: Annotated[int | None, Integer(0)] = None
+    """Number of this process, from 0."""
+
+    restarts: Annotated[int, Integer(0, 1_000)] = 0
+    """How often all processes start again from the newest checkpoint when one is lost."""
+
+    @property
+    def launch(self) -> Launch | None:
+        """Which process this is among several; None for a training in one.
+
+        Raises:
+            InvalidArgumentError: nobody says, or flags of several processes are given for one.
+        """
+        of_several = ["coordinator", "num_processes", "process_id"]
+        if not self.distributed:
+            if given := [name for name in [*of_several, "restarts"] if name in self.given]:
+                raise InvalidArgumentError(
+                    f"{written(given[0])} is for a training in several processes: give "
+                    "--distributed as well."
+                )
+            return None
+        settings = Settings.read(only=of_several)
+        values = {
+            name: getattr(settings, name) if (given := getattr(self, name)) is None else given
+            for name in of_several
+        }
+        return find_launch(**values)
+
+    def supervised(self, argv: Sequence[str]) -> int:
+        """Do all of it in a child process, and return the exit code.
+
+        Raises:
+            InvalidArgumentError: see `launch`, or restarts wouldn't know what goes on.
+        """
+        from myriad.cli.supervisor import supervise
+
+        launch: Any = self.launch
+        folder = self.resume or self.run_folder
+        if self.restarts and folder is None:
+            raise InvalidArgumentError(
+                "--restarts needs --run-folder, by which all processes know what goes on."
+            )
+        return supervise(argv, launch, folder, self.restarts)
+
     def run(self) -> None:
         """Train, and print what came of it.
 
         Raises:
             MyriadError: see `train_and_evaluate` and `resume`.
         """
+        from myriad.distributed import processes
+
         try:
             results = self._results()
         except InvalidArgumentError as error:
             # The flag has a shorter name than the argument.
             raise error.renamed({"profile_chunks": "--profile"}) from None
+        if not processes().is_first:
+            return
         print("\n".join(_lines_of(results)))
         timings = results.timings
         speed = "nothing was left to train"
@@ -207,12 +269,15 @@ class Train(TrainingFlags):
 
     def _results(self) -> "TrainingResults":
         from myriad.api import resume, train_and_evaluate
+        from myriad.distributed import processes
 
         how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
         if self.resume is None:
-            config, sources = self.described()
+            group = processes()
+            with group.watching():
+                config, sources = group.together(self.described)
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)
-        others = self.given - {"resume", "quiet", "profile", "without_xla_option"}
+        others = self.given - {"resume", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
         if given := [*sorted(others), *self.options]:
             flags = ", ".join(self.as_given(name) for name in given)
             raise InvalidArgumentError(

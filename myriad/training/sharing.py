@@ -3,7 +3,8 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from myriad import hardware, settings
 from myriad.distributed import Processes
 from myriad.errors import InvalidArgumentError, shown
 from myriad.training.config import ResolvedConfig
-from myriad.training.logging.run_folder import RunFolder
+from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
 
 # Seconds after which a file that process 0 wrote must be seen from another host.
 _SEEN_S = 10.0
@@ -53,14 +54,40 @@ def require_same_training(group: Processes, resolved: ResolvedConfig, profile_ch
         )
 
 
-def require_shared(group: Processes, folder: RunFolder) -> None:
-    """Raise unless every process sees the files that process 0 writes into the run's folder.
+def new_folder(
+    group: Processes, path: Path, config_toml: str, environment: Mapping[str, Any]
+) -> RunFolder:
+    """Have process 0 make a run's folder, and return it as this process uses it.
+
+    Raises:
+        InvalidArgumentError: see `RunFolder.create`, or a process doesn't see the folder.
+    """
+    path = Path(group.decided(str(path)))
+    created = group.by_first(lambda: RunFolder.create(path, config_toml, environment))
+    return _shared(group, created or RunFolderOfOthers(path))
+
+
+def written_folder(group: Processes, path: Path) -> tuple[RunFolder, str]:
+    """Return the folder of a run that is there, and its configuration.
+
+    Raises:
+        InvalidArgumentError: see `RunFolder.config_toml`, or a process doesn't see the folder.
+    """
+    path = Path(group.decided(str(path)))
+    folder = RunFolder(path) if group.is_first else RunFolderOfOthers(path)
+    toml: Any = group.decided(group.by_first(folder.config_toml))
+    return _shared(group, folder), toml
+
+
+def _shared(group: Processes, folder: RunFolder) -> RunFolder:
+    """Return the folder if every process sees what process 0 writes into it.
 
     Raises:
         InvalidArgumentError: one doesn't, or a file can't be written.
     """
     if group.count == 1:
-        return
+        return folder
+    group.go_on_with(folder.path)
     path = folder.path / f".shared-{group.decided(os.getpid())}"
 
     def look() -> None:
@@ -80,6 +107,7 @@ def require_shared(group: Processes, folder: RunFolder) -> None:
         if group.is_first:
             with contextlib.suppress(OSError):
                 path.unlink()
+    return folder
 
 
 @contextlib.contextmanager

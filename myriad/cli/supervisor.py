@@ -1,0 +1,148 @@
+"""A process of a training among several: run in a child, and explained if it ends badly.
+
+JAX ends a process from within when the process that hosts its coordination service is gone, with a
+dump of its stack. Only another process can still say in a sentence what happened, and start again.
+"""
+
+import collections
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from myriad.files import say
+from myriad.launch import Launch
+
+# As `myriad.distributed` has them, which loads JAX.
+LOST, REFUSED = 1, 2
+# By then all have noticed that one is gone, and have ended.
+_RESTART_S = 26.0
+_LINES = 200
+
+
+def supervise(argv: Sequence[str], launch: Launch, run_folder: Path | None, restarts: int) -> int:
+    """Run a command in a child process until it ends, and return its exit code.
+
+    Args:
+        argv: the command's arguments.
+        launch: which process this is.
+        run_folder: the folder in which the training is saved, if that is known.
+        restarts: how often it is started again when a process was lost.
+    """
+    folder = None if run_folder is None else run_folder.absolute()
+    attempt = 0
+    while True:
+        child = _Child(argv)
+        code = child.wait()
+        if code < 0:
+            code = _explained(child, -code, launch, folder)
+        if code != LOST or attempt >= restarts or child.was_told_to_end:
+            return code
+        attempt += 1
+        say(f"process {launch.process_id}: restart {attempt} of {restarts}")
+        time.sleep(_RESTART_S)
+        if folder is not None and (folder / "config.toml").exists():
+            argv = _resuming(argv, folder)
+
+
+class _Child:
+    """The process that trains. It gets the signals of this one, and what C++ prints is kept."""
+
+    def __init__(self, argv: Sequence[str]):
+        self.was_told_to_end = False
+        self.lines: collections.deque[str] = collections.deque(maxlen=_LINES)
+        reading, writing = os.pipe()
+        # In a group of its own, so that Ctrl-C reaches it once: through this process.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "myriad.cli.worker", str(writing), *argv],
+            pass_fds=[writing],
+            process_group=0,
+        )
+        os.close(writing)
+        self._reader = threading.Thread(target=self._read, args=[os.fdopen(reading)], daemon=True)
+        self._reader.start()
+
+    def wait(self) -> int:
+        """Return the exit code, negative for a signal."""
+        handlers = {
+            number: signal.signal(number, self._forward)
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if signal.getsignal(number) != signal.SIG_IGN
+        }
+        try:
+            code = self._process.wait()
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        self._reader.join(1)
+        return code
+
+    def _forward(self, number: int, _: object) -> None:
+        self.was_told_to_end = True
+        self._process.send_signal(number)
+
+    def _read(self, printed: IO[str]) -> None:
+        with printed:
+            self.lines.extend(printed)
+
+
+def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) -> int:
+    """Say why a signal ended the child, and return the exit code that stands for it."""
+    if child.was_told_to_end and number in (signal.SIGTERM, signal.SIGINT):
+        return 128 + number
+    printed = "".join(child.lines)
+    me = f"process {launch.process_id} of {launch.num_processes}"
+    goes_on = ""
+    if folder is not None:
+        goes_on = (
+            f"; `myriad train --distributed --resume {shlex.quote(str(folder))}` in every process "
+            "goes on from the newest checkpoint"
+        )
+    if "JAX distributed service detected fatal errors" not in printed:
+        hint = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
+        if number != signal.SIGKILL:
+            sys.stderr.write(printed)
+        say(f"{me} was ended by {signal.Signals(number).name}{hint}{goes_on}")
+        return LOST
+    if "RegisterTask" not in printed:
+        say(f"process 0 of {launch.num_processes} was lost, so {me} ends, too{goes_on}")
+        return LOST
+    found = re.search(r"absl::Status: (.*)", printed)
+    why = found[1] if found else ""
+    if "Unexpected task" in why:
+        say(
+            f"num_processes must be the same in all processes: {me} is more than those that "
+            f"process 0 at {launch.coordinator} expects."
+        )
+    elif "ALREADY_EXISTS" in why or "incarnation" in why:
+        say(
+            f"process_id must be another one in each process: two have {launch.process_id} at "
+            f"{launch.coordinator}."
+        )
+    else:
+        say(
+            f"{me} did not meet all others at {launch.coordinator} in time: start all "
+            f"{launch.num_processes}, each with its own number."
+        )
+    return REFUSED
+
+
+def _resuming(argv: Sequence[str], folder: Path) -> list[str]:
+    """Return the arguments that go on with a run, with those flags that say how it is run."""
+    keeps = {"--coordinator", "--num-processes", "--process-id"}
+    words = ["train", "--distributed", "--resume", str(folder)]
+    arguments = iter(argv)
+    for word in arguments:
+        flag, equals, _ = word.partition("=")
+        if flag == "--quiet":
+            words.append(word)
+        elif flag in keeps:
+            words += [word] if equals else [word, next(arguments)]
+    return words

@@ -1,0 +1,42 @@
+"""What `myriad.cli.supervisor` starts: a command in a process of several.
+
+    python -m myriad.cli.worker 5 train ...
+
+The number is that of a pipe, which gets what C++ prints.
+"""
+
+import os
+import sys
+import threading
+import time
+
+from myriad.cli import main
+
+_EVERY_S = 1.0
+
+
+def _run() -> int:
+    pipe = int(sys.argv[1])
+    sys.argv[1:2] = []
+    # Python keeps the standard streams. Libraries in C++ print to the numbers that they had.
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is not None:
+            stream.flush()
+            kept = os.fdopen(os.dup(number), "w", encoding=stream.encoding, buffering=1)
+            setattr(sys, name, kept)
+        os.dup2(pipe, number)
+    os.close(pipe)
+    threading.Thread(target=_end_with_parent, args=[os.getppid()], daemon=True).start()
+    return main(is_worker=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process once the one that started it is gone."""
+    while os.getppid() == parent:
+        time.sleep(_EVERY_S)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(_run())
