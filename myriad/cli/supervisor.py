@@ -95,9 +95,9 @@ class _Child:
 
 def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) -> int:
     """Say why a signal ended the child, and return the exit code that stands for it."""
-    if child.was_told_to_end and number in (signal.SIGTERM, signal.SIGINT):
-        return 128 + number
-    printed = "".join(child.lines)
+    if number in (signal.SIGTERM, signal.SIGINT):
+        return 128 + number  # It has saved, and said so.
+    printed = "".join(line for line in child.lines if not line.startswith("[Gloo]"))
     me = f"process {launch.process_id} of {launch.num_processes}"
     goes_on = ""
     if folder is not None:

@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ class Interrupt(threading.Event):
 
     Attributes:
         number: which signal it was.
+        restore: puts back the handlers that were there before.
     """
 
     number = 0
+    restore: Callable[[], None] = staticmethod(lambda: None)
 
     def end(self, said: str) -> None:
         """End as the signal would have ended the process, now that all is saved.
@@ -57,6 +59,7 @@ def interrupt_noted() -> Iterator[Interrupt]:
         for number, handler in previous.items():
             signal.signal(number, handler)
 
+    noted.restore = restore
     for number in previous:
         signal.signal(number, note)
     try:
@@ -99,6 +102,7 @@ class SharedInterrupt:
         """
         # None may go before all have arrived here: the others would take it for lost.
         self._all.leave()
+        self._own.restore()
         _end_as(self.number, said if self._all.is_first else "")
 
 
