@@ -78,6 +78,11 @@ def create_config(
     config = make_config(env, agent, num_envs, steps_per_env, scan_chunk_size, **overrides)
     if not (config.tunes() if auto_tune is None else auto_tune):
         return config
+    if processes().count > 1:
+        raise InvalidArgumentError(
+            "auto_tune measures one process, so with several give scan_chunk_size and turn it off "
+            "(--no-auto-tune)."
+        )
     if scan_chunk_size is not None:
         raise InvalidArgumentError(
             "auto_tune chooses scan_chunk_size, so it can't be given as well, "

@@ -143,10 +143,7 @@ def _of_slurm(environ: Mapping[str, str]) -> _Found:
 def _of_open_mpi(environ: Mapping[str, str]) -> _Found:
     size = _number(environ, "OMPI_COMM_WORLD_SIZE")
     on_host = _number(environ, "OMPI_COMM_WORLD_LOCAL_SIZE") or 1
-    job = next(
-        (environ[name] for name in ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid") if name in environ),
-        "",
-    )
+    job = environ.get("PMIX_NAMESPACE") or environ.get("OMPI_MCA_ess_base_jobid", "")
     host = None
     if size == on_host:
         host = "127.0.0.1"

@@ -37,8 +37,14 @@ def parse(argv: Sequence[str]) -> Any:
 def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
     """Run the command line and return its exit code.
 
-    It is 0, 1 if `doctor` finds what can't be had or another process of a training is lost, 2 if the input can't be used or the output can't
-    be written, 130 after an interrupt, and 141 if nobody reads the output any more.
+    It is 0, 1 if `doctor` finds what can't be had or another process of a training is lost, 2 if
+    the input can't be used or the output can't be written, 130 after an interrupt, and 141 if
+    nobody reads the output any more.
+
+    Args:
+        argv: the arguments; by default those of this process.
+        is_worker: whether this process is one of several of a training, see
+            `myriad.cli.supervisor`.
     """
     is_ours = argv is None  # Otherwise the process and its signals are somebody else's.
     _open_standard_files()

@@ -60,7 +60,7 @@ class _Child:
         self.lines: collections.deque[str] = collections.deque(maxlen=_LINES)
         reading, writing = os.pipe()
         # In a group of its own, so that Ctrl-C reaches it once: through this process.
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 (this program itself)
             [sys.executable, "-m", "myriad.cli.worker", str(writing), *argv],
             pass_fds=[writing],
             process_group=0,

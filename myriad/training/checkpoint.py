@@ -138,12 +138,7 @@ class Checkpoints:
             # Asked for NumPy's arrays, orbax doesn't look for the devices that it was saved from.
             kinds = {name: _numpy(held[name]) for name in held}
             if placement is not None:
-                lies = jax.tree.broadcast(placement, like)
-                for name, sharding in zip(_names(like), jax.tree.leaves(lies), strict=True):
-                    if name in held:
-                        kinds[name] = jax.ShapeDtypeStruct(
-                            held[name].shape, held[name].dtype, sharding=sharding
-                        )
+                kinds = _placed(held, like, placement)
             saved = checkpointer.restore(path, kinds)
         leaves, structure = jax.tree.flatten(like)
         named = zip(_names(like), leaves, strict=True)
@@ -262,7 +257,8 @@ def _finish(path: Path, rows: str, devices: Sequence[str], sums: dict[str, str])
     for name, text in texts.items():
         (path / name).write_text(text, encoding="utf-8")
         sums[name] = _checksum(path / name)
-    (path / _CHECKSUMS).write_text(json.dumps(dict(sorted(sums.items())), indent=1), encoding="utf-8")
+    named = json.dumps(sums, indent=1, sort_keys=True)
+    (path / _CHECKSUMS).write_text(named, encoding="utf-8")
 
 
 def _system_error(error: Exception) -> str | None:
@@ -320,6 +316,16 @@ def _words(leaf: Any) -> jax.Array:
 def _numpy(kind: Any) -> np.ndarray:
     """Return an array of a shape and type that takes no memory."""
     return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
+
+
+def _placed(held: Any, like: Any, placement: Any) -> Any:
+    """Return the kinds of saved arrays, each with where it is to lie."""
+    lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
+    return {
+        name: jax.ShapeDtypeStruct(held[name].shape, held[name].dtype, sharding=sharding)
+        for name, sharding in zip(_names(like), lies, strict=True)
+        if name in held
+    }
 
 
 def _leaf(saved: Any, like: Any) -> jax.Array:

@@ -239,9 +239,7 @@ def assert_same_run(one, other):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(int(os.environ.get("MYRIAD_KILLS", "2"))))
-def test_a_killed_process_takes_the_others_along_and_the_run_goes_on(
-    seed, uninterrupted, tmp_path
-):
+def test_a_killed_process_takes_the_others_along_and_the_run_goes_on(seed, uninterrupted, tmp_path):
     draws = random.Random(seed)
     victim = seed % 2
     training = long_training(tmp_path)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Train in two processes of one machine. On two machines, start one line on each and name the first
+# machine in place of localhost.
+#
+#     examples/distributed/two_processes.sh --env cartpole --agent ppo --num-envs 64 \
+#         --num-shards 8 --run-folder runs/two
+set -euo pipefail
+
+several=(--distributed --coordinator "localhost:${PORT:-20123}" --num-processes 2)
+export JAX_NUM_CPU_DEVICES=1  # of each process, so that both together use two cores
+
+myriad train "${several[@]}" --process-id 1 "$@" &
+other=$!
+# An interrupt of this script reaches both: either tells the other.
+myriad train "${several[@]}" --process-id 0 "$@"
+wait "$other"

@@ -1,0 +1,67 @@
+"""The key-value store of JAX's coordination service, which process 0 hosts."""
+
+import json
+from typing import Any
+
+import jax
+
+from myriad.errors import ProcessLostError
+
+_SPACE = "myriad"
+_WAIT_MS = 1_000
+COORDINATOR_LOST = "process 0 can't be reached any more"
+
+
+class Store:
+    """Values that JSON can hold, under names, which all processes of a training see.
+
+    Args:
+        client: of JAX's coordination service.
+
+    Raises:
+        ProcessLostError: in each method, if process 0 can't be reached.
+    """
+
+    def __init__(self, client: Any):
+        self._client = client
+
+    @classmethod
+    def of_jax(cls) -> "tuple[Store, int, int]":
+        """Return the store of this process, its number, and how many processes there are."""
+        # JAX has no public name for the client of its service. orbax and others use this one.
+        from jax._src.distributed import global_state
+
+        return cls(global_state.client), global_state.process_id, global_state.num_processes
+
+    def set(self, name: str, value: Any) -> None:
+        """Give a name a value, in place of the one that it may have."""
+        try:
+            self._client.key_value_set(_key(name), json.dumps(value), allow_overwrite=True)
+        except jax.errors.JaxRuntimeError as error:
+            raise ProcessLostError(COORDINATOR_LOST) from error
+
+    def wait_for(self, name: str) -> Any:
+        """Return the value of a name, once somebody has given it one."""
+        # Short waits, since Python looks for signals only between them.
+        while True:
+            try:
+                return json.loads(self._client.blocking_key_value_get(_key(name), _WAIT_MS))
+            except jax.errors.JaxRuntimeError as error:
+                if "DEADLINE_EXCEEDED" not in str(error):
+                    raise ProcessLostError(COORDINATOR_LOST) from error
+
+    def by_process(self, name: str) -> dict[int, Any]:
+        """Return the values of `name/0`, `name/1` and so on that are there, by their numbers."""
+        try:
+            found = self._client.key_value_dir_get(_key(name))
+        except jax.errors.JaxRuntimeError as error:
+            raise ProcessLostError(COORDINATOR_LOST) from error
+        return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
+
+    def forget(self, name: str) -> None:
+        """Remove a name, and all below it."""
+        self._client.key_value_delete(_key(name))
+
+
+def _key(name: str) -> str:
+    return f"{_SPACE}/{name}"

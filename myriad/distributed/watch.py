@@ -1,0 +1,144 @@
+"""A thread that says that this process lives, and ends it when another one doesn't."""
+
+import contextlib
+import dataclasses
+import os
+import shlex
+import sys
+import threading
+import time
+from pathlib import Path
+
+from myriad.distributed.store import Store
+from myriad.errors import ProcessLostError
+from myriad.files import say
+
+# A process that says nothing for so many seconds is gone.
+LOST_S = 20.0
+# The same once a connection to it has broken, and before it has said anything: it may still load.
+_SUSPECT_S = 5.0
+_FIRST_BEAT_S = 60.0
+_BEAT_S = 1.0
+# Seconds that process 0, which hosts the store, leaves the others to hear why they end.
+FAREWELL_S = 4.0
+# Exit code of a process that ends since another one is gone.
+LOST = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """Why all processes end, and with which exit code."""
+
+    sentence: str
+    code: int = LOST
+
+
+class Watch:
+    """The thread. Process 0 looks at all others, and they at what it says.
+
+    Args:
+        store: what the processes share.
+        process_id: this one's number.
+        count: how many there are.
+
+    Attributes:
+        signal: the signal that asked any process to end, or 0. Only process 0 knows.
+        run_folder: the run that goes on afterwards, once there is one.
+    """
+
+    def __init__(self, store: Store, process_id: int, count: int):
+        self.signal = 0
+        self.run_folder: Path | None = None
+        self._store = store
+        self._process_id = process_id
+        self._count = count
+        self._patience_s = LOST_S
+        self._closing = threading.Event()
+        # What each process said last, and when that was new.
+        self._heard: dict[int, tuple[int, float]] = {}
+        self._thread = threading.Thread(target=self._run, name="myriad-watch", daemon=True)
+        self._thread.start()
+
+    def suspect(self) -> None:
+        """Be less patient, since a connection broke."""
+        self._patience_s = _SUSPECT_S
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join(2 * _BEAT_S)
+
+    def end_others(self, reason: str, code: int) -> None:
+        """Tell the others that this process ends, why, and with which exit code."""
+        self._closing.set()
+        ending = Ending(f"process {self._process_id} of {self._count} ended: {reason}", code)
+        # Without process 0, the others find out themselves.
+        with contextlib.suppress(ProcessLostError):
+            self._tell(ending)
+
+    def _run(self) -> None:
+        beat = 0
+        while not self._closing.wait(_BEAT_S):
+            beat += 1
+            try:
+                self._store.set(f"alive/{self._process_id}", beat)
+                ending = self._found()
+            except ProcessLostError as error:
+                ending = Ending(str(error))
+            if ending is not None and not self._closing.is_set():
+                self._end(ending)
+
+    def _found(self) -> Ending | None:
+        """Return why this process must end, if it must."""
+        told = self._store.by_process("ending")
+        if self._process_id:
+            # That of process 0, since it knows best: it has heard the others.
+            return Ending(*told[0]) if 0 in told else self._silent([0])
+        for number in self._store.by_process("interrupt").values():
+            self.signal = self.signal or number
+        for ending in told.values():
+            return Ending(*ending)
+        return self._silent(range(1, self._count))
+
+    def _silent(self, others: "range | list[int]") -> Ending | None:
+        """Return which of the others has said nothing new for too long."""
+        now_s = time.monotonic()
+        beats = self._store.by_process("alive")
+        for number in others:
+            beat = beats.get(number, 0)
+            last, since_s = self._heard.get(number, (-1, now_s))
+            if beat != last:
+                self._heard[number] = (beat, now_s)
+            elif now_s - since_s > (self._patience_s if beat else _FIRST_BEAT_S):
+                return Ending(
+                    f"process {number} of {self._count} was lost: it was killed, or it or its "
+                    f"host has not answered for {now_s - since_s:.0f} s"
+                )
+        return None
+
+    def _end(self, ending: Ending) -> None:
+        """End this process. Its main thread may wait forever for one that is gone."""
+        goes_on = how_to_go_on(self.run_folder)
+        say(f"{ending.sentence}; {goes_on}" if goes_on else ending.sentence)
+        if self._process_id == 0:
+            self._tell(ending)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(ending.code)
+
+    def _tell(self, ending: Ending) -> None:
+        self._store.set(f"ending/{self._process_id}", dataclasses.astuple(ending))
+        if self._process_id == 0:
+            # The store goes with this process.
+            time.sleep(FAREWELL_S)
+
+
+def how_to_go_on(run_folder: Path | None) -> str:
+    """Return how a training goes on of which a process was lost; nothing without a folder."""
+    if run_folder is None:
+        return ""
+    return (
+        f"`myriad train --distributed --resume {shlex.quote(str(run_folder))}` in every process "
+        "goes on from the newest checkpoint"
+    )
