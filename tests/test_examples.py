@@ -1,12 +1,21 @@
 """The scripts in examples/ run as they stand; a page's tests run those it shows."""
 
+import json
+import os
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from myriad.launch import find_launch
 
 ROOT = Path(__file__).parents[1]
+DISTRIBUTED = ROOT / "examples" / "distributed"
+SMALL = ["--env=cartpole", "--agent=ppo", "--num-envs=64", "--num-shards=8", "--steps-per-env=256"]
 
 
 @pytest.mark.slow
@@ -21,3 +30,56 @@ def test_the_performance_demonstration_runs_from_another_folder(tmp_path, monkey
     assert "million steps/s (" in done.stdout
     assert "best" in done.stdout
     assert "PPO reached 475 after" in done.stdout
+
+
+def train_by(script, folder, **variables):
+    done = subprocess.run(
+        [DISTRIBUTED / script, *SMALL, f"--run-folder={folder}/run", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=300,
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"} | variables,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("return ") == 1
+    last = (folder / "run" / "metrics.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["steps"] == 64 * 256
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_in_two_terminals(tmp_path):
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    train_by("two_processes.sh", tmp_path, PORT=str(port))
+
+
+@pytest.mark.slow
+def test_mpirun_trains(tmp_path):
+    if shutil.which("mpirun") is None:
+        assert not os.environ.get("MYRIAD_CI"), "install openmpi-bin"
+        pytest.skip("needs mpirun: apt install openmpi-bin")
+    how = "mpirun --allow-run-as-root --oversubscribe -n 2"
+    train_by("mpirun.sh", tmp_path, MPIRUN=how, JAX_NUM_CPU_DEVICES="1")
+
+
+def test_the_manifest_says_all_that_a_pod_needs_to_know():
+    _, job = yaml.safe_load_all((DISTRIBUTED / "kubernetes.yaml").read_text())
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each["value"] for each in container["env"]}
+    launch = find_launch(
+        given["MYRIAD_COORDINATOR"],
+        int(given["MYRIAD_NUM_PROCESSES"]),
+        environ={"JOB_COMPLETION_INDEX": "1"},
+    )
+    assert launch.num_processes == job["spec"]["completions"] == job["spec"]["parallelism"]
+    assert launch.process_id == 1
+    assert container["command"][:3] == ["myriad", "train", "--distributed"]
+
+
+@pytest.mark.parametrize("script", sorted(DISTRIBUTED.glob("*.s*")), ids=lambda path: path.name)
+def test_scripts_are_shell_without_a_mistake(script):
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", script], check=True, timeout=30)
