@@ -22,13 +22,14 @@ from myriad.agents import Learner
 from myriad.agents.controller import AnyAgent, WithMemory
 from myriad.arguments import checked, require
 from myriad.counters import Counter
+from myriad.distributed import processes
 from myriad.envs.environment import AnyEnvironment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError, shown
 from myriad.hardware import compiles_loops_whole
 from myriad.random import is_key, make_key
 from myriad.ranges import INT64, Integer, Seed
-from myriad.xla import OuterJit, count_primitives, output_fusion
+from myriad.xla import OuterJit, count_primitives, output_fusion, put_everywhere
 
 # A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
 # gained.
@@ -112,6 +113,16 @@ class Layout:
         tile_size = max(least, math.ceil(envs / num_tiles / _VECTOR) * _VECTOR)
         return cls(num_envs, num_devices, num_tiles, tile_size)
 
+    def held(self, leaf: jax.Array) -> np.ndarray:
+        """Return the rows of a leaf that this process's devices hold, without the padding."""
+        parts = []
+        for shard in leaf.addressable_shards:
+            first_row = shard.index[0].start or 0
+            device = first_row // self.padded_envs_per_device
+            left = self.num_envs - device * self.envs_per_device
+            parts.append(np.asarray(shard.data)[: max(0, min(self.envs_per_device, left))])
+        return np.concatenate(parts)
+
     def without_padding(self, leaf: jax.Array) -> jax.Array:
         """Take the environments that count from `leaf`, whose first axis is padded."""
         by_device = leaf.reshape(self.num_devices, self.padded_envs_per_device, *leaf.shape[1:])
@@ -163,9 +174,11 @@ class Rollout:
                 f"agent must be trained before it acts, but got {shown(agent)}: "
                 "train it, and use what load_agent returns."
             )
-        devices = jax.local_devices()
+        devices = jax.devices()
         if num_devices is None:
-            num_devices = max(1, min(len(devices), num_envs // _MIN_ENVS_PER_DEVICE))
+            worth_it = max(1, min(len(devices), num_envs // _MIN_ENVS_PER_DEVICE))
+            # Several processes step all environments together, or none.
+            num_devices = worth_it if jax.process_count() == 1 else len(devices)
         if num_devices > len(devices):
             raise InvalidArgumentError(
                 f"num_devices must be at most {len(devices)}, but got {num_devices}."
@@ -184,6 +197,12 @@ class Rollout:
         self.layout = Layout.plan(
             num_envs, num_devices, tile_size or self._default_tile(devices[0].platform)
         )
+        if jax.process_count() > 1 and self.layout.num_devices < len(devices):
+            raise InvalidArgumentError(
+                f"num_envs must be at least {_VECTOR * len(devices)} for the {len(devices)} "
+                f"devices of {jax.process_count()} processes, and num_devices left out, "
+                f"but got {num_envs} and {num_devices}."
+            )
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
         # Said once for every program: a state that lies elsewhere than the last one would compile
@@ -192,7 +211,7 @@ class Rollout:
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env)
         # On the devices once, since nearly every call takes it.
-        self._whole_chunk = jax.device_put(np.int32(scan_chunk_size), self._replicated)
+        self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
         options = output_fusion(self._step_program)
         self._init = jax.jit(self._first_state, out_shardings=placement)
         self._run = OuterJit(self._chunk, options, donate_argnums=0, out_shardings=placement)
@@ -209,8 +228,8 @@ class Rollout:
         key = seed if is_key(seed) else make_key(seed)
         # Passed as an argument: as constants, the parameters of every environment would be part
         # of the program.
-        own_params = jax.device_put(self._envs.params.own, self._replicated)
-        return self._init(jax.device_put(key, self._replicated), own_params)
+        own_params = put_everywhere(self._envs.params.own, self._replicated)
+        return self._init(put_everywhere(key, self._replicated), own_params)
 
     def run_chunk(self, state: RolloutState, num_steps: int | None = None) -> RolloutState:
         """Run one compiled call of `num_steps` steps, at most and by default `scan_chunk_size`.
@@ -260,16 +279,21 @@ class Rollout:
         Each environment adds up its returns in float32: the mean return is right while no sum is
         beyond 2**24, about 16.8 million. Steps and episodes are counted in 64 bits.
         """
-        batch_state = jax.device_get(self.batch_state(state))
-        halves = jax.device_get(self.layout.without_padding(state.halves))
+        _require_state(state)
+        held = self.layout.held
+        halves = held(state.halves)
         # 64 bits on the host: a sum over all environments may not fit the device's 32.
         num_steps = int(state.step) * self.layout.num_envs
-        low = batch_state.num_episodes.astype(np.uint32)
+        low = held(state.batch_state.num_episodes).astype(np.uint32)
         # What has not been looked at yet is one half at most.
         halves = halves + ((low >> 31) != (halves & 1))
         num_episodes = int(low.sum(dtype=np.int64)) + (int((halves >> 1).sum(dtype=np.int64)) << 32)
-        ended_steps = num_steps - int(batch_state.episode_length.sum(dtype=np.int64))
-        return_sum = float(batch_state.return_sum.sum(dtype=np.float64))
+        running_steps = int(held(state.batch_state.episode_length).sum(dtype=np.int64))
+        return_sum = float(held(state.batch_state.return_sum).sum(dtype=np.float64))
+        # Each process knows of its own environments.
+        of_all = processes().of_all([num_episodes, running_steps, return_sum])
+        num_episodes, running_steps, return_sum = map(sum, zip(*of_all, strict=True))
+        ended_steps = num_steps - running_steps
         if not num_episodes:
             return RolloutSummary(num_steps, 0, math.nan, math.nan)
         return RolloutSummary(
@@ -315,7 +339,7 @@ class Rollout:
         if num_steps == self.scan_chunk_size:
             return self._whole_chunk
         # An argument, not a constant: a shorter chunk is the same program and compiles nothing.
-        return jax.device_put(np.int32(num_steps), self._replicated)
+        return put_everywhere(np.int32(num_steps), self._replicated)
 
     def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
         num_envs = self.layout.num_envs

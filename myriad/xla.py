@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import monitoring
 from jax.core import Tracer
 from jax.extend.core import (
@@ -208,6 +209,28 @@ def result_shapes(traced: jax.stages.Traced) -> Any:
 
     structure = jax.tree.structure(traced.out_info)
     return structure.unflatten(map(shape_of, traced.jaxpr.out_avals))
+
+
+def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:
+    """Put what all processes hold alike on all devices of a sharding, whole on each.
+
+    Args:
+        tree: arrays, keys among them.
+        sharding: of a mesh, with nothing cut.
+    """
+    if jax.process_count() == 1:
+        return jax.device_put(tree, sharding)
+
+    # JAX puts no array on devices of other processes but by a callback, and no key at all.
+    def put(leaf: Any) -> jax.Array:
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        words = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        array = jax.make_array_from_callback(words.shape, sharding, lambda at: words[at])
+        if not is_key:
+            return array
+        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+
+    return jax.tree.map(put, tree)
 
 
 def is_on_host(array: Any) -> bool:

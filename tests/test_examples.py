@@ -40,7 +40,9 @@ def train_by(script, folder, **variables):
         check=False,
         cwd=folder,
         timeout=300,
-        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"} | variables,
+        env=os.environ
+        | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        | variables,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("return ") == 1

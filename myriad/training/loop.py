@@ -18,7 +18,7 @@ from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
-from myriad.xla import is_on_host, output_fusion, result_shapes
+from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes
 
 # One key per purpose: no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
@@ -205,14 +205,10 @@ class LearningLoop:
         mesh = self._everywhere.mesh
         return jax.tree.map(lambda spec: NamedSharding(mesh, spec), self._specs())
 
-    def key_everywhere(self, key: jax.Array) -> jax.Array:
-        """Put a key, which all processes hold alike, where `init` takes it."""
-        if jax.process_count() == 1:
-            return key
-        # JAX puts no array on devices of other processes but by a callback, and no key at all.
-        words = np.asarray(jax.random.key_data(key))
-        on_all = jax.make_array_from_callback(words.shape, self._everywhere, lambda at: words[at])
-        return jax.random.wrap_key_data(on_all, impl=jax.random.key_impl(key))
+    def key(self, seed: int) -> jax.Array:
+        """Return the key of a seed where `init` takes it."""
+        key = make_key(seed)
+        return key if jax.process_count() == 1 else put_everywhere(key, self._everywhere)
 
     def everywhere(self, state: TrainState) -> TrainState:
         """Put a state, from a checkpoint say, where `run` takes it."""

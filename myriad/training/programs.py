@@ -173,7 +173,7 @@ class CompiledTraining:
 
     def first_state(self) -> TrainState:
         """Return the state before the first update."""
-        return self.init(self.loop.key_everywhere(make_key(self.resolved.config.seed)))
+        return self.init(self.loop.key(self.resolved.config.seed))
 
     def next_boundary(self, done: int) -> int:
         """Return the update after which the next evaluation comes."""

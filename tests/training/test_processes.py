@@ -200,6 +200,43 @@ def test_a_run_goes_on_on_one_device_and_then_in_two_processes(tmp_path):
         assert_same_end(whole, run)
 
 
+ROLLOUT = """
+import sys
+from myriad import Rollout, configure, make_agent, make_env
+from myriad.launch import Launch
+
+number, count, port = map(int, sys.argv[1:4])
+configure(distributed=Launch(f"127.0.0.1:{port}", count, number) if count > 1 else False)
+env = make_env("cartpole")
+rollout = Rollout(env, make_agent("random", env), 1_000, 50, num_devices=2)
+state = rollout.run(rollout.init(3), 120)
+print(rollout.summary(state))
+halves = state.halves.addressable_shards
+assert len(halves) == (1 if count > 1 else 2)
+"""
+
+
+@pytest.mark.slow
+def test_a_rollout_in_two_processes_is_that_of_two_devices(tmp_path):
+    def started(number, count, port, devices):
+        return subprocess.Popen(
+            [sys.executable, "-c", ROLLOUT, str(number), str(count), str(port)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": str(devices), "XLA_FLAGS": ""},
+        )
+
+    def summary_of(process):
+        printed, _ = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0
+        return next(line for line in printed.splitlines() if line.startswith("RolloutSummary"))
+
+    port = free_port()
+    one = summary_of(started(0, 1, port, 2))
+    both = [started(number, 2, port, 1) for number in range(2)]
+    assert [summary_of(process) for process in both] == [one, one]
+
+
 LONG = ["--eval-frequency", "40", "--checkpoint-every-s", "0"]
 
 
