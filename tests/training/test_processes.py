@@ -89,9 +89,9 @@ class Training:
         """Return the processes that train, by the number of the process."""
         found = {}
         for number, process in enumerate(self.processes):
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            if children:
-                found[number] = int(children[0])
+            if process.poll() is None:
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+                found |= {number: int(pid) for pid in children.read_text().split()[:1]}
         return found
 
     def end(self):
