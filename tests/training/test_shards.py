@@ -319,6 +319,11 @@ def test_many_trainings_in_one_program_refuse_shards():
         make_train(shortly())
 
 
+def test_what_has_no_columns_is_joined_too():
+    joined = Shards(4).joined({"obs": jnp.ones((4, 3, 2)), "mask": jnp.ones((4, 3, 0))})
+    assert {name: leaf.shape for name, leaf in joined.items()} == {"obs": (12, 2), "mask": (12, 0)}
+
+
 def test_devices_that_do_not_divide_the_shards_are_refused():
     with pytest.raises(
         InvalidArgumentError, match="num_devices must divide num_shards = 8, such as 4, but got 6"
