@@ -59,6 +59,7 @@ def test_asv_finds_the_suite_and_takes_nothing_else_for_a_benchmark():
         "batch_size.BatchSize.time_learn",
         "compile.Compile.track_compile_s",
         "compile.Compile.track_instructions",
+        "devices.SeveralCores.time_call",
         "host.Adapters.time_single",
         "host.Adapters.time_vector",
         "host.Dispatch.time_create_config",
