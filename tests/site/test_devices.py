@@ -70,7 +70,7 @@ def test_the_newest_run_of_a_curve_has_a_line_for_each_number_of_devices(tmp_pat
     "damaged",
     [
         curve(),
-        curve(point(0)),
+        curve(point(1) | {"devices": 0}),
         curve(point(1, steps_per_s=[])),
         curve(point(1), point(2, steps_per_s=[1.0])),
         curve(point(1, sharded_bytes=[-1])),
