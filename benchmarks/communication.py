@@ -28,10 +28,10 @@ if __name__ == "__main__" and not __package__:
     require_setup()
 
 import argparse
+import functools
 import math
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +46,8 @@ from benchmarks.harness.command_line import (
     writable,
 )
 from benchmarks.harness.files import write_rows
-from benchmarks.harness.results import markdown
+from benchmarks.harness.process.clock import seconds_of
+from benchmarks.harness.results import markdown, spread
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/communication.py"
@@ -57,8 +58,8 @@ _NUM_ENVS, _NUM_SHARDS = 256, 8
 _STEPS_PER_ENV = 1_000_000
 _DEVICES = (8, 64, 1_024)
 _ENOUGH = 0.8
-_SECONDS = 1.0  # of calls to each program, and at least so many calls
-_CALLS = 7
+_ROUNDS = 15
+_REPEATS = 16  # of adding up gradients in one call
 _GATHER = "all_gather"
 ALGORITHMS = ("ring", "tree")
 
@@ -120,15 +121,20 @@ class Measured:
 
     Attributes:
         reduction: how its gradients are added up.
-        shard_s: seconds of one shard's part of an update.
+        seconds: of one shard's part of an update, one per round.
         collectives: those of an update, the gradient's first.
         adding_s: seconds of adding up the gradients of so many shards, once, by their number.
     """
 
     reduction: str
-    shard_s: float
+    seconds: Sequence[float]
     collectives: Sequence[Collective]
     adding_s: dict[int, float]
+
+    @property
+    def shard_s(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.seconds)
 
     def efficiency(self, num_devices: int, network: Network, algorithm: str) -> float:
         """Return the share of an update on so many devices that is a device's own work."""
@@ -166,7 +172,7 @@ def _run(argv: list[str]) -> bool:
     command = command_of(_SCRIPT, argv)
     # The work of one device, whatever else this machine has.
     myriad.configure(1)
-    measured = [measure(options, reduction) for reduction in ("exact", "fast")]
+    measured = measure(options)
     for each in measured:
         print(_described(each, options.num_shards))
     estimates = list(estimated(measured, networks, options.devices))
@@ -196,6 +202,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default=_DEVICES,
         metavar="N",
         help=f"powers of two (default: {' '.join(map(str, _DEVICES))})",
+    )
+    parser.add_argument(
+        "--rounds", type=count, default=_ROUNDS, help=f"alternations (default: {_ROUNDS})"
     )
     parser.add_argument("--bandwidth-gbit", type=float, metavar="GBIT", help="of your own network")
     parser.add_argument("--latency-us", type=float, metavar="US", help="of its steps")
@@ -227,8 +236,35 @@ def _networks(options: argparse.Namespace) -> Sequence[Network]:
     return (Network(name, 1e9 * bandwidth / 8, 1e-6 * latency),)
 
 
-def measure(options: argparse.Namespace, reduction: str) -> Measured:
-    """Measure a training in shards on one device."""
+def measure(options: argparse.Namespace) -> list[Measured]:
+    """Measure a training in shards on one device, its reductions and what adds up in turns."""
+    from myriad.timing import interleave
+
+    reductions = ("exact", "fast")
+    found = [_prepared(options, reduction) for reduction in reductions]
+    columns = found[0][0][0].num_bytes // 4
+    numbers = _powers_of_two(max(options.devices))
+    calls = [update for _, update in found] + [adding(number, columns) for number in numbers]
+    for call in calls:
+        call()  # compiles
+    samplers = [functools.partial(seconds_of, call) for call in calls]
+    samples = interleave(samplers, least_rounds=options.rounds, most_rounds=options.rounds)
+    medians = [statistics.median(each) / _REPEATS for each in samples[len(found) :]]
+    measured = []
+    for reduction, (collectives, _), update_s in zip(reductions, found, samples, strict=False):
+        # One shard after another, so a shard takes its share. What an update does once counts in
+        # part, which makes the efficiency smaller than it is.
+        shard_s = [seconds / options.num_shards for seconds in update_s]
+        adding_s = dict(zip(numbers, medians, strict=True)) if reduction == "exact" else {}
+        measured.append(Measured(reduction, shard_s, collectives, adding_s))
+    return measured
+
+
+def _prepared(
+    options: argparse.Namespace, reduction: str
+) -> tuple[list[Collective], Callable[[], None]]:
+    """Compile a training; return the collectives of an update, and what does one."""
+    import jax
     import numpy as np
 
     from myriad import create_config
@@ -236,76 +272,60 @@ def measure(options: argparse.Namespace, reduction: str) -> Measured:
     from myriad.training.loop import LearningLoop
     from myriad.xla import result_shapes
 
-    config = create_config(
+    resolved = create_config(
         resolved_env(options.env),
         options.agent,
         options.num_envs,
         _STEPS_PER_ENV,
         num_shards=options.num_shards,
         reduction=reduction,
-    )
-    resolved = config.resolve()
-    learner = resolved.learner
-    loop = LearningLoop(
-        resolved.env, learner.scheduled(resolved.num_updates), resolved.num_envs, num_devices=1
-    )
+    ).resolve()
+    learner = resolved.learner.scheduled(resolved.num_updates)
+    loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=1)
     init, run = loop.jitted()
     first = init.trace(make_key(0))
     one, begin = np.int32(1), np.bool_(False)  # noqa: FBT003
     running = run.trace(result_shapes(first), one, begin)
-    collectives = collectives_of(running.jaxpr.jaxpr, options.num_shards)
     program = running.lower().compile()
-    before = np.int32(max(1, learner.first_learning_update(resolved.num_envs)))
-    state, _ = program(first.lower().compile()(make_key(0)), before, begin)
+    state = first.lower().compile()(make_key(0))
 
-    def update() -> Any:
+    def update() -> None:
         nonlocal state
-        state, told = program(state, one, begin)
-        return told
+        state, _ = jax.block_until_ready(program(state, one, begin))
 
-    update_s = median_seconds(update)
-    adding_s: dict[int, float] = {}
-    if reduction == "exact":
-        columns = collectives[0].num_bytes // 4
-        most = max(options.devices)
-        adding_s = {number: adding_seconds(number, columns) for number in _powers_of_two(most)}
-    # One shard after another, so a shard takes its share. What an update does once counts in part,
-    # which makes the efficiency smaller than it is.
-    return Measured(reduction, update_s / options.num_shards, collectives, adding_s)
+    return collectives_of(running.jaxpr.jaxpr, options.num_shards), update
 
 
-def median_seconds(call: Callable[[], Any]) -> float:
-    """Return the median seconds of calls, each up to the moment that its result is ready."""
-    import jax
-
-    jax.block_until_ready(call())
-    seconds: list[float] = []
-    while len(seconds) < _CALLS or sum(seconds) < _SECONDS:
-        start = time.perf_counter()
-        jax.block_until_ready(call())
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
-
-
-def adding_seconds(num_shards: int, columns: int) -> float:
-    """Return the seconds of averaging so many gathered gradients as a gradient step does."""
+def adding(num_shards: int, columns: int) -> Callable[[], None]:
+    """Return what averages so many gathered gradients `_REPEATS` times, as gradient steps do."""
     import jax
     import jax.numpy as jnp
 
     from myriad.agents.shards import SHARD_AXIS, Shards, shard_mesh
 
+    mean = Shards(num_shards).mean
+
+    def repeated(gradients: jax.Array) -> jax.Array:
+        def once(_: jax.Array, total: jax.Array) -> jax.Array:
+            # Otherwise the compiler would average once, outside the loop.
+            same, total = jax.lax.optimization_barrier((gradients, total))
+            return total + mean(same)
+
+        # In one program, since a call would take longer than adding up a few gradients.
+        return jax.lax.fori_loop(0, _REPEATS, once, jnp.zeros(columns))
+
     by_shard = jax.P(SHARD_AXIS)
-    mean = jax.jit(
+    program = jax.jit(
         jax.shard_map(
-            Shards(num_shards).mean,
-            mesh=shard_mesh(1),
-            in_specs=by_shard,
-            out_specs=jax.P(),
-            check_vma=False,
+            repeated, mesh=shard_mesh(1), in_specs=by_shard, out_specs=jax.P(), check_vma=False
         )
     )
     gradients = jnp.ones((num_shards, columns))
-    return median_seconds(lambda: mean(gradients))
+
+    def add() -> None:
+        jax.block_until_ready(program(gradients))
+
+    return add
 
 
 def collectives_of(jaxpr: Any, num_shards: int) -> list[Collective]:
@@ -365,11 +385,12 @@ def _described(measured: Measured, num_shards: int) -> str:
     gradient, *others = measured.collectives
     num_others = sum(each.times for each in others)
     other_bytes = sum(each.times * each.num_bytes for each in others)
+    found = spread([1e3 * seconds for seconds in measured.seconds], "ms")
+    took = f"{found['ms']:.3f} ms ({found['ms_low']:.3f} to {found['ms_high']:.3f})"
     text = (
-        f"{measured.reduction}: a shard's part of an update takes {1e3 * measured.shard_s:.3f} ms "
-        f"(one of {num_shards}). It has {gradient.times} gradient steps of {gradient.num_bytes:,} "
-        f"bytes by {gradient.primitive}, and {num_others} other collectives of {other_bytes:,} "
-        "bytes in all."
+        f"{measured.reduction}: a shard's part of an update takes {took}, one of {num_shards}. "
+        f"It has {gradient.times} gradient steps of {gradient.num_bytes:,} bytes by "
+        f"{gradient.primitive}, and {num_others} other collectives of {other_bytes:,} bytes in all."
     )
     if measured.adding_s:
         most = max(measured.adding_s)

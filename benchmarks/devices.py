@@ -107,6 +107,8 @@ class SeveralCores:
         declared = load().workloads["devices"][workload]
         skip_unless_runnable(declared)
         skip_unless_several_cores()
+        if declared.num_shards is not None:
+            package.find("myriad.agents.shards:Shards")
         usable_cores = package.find("myriad.hardware:usable_cores")
         most = max(device_counts(usable_cores(), declared.num_shards))
         self.timed = _timed(declared, Place(most, declared.num_envs, declared.num_shards))
@@ -381,13 +383,14 @@ def _measure(
     described = columns | {"env": declared.env, "agent": declared.agent}
     try:
         with contextlib.ExitStack() as stack:
-            calls = {
-                place: stack.enter_context(_process(declared, place, columns)) for place in wanted
-            }
-            # One after another: together they would compile on each other's cores.
-            prepared = {place: call.prepared() for place, call in calls.items()}
+            calls = []
+            prepared = {}
+            # One after another: a call's length is found while nothing else runs.
+            for place in wanted:
+                calls.append(stack.enter_context(_process(declared, place, columns)))
+                prepared[place] = calls[-1].prepared()
             samples = interleave(
-                [call.seconds for call in calls.values()], least_rounds=rounds, most_rounds=rounds
+                [call.seconds for call in calls], least_rounds=rounds, most_rounds=rounds
             )
     except ChildError as error:
         row = new_row("devices", file.timestamp, **described | error.columns)

@@ -41,7 +41,7 @@ def test_a_collective_takes_what_the_formula_says(primitive, algorithm, num_devi
 
 
 def test_efficiency_is_the_share_that_is_a_device_s_own_work():
-    alone = Measured("exact", 77.0, [Collective("all_gather", 10, 1)], {})
+    alone = Measured("exact", [77.0], [Collective("all_gather", 10, 1)], {})
     assert alone.efficiency(8, SLOW, "ring") == pytest.approx(0.5)
     assert alone.efficiency(8, INSTANT, "ring") == 1.0
     adding = dataclasses.replace(alone, adding_s={8: 77.0})
@@ -50,7 +50,7 @@ def test_efficiency_is_the_share_that_is_a_device_s_own_work():
 
 def test_the_most_devices_are_the_last_power_of_two_before_four_fifths_are_lost():
     # Two devices have one step of 11 s, and four three of them.
-    training = Measured("exact", 50.0, [Collective("all_gather", 10, 1)], {})
+    training = Measured("exact", [50.0], [Collective("all_gather", 10, 1)], {})
     found, _ = estimated([training], [SLOW], [4])
     assert found.algorithm == "ring"
     assert found.most_devices == 2
@@ -77,9 +77,7 @@ def test_a_gradient_step_counts_as_often_as_its_scan_has_it(reduction, primitive
 
 @pytest.mark.slow
 def test_the_command_measures_and_writes_a_row_for_each_cell(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(communication, "_SECONDS", 0.0)
-    monkeypatch.setattr(communication, "_CALLS", 2)
-    argv = ["--num-envs", "16", "--num-shards", "2", "--devices", "2", "4"]
+    argv = ["--num-envs", "16", "--num-shards", "2", "--devices", "2", "4", "--rounds", "2"]
     # This process has two devices, and the model measures one of them.
     monkeypatch.setattr("myriad.configure", lambda *_: None)
     assert main([*argv, "--output", str(tmp_path / "c.csv")]) == 0

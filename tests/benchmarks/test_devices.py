@@ -1,7 +1,6 @@
 """The suite of several devices: its places, its rows, its refusals, and its plot."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +11,7 @@ from benchmarks.devices import Place, SeveralCores, device_counts, main, places,
 from benchmarks.harness.results import COLUMNS, read_csv
 from benchmarks.harness.workloads import Declaration, Workload, load
 from benchmarks.plots.devices import device_scaling
+from ci.site.measurements import read_measurements
 
 TRAINING = Workload(
     "devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",), ("cpu",), num_shards=4
@@ -99,9 +99,16 @@ def test_each_number_of_devices_has_a_row_and_its_share_of_the_state(
     assert "efficiency (least to most)" in said
     assert "times one shard" in said
     assert (tmp_path / "device_scaling.png").is_file()
-    samples = json.loads((tmp_path / "d_samples.json").read_text())["alternations"]
-    assert [each.get("scaling") for each in samples] == ["strong", "weak", "strong", "weak", None]
-    assert [point["devices"] for point in samples[0]["points"]] == [1, 2]
+    (run,) = read_measurements([tmp_path]).runs
+    assert [each.name for each in run.curves] == [
+        f"{scaling}, {how}" for how in ("exact", "fast") for scaling in ("strong", "weak")
+    ]
+    assert [point.devices for point in run.curves[0].points] == [1, 2]
+    assert [arm.name for arm in run.arms[0].arms] == [
+        "one shard",
+        "4 shards, exact",
+        "4 shards, fast",
+    ]
 
 
 @pytest.mark.slow
@@ -111,6 +118,8 @@ def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, caps
     (row,) = read_csv(tmp_path / "d.csv")
     assert row["status"] == "failed"
     assert row["reason"]
+    (run,) = read_measurements([tmp_path]).runs
+    assert not run.curves
     assert "no plot" in capsys.readouterr().err
 
 
