@@ -19,10 +19,14 @@ _NEEDED = (
 )  # fmt: skip
 # What must be a number where a table of results gives it.
 _INTEGERS = (
-    "num_envs", "scan_chunk_size", "num_steps", "samples",
-    "memory_total_bytes", "argument_bytes", "temp_bytes", "peak_bytes",
+    "num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "samples",
+    "memory_total_bytes", "argument_bytes", "temp_bytes", "peak_bytes", "state_bytes",
+    "sharded_bytes",
 )  # fmt: skip
-_DECIMALS = ("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "compile_s")
+_DECIMALS = (
+    "steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "compile_s",
+    "efficiency", "efficiency_low", "efficiency_high",
+)  # fmt: skip
 _HEADERS = (
     "suite", "library", "environment", "agent", "environments", "chunk",
     "steps/s (95% interval)", "run, s", "compiling, s", "peak memory",

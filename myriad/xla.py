@@ -38,12 +38,12 @@ _HOST_TRANSFER = "is_host_transfer=true"
 _KNOWN_PASSES = "known_trip_count"
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-# Elementwise operations, reductions, products, shapes, random numbers and loops: XLA may fuse their
-# outputs. Indexed updates, `scatter` by any name, are not among them.
+# Elementwise operations, reductions, products, shapes, random numbers, loops, and what devices send
+# each other: XLA may fuse their outputs. Indexed updates, `scatter` by any name, are none of them.
 _FUSABLE = frozenset(
     (  # noqa: SIM905  (one name a line would be a hundred lines)
-        "abs acos acosh add add_any and argmax argmin asin asinh atan atan2 atanh axis_index "
-        "bitcast_convert_type broadcast_in_dim cbrt ceil clamp clz concatenate cond "
+        "abs acos acosh add add_any all_gather and argmax argmin asin asinh atan atan2 atanh "
+        "axis_index bitcast_convert_type broadcast_in_dim cbrt ceil clamp clz concatenate cond "
         "convert_element_type copy cos cosh cummax cummin cumprod cumsum custom_jvp_call "
         "custom_vjp_call div dot_general dynamic_slice dynamic_update_slice eq erf erf_inv erfc "
         "exp exp2 expm1 floor gather ge gt integer_pow iota is_finite jit log log1p logistic lt "

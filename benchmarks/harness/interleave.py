@@ -7,20 +7,16 @@ its reason, and no process outlives `alternate`.
 """
 
 import contextlib
-import json
 import os
-import queue
 import random
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any
 
+from benchmarks.harness.process.conversation import Conversation
 from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.process.supervisor import Supervised
 from benchmarks.harness.workloads import Workload
 
 
@@ -90,61 +86,13 @@ def side_command(side: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.sides", side]
 
 
-class LibraryProcess:
+class LibraryProcess(Conversation):
     """A running side, ended by leaving the `with` block."""
 
     def __init__(self, side: str):
         # Two processes share a GPU only if neither takes three quarters of it at the start.
         preallocate = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        self._child = Supervised(
-            side_command(side),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            environ={"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate},
-        )
-        self._replies: queue.Queue[str] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-        self._reader.join()
-        self._child.__exit__()
-
-    def end(self) -> None:
-        """End the process and those it started; there is nothing in them to lose."""
-        self._child.end()
-
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send `request` and return the reply to it."""
-        with contextlib.suppress(BrokenPipeError):  # a dead side shows by its missing reply
-            print(json.dumps(request), file=self._child.process.stdin, flush=True)
-        return self.reply(timeout_s)
-
-    def reply(self, timeout_s: float) -> dict[str, Any]:
-        """Return the next reply.
-
-        Raises:
-            ChildError: the side refused, died, or did not answer within `timeout_s` seconds.
-        """
-        try:
-            line = self._replies.get(timeout=timeout_s)
-        except queue.Empty:
-            raise ChildError("failed", f"no answer within {timeout_s:g} s") from None
-        if not line:
-            raise ChildError("failed", self._child.last_words())
-        reply = json.loads(line)
-        if "status" in reply:
-            raise ChildError(**reply)
-        return reply
-
-    def _read(self) -> None:
-        for line in self._child.process.stdout or ():
-            self._replies.put(line)
-        self._replies.put("")
+        super().__init__(side_command(side), {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate})
 
 
 OnEvent = Callable[[str, list[Outcome]], None]

@@ -20,10 +20,12 @@ from benchmarks.harness.process.supervisor import ROOT
 
 COLUMNS: tuple[str, ...] = (
     *("suite", "library", "library_version", "env", "agent", "arm"),
-    *("num_envs", "scan_chunk_size", "num_steps"),
+    *("num_envs", "scan_chunk_size", "num_steps", "devices", "processes"),
     *("device", "device_name", "cores", "memory_total_bytes"),
     *("steps_per_s", "steps_per_s_low", "steps_per_s_high", "run_s", "samples", "compile_s"),
-    *("argument_bytes", "temp_bytes", "peak_bytes", "status", "reason"),
+    *("efficiency", "efficiency_low", "efficiency_high"),
+    *("argument_bytes", "temp_bytes", "peak_bytes", "state_bytes", "sharded_bytes"),
+    *("status", "reason"),
     *("package_version", "commit", "jax_version", "jaxlib_version", "numpy_version"),
     *("python_version", "timestamp"),
 )

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from benchmarks.harness.libraries import LIBRARIES, OURS, SIDES, SuiteError, known, library_of
 
 SUITE_FILE = Path(__file__).parents[1] / "suite.toml"
-SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile")
+SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile", "devices")
 # Their tables declare whole trainings.
 TRAINING_SUITES = ("training", "autotune", "presets", "tuning")
 TIERS = ("quick", "full")
@@ -76,7 +76,8 @@ def _key(kind: _Kind, **default: Any) -> Any:
 class Workload:
     """What one benchmark steps, and where it is measured.
 
-    With `num_seeds`, so many trainings run side by side, each in `num_envs` environments.
+    With `num_seeds`, so many trainings run side by side, each in `num_envs` environments. With
+    `num_shards`, it is a training that is cut into so many shards.
     """
 
     suite: str
@@ -89,6 +90,7 @@ class Workload:
     devices: tuple[str, ...] = _key(_some_of(DEVICES))
     num_steps: int | None = _key(_COUNT, default=None)
     num_seeds: int | None = _key(_COUNT, default=None)
+    num_shards: int | None = _key(_COUNT, default=None)
 
 
 @dataclass(frozen=True)

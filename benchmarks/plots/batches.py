@@ -6,6 +6,7 @@ from typing import Any
 from benchmarks.harness.results import TextRow
 from benchmarks.plots.scaling import mark_refused
 from benchmarks.plots.style import (
+    LOOKS,
     by_key,
     calls_of,
     caption,
@@ -21,15 +22,6 @@ from benchmarks.plots.style import (
 )
 
 _SIZE = "batch_size"  # what the rows of the figure have besides their columns
-# Every agent is ours, so colours stand for agents here. Without colour, markers and dashes do.
-_LOOKS = (
-    ("#0072B2", "o", "-"),
-    ("#D55E00", "s", "--"),
-    ("#009E73", "^", "-."),
-    ("#CC79A7", "D", ":"),
-    ("#56B4E9", "v", "-"),
-    ("#E69F00", "P", "--"),
-)
 
 
 def batch_sizes(rows: Sequence[TextRow]) -> Any:
@@ -51,7 +43,7 @@ def batch_sizes(rows: Sequence[TextRow]) -> Any:
     figure, ((axes,),) = page(title, below, height=5.4)
     for place, agent in enumerate(chosen):
         own = measured(agents[agent])
-        colour, marker, dashes = _LOOKS[place % len(_LOOKS)]
+        colour, marker, dashes = LOOKS[place % len(LOOKS)]
         look = {"color": colour, "marker": marker, "linestyle": dashes}
         rate_line(axes, numbers(own, _SIZE), own, [1.0] * len(own), label=agent, **look)
         best = chosen[agent]

@@ -24,6 +24,7 @@ from benchmarks.harness.results import (
 )
 from benchmarks.plots.batches import batch_sizes
 from benchmarks.plots.comparisons import compile_time, library_comparison, seconds_to_solve
+from benchmarks.plots.devices import device_scaling
 from benchmarks.plots.scaling import (
     memory_scaling,
     scaling_efficiency,
@@ -88,6 +89,11 @@ PLOTS = {
         "batch_sizes",
         {"batch_size": Selection(("env",), ("agent", "arm"), refused=True)},
         batch_sizes,
+    ),
+    "devices": Plot(
+        "device_scaling",
+        {"devices": Selection(("env",), ("agent", "arm", "devices", "processes"))},
+        device_scaling,
     ),
     "comparison": Plot(
         "library_comparison",

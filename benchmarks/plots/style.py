@@ -19,6 +19,15 @@ STYLES = {
     for name, library in DECLARED.items()
 }
 UNKNOWN_STYLE = {"color": "#777777", "marker": "8", "linestyle": ":"}  # one not known yet
+# Where every line is ours, colours stand for something else. Without colour, markers and dashes do.
+LOOKS = (
+    ("#0072B2", "o", "-"),
+    ("#D55E00", "s", "--"),
+    ("#009E73", "^", "-."),
+    ("#CC79A7", "D", ":"),
+    ("#56B4E9", "v", "-"),
+    ("#E69F00", "P", "--"),
+)
 GREY = "#666666"
 _TITLE: dict[str, Any] = {"x": 0.01, "ha": "left", "fontsize": 12, "fontweight": "bold"}
 _LETTERS_PER_INCH = {
@@ -195,19 +204,25 @@ def numbers(rows: Sequence[TextRow], column: str) -> list[float]:
     return [number(row, column) for row in rows]
 
 
-def interval(row: TextRow) -> tuple[float, float, float]:
-    """Return the steps/s and the ends of their interval; without one, all three are the steps/s."""
-    middle = number(row, "steps_per_s")
-    low, high = (number(row, f"steps_per_s_{end}") for end in ("low", "high"))
+def interval(row: TextRow, column: str = "steps_per_s") -> tuple[float, float, float]:
+    """Return a measured value and the ends of its interval; without one, it stands for them too."""
+    middle = number(row, column)
+    low, high = (number(row, f"{column}_{end}") for end in ("low", "high"))
     return middle, middle if math.isnan(low) else low, middle if math.isnan(high) else high
 
 
 def rate_line(
-    axes: Any, xs: Sequence[float], rows: Sequence[TextRow], scales: Sequence[float], **style: Any
+    axes: Any,
+    xs: Sequence[float],
+    rows: Sequence[TextRow],
+    scales: Sequence[float],
+    column: str = "steps_per_s",
+    **style: Any,
 ) -> None:
-    """Draw the steps/s of the rows, each times its scale, with bars and a band for intervals."""
+    """Draw a column of the rows, each times its scale, with bars and a band for intervals."""
     found = [
-        tuple(scale * end for end in interval(row)) for row, scale in zip(rows, scales, strict=True)
+        tuple(scale * end for end in interval(row, column))
+        for row, scale in zip(rows, scales, strict=True)
     ]
     middle, low, high = ([each[place] for each in found] for place in range(3))
     axes.fill_between(xs, low, high, color=style["color"], alpha=0.18, linewidth=0)

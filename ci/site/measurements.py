@@ -20,6 +20,7 @@ from ci.site.arms import (
     read_alternation,
     read_training,
 )
+from ci.site.device_scaling import DeviceCurve, is_curve, read_curve
 from ci.site.formatting import hardware
 from perfgate.history.checks import (
     DAMAGE,
@@ -78,6 +79,7 @@ class SuiteRun:
         alternations: of libraries that were called in turn.
         arms: alternations of configurations.
         trainings: of configurations to a target.
+        curves: of programs on ever more devices.
         hardware: of the newest row beside the samples.
         jax_version: of that row.
     """
@@ -90,6 +92,7 @@ class SuiteRun:
     alternations: Sequence[Sequence[LibrarySamples]]
     arms: Sequence[ArmAlternation] = ()
     trainings: Sequence[ArmTraining] = ()
+    curves: Sequence[DeviceCurve] = ()
     hardware: str = ""
     jax_version: str = ""
 
@@ -189,10 +192,11 @@ def _read_run(path: Path) -> SuiteRun:
     groups = [table(group) for group in array(found["alternations"])]
     arms = [read_alternation(group) for group in groups if is_alternation(group)]
     trainings = [read_training(group) for group in groups if is_training(group)]
+    curves = [read_curve(group) for group in groups if is_curve(group)]
     alternations = [
         [_samples(outcome) for outcome in group.values()]
         for group in groups
-        if not is_alternation(group) and not is_training(group)
+        if not (is_alternation(group) or is_training(group) or is_curve(group))
     ]
     try:
         rows = _read_csv(path.with_name(path.stem.removesuffix("_samples") + ".csv"))[1]
@@ -212,6 +216,7 @@ def _read_run(path: Path) -> SuiteRun:
         alternations=alternations,
         arms=arms,
         trainings=trainings,
+        curves=curves,
         hardware=text(hardware(newest)),
         jax_version=text(newest.get("jax_version", "")),
     )

@@ -128,7 +128,10 @@ class Shards:
         """Lay this device's shards one behind another: `[L, B, ...]` becomes `[L B, ...]`."""
         if self.is_one:
             return tree
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), tree)
+        # By its number of rows, since -1 finds none for a leaf without columns.
+        return jax.tree.map(
+            lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]), tree
+        )
 
     def rows_in_joined(self, rows: jax.Array, num_rows: int) -> jax.Array:
         """Return where rows of each shard's `num_rows`, `[L, ...]`, are found in `joined`."""

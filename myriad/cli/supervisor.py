@@ -22,8 +22,8 @@ from myriad.launch import Launch
 
 # As `myriad.distributed` has them, which loads JAX.
 LOST, REFUSED = 1, 2
-# By then all have noticed that one is gone, and have ended.
-_RESTART_S = 26.0
+# By then all have noticed that one was killed, and have ended.
+_RESTART_S = 12.0
 _LINES = 200
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import jax
 
 from myriad.distributed.store import Store
-from myriad.distributed.watch import FAREWELL_S, LOST, LOST_S, Watch
+from myriad.distributed.watch import KNOWN_S, LOST, Watch
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, ProcessLostError
 
 Result = TypeVar("Result")
@@ -31,17 +31,20 @@ class Processes:
         store: what they share; None if this process is alone.
         process_id: its number.
         count: how many there are.
+        host: that of process 0.
 
     Attributes:
         process_id: its number, from 0.
         count: how many there are.
     """
 
-    def __init__(self, store: Store | None = None, process_id: int = 0, count: int = 1):
+    def __init__(
+        self, store: Store | None = None, process_id: int = 0, count: int = 1, host: str = ""
+    ):
         self.process_id = process_id
         self.count = count
         self._store = store if count > 1 else None
-        self._watch = None if self._store is None else Watch(self._store, process_id, count)
+        self._watch = None if self._store is None else Watch(self._store, process_id, count, host)
         self._messages = 0
         self._has_told = False
         # An error that every process has come to.
@@ -157,7 +160,7 @@ class Processes:
         if _is_of_connection(error):
             # It takes a while to know which process that was. Then the watch ends this one.
             self._watch.suspect()
-            time.sleep(LOST_S + FAREWELL_S)
+            time.sleep(KNOWN_S)
         self._watch.end_others(str(error) or type(error).__name__, _exit_code(error))
 
     def _next(self) -> str:

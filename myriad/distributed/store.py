@@ -26,12 +26,18 @@ class Store:
         self._client = client
 
     @classmethod
-    def of_jax(cls) -> "tuple[Store, int, int]":
-        """Return the store of this process, its number, and how many processes there are."""
+    def of_jax(cls) -> "tuple[Store, int, int, str]":
+        """Return what `Processes` takes: the store, this process, how many, and the host of 0."""
         # JAX has no public name for the client of its service. orbax and others use this one.
         from jax._src.distributed import global_state
 
-        return cls(global_state.client), global_state.process_id, global_state.num_processes
+        host = str(global_state.coordinator_address).rpartition(":")[0].strip("[]")
+        return (
+            cls(global_state.client),
+            global_state.process_id,
+            global_state.num_processes,
+            host,
+        )
 
     def set(self, name: str, value: Any) -> None:
         """Give a name a value, in place of the one that it may have."""

@@ -7,20 +7,24 @@ import shlex
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
+from myriad.distributed.lines import Lines
 from myriad.distributed.store import Store
 from myriad.errors import ProcessLostError
 from myriad.files import say
 
-# A process that says nothing for so many seconds is gone.
-LOST_S = 20.0
-# The same once a connection to it has broken, and before it has said anything: it may still load.
+# A process that says nothing for so many seconds is gone, or its host is. While it compiles, one of
+# many on few cores may be silent for long. One that is killed is noticed by its connection.
+LOST_S = 60.0
+# The same once a collective operation has failed.
 _SUSPECT_S = 5.0
-_FIRST_BEAT_S = 60.0
 _BEAT_S = 1.0
 # Seconds that process 0, which hosts the store, leaves the others to hear why they end.
-FAREWELL_S = 4.0
+_FAREWELL_S = 4.0
+# Seconds after a failed operation by which the watch has found what failed.
+KNOWN_S = 20.0
 # Exit code of a process that ends since another one is gone.
 LOST = 1
 
@@ -40,19 +44,21 @@ class Watch:
         store: what the processes share.
         process_id: this one's number.
         count: how many there are.
+        host: that of process 0.
 
     Attributes:
         signal: the signal that asked any process to end, or 0. Only process 0 knows.
         run_folder: the run that goes on afterwards, once there is one.
     """
 
-    def __init__(self, store: Store, process_id: int, count: int):
+    def __init__(self, store: Store, process_id: int, count: int, host: str):
         self.signal = 0
         self.run_folder: Path | None = None
         self._store = store
         self._process_id = process_id
         self._count = count
         self._patience_s = LOST_S
+        self._lines = Lines(store, process_id, host)
         self._closing = threading.Event()
         # What each process said last, and when that was new.
         self._heard: dict[int, tuple[int, float]] = {}
@@ -67,6 +73,7 @@ class Watch:
         """End the thread."""
         self._closing.set()
         self._thread.join(2 * _BEAT_S)
+        self._lines.close()
 
     def end_others(self, reason: str, code: int) -> None:
         """Tell the others that this process ends, why, and with which exit code."""
@@ -93,15 +100,17 @@ class Watch:
         told = self._store.by_process("ending")
         if self._process_id:
             # That of process 0, since it knows best: it has heard the others.
-            return Ending(*told[0]) if 0 in told else self._silent([0])
+            return Ending(*told[0]) if 0 in told else self._lost([0])
         for number in self._store.by_process("interrupt").values():
             self.signal = self.signal or number
         for ending in told.values():
             return Ending(*ending)
-        return self._silent(range(1, self._count))
+        return self._lost(range(1, self._count))
 
-    def _silent(self, others: "range | list[int]") -> Ending | None:
-        """Return which of the others has said nothing new for too long."""
+    def _lost(self, others: Iterable[int]) -> Ending | None:
+        """Return which of the others has ended, or has said nothing new for too long."""
+        for number in self._lines.ended():
+            return Ending(f"process {number} of {self._count} was lost: it was killed or crashed")
         now_s = time.monotonic()
         beats = self._store.by_process("alive")
         for number in others:
@@ -109,10 +118,10 @@ class Watch:
             last, since_s = self._heard.get(number, (-1, now_s))
             if beat != last:
                 self._heard[number] = (beat, now_s)
-            elif now_s - since_s > (self._patience_s if beat else _FIRST_BEAT_S):
+            elif now_s - since_s > self._patience_s:
                 return Ending(
-                    f"process {number} of {self._count} was lost: it was killed, or it or its "
-                    f"host has not answered for {now_s - since_s:.0f} s"
+                    f"process {number} of {self._count} was lost: it or its host has not answered "
+                    f"for {now_s - since_s:.0f} s"
                 )
         return None
 
@@ -131,7 +140,7 @@ class Watch:
         self._store.set(f"ending/{self._process_id}", dataclasses.astuple(ending))
         if self._process_id == 0:
             # The store goes with this process.
-            time.sleep(FAREWELL_S)
+            time.sleep(_FAREWELL_S)
 
 
 def how_to_go_on(run_folder: Path | None) -> str:

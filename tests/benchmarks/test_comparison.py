@@ -97,7 +97,7 @@ def test_the_processes_of_gymnasium_end_with_their_side(monkeypatch):
             seen.extend(children_of(started[0].pid))
 
     with monkeypatch.context() as patched:
-        patched.setattr(interleave.subprocess, "Popen", popen)
+        patched.setattr(subprocess, "Popen", popen)
         case = as_declared(Case("gymnasium-async", replace(TINY, num_envs=2)), load())
         (outcome,) = alternate([case], BUDGET, on_event=watch)
     assert (outcome.status, outcome.reason) == ("ok", "")

@@ -341,6 +341,25 @@ def batch_rows():
     return [*rows, made("batch_size", agent="dqn", arm="batch 16384", **refused)]
 
 
+def device_rows():
+    shares = {"strong": {1: 1.0, 2: 0.9, 4: 0.7}, "weak": {1: 1.0, 2: 0.95, 4: 0.9}}
+    return [
+        made(
+            "devices",
+            agent="ppo",
+            arm=f"{scaling}, exact",
+            devices=number,
+            processes=1,
+            efficiency=share,
+            efficiency_low=0.9 * share,
+            efficiency_high=1.1 * share,
+            **rate(1e6 * number * share),
+        )
+        for scaling, by_number in shares.items()
+        for number, share in by_number.items()
+    ]
+
+
 def comparison_rows():
     rates = {"myriad": 6e6, "gymnax": 6e4, "gymnasium": 2e3, "envpool": 2e4}
     rows = [
@@ -389,6 +408,7 @@ ROWS = {
     "memory": memory_rows,
     "scan_chunk": chunk_rows,
     "batch_size": batch_rows,
+    "devices": device_rows,
     "comparison": comparison_rows,
     "time_to_solve": training_rows,
     "compile": compile_rows,
@@ -404,6 +424,9 @@ FINDINGS = {
     ),
     "batch_size": (
         "snake: the smallest batch within 3% of the fastest is 128 for dqn, 2,048 for ppo"
+    ),
+    "devices": (
+        "snake: 4 devices reach 0.70 of ideal strong scaling and 0.90 of ideal weak scaling"
     ),
     "comparison": "Myriad steps snake 100 times as fast as gymnax",
     "time_to_solve": "Myriad ppo solves snake in 4.5 s (4 to 5 s)",

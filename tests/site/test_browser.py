@@ -20,6 +20,7 @@ PAGES = (
     "scaling",
     "comparison",
     "settings",
+    "devices",
     "benchmarks",
     "changes",
     "compare",

@@ -309,7 +309,8 @@ def lose_the_history_job(nights: Nights, damaged: str) -> None:
 
 def test_the_night_has_every_promised_part():
     text = (ROOT / "ci" / "nightly.toml").read_text()
-    for words in ('"ci/record.sh"', 'run_all.py", "--full"', "presets.py", "tuning.py"):
+    suites = ('run_all.py", "--full"', "presets.py", "tuning.py", "devices.py")
+    for words in ('"ci/record.sh"', *suites):
         assert words in text
     for words in ('plot_results.py"', '"asv", "publish"'):
         assert words in text

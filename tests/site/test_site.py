@@ -25,6 +25,7 @@ PAGES = (
     "scaling",
     "comparison",
     "settings",
+    "devices",
     "benchmarks",
     "changes",
     "compare",

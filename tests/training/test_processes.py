@@ -91,7 +91,8 @@ class Training:
         for number, process in enumerate(self.processes):
             if process.poll() is None:
                 children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-                found |= {number: int(pid) for pid in children.read_text().split()[:1]}
+                for pid in children.read_text().split():
+                    found[number] = int(pid)
         return found
 
     def end(self):

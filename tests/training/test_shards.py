@@ -61,7 +61,7 @@ from myriad import configure, create_config, settings
 from myriad.random import make_key
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.loop import LearningLoop
-from myriad.xla import result_shapes, use_compilation_cache
+from myriad.xla import output_fusion, result_shapes, use_compilation_cache
 
 configure()
 use_compilation_cache(settings.compilation_cache())
@@ -125,6 +125,10 @@ for num_devices in (1, 2):
     state, _ = run(program, loop.everywhere(checkpoints.restore(2, shapes)), 1)
     save(f"resumed{num_devices}", state)
 
+whole_run = jax.jit(loops[8][0].run)
+facts["fuses"] = bool(
+    output_fusion(lambda: whole_run.trace(loops[8][3], np.int32(0), np.bool_(False)).jaxpr)
+)
 text = loops[8][2].as_text()
 widest = max(int(n) for n in re.findall(r"f32\\[8,(\\d+)\\]\\S* all-gather\\(", text))
 bodies = re.split(r"\\n}\\n", text)
@@ -217,6 +221,13 @@ def test_a_gradient_step_gathers_once(trained):
     assert facts["widest"] >= facts["8"]["params"]
     assert facts["gathers"] == [1]
     assert facts["others"] == [0]
+
+
+def test_outputs_are_fused_as_without_shards(trained):
+    # So what the other tests compare is rounded by fused programs. Indexed updates keep DQN's out.
+    agent, folder = trained
+    facts = json.loads((folder / "facts.json").read_text())
+    assert facts["fuses"] == (agent != "dqn")
 
 
 def test_results_are_the_same_however_updates_are_cut_into_chunks(trained):
@@ -317,6 +328,11 @@ def test_many_trainings_in_one_program_refuse_shards():
         Population(shortly().resolve(), 2)
     with pytest.raises(InvalidArgumentError, match="num_shards must be 1, but is 4"):
         make_train(shortly())
+
+
+def test_what_has_no_columns_is_joined_too():
+    joined = Shards(4).joined({"obs": jnp.ones((4, 3, 2)), "mask": jnp.ones((4, 3, 0))})
+    assert {name: leaf.shape for name, leaf in joined.items()} == {"obs": (12, 2), "mask": (12, 0)}
 
 
 def test_devices_that_do_not_divide_the_shards_are_refused():

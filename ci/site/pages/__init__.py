@@ -16,6 +16,7 @@ from ci.site.measurements import when
 from ci.site.model import Entry, Site
 from ci.site.pages.benchmark import benchmark_page, listed
 from ci.site.pages.comparison import comparison_page
+from ci.site.pages.devices import devices_page
 from ci.site.pages.first import first_page
 from ci.site.pages.scaling import row_id, scaling_page
 from ci.site.pages.settings import settings_page
@@ -29,6 +30,7 @@ PAGES = (
     ("scaling.html", "Scaling"),
     ("comparison.html", "Comparison"),
     ("settings.html", "Settings"),
+    ("devices.html", "Devices"),
     ("studies.html", "Studies"),
     ("benchmarks.html", "Benchmarks"),
     ("changes.html", "Changes"),
@@ -66,6 +68,7 @@ def render_pages(site: Site, files: Files) -> Iterator[tuple[str, str]]:
         "scaling.html": scaling_page(site, files.plots),
         "comparison.html": comparison_page(site),
         "settings.html": settings_page(site.measurements.runs),
+        "devices.html": devices_page(site.measurements.runs, files.plots),
         "studies.html": {"studies": site.studies},
         "benchmarks.html": {"entries": [listed(entry, site) for entry in site.entries]},
         "changes.html": _changes(site),

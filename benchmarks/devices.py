@@ -1,0 +1,558 @@
+"""How rollouts and trainings in shards scale over the devices of a process.
+
+    python benchmarks/devices.py                    the quick workloads, on 1, 2, 4, ... devices
+    python benchmarks/devices.py --full             all workloads of suite.toml
+    python benchmarks/devices.py --devices 1 2 --rounds 20
+
+An asv suite and a command line. With strong scaling all devices together have the workload's
+environments. With weak scaling each of them has so many. Each number of devices is a process of its
+own. On a CPU it has one core for each device. All processes of a workload are called in turns, in
+a new order every round. A training is also called with one shard on one device, which shows what
+the shards themselves cost.
+"""
+
+if __name__ == "__main__" and not __package__:
+    from harness.installed import require_setup  # Python may not find `benchmarks` yet
+
+    require_setup()
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from benchmarks.harness import package
+from benchmarks.harness.command_line import Parser, command_of, count, guarded, report, resolved_env
+from benchmarks.harness.process.child_process import Reply, run
+from benchmarks.harness.process.clock import seconds_of
+from benchmarks.harness.process.failures import ChildError
+from benchmarks.harness.process.timed_call import TimedCall
+from benchmarks.harness.results import (
+    LEAST_SAMPLES,
+    ResultsFile,
+    Row,
+    machine_columns,
+    markdown,
+    new_row,
+    spread,
+)
+from benchmarks.harness.skipping import skip_unless_runnable, skip_unless_several_cores
+from benchmarks.harness.workloads import (
+    SuiteError,
+    Workload,
+    known,
+    load,
+    tier_from_environment,
+)
+from benchmarks.plots.draw import draw_run
+
+_SCRIPT = "benchmarks/devices.py"
+STRONG, WEAK = SCALINGS = ("strong", "weak")
+REDUCTIONS = ("exact", "fast")
+# The arm of a training on one device that nothing cuts.
+UNCUT = "one shard"
+_PROCESSES = 1
+_ROUNDS = 15
+_TIMEOUT_S = 600.0
+_SAMPLE_S = 0.25  # the least that a call lasts
+_MOST_UNITS = 1 << 20
+# After so many steps the episodes of a random policy have staggered ages.
+_BURN_IN_STEPS = 100
+# Long enough that no schedule ends while a training is timed.
+_STEPS_PER_ENV = 1_000_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one process runs.
+
+    Attributes:
+        num_devices: the devices that it has.
+        num_envs: environments of all devices together.
+        num_shards: of a training, None for a rollout.
+        reduction: of a training in shards.
+    """
+
+    num_devices: int
+    num_envs: int
+    num_shards: int | None = None
+    reduction: str = "exact"
+
+    @property
+    def arm(self) -> str:
+        """What the tables call it beside its devices and environments."""
+        if self.num_shards is None:
+            return ""
+        return UNCUT if self.num_shards == 1 else self.reduction
+
+
+class SeveralCores:
+    """Seconds of a call that the devices of all cores share; gate.toml unpins it."""
+
+    params: ClassVar = list(load().select("devices", tier_from_environment()))
+    param_names: ClassVar = ["workload"]
+    version = "1"
+    timeout = 300
+    prepared = ""
+
+    def setup(self, workload: str) -> None:
+        """Compile and warm up, once: asv calls this before every sample."""
+        if self.prepared == workload:
+            return
+        declared = load().workloads["devices"][workload]
+        skip_unless_runnable(declared)
+        skip_unless_several_cores()
+        if declared.num_shards is not None:
+            package.find("myriad.agents.shards:Shards")
+        usable_cores = package.find("myriad.hardware:usable_cores")
+        most = max(device_counts(usable_cores(), declared.num_shards))
+        self.timed = _timed(declared, Place(most, declared.num_envs, declared.num_shards))
+        self.prepared = workload
+
+    def time_call(self, workload: str) -> None:
+        """Step or train, and wait for every device."""
+        self.timed.call()
+
+    def program(self, workload: str) -> Any:
+        """Return the compiled chunk or updates, for the gate."""
+        return self.timed.program
+
+
+class _TimedRollout:
+    """A rollout and its state; a unit of a call is a chunk."""
+
+    def __init__(self, declared: Workload, place: Place):
+        from myriad import Rollout, make_agent, make_env
+
+        env = make_env(declared.env)
+        self._rollout = Rollout(
+            env,
+            make_agent(declared.agent, env),
+            place.num_envs,
+            declared.scan_chunk_size,
+            num_devices=place.num_devices,
+        )
+        self.state = self._rollout.init(seed=0)
+        self.num_devices = self._rollout.layout.num_devices
+        self.steps_per_unit = place.num_envs * declared.scan_chunk_size
+        self.num_units = -(-_BURN_IN_STEPS // declared.scan_chunk_size)
+        self.call()
+
+    @property
+    def program(self) -> Any:
+        """The compiled chunk."""
+        return self._rollout.compile(self.state)
+
+    def call(self) -> None:
+        """Step every environment through `num_units` chunks."""
+        from myriad import timing
+
+        for _ in range(self.num_units):
+            self.state = self._rollout.run_chunk(self.state)
+        timing.block_until_ready(self.state)
+
+
+class _TimedTraining:
+    """A training and its state; a unit of a call is an update."""
+
+    def __init__(self, declared: Workload, place: Place):
+        kind = package.find("myriad.training.programs:CompiledTraining")
+        resolved = training_config(declared, place).resolve()
+        self._training = kind(resolved)
+        self._training.compile()
+        self.program = self._training.run
+        self.state = self._training.first_state()
+        self.num_devices = self._training.loop.num_devices
+        self.steps_per_unit = self._training.steps_per_update
+        # Before its first gradient step a training is something else.
+        before = resolved.learner.first_learning_update(resolved.num_envs)
+        self.num_units = max(1, before)
+        self.call()
+
+    def call(self) -> None:
+        """Train through `num_units` updates; the last report has been fetched by the end."""
+        self.state, _ = self._training.run_window(
+            self.state, 0, self.num_units, lambda report, done: None
+        )
+
+
+def training_config(declared: Workload, place: Place) -> Any:
+    """Return the configuration of a training.
+
+    The hyperparameters are those of the declared environments however many there are, so that weak
+    scaling changes the environments and nothing else.
+    """
+    from myriad import create_config
+
+    declared_config = create_config(
+        declared.env,
+        declared.agent,
+        declared.num_envs,
+        _STEPS_PER_ENV,
+        declared.scan_chunk_size,
+        num_shards=place.num_shards,
+        reduction=place.reduction,
+    )
+    config = declared_config.resolve().config
+    return config.model_copy(update={"num_envs": place.num_envs})
+
+
+def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
+    """Compile and warm up what a place runs, and make its calls last long enough."""
+    kind = _TimedRollout if declared.num_shards is None else _TimedTraining
+    timed = kind(declared, place)
+    if timed.num_devices != place.num_devices:
+        raise NotImplementedError(
+            f"{place.num_devices} devices were asked for, but it runs on {timed.num_devices}"
+        )
+    timed.num_units = 1
+    while (seconds := seconds_of(timed.call)) < _SAMPLE_S and timed.num_units < _MOST_UNITS:
+        timed.num_units *= max(2, round(_SAMPLE_S / seconds))
+    return timed
+
+
+def prepare(workload: dict[str, Any], place: dict[str, Any]) -> tuple[Reply, Callable[[], None]]:
+    """Prepare the calls of one place, and say what they are; runs in a child."""
+    wanted = Place(**place)
+    # XLA starts as many threads as its process may use cores, so this comes first.
+    if hasattr(os, "sched_setaffinity"):  # not on macOS
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: wanted.num_devices])
+    import myriad
+
+    myriad.configure(wanted.num_devices)
+    timed = _timed(Workload(**workload), wanted)
+    whole, sharded = state_bytes(timed.state)
+    prepared = {
+        "num_steps": timed.num_units * timed.steps_per_unit,
+        "state_bytes": whole,
+        "sharded_bytes": sharded,
+    }
+    return prepared, timed.call
+
+
+def state_bytes(state: Any) -> tuple[list[int], list[int]]:
+    """Return the bytes of a state on each of its devices.
+
+    Returns:
+        those of all arrays, and those of arrays that the devices share out among them.
+    """
+    import jax
+
+    whole: dict[int, int] = {}
+    sharded: dict[int, int] = {}
+    for leaf in jax.tree.leaves(state):
+        is_key = jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        array = jax.random.key_data(leaf) if is_key else leaf
+        is_shared = any(getattr(leaf.sharding, "spec", ()))
+        for part in array.addressable_shards:
+            device = part.device.id
+            whole[device] = whole.get(device, 0) + part.data.nbytes
+            sharded[device] = sharded.get(device, 0) + is_shared * part.data.nbytes
+    return [whole[device] for device in sorted(whole)], [sharded[each] for each in sorted(sharded)]
+
+
+def here() -> Reply:
+    """Return this machine's columns of a row, and the devices that can be measured; in a child."""
+    import jax
+
+    import myriad
+    from myriad import hardware
+
+    myriad.configure()
+    columns = machine_columns()
+    is_cpu = columns["device"] == "cpu"
+    # However many devices a CPU is presented as, it has its cores.
+    usable = hardware.usable_cores() if is_cpu else jax.local_device_count()
+    return {"columns": columns, "usable": usable}
+
+
+def device_counts(usable: int, num_shards: int | None) -> list[int]:
+    """Return 1, 2, 4, ... as far as there are devices, and shards for them."""
+    most = usable if num_shards is None else min(usable, num_shards)
+    return [1 << power for power in range(most.bit_length())]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; bad input gives one sentence and exit code 2."""
+    return guarded(_run, argv)
+
+
+def _run(argv: list[str]) -> bool:
+    options = _parse(argv)
+    workloads = _chosen(options)
+    file = ResultsFile("devices", options.output, command_of(_SCRIPT, argv))
+    try:
+        machine = run("benchmarks.devices:here", {}, timeout_s=_TIMEOUT_S)
+    except ChildError as error:
+        raise SuiteError(str(error)) from error
+    columns, usable = machine["columns"], machine["usable"]
+    _require_usable(options.devices, columns["device"], usable)
+    for declared in workloads:
+        wanted = options.devices or device_counts(usable, declared.num_shards)
+        _measure(declared, wanted, options.rounds, columns, file)
+    succeeded = report(file)
+    for env in dict.fromkeys(declared.env for declared in workloads):
+        draw_run(file, "devices", env)
+    return succeeded
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(_SCRIPT, __doc__)
+    parser.add_argument("--full", action="store_true", help="every workload of suite.toml")
+    parser.add_argument(
+        "--workload", action="append", metavar="NAME", help="only this one (repeatable)"
+    )
+    parser.add_env(None)
+    parser.add_argument(
+        "--devices",
+        type=count,
+        nargs="+",
+        metavar="N",
+        help="numbers of devices beside 1 (default: 1, 2, 4, ... as far as there are devices)",
+    )
+    parser.add_argument(
+        "--rounds", type=count, default=_ROUNDS, help=f"alternations (default: {_ROUNDS})"
+    )
+    parser.add_output()
+    return parser.parse_args(argv)
+
+
+def _chosen(options: argparse.Namespace) -> list[Workload]:
+    declared = load().workloads["devices"]
+    names = options.workload or [
+        name
+        for name, each in declared.items()
+        if options.full or options.env or tier_from_environment() in each.tiers
+    ]
+    env = options.env and resolved_env(options.env)
+    found = [declared[known(name, declared, "workload")] for name in names]
+    found = [each for each in found if env in (None, each.env)]
+    if not found:
+        raise SuiteError(f"suite.toml declares no workload of devices in {env}.")
+    return found
+
+
+def _require_usable(wanted: Sequence[int] | None, kind: str, usable: int) -> None:
+    """Refuse devices that would share a core, and say so where only one can be measured."""
+    what = "cores that this process may use" if kind == "cpu" else "devices that JAX sees"
+    if wanted and max(wanted) > usable:
+        raise SuiteError(
+            f"--devices must be at most {usable}, the {what}, but got {max(wanted)}: "
+            "devices that share a core show nothing about speed."
+        )
+    if usable == 1 and not wanted:
+        print(f"One device only is measured, since 1 is the number of {what}.", file=sys.stderr)
+
+
+def places(declared: Workload, counts: Sequence[int]) -> dict[Place, None]:
+    """Return what is measured of a workload, each place once, in a fixed order."""
+    found: dict[Place, None] = {}
+    num_envs, num_shards = declared.num_envs, declared.num_shards
+    if num_shards is not None:
+        found[Place(1, num_envs, 1)] = None
+    for reduction in REDUCTIONS if num_shards is not None else REDUCTIONS[:1]:
+        for num_devices in dict.fromkeys((1, *counts)):
+            for scaling in SCALINGS:
+                size = _envs_of(scaling, num_envs, num_devices)
+                found[Place(num_devices, size, num_shards, reduction)] = None
+    return found
+
+
+def _envs_of(scaling: str, num_envs: int, num_devices: int) -> int:
+    return num_envs if scaling == STRONG else num_envs * num_devices
+
+
+def _measure(
+    declared: Workload, counts: Sequence[int], rounds: int, columns: Row, file: ResultsFile
+) -> None:
+    """Call all places of a workload in turns, write their rows and print them."""
+    from myriad.timing import interleave
+
+    for number in counts:
+        if declared.num_shards is not None and declared.num_shards % number:
+            raise SuiteError(
+                f"--devices must divide the {declared.num_shards} shards of {declared.name}, "
+                f"but got {number}."
+            )
+    wanted = places(declared, counts)
+    described = columns | {"env": declared.env, "agent": declared.agent}
+    try:
+        with contextlib.ExitStack() as stack:
+            calls = []
+            prepared = {}
+            # One after another: a call's length is found while nothing else runs.
+            for place in wanted:
+                calls.append(stack.enter_context(_process(declared, place, columns)))
+                prepared[place] = calls[-1].prepared()
+            samples = interleave(
+                [call.seconds for call in calls], least_rounds=rounds, most_rounds=rounds
+            )
+    except ChildError as error:
+        row = new_row("devices", file.timestamp, **described | error.columns)
+        file.add_rows([row], {})
+        return
+    rates = {
+        place: [prepared[place]["num_steps"] / seconds for seconds in of_place]
+        for place, of_place in zip(wanted, samples, strict=True)
+    }
+    for scaling, arm, found in _curves(wanted, declared, counts):
+        _write(scaling, arm, found, rates, prepared, described, declared, file)
+    if declared.num_shards is not None:
+        _write_cost_of_shards(declared, rates, prepared, described, file)
+
+
+def _process(declared: Workload, place: Place, columns: Row) -> TimedCall:
+    request = {"workload": dataclasses.asdict(declared), "place": dataclasses.asdict(place)}
+    environ = {"JAX_NUM_CPU_DEVICES": str(place.num_devices)}
+    if columns["device"] != "cpu":
+        # A training takes all devices that it sees.
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(4096)))
+        environ = {
+            "CUDA_VISIBLE_DEVICES": ",".join(seen.split(",")[: place.num_devices]),
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+    return TimedCall("benchmarks.devices:prepare", request, timeout_s=_TIMEOUT_S, **environ)
+
+
+def _curves(
+    wanted: Mapping[Place, None], declared: Workload, counts: Sequence[int]
+) -> Iterator[tuple[str, str, list[Place]]]:
+    """Go through the scalings of each arm, with their places from one device on."""
+    cut = [place for place in wanted if place.arm != UNCUT]
+    for arm in dict.fromkeys(place.arm for place in cut):
+        for scaling in SCALINGS:
+            sizes = {
+                number: _envs_of(scaling, declared.num_envs, number)
+                for number in sorted({1, *counts})
+            }
+            yield (
+                scaling,
+                arm,
+                [
+                    place
+                    for place in cut
+                    if place.arm == arm and sizes[place.num_devices] == place.num_envs
+                ],
+            )
+
+
+_Rates = Mapping[Place, Sequence[float]]
+
+
+def _write(
+    scaling: str,
+    arm: str,
+    found: Sequence[Place],
+    rates: _Rates,
+    prepared: Mapping[Place, Reply],
+    described: Row,
+    declared: Workload,
+    file: ResultsFile,
+) -> None:
+    """Write and print a row for each number of devices, the first of them being one device."""
+    one = rates[found[0]]
+    name = ", ".join(filter(None, (scaling, arm)))
+    rows: list[Row] = []
+    points = []
+    lines = []
+    for place in found:
+        reply = prepared[place]
+        shares = [
+            rate / (place.num_devices * of_one)
+            for rate, of_one in zip(rates[place], one, strict=True)
+        ]
+        whole, sharded = reply["state_bytes"], reply["sharded_bytes"]
+        columns = spread(shares, "efficiency") | spread(rates[place], "steps_per_s")
+        columns |= {
+            "arm": name,
+            "num_envs": place.num_envs,
+            "scan_chunk_size": declared.scan_chunk_size,
+            "num_steps": reply["num_steps"],
+            "devices": place.num_devices,
+            "processes": _PROCESSES,
+            "state_bytes": max(whole),
+            "sharded_bytes": max(sharded),
+        }
+        rows.append(new_row("devices", file.timestamp, **described | columns))
+        points.append(
+            {
+                "devices": place.num_devices,
+                "processes": _PROCESSES,
+                "num_envs": place.num_envs,
+                "state_bytes": whole,
+                "sharded_bytes": sharded,
+                "steps_per_s": list(rates[place]),
+            }
+        )
+        shown = "{efficiency:.2f} ({efficiency_low:.2f} to {efficiency_high:.2f})".format(**columns)
+        lines.append(
+            [
+                f"{place.num_devices}",
+                f"{place.num_envs:,}",
+                f"{columns['steps_per_s']:,.0f}",
+                "1" if place is found[0] else shown,
+                f"{max(whole):,}",
+                f"{max(sharded):,}",
+            ]
+        )
+    where = {"env": declared.env, "agent": declared.agent}
+    file.add_rows(rows, where | {"scaling": scaling, "arm": arm, "points": points})
+    print(f"\n{declared.agent} on {declared.env}, {name}\n")
+    headers = ("devices", "environments", "steps/s", f"efficiency ({_span(one)})")
+    print(markdown((*headers, "bytes of state on a device", "of them sharded"), lines))
+
+
+def _span(rates: Sequence[float]) -> str:
+    return "95% interval" if len(rates) >= LEAST_SAMPLES else "least to most"
+
+
+def _write_cost_of_shards(
+    declared: Workload,
+    rates: _Rates,
+    prepared: Mapping[Place, Reply],
+    described: Row,
+    file: ResultsFile,
+) -> None:
+    """Hold the arms on one device against the training that nothing cuts."""
+    alone = {place: of_place for place, of_place in rates.items() if place.num_devices == 1}
+    uncut = next(of_place for place, of_place in alone.items() if place.arm == UNCUT)
+    rows: list[Row] = []
+    arms = {}
+    lines = []
+    for place, of_place in alone.items():
+        is_uncut = place.arm == UNCUT
+        name = UNCUT if is_uncut else f"{place.num_shards} shards, {place.arm}"
+        sets = {"num_shards": place.num_shards, "reduction": place.reduction}
+        arms[name] = {
+            "starts_from": UNCUT,
+            "sets": {} if is_uncut else sets,
+            "num_envs": place.num_envs,
+            "steps_per_s": list(of_place),
+        }
+        ratios = spread([a / b for a, b in zip(of_place, uncut, strict=True)], "times")
+        shown = "{times:.2f} ({times_low:.2f} to {times_high:.2f})".format(**ratios)
+        lines.append([name, f"{statistics.median(of_place):,.0f}", "1" if is_uncut else shown])
+        if is_uncut:
+            columns = {
+                "arm": UNCUT,
+                "num_envs": place.num_envs,
+                "scan_chunk_size": declared.scan_chunk_size,
+                "num_steps": prepared[place]["num_steps"],
+                "devices": 1,
+                "processes": _PROCESSES,
+            }
+            columns |= spread(of_place, "steps_per_s")
+            rows.append(new_row("devices", file.timestamp, **described | columns))
+    where = {"env": declared.env, "agent": declared.agent}
+    file.add_rows(rows, where | {"arms": arms})
+    print(f"\n{declared.agent} on {declared.env}, on one device\n")
+    print(markdown(("arm", "steps/s", f"times {UNCUT} ({_span(uncut)})"), lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""The suite of several devices: its places, its rows, its refusals, and its plot."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchmarks import devices
+from benchmarks.devices import Place, SeveralCores, device_counts, main, places, state_bytes
+from benchmarks.harness.results import COLUMNS, read_csv
+from benchmarks.harness.workloads import Declaration, Workload, load
+from benchmarks.plots.devices import device_scaling
+from ci.site.measurements import read_measurements
+
+TRAINING = Workload(
+    "devices", "small", "cartpole-control", "ppo", 32, 16, ("quick",), ("cpu",), num_shards=4
+)
+ROLLOUT = dataclasses.replace(TRAINING, name="rollout", agent="random", num_shards=None)
+
+
+def declare(monkeypatch, *workloads):
+    named = {"devices": {each.name: each for each in workloads}}
+    declared = Declaration(named, sanity_checks={}, targets=())
+    monkeypatch.setattr(devices, "load", lambda: declared)
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    """A machine that says that it has two cores: devices may share one here, since none is fast."""
+    columns = {"library": "myriad", "device": "cpu", "device_name": "A Processor", "cores": 2}
+    monkeypatch.setattr(devices, "run", lambda *_, **__: {"columns": columns, "usable": 2})
+    monkeypatch.setattr(devices, "_SAMPLE_S", 0.001)
+
+
+def test_strong_scaling_keeps_the_environments_and_weak_scaling_multiplies_them():
+    of_rollout = places(ROLLOUT, [1, 2])
+    assert list(of_rollout) == [Place(1, 32), Place(2, 32), Place(2, 64)]
+    sizes = [(1, 32), (2, 32), (2, 64)]
+    cut = [Place(*size, 4, how) for how in ("exact", "fast") for size in sizes]
+    assert list(places(TRAINING, [2])) == [Place(1, 32, 1), *cut]
+
+
+def test_devices_are_powers_of_two_up_to_the_cores_and_the_shards():
+    assert device_counts(1, None) == [1]
+    assert device_counts(6, None) == [1, 2, 4]
+    assert device_counts(64, 8) == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("workload", load().workloads["devices"].values(), ids=lambda w: w.name)
+def test_weak_scaling_changes_the_environments_and_nothing_else(workload):
+    if workload.num_shards is None:
+        pytest.skip("a rollout has no hyperparameters")
+    one, eight = (
+        devices.training_config(workload, Place(n, n * workload.num_envs, 8)).resolve()
+        for n in (1, 8)
+    )
+    assert eight.num_envs == 8 * one.num_envs
+    for name in ("agent_options", "num_shards", "steps_per_env"):
+        assert getattr(one.config, name) == getattr(eight.config, name)
+    assert one.learner.steps_per_update == eight.learner.steps_per_update
+
+
+def test_bytes_are_counted_for_each_device_and_for_what_is_sharded():
+    mesh = jax.make_mesh((2,), ("shard",))
+    state = {
+        "envs": jax.device_put(jnp.zeros((8, 3)), jax.NamedSharding(mesh, jax.P("shard"))),
+        "params": jax.device_put(jnp.zeros(5), jax.NamedSharding(mesh, jax.P())),
+        "key": jax.device_put(jax.random.key(0), jax.NamedSharding(mesh, jax.P())),
+    }
+    key_bytes = jax.random.key_data(state["key"]).nbytes
+    whole, sharded = state_bytes(state)
+    assert sharded == [8 * 3 * 4 // 2] * 2
+    assert whole == [8 * 3 * 4 // 2 + 5 * 4 + key_bytes] * 2
+
+
+@pytest.mark.slow
+def test_each_number_of_devices_has_a_row_and_its_share_of_the_state(
+    monkeypatch, tmp_path, capsys, two_cores
+):
+    declare(monkeypatch, TRAINING)
+    assert main(["--rounds", "2", "--output", str(tmp_path / "d.csv")]) == 0
+    rows = read_csv(tmp_path / "d.csv")
+    assert [(row["arm"], row["devices"], row["num_envs"]) for row in rows] == [
+        *(
+            (f"{scaling}, {how}", number, size)
+            for how in ("exact", "fast")
+            for scaling, most in (("strong", "32"), ("weak", "64"))
+            for number, size in (("1", "32"), ("2", most))
+        ),
+        ("one shard", "1", "32"),
+    ]
+    cut = [row for row in rows if row["arm"] == "strong, exact"]
+    assert {row["processes"] for row in rows} == {"1"}
+    assert int(cut[0]["sharded_bytes"]) == 2 * int(cut[1]["sharded_bytes"]) > 0
+    alone = [row for row in rows if row["devices"] == "1"]
+    assert [row["efficiency"] for row in alone] == ["1.0"] * 4 + [""]
+    said = capsys.readouterr().out
+    assert "efficiency (least to most)" in said
+    assert "times one shard" in said
+    assert (tmp_path / "device_scaling.png").is_file()
+    (run,) = read_measurements([tmp_path]).runs
+    assert [each.name for each in run.curves] == [
+        f"{scaling}, {how}" for how in ("exact", "fast") for scaling in ("strong", "weak")
+    ]
+    assert [point.devices for point in run.curves[0].points] == [1, 2]
+    assert [arm.name for arm in run.arms[0].arms] == [
+        "one shard",
+        "4 shards, exact",
+        "4 shards, fast",
+    ]
+
+
+@pytest.mark.slow
+def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, capsys, two_cores):
+    declare(monkeypatch, dataclasses.replace(ROLLOUT, env="examples.my_environment:NoSuchCar"))
+    assert main(["--rounds", "1", "--output", str(tmp_path / "d.csv")]) == 1
+    (row,) = read_csv(tmp_path / "d.csv")
+    assert row["status"] == "failed"
+    assert row["reason"]
+    (run,) = read_measurements([tmp_path]).runs
+    assert not run.curves
+    assert "no plot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--devices", "4"], "--devices must be at most 2, the cores that this process may use"),
+        (["--workload", "smal"], "workload 'smal' is unknown; did you mean 'small'?"),
+        (["--env", "pendulum"], "declares no workload of devices in pendulum-control"),
+        (["--devices", "0"], "must be a whole number of at least 1"),
+    ],
+)
+def test_what_can_not_be_measured_is_one_sentence(
+    monkeypatch, tmp_path, capsys, two_cores, arguments, says
+):
+    declare(monkeypatch, TRAINING)
+    assert main([*arguments, "--output", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+
+
+def row(arm, number, efficiency, **changes):
+    values = dict.fromkeys(COLUMNS, "") | {
+        "suite": "devices",
+        "library": "myriad",
+        "env": "cartpole-control",
+        "agent": "ppo",
+        "arm": arm,
+        "devices": number,
+        "processes": 1,
+        "efficiency": efficiency,
+        "efficiency_low": 0.9 * efficiency,
+        "efficiency_high": 1.1 * efficiency,
+        "samples": 15,
+        "status": "ok",
+        "timestamp": "20260102T030405Z",
+    }
+    return {column: str(value) for column, value in (values | changes).items()}
+
+
+def test_the_figure_says_what_the_most_devices_reach_and_draws_the_ideal():
+    rows = [
+        row(f"{scaling}, {how}", number, share**step)
+        for scaling, share in (("strong", 0.8), ("weak", 0.9))
+        for how in ("exact", "fast")
+        for step, number in enumerate((1, 2, 4))
+    ]
+    # Another process counts as much as another device.
+    rows += [row("weak, fast", 4, 0.5, processes=2)]
+    assert device_scaling(rows[:-1]).get_suptitle().replace("\n", " ") == (
+        "cartpole-control: 4 devices reach 0.64 of ideal strong scaling and 0.81 of ideal weak "
+        "scaling"
+    )
+    figure = device_scaling(rows)
+    title = figure.get_suptitle().replace("\n", " ")
+    assert title == "cartpole-control: 8 devices reach 0.50 of ideal weak scaling"
+    strong, weak = figure.axes
+    assert "ideal" in [each.get_text() for each in strong.texts]
+    assert strong.get_ylim()[0] == 0
+    assert list(weak.get_legend_handles_labels()[1]) == ["ppo, exact", "ppo, fast"]
+
+
+def test_the_figure_of_one_device_claims_nothing():
+    title = device_scaling([row("strong", 1, 1.0), row("weak", 1, 1.0)]).get_suptitle()
+    assert "measured on one device alone" in title.replace("\n", " ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", [ROLLOUT, TRAINING], ids=["rollout", "training"])
+def test_the_asv_rows_run(monkeypatch, workload):
+    declare(monkeypatch, workload)
+    monkeypatch.setattr(devices, "_SAMPLE_S", 0.001)
+    monkeypatch.setattr(devices, "skip_unless_several_cores", lambda: None)
+    monkeypatch.setattr(devices, "device_counts", lambda usable, num_shards: [1, 2])
+    suite = SeveralCores()
+    suite.setup(workload.name)
+    suite.time_call(workload.name)
+    assert suite.program(workload.name).memory_analysis().argument_size_in_bytes > 0
