@@ -69,7 +69,10 @@ def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
         say(f"standard output or another file can't be used: {error.strerror or error}.")
         return 2
     if is_worker and code:
-        # The other processes are gone, or end by the same error.
+        from myriad.distributed import processes
+
+        processes().leave()
+        # JAX would wait for processes that are gone.
         os._exit(code)
     return code
 
@@ -91,7 +94,7 @@ def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
         launch = getattr(command, "launch", None)
         configure(without=command.without_xla_option, distributed=launch or False)
         warnings.formatwarning = lambda message, *_: f"{message}\n"
-        return command.run() or 0
+        return _done(command, is_worker=is_worker)
     except InvalidArgumentError as error:
         from myriad.cli.arguments import flags_by_name
 
@@ -103,6 +106,16 @@ def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
     except MyriadError as error:
         say(str(error))
         return 2
+
+
+def _done(command: Any, *, is_worker: bool) -> int:
+    """Run a command, and let the other processes of a training end with it if it fails."""
+    if not is_worker:
+        return command.run() or 0
+    from myriad.distributed import processes
+
+    with processes().watching():
+        return command.run() or 0
 
 
 def _end(interrupt: KeyboardInterrupt) -> NoReturn:

@@ -273,9 +273,7 @@ class Train(TrainingFlags):
 
         how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
         if self.resume is None:
-            group = processes()
-            with group.watching():
-                config, sources = group.together(self.described)
+            config, sources = processes().together(self.described)
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)
         others = self.given - {"resume", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
         if given := [*sorted(others), *self.options]:

@@ -3,6 +3,7 @@
 All of them do the same in the same order, so a message is known by its number.
 """
 
+import atexit
 import contextlib
 import json
 import time
@@ -143,11 +144,17 @@ class Processes:
             raise
 
     def leave(self) -> None:
-        """Wait until all processes come here, and part: afterwards none needs another one."""
-        if self._watch is not None:
+        """Wait until all processes come here, and part: afterwards none needs another one.
+
+        They do so at their end, too. After an error of its own a process waits for nobody.
+        """
+        if self._watch is None:
+            return
+        if not self._has_told:
             self.of_all(None)  # the watch ends those that wait for one that is gone
-            self._watch.close()
-            self._watch = None
+        self._watch.close()
+        self._watch = None
+        if not self._has_told:
             jax.distributed.shutdown()
 
     def _tell(self, error: BaseException) -> None:
@@ -182,6 +189,8 @@ def processes() -> Processes:
         return _alone
     if _all is None:
         _all = Processes(*Store.of_jax())
+        # One that ended before the others would seem lost to them.
+        atexit.register(_all.leave)
     return _all
 
 

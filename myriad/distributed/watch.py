@@ -97,20 +97,23 @@ class Watch:
 
     def _found(self) -> Ending | None:
         """Return why this process must end, if it must."""
+        ended = self._lines.ended()
+        # Read afterwards: a process that ends by an error says so first.
         told = self._store.by_process("ending")
         if self._process_id:
-            # That of process 0, since it knows best: it has heard the others.
-            return Ending(*told[0]) if 0 in told else self._lost([0])
-        for number in self._store.by_process("interrupt").values():
-            self.signal = self.signal or number
+            # Only that of process 0, which has heard the others.
+            told = {number: ending for number, ending in told.items() if number == 0}
+        else:
+            for number in self._store.by_process("interrupt").values():
+                self.signal = self.signal or number
         for ending in told.values():
             return Ending(*ending)
-        return self._lost(range(1, self._count))
-
-    def _lost(self, others: Iterable[int]) -> Ending | None:
-        """Return which of the others has ended, or has said nothing new for too long."""
-        for number in self._lines.ended():
+        for number in ended:
             return Ending(f"process {number} of {self._count} was lost: it was killed or crashed")
+        return self._silent([0] if self._process_id else range(1, self._count))
+
+    def _silent(self, others: Iterable[int]) -> Ending | None:
+        """Return which of the others has said nothing new for too long."""
         now_s = time.monotonic()
         beats = self._store.by_process("alive")
         for number in others:
