@@ -66,7 +66,8 @@ class ArmTraining:
 
 def is_alternation(samples: Mapping[str, Any]) -> bool:
     """Tell whether an entry of a run's samples is an alternation of arms."""
-    return "arms" in samples
+    # A list of arms is of a suite that the site doesn't draw.
+    return "arms" in samples and not isinstance(samples["arms"], list)
 
 
 def is_training(samples: Mapping[str, Any]) -> bool:

@@ -183,3 +183,18 @@ def test_a_site_that_cannot_be_written_is_one_sentence(tmp_path, capsys):
     output = tmp_path / "file" / "site"
     assert main(["--results", str(tmp_path), "--output", str(output)]) == 2
     assert capsys.readouterr().err == f"{output} can't be written: File exists.\n"
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"workload": "tune", "seconds": {"traced": [0.1, 0.2], "compiled": [1.0, 1.1]}},
+        {"workload": "batches", "arms": [{"batch_size": 64, "seconds": [0.1, 0.1]}]},
+    ],
+    ids=["seconds by arm", "a list of arms"],
+)
+def test_samples_that_the_site_does_not_draw_are_no_damage(group, tmp_path):
+    write_arms(tmp_path, [group])
+    found = read_measurements([tmp_path])
+    assert found.unreadable == []
+    assert "arms_samples.json" in [path.name for path in found.files]

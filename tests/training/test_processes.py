@@ -238,10 +238,10 @@ def test_a_rollout_in_two_processes_is_that_of_two_devices(tmp_path):
     assert [summary_of(process) for process in both] == [one, one]
 
 
-LONG = ["--eval-frequency", "40", "--checkpoint-every-s", "0"]
+LONG = ["--eval-frequency", "80", "--checkpoint-every-s", "0"]
 
 
-def long_training(folder, *more, others=(), updates=400):
+def long_training(folder, *more, others=(), updates=200):
     words = words_of("ppo", folder / "run", *LONG, *more, updates=updates)
     return Training(folder / "logs", *words, others=others)
 
