@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from published_results import copy_published
 
 from ci.site.build import publish
 from ci.site.project import Project, read_project
@@ -58,7 +59,7 @@ def project(repository) -> Project:
 def site(tmp_path_factory, repository) -> Path:
     """The site of our published results and of a made-up history with three setups."""
     folder = tmp_path_factory.mktemp("site with a space")
-    shutil.copytree(ROOT / "results" / "published", folder / "results" / "published")
+    copy_published(folder / "results" / "published")
     workloads = tuple(f"cartpole-{place}" for place in range(5))
     versions = ["0.10.1"] * 50 + ["0.10.2"] * 100
     machines = ["runner"] * 100 + ["runner-two"] * 50

@@ -377,7 +377,10 @@ def test_a_process_that_starts_otherwise_is_named_in_all(others, sentence, tmp_p
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--num-shards", "1"], "--num-shards must be at least 2 with the 2 devices of 2 processes"),
+        (
+            ["--num-shards", "1"],
+            "--num-shards must be at least 2 with the 2 devices of 2 processes",
+        ),
         (["--num-shards", "64"], "--num-shards must divide num_envs = 32"),
         (["--film-every", "1"], "--film-every must be 0 with several processes"),
         (["--num-seeds", "2", "--num-shards", "1"], "seeds must be None with several processes"),
