@@ -462,12 +462,10 @@ def _write(
     lines = []
     for place in found:
         reply = prepared[place]
-        shares = [
-            rate / (place.num_devices * of_one)
-            for rate, of_one in zip(rates[place], one, strict=True)
-        ]
         whole, sharded = reply["state_bytes"], reply["sharded_bytes"]
-        columns = spread(shares, "efficiency") | spread(rates[place], "steps_per_s")
+        columns = spread(_efficiencies(place, rates[place], one), "efficiency") | spread(
+            rates[place], "steps_per_s"
+        )
         columns |= {
             "arm": name,
             "num_envs": place.num_envs,
@@ -505,6 +503,11 @@ def _write(
     print(f"\n{declared.agent} on {declared.env}, {name}\n")
     headers = ("devices", "environments", "steps/s", f"efficiency ({_span(one)})")
     print(markdown((*headers, "bytes of state on a device", "of them sharded"), lines))
+
+
+def _efficiencies(place: Place, rates: Sequence[float], of_one: Sequence[float]) -> list[float]:
+    """Return the share of ideal scaling in each round."""
+    return [rate / (place.num_devices * one) for rate, one in zip(rates, of_one, strict=True)]
 
 
 def _span(rates: Sequence[float]) -> str:

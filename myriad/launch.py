@@ -7,11 +7,16 @@ indexed Job of Kubernetes. Nothing here loads JAX.
 import dataclasses
 import os
 import re
+import shlex
+import signal
 import zlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from myriad.errors import InvalidArgumentError, shown
 
+# Exit codes of a process that ends since another one is gone, by an error, or by an interrupt.
+LOST, REFUSED, INTERRUPTED = 1, 2, 128 + signal.SIGINT
 # The ports of a job are drawn from these, below those that Linux gives to outgoing connections.
 _FIRST_PORT = 20_000
 _NUM_PORTS = 10_000
@@ -92,6 +97,16 @@ def find_launch(
     launch = Launch(**values, local_rank=found.local_rank, local_processes=found.local_processes)
     _require_usable(launch)
     return launch
+
+
+def how_to_go_on(run_folder: Path | None) -> str:
+    """Return how a training goes on of which a process was lost; nothing without a folder."""
+    if run_folder is None:
+        return ""
+    return (
+        f"; `myriad train --distributed --resume {shlex.quote(str(run_folder))}` in every process "
+        "goes on from the newest checkpoint"
+    )
 
 
 def _require_usable(launch: Launch) -> None:

@@ -129,6 +129,18 @@ class Layout:
         return by_device[:, : self.envs_per_device].reshape(-1, *leaf.shape[1:])[: self.num_envs]
 
 
+def _num_devices(num_envs: int, wanted: int | None) -> int:
+    """Return how many devices share the environments, at most."""
+    there = jax.device_count()
+    if wanted is None:
+        # Several processes step all environments together, or none.
+        worth_it = max(1, min(there, num_envs // _MIN_ENVS_PER_DEVICE))
+        return worth_it if jax.process_count() == 1 else there
+    if wanted > there:
+        raise InvalidArgumentError(f"num_devices must be at most {there}, but got {wanted}.")
+    return wanted
+
+
 class Rollout:
     """A compiled rollout of `num_envs` environments under one agent.
 
@@ -175,14 +187,7 @@ class Rollout:
                 "train it, and use what load_agent returns."
             )
         devices = jax.devices()
-        if num_devices is None:
-            worth_it = max(1, min(len(devices), num_envs // _MIN_ENVS_PER_DEVICE))
-            # Several processes step all environments together, or none.
-            num_devices = worth_it if jax.process_count() == 1 else len(devices)
-        if num_devices > len(devices):
-            raise InvalidArgumentError(
-                f"num_devices must be at most {len(devices)}, but got {num_devices}."
-            )
+        num_devices = _num_devices(num_envs, num_devices)
         self.env = env
         self.agent = agent
         self.scan_chunk_size = scan_chunk_size

@@ -5,7 +5,6 @@ from typing import Any
 
 from benchmarks.harness.results import TextRow
 from benchmarks.plots.style import (
-    GREY,
     LOOKS,
     by_key,
     calls_of,
@@ -14,6 +13,7 @@ from benchmarks.plots.style import (
     numbers,
     page,
     rate_line,
+    reference_line,
     size_axis,
     span,
 )
@@ -39,16 +39,7 @@ def device_scaling(rows: Sequence[TextRow]) -> Any:
     lines = {key: place for place, key in enumerate(by_key(rows, "agent", "reduction"))}
     for panel, (scaling, title) in zip(axes[0], _PANELS.items(), strict=True):
         panel.set_title(title, fontsize=10, loc="left")
-        panel.axhline(1, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
-        panel.annotate(
-            "ideal",
-            (0.01, 1),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            fontsize=8,
-            color=GREY,
-        )
+        reference_line(panel, "ideal", 0.01)
         of_scaling = [row for row in rows if row["scaling"] == scaling]
         of_scaling.sort(key=lambda row: number(row, _NUM_DEVICES))
         for key, own in by_key(of_scaling, "agent", "reduction").items():

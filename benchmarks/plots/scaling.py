@@ -25,6 +25,7 @@ from benchmarks.plots.style import (
     numbers,
     page,
     rate_line,
+    reference_line,
     short_bytes,
     short_number,
     short_times,
@@ -111,17 +112,7 @@ def scaling_efficiency(rows: Sequence[TextRow]) -> Any:
         most = max(numbers(own, "steps_per_s"))
         rate_line(promised, sizes, own, [sizes[0] / (size * first) for size in sizes], **style)
         rate_line(best, sizes, own, [1 / most] * len(own), label=label_of(library), **style)
-    promised.axhline(1, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
-    promised.annotate(
-        "perfect scaling",
-        (0.99, 1),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        fontsize=8,
-        color=GREY,
-        ha="right",
-    )
+    reference_line(promised, "perfect scaling", 0.99, ha="right")
     for axes in (promised, best):
         size_axis(axes, numbers(rows, "num_envs"), _ENVIRONMENTS)
     least, most = _efficiencies(rows)

@@ -230,6 +230,28 @@ def rate_line(
     axes.errorbar(xs, middle, yerr=errors, capsize=3, markersize=6, **style)
 
 
+def reference_line(axes: Any, text: str, x: float, *, ha: str = "left") -> None:
+    """Draw a dashed line at 1, and say beside it what it stands for.
+
+    Args:
+        axes: what to draw on.
+        text: what the line stands for.
+        x: where the text stands, as a share of the width.
+        ha: which end of the text stands there.
+    """
+    axes.axhline(1, color=GREY, linewidth=1, linestyle=(0, (2, 2)))
+    axes.annotate(
+        text,
+        (x, 1),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        fontsize=8,
+        color=GREY,
+        ha=ha,
+    )
+
+
 def size_axis(axes: Any, sizes: Sequence[float], label: str, *, every_tick: bool = False) -> None:
     """Make the x axis logarithmic with short ticks; `every_tick`: a tick at each size."""
     sizes = [size for size in sizes if size > 0]  # a row of a failure may name none

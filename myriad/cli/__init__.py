@@ -79,6 +79,7 @@ def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
 
 def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
     from myriad.errors import InvalidArgumentError, MyriadError, ProcessLostError
+    from myriad.launch import LOST
 
     try:
         with _interrupts_end_at_once():
@@ -102,7 +103,7 @@ def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
         return 2
     except ProcessLostError as error:
         say(str(error))
-        return 1
+        return LOST
     except MyriadError as error:
         say(str(error))
         return 2

@@ -7,7 +7,6 @@ dump of its stack. Only another process can still say in a sentence what happene
 import collections
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,10 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from myriad.files import say
-from myriad.launch import Launch
+from myriad.launch import LOST, REFUSED, Launch, how_to_go_on
 
-# As `myriad.distributed` has them, which loads JAX.
-LOST, REFUSED = 1, 2
 # By then all have noticed that one was killed, and have ended.
 _RESTART_S = 12.0
 _LINES = 200
@@ -99,12 +96,7 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
         return 128 + number  # It has saved, and said so.
     printed = "".join(line for line in child.lines if not line.startswith("[Gloo]"))
     me = f"process {launch.process_id} of {launch.num_processes}"
-    goes_on = ""
-    if folder is not None:
-        goes_on = (
-            f"; `myriad train --distributed --resume {shlex.quote(str(folder))}` in every process "
-            "goes on from the newest checkpoint"
-        )
+    goes_on = how_to_go_on(folder)
     if "JAX distributed service detected fatal errors" not in printed:
         hint = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
         if number != signal.SIGKILL:

@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 import jax
 
 from myriad.distributed.store import Store
-from myriad.distributed.watch import KNOWN_S, LOST, Watch
+from myriad.distributed.watch import KNOWN_S, Watch
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, ProcessLostError
+from myriad.launch import INTERRUPTED, LOST, REFUSED
 
 Result = TypeVar("Result")
 
 # Messages that are kept. No process is further behind than the next step of a training.
 _KEPT = 1_000
 _LONGEST = 80
-_REFUSED, _INTERRUPTED = 2, 130
 
 
 class Processes:
@@ -205,9 +205,9 @@ def _is_of_connection(error: BaseException) -> bool:
 def _exit_code(error: BaseException) -> int:
     """Return the exit code of processes that end by an error of one of them."""
     if isinstance(error, KeyboardInterrupt):
-        return _INTERRUPTED
+        return INTERRUPTED
     # What is wrong with a training is wrong again when it is started anew.
-    return _REFUSED if isinstance(error, MyriadError) else LOST
+    return REFUSED if isinstance(error, MyriadError) else LOST
 
 
 def _short(value: Any) -> str:

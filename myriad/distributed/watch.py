@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-import shlex
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ from myriad.distributed.lines import Lines
 from myriad.distributed.store import Store
 from myriad.errors import ProcessLostError
 from myriad.files import say
+from myriad.launch import LOST, how_to_go_on
 
 # A process that says nothing for so many seconds is gone, or its host is. While it compiles, one of
 # many on few cores may be silent for long. One that is killed is noticed by its connection.
@@ -25,8 +25,6 @@ _BEAT_S = 1.0
 _FAREWELL_S = 4.0
 # Seconds after a failed operation by which the watch has found what failed.
 KNOWN_S = 20.0
-# Exit code of a process that ends since another one is gone.
-LOST = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +128,7 @@ class Watch:
 
     def _end(self, ending: Ending) -> None:
         """End this process. Its main thread may wait forever for one that is gone."""
-        goes_on = how_to_go_on(self.run_folder)
-        say(f"{ending.sentence}; {goes_on}" if goes_on else ending.sentence)
+        say(f"{ending.sentence}{how_to_go_on(self.run_folder)}")
         if self._process_id == 0:
             self._tell(ending)
         for stream in (sys.stdout, sys.stderr):
@@ -144,13 +141,3 @@ class Watch:
         if self._process_id == 0:
             # The store goes with this process.
             time.sleep(_FAREWELL_S)
-
-
-def how_to_go_on(run_folder: Path | None) -> str:
-    """Return how a training goes on of which a process was lost; nothing without a folder."""
-    if run_folder is None:
-        return ""
-    return (
-        f"`myriad train --distributed --resume {shlex.quote(str(run_folder))}` in every process "
-        "goes on from the newest checkpoint"
-    )
