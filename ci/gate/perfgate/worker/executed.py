@@ -86,9 +86,12 @@ def _monitored(codes: set[CodeType]) -> Iterator[None]:
         codes.add(code)
         return monitoring.DISABLE  # each function is noted once
 
+    # A generator may have started before the block, and go on in it.
+    events = (monitoring.events.PY_START, monitoring.events.PY_RESUME)
     monitoring.use_tool_id(tool, "perfgate")
-    monitoring.register_callback(tool, monitoring.events.PY_START, note)
-    monitoring.set_events(tool, monitoring.events.PY_START)
+    for event in events:
+        monitoring.register_callback(tool, event, note)
+    monitoring.set_events(tool, sum(events))
     monitoring.restart_events()
     try:
         yield

@@ -95,6 +95,20 @@ def test_functions_of_every_thread_are_recorded_while_the_block_runs():
     assert not any(name.endswith("parametrize") for name in executed.names)
 
 
+def _numbers():
+    yield 1
+    yield 2
+
+
+def test_a_generator_that_goes_on_in_the_block_is_recorded():
+    executed = Executed(Path(__file__).parent)
+    numbers = _numbers()
+    next(numbers)
+    with executed.recorded():
+        next(numbers)
+    assert f"{HERE}:_numbers" in executed.names
+
+
 def test_no_function_is_recorded_where_nobody_may_use_the_record():
     executed = Executed(Path(__file__).parent)
     with executed.recorded(functions=False):
