@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol, overload
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, overload
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +30,6 @@ from myriad.training.logging.films import require_drawing
 from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers
 from myriad.training.loop import LearningLoop
-from myriad.training.population import saved_shapes
-from myriad.training.population.seeds import SeedsTrainer, resolved_for_seeds
 from myriad.training.results import SeedResults, TrainingResults, slot_of
 from myriad.training.sharing import (
     held_by_first,
@@ -41,6 +39,10 @@ from myriad.training.sharing import (
 )
 from myriad.training.trainer import Trainer, environment_record
 from myriad.xla import result_shapes
+
+if TYPE_CHECKING:
+    # Loaded where many seeds are trained.
+    from myriad.training.population.seeds import SeedsTrainer
 
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
 
@@ -379,7 +381,11 @@ def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[Traini
     checkpoints = Checkpoints(folder.checkpoints)
     loop = LearningLoop(resolved.env, learner, resolved.num_envs)
     one = result_shapes(jax.jit(loop.init).trace(make_key(config.seed)))
-    shapes = saved_shapes(one, len(seeds)) if is_of_many else one
+    shapes = one
+    if is_of_many:
+        from myriad.training.population import saved_shapes
+
+        shapes = saved_shapes(one, len(seeds))
     require_restorable(folder.path, shapes)
     state = checkpoints.restore_newest(shapes)
     if state is None:
@@ -398,6 +404,8 @@ def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[Traini
 def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
     """Return a training as it runs: of many seeds, with how they share a device."""
     if resolved.config.seeds is not None:
+        from myriad.training.population.seeds import resolved_for_seeds
+
         return resolved_for_seeds(resolved, profile_chunks)
     if (mapping := resolved.config.mapping) is not None:
         raise InvalidArgumentError(
@@ -412,8 +420,10 @@ def _trainer(
     quiet: bool,  # noqa: FBT001
     profile_chunks: int,
     settings: Sequence[ActiveSetting],
-) -> Trainer | SeedsTrainer:
+) -> "Trainer | SeedsTrainer":
     if resolved.config.seeds is not None:
+        from myriad.training.population.seeds import SeedsTrainer
+
         return SeedsTrainer(resolved, folder, quiet=quiet, settings=settings)
     return Trainer(resolved, folder, quiet=quiet, profile_chunks=profile_chunks, settings=settings)
 

@@ -17,7 +17,7 @@ from myriad import autotune as autotuner
 from myriad import create_config, list_agents, list_envs, make_agent, make_env, register_env
 from myriad.agents import AGENTS
 from myriad.cli import main
-from myriad.cli.arguments import COMMANDS
+from myriad.cli.arguments import COMMANDS, load_command
 from myriad.cli.flags import range_of
 from myriad.envs import ENVIRONMENTS
 from myriad.envs.cartpole import CartPole, CartPoleParams
@@ -49,7 +49,7 @@ def dataclasses_with_numbers():
     environments = [ENVIRONMENTS.load(name) for name in list_envs()]
     params = [type(make_env(name).default_params) for name in list_envs()]
     agents = [AGENTS.load(name) for name in list_agents()]
-    return [*environments, *params, *agents, *dict.fromkeys(COMMANDS.values())]
+    return [*environments, *params, *agents, *dict.fromkeys(map(load_command, COMMANDS))]
 
 
 @pytest.mark.parametrize("kind", dataclasses_with_numbers(), ids=lambda kind: kind.__name__)

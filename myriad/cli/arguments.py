@@ -2,22 +2,22 @@
 
 import contextlib
 import dataclasses
+import importlib
 import io
 import re
 import tomllib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from myriad import __version__
-from myriad.cli.commands import Agents, Autotune, Cite, Command, Envs, Evaluate, Presets, Render
-from myriad.cli.doctor import Doctor
 from myriad.cli.switches import spelled_out, switches_of
-from myriad.cli.train import Train, TrainingFlags, with_effective_defaults
-from myriad.cli.tune import Tune
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import ranges_of, require_ranges
+
+if TYPE_CHECKING:
+    from myriad.cli.commands import Command
 
 _DESCRIPTION = (
     "Massively parallel reinforcement-learning environments on JAX. "
@@ -27,22 +27,29 @@ _DESCRIPTION = (
 # Characters of a value that a sentence repeats.
 _LONG = 60
 
-COMMANDS: dict[str, Any] = {
-    "train": Train,
-    "tune": Tune,
-    "autotune": Autotune,
-    "evaluate": Evaluate,
-    "render": Render,
-    "cite": Cite,
-    "envs": Envs,
-    "agents": Agents,
-    "presets": Presets,
-    "doctor": Doctor,
-    "settings": Doctor,
+# Each is imported when it is given, since all of them together take a while.
+COMMANDS: dict[str, str] = {
+    "train": "myriad.cli.train:Train",
+    "tune": "myriad.cli.tune:Tune",
+    "autotune": "myriad.cli.commands:Autotune",
+    "evaluate": "myriad.cli.commands:Evaluate",
+    "render": "myriad.cli.commands:Render",
+    "cite": "myriad.cli.commands:Cite",
+    "envs": "myriad.cli.commands:Envs",
+    "agents": "myriad.cli.commands:Agents",
+    "presets": "myriad.cli.commands:Presets",
+    "doctor": "myriad.cli.doctor:Doctor",
+    "settings": "myriad.cli.doctor:Doctor",
 }
 
 
-def parse(argv: Sequence[str]) -> Command:
+def load_command(name: str) -> Any:
+    """Return the dataclass of a command."""
+    module, _, kind = COMMANDS[name].partition(":")
+    return getattr(importlib.import_module(module), kind)
+
+
+def parse(argv: Sequence[str]) -> "Command":
     """Turn arguments into a command.
 
     Raises:
@@ -68,24 +75,54 @@ def parse(argv: Sequence[str]) -> Command:
             )
         raise UnknownNameError("command", argv[0], COMMANDS)
     words, options = _without_dotted(_with_default_file(argv))
-    _require_known(words)
-    if words[0] in COMMANDS:
-        words = spelled_out(words, COMMANDS[words[0]])
+    if words[0] not in COMMANDS:  # you asked for help
+        _require_no_empty(argv)
+        return _parsed(words, {name: load_command(name) for name in COMMANDS})
+    kind = load_command(words[0])
+    _require_known(words, kind)
+    words = spelled_out(words, kind)
     _require_no_empty(argv)
-    commands = COMMANDS
-    if words[0] == "train" and {"-h", "--help"} & set(words):
-        commands = COMMANDS | {"train": with_effective_defaults(words, options)}
-    command = _parsed(words, commands)
+    if {"-h", "--help"} & set(words):
+        if words[0] == "train":
+            from myriad.cli.train import with_effective_defaults
+
+            kind = with_effective_defaults(words, options)
+        command = _parsed(words, {words[0]: kind})
+    else:
+        command = kind(**vars(_parsed(words, {words[0]: _of_given(kind, words)})))
     require_ranges(command)
     return _with_options(command, words, options)
 
 
+def _of_given(kind: Any, words: Sequence[str]) -> Any:
+    """Return a dataclass of those fields that are given or needed: tyro takes long over each."""
+    given = {name.removeprefix("no_") for name in flags_by_name(words)} | {*flags_by_name(words)}
+    fields = [
+        (field.name, field.type, _copied(field))
+        for field in dataclasses.fields(kind)
+        if field.name in given or _is_needed(field)
+    ]
+    return dataclasses.make_dataclass(kind.__name__, fields)
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    has_default = {field.default, field.default_factory} != {dataclasses.MISSING}
+    return not has_default or tyro.conf.Positional in getattr(field.type, "__metadata__", ())
+
+
+def _copied(field: dataclasses.Field[Any]) -> Any:
+    """Return a description of the same field, which another class can have."""
+    defaults = {"default": field.default, "default_factory": field.default_factory}
+    return dataclasses.field(kw_only=field.kw_only, **defaults)
+
+
 def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -> Any:
     """Return the command with what was given by dotted name, or refuse that."""
-    if isinstance(command, TrainingFlags):
+    names = {field.name for field in dataclasses.fields(command)}
+    if "given" in names:
         given = frozenset(flags_by_name(words))
         return dataclasses.replace(command, options=options, given=given)
-    if isinstance(command, Tune):
+    if "options" in names:
         return dataclasses.replace(command, options=options)
     if options:
         raise InvalidArgumentError(
@@ -101,12 +138,10 @@ def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
     return {flag.removeprefix("--").replace("-", "_"): flag for flag in flags}
 
 
-def _require_known(words: Sequence[str]) -> None:
+def _require_known(words: Sequence[str], command: Any) -> None:
     """Refuse options that the command doesn't have. tyro would suggest those of other commands."""
-    command = COMMANDS.get(words[0])
-    if command is None:
-        return  # You asked for help.
-    options = [option for option in dataclasses.fields(command) if _has_flag(option)]
+    fields = dataclasses.fields(command)
+    options = [option for option in fields if _has_flag(option)]
     names = [option.name.replace("_", "-") for option in options]
     switches = [name for name, option in zip(names, options, strict=True) if option.type is bool]
     switches += switches_of(command)
@@ -118,7 +153,7 @@ def _require_known(words: Sequence[str]) -> None:
             continue
         close = closest(flag.strip("-"), names)
         meant = f"; did you mean --{close}?" if close else ""
-        if not close and issubclass(command, TrainingFlags):
+        if not close and any(field.name == "given" for field in fields):
             meant = "; those of an agent or an environment begin with --agent. or --env."
         raise InvalidArgumentError(
             f"`myriad {words[0]}` has no option {_short(flag)}{meant} "
@@ -220,7 +255,7 @@ def _sentence(box: str, command: str) -> str:
 
 def _in_words(statement: str, command: str) -> str:
     """Say what a value must be, where tyro repeats what Python's conversions raised."""
-    ranges = ranges_of(COMMANDS[command]) if command in COMMANDS else {}
+    ranges = ranges_of(load_command(command)) if command in COMMANDS else {}
     kinds = {"int": "an integer", "float": "a number"}
     reports = (
         r"no type matching \{None\}\|(?P<kind>\w+) could be .* from \[(?P<value>.*?)\]\. .*",

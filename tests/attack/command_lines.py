@@ -9,7 +9,7 @@ import tomli_w
 
 from myriad import list_agents, list_envs, make_env
 from myriad.agents import AGENTS
-from myriad.cli.arguments import COMMANDS
+from myriad.cli.arguments import COMMANDS, load_command
 from myriad.cli.switches import switches_of
 from myriad.cli.train import TrainingFlags
 from myriad.envs import ENVIRONMENTS
@@ -75,7 +75,7 @@ def configuration_file(seed: int, number: int) -> Case:
     for _ in range(random.choice([0, *[1] * 12, 2])):
         owner = random.choice(["train", "env_options", "agent_options"])
         fields = {
-            "train": _fields(COMMANDS["train"]),
+            "train": _fields(load_command("train")),
             "env_options": _fields(*_of_environment(env)),
             "agent_options": _fields(AGENTS.load(agent)),
         }[owner]
@@ -136,8 +136,8 @@ def _required(random: Random, command: str) -> list[str]:
 
 
 def _flag(random: Random, command: str) -> list[str]:
-    fields = _fields(COMMANDS[command])
-    dotted = issubclass(COMMANDS[command], TrainingFlags) and random.random() < 0.5
+    fields = _fields(load_command(command))
+    dotted = issubclass(load_command(command), TrainingFlags) and random.random() < 0.5
     if dotted:
         owner = random.choice(["agent", "env"])
         name = random.choice(list_agents() if owner == "agent" else list_envs())
@@ -151,7 +151,7 @@ def _flag(random: Random, command: str) -> list[str]:
     declared, default = fields.get(name, (None, None))
     if default is False and not dotted:
         return [flag]
-    if not dotted and name.replace("_", "-") in switches_of(COMMANDS[command]):
+    if not dotted and name.replace("_", "-") in switches_of(load_command(command)):
         flag = random.choice([flag, f"--no-{flag[2:]}"])
         # Trainings without programs take longer than the attack waits.
         flag = flag.replace("--no-compile", "--compile")
