@@ -261,6 +261,8 @@ def _connect(launch: Launch) -> None:
     if launch.process_id:
         # JAX would end the process with a dump of its stack.
         _wait_for(launch)
+    else:
+        _require_free(launch)
     # A launcher may have left each process only its own GPU.
     sees_all = "CUDA_VISIBLE_DEVICES" not in os.environ
     own_gpu = launch.local_rank if launch.local_processes > 1 and sees_all else None
@@ -279,6 +281,19 @@ def _connect(launch: Launch) -> None:
         raise InvalidArgumentError(
             f"coordinator {launch.coordinator} can't be used by process {launch.process_id}: "
             f"{str(error).splitlines()[0]}."
+        ) from error
+
+
+def _require_free(launch: Launch) -> None:
+    """Raise if a program listens at the port. gRPC would share it, and mix up two trainings."""
+    port = int(launch.coordinator.rpartition(":")[2])
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"coordinator {launch.coordinator} can't be used by process 0 "
+            f"({os.strerror(error.errno or 0)}): start process 0 once, and give a port that you "
+            "may use and on which no program listens."
         ) from error
 
 

@@ -64,7 +64,12 @@ def new_folder(
     """
     path = Path(group.decided(str(path)))
     created = group.by_first(lambda: RunFolder.create(path, config_toml, environment))
-    return _shared(group, created or RunFolderOfOthers(path))
+    folder = created or RunFolderOfOthers(path)
+    try:
+        return _shared(group, folder)
+    except InvalidArgumentError:
+        folder.discard()
+        raise
 
 
 def written_folder(group: Processes, path: Path) -> tuple[RunFolder, str]:

@@ -47,15 +47,18 @@ def free_port():
 class Training:
     """The processes of a training, each started as in a terminal of its own."""
 
-    def __init__(self, folder, *words, num_processes=2, devices=1, others=(), apart=False):
+    def __init__(
+        self, folder, *words, num_processes=2, devices=1, others=(), apart=False, numbers=None
+    ):
         self.port = free_port()
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.logs = [folder / f"process{number}.log" for number in range(num_processes)]
+        numbers = range(num_processes) if numbers is None else numbers
+        self.logs = [folder / f"process{place}.log" for place in range(num_processes)]
         several = ["--distributed", "--coordinator", f"127.0.0.1:{self.port}"]
         several += ["--num-processes", str(num_processes)]
         self.processes = []
-        for number, log in enumerate(self.logs):
+        for number, log in zip(numbers, self.logs, strict=True):
             own = [*several, "--process-id", str(number)] if num_processes > 1 else []
             arguments = [*words, *own, *(others if number else ())]
             works_in = folder / str(number) if apart else folder
@@ -403,7 +406,8 @@ def test_a_run_folder_that_one_process_does_not_see_is_refused(tmp_path):
     for text in training.said():
         assert "run folder run must be on a disk that all processes share" in text
         assert len(text.splitlines()) == 1
-    assert list((tmp_path / "logs" / "1").iterdir()) == []
+    for number in range(2):
+        assert list((tmp_path / "logs" / str(number)).iterdir()) == []
 
 
 @pytest.mark.slow
@@ -413,6 +417,49 @@ def test_a_wrong_number_of_processes_is_refused(tmp_path):
     assert codes == [2, 2], training.said()
     assert "num_processes must be the same in all processes" in training.said()[1]
     assert "did not meet all others" in training.said()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("numbers", "sentence"),
+    [
+        ((0, 0), "can't be used by process 0 (Address already in use): start process 0 once"),
+        ((0, 1, 1), "process_id must be another one in each process: two have 1"),
+    ],
+)
+def test_two_processes_with_one_number_are_refused(numbers, sentence, tmp_path):
+    words = words_of("ppo", tmp_path / "run")
+    training = Training(tmp_path / "logs", *words, num_processes=len(numbers), numbers=numbers)
+    try:
+        # The others wait a minute for one that has the missing number.
+        wait_for(lambda: any(each.poll() is not None for each in training.processes), 90)
+        ended = [each.poll() for each in training.processes]
+        said = [text for text, code in zip(training.said(), ended, strict=True) if code is not None]
+    finally:
+        training.end()
+    assert {code for code in ended if code is not None} == {2}, said
+    assert any(sentence in text for text in said), said
+    assert all(len(text.splitlines()) == 1 for text in said)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_cannot_be_reached_is_one_sentence(tmp_path):
+    port = free_port()  # where nobody listens
+    done = subprocess.run(
+        [
+            *(MYRIAD, "train", *map(str, words_of("ppo", tmp_path / "run")), "--distributed"),
+            *("--coordinator", f"127.0.0.1:{port}", "--num-processes", "2", "--process-id", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"coordinator 127.0.0.1:{port} can't be reached by process 1" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
