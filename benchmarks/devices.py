@@ -1,14 +1,14 @@
-"""How rollouts and trainings in shards scale over the devices of a process.
+"""How rollouts and trainings in shards scale over devices, in one process and in several.
 
     python benchmarks/devices.py                    the quick workloads, on 1, 2, 4, ... devices
     python benchmarks/devices.py --full             all workloads of suite.toml
-    python benchmarks/devices.py --devices 1 2 --rounds 20
+    python benchmarks/devices.py --devices 1 2 --processes 1 2 --rounds 20
 
 An asv suite and a command line. With strong scaling all devices together have the workload's
-environments. With weak scaling each of them has so many. Each number of devices is a process of its
-own. On a CPU it has one core for each device. All processes of a workload are called in turns, in
-a new order every round. A training is also called with one shard on one device, which shows what
-the shards themselves cost.
+environments. With weak scaling each of them has so many. Each number of devices has processes of
+its own: one, and two that share the devices out. On a CPU there is one core for each device. All
+are called in turns, in a new order every round. A training is also called with one shard on one
+device, which shows what the shards themselves cost.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import socket
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from benchmarks.harness.command_line import Parser, command_of, count, guarded, 
 from benchmarks.harness.process.child_process import Reply, run
 from benchmarks.harness.process.clock import seconds_of
 from benchmarks.harness.process.failures import ChildError
-from benchmarks.harness.process.timed_call import TimedCall
+from benchmarks.harness.process.timed_call import TimedGroup
 from benchmarks.harness.results import (
     LEAST_SAMPLES,
     ResultsFile,
@@ -56,7 +57,7 @@ STRONG, WEAK = SCALINGS = ("strong", "weak")
 REDUCTIONS = ("exact", "fast")
 # The arm of a training on one device that nothing cuts.
 UNCUT = "one shard"
-_PROCESSES = 1
+_PROCESSES = (1, 2)
 _ROUNDS = 15
 _TIMEOUT_S = 600.0
 _SAMPLE_S = 0.25  # the least that a call lasts
@@ -69,26 +70,35 @@ _STEPS_PER_ENV = 1_000_000
 
 @dataclass(frozen=True)
 class Place:
-    """What one process runs.
+    """What is run on some devices.
 
     Attributes:
-        num_devices: the devices that it has.
+        num_devices: devices of all processes together.
         num_envs: environments of all devices together.
         num_shards: of a training, None for a rollout.
         reduction: of a training in shards.
+        num_processes: processes that have as many of the devices each.
     """
 
     num_devices: int
     num_envs: int
     num_shards: int | None = None
     reduction: str = "exact"
+    num_processes: int = 1
+
+    @property
+    def devices_of_one(self) -> int:
+        """Devices of each process."""
+        return self.num_devices // self.num_processes
 
     @property
     def arm(self) -> str:
         """What the tables call it beside its devices and environments."""
-        if self.num_shards is None:
-            return ""
-        return UNCUT if self.num_shards == 1 else self.reduction
+        if self.num_shards == 1:
+            return UNCUT
+        reduction = "" if self.num_shards is None else self.reduction
+        several = f"{self.num_processes} processes" if self.num_processes > 1 else ""
+        return ", ".join(filter(None, (reduction, several)))
 
 
 class SeveralCores:
@@ -211,20 +221,43 @@ def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
             f"{place.num_devices} devices were asked for, but it runs on {timed.num_devices}"
         )
     timed.num_units = 1
-    while (seconds := seconds_of(timed.call)) < _SAMPLE_S and timed.num_units < _MOST_UNITS:
+    while (seconds := _decided(seconds_of(timed.call))) < _SAMPLE_S:
+        if timed.num_units >= _MOST_UNITS:
+            break
         timed.num_units *= max(2, round(_SAMPLE_S / seconds))
     return timed
 
 
-def prepare(workload: dict[str, Any], place: dict[str, Any]) -> tuple[Reply, Callable[[], None]]:
-    """Prepare the calls of one place, and say what they are; runs in a child."""
+def _decided(seconds: float) -> float:
+    """Return what process 0 measured, so that all processes make calls of one length."""
+    import jax
+
+    if jax.process_count() == 1:
+        return seconds
+    from myriad.distributed import processes
+
+    return processes().decided(seconds)
+
+
+def prepare(
+    workload: dict[str, Any], place: dict[str, Any], process_id: int, coordinator: str
+) -> tuple[Reply, Callable[[], None]]:
+    """Prepare the calls of one place, and say what they are; runs in each of its processes."""
     wanted = Place(**place)
     # XLA starts as many threads as its process may use cores, so this comes first.
     if hasattr(os, "sched_setaffinity"):  # not on macOS
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: wanted.num_devices])
+        first = process_id * wanted.devices_of_one
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[first : first + wanted.devices_of_one] or cores)
     import myriad
 
-    myriad.configure(wanted.num_devices)
+    if wanted.num_processes == 1:
+        myriad.configure(wanted.num_devices)
+    else:
+        from myriad.launch import Launch
+
+        launch = Launch(coordinator, wanted.num_processes, process_id)
+        myriad.configure(wanted.devices_of_one, distributed=launch)
     timed = _timed(Workload(**workload), wanted)
     whole, sharded = state_bytes(timed.state)
     prepared = {
@@ -294,7 +327,14 @@ def _run(argv: list[str]) -> bool:
     _require_usable(options.devices, columns["device"], usable)
     for declared in workloads:
         wanted = options.devices or device_counts(usable, declared.num_shards)
-        _measure(declared, wanted, options.rounds, columns, file)
+        most = max(*_PROCESSES, *wanted)
+        if max(options.processes) > most:
+            raise SuiteError(
+                f"--processes must be at most {most}, the most devices of {declared.name}, "
+                f"but got {max(options.processes)}."
+            )
+        shared = {number: _shared_out(number, options.processes) for number in (1, *wanted)}
+        _measure(declared, shared, options.rounds, columns, file)
     succeeded = report(file)
     for env in dict.fromkeys(declared.env for declared in workloads):
         draw_run(file, "devices", env)
@@ -314,6 +354,15 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         metavar="N",
         help="numbers of devices beside 1 (default: 1, 2, 4, ... as far as there are devices)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=count,
+        nargs="+",
+        default=_PROCESSES,
+        metavar="N",
+        help="numbers of processes that share the devices out, where they divide them "
+        f"(default: {' '.join(map(str, _PROCESSES))})",
     )
     parser.add_argument(
         "--rounds", type=count, default=_ROUNDS, help=f"alternations (default: {_ROUNDS})"
@@ -349,17 +398,29 @@ def _require_usable(wanted: Sequence[int] | None, kind: str, usable: int) -> Non
         print(f"One device only is measured, since 1 is the number of {what}.", file=sys.stderr)
 
 
-def places(declared: Workload, counts: Sequence[int]) -> dict[Place, None]:
-    """Return what is measured of a workload, each place once, in a fixed order."""
+def _shared_out(num_devices: int, processes: Sequence[int]) -> list[int]:
+    """Return which numbers of processes can have as many of the devices each."""
+    return [number for number in dict.fromkeys(processes) if num_devices % number == 0] or [1]
+
+
+def places(declared: Workload, counts: Mapping[int, Sequence[int]]) -> dict[Place, None]:
+    """Return what is measured of a workload, each place once, in a fixed order.
+
+    Args:
+        declared: the workload.
+        counts: numbers of devices, each with the numbers of processes that share them out.
+    """
     found: dict[Place, None] = {}
     num_envs, num_shards = declared.num_envs, declared.num_shards
     if num_shards is not None:
         found[Place(1, num_envs, 1)] = None
     for reduction in REDUCTIONS if num_shards is not None else REDUCTIONS[:1]:
-        for num_devices in dict.fromkeys((1, *counts)):
-            for scaling in SCALINGS:
-                size = _envs_of(scaling, num_envs, num_devices)
-                found[Place(num_devices, size, num_shards, reduction)] = None
+        for num_devices, processes in counts.items():
+            for num_processes in processes:
+                for scaling in SCALINGS:
+                    size = _envs_of(scaling, num_envs, num_devices)
+                    place = Place(num_devices, size, num_shards, reduction, num_processes)
+                    found[place] = None
     return found
 
 
@@ -368,7 +429,11 @@ def _envs_of(scaling: str, num_envs: int, num_devices: int) -> int:
 
 
 def _measure(
-    declared: Workload, counts: Sequence[int], rounds: int, columns: Row, file: ResultsFile
+    declared: Workload,
+    counts: Mapping[int, Sequence[int]],
+    rounds: int,
+    columns: Row,
+    file: ResultsFile,
 ) -> None:
     """Call all places of a workload in turns, write their rows and print them."""
     from myriad.timing import interleave
@@ -387,8 +452,8 @@ def _measure(
             prepared = {}
             # One after another: a call's length is found while nothing else runs.
             for place in wanted:
-                calls.append(stack.enter_context(_process(declared, place, columns)))
-                prepared[place] = calls[-1].prepared()
+                calls.append(stack.enter_context(_started(declared, place, columns)))
+                prepared[place] = _joined(calls[-1].prepared())
             samples = interleave(
                 [call.seconds for call in calls], least_rounds=rounds, most_rounds=rounds
             )
@@ -400,45 +465,68 @@ def _measure(
         place: [prepared[place]["num_steps"] / seconds for seconds in of_place]
         for place, of_place in zip(wanted, samples, strict=True)
     }
-    for scaling, arm, found in _curves(wanted, declared, counts):
+    for scaling, arm, found in _curves(wanted, declared):
         _write(scaling, arm, found, rates, prepared, described, declared, file)
     if declared.num_shards is not None:
         _write_cost_of_shards(declared, rates, prepared, described, file)
 
 
-def _process(declared: Workload, place: Place, columns: Row) -> TimedCall:
-    request = {"workload": dataclasses.asdict(declared), "place": dataclasses.asdict(place)}
-    environ = {"JAX_NUM_CPU_DEVICES": str(place.num_devices)}
-    if columns["device"] != "cpu":
-        # A training takes all devices that it sees.
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(4096)))
-        environ = {
-            "CUDA_VISIBLE_DEVICES": ",".join(seen.split(",")[: place.num_devices]),
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        }
-    return TimedCall("benchmarks.devices:prepare", request, timeout_s=_TIMEOUT_S, **environ)
+def _started(declared: Workload, place: Place, columns: Row) -> TimedGroup:
+    """Start the processes of a place."""
+    request = {
+        "workload": dataclasses.asdict(declared),
+        "place": dataclasses.asdict(place),
+        "coordinator": f"127.0.0.1:{_free_port()}",
+    }
+    numbers = range(place.num_processes)
+    return TimedGroup(
+        "benchmarks.devices:prepare",
+        [request | {"process_id": number} for number in numbers],
+        [_environ(place, number, columns["device"]) for number in numbers],
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def _environ(place: Place, process_id: int, kind: str) -> dict[str, str]:
+    """Return the variables by which a process sees its devices and no others."""
+    if kind == "cpu":
+        return {"JAX_NUM_CPU_DEVICES": str(place.devices_of_one)}
+    # A training takes all devices that it sees.
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(4096)))
+    first = process_id * place.devices_of_one
+    own = seen.split(",")[first : first + place.devices_of_one]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(own), "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def _joined(replies: Sequence[Reply]) -> Reply:
+    """Return what all processes prepared: one call, and the bytes on each device."""
+    joined = {"num_steps": replies[0]["num_steps"]}
+    for name in ("state_bytes", "sharded_bytes"):
+        joined[name] = [size for reply in replies for size in reply[name]]
+    return joined
 
 
 def _curves(
-    wanted: Mapping[Place, None], declared: Workload, counts: Sequence[int]
+    wanted: Mapping[Place, None], declared: Workload
 ) -> Iterator[tuple[str, str, list[Place]]]:
     """Go through the scalings of each arm, with their places from one device on."""
     cut = [place for place in wanted if place.arm != UNCUT]
     for arm in dict.fromkeys(place.arm for place in cut):
+        of_arm = [place for place in cut if place.arm == arm]
+        one = Place(1, declared.num_envs, declared.num_shards, of_arm[0].reduction)
         for scaling in SCALINGS:
-            sizes = {
-                number: _envs_of(scaling, declared.num_envs, number)
-                for number in sorted({1, *counts})
-            }
-            yield (
-                scaling,
-                arm,
-                [
-                    place
-                    for place in cut
-                    if place.arm == arm and sizes[place.num_devices] == place.num_envs
-                ],
-            )
+            of_scaling = [
+                place
+                for place in of_arm
+                if place.num_envs == _envs_of(scaling, declared.num_envs, place.num_devices)
+            ]
+            yield scaling, arm, list(dict.fromkeys([one, *of_scaling]))
 
 
 _Rates = Mapping[Place, Sequence[float]]
@@ -471,16 +559,16 @@ def _write(
             "num_envs": place.num_envs,
             "scan_chunk_size": declared.scan_chunk_size,
             "num_steps": reply["num_steps"],
-            "devices": place.num_devices,
-            "processes": _PROCESSES,
+            "devices": place.devices_of_one,
+            "processes": place.num_processes,
             "state_bytes": max(whole),
             "sharded_bytes": max(sharded),
         }
         rows.append(new_row("devices", file.timestamp, **described | columns))
         points.append(
             {
-                "devices": place.num_devices,
-                "processes": _PROCESSES,
+                "devices": place.devices_of_one,
+                "processes": place.num_processes,
                 "num_envs": place.num_envs,
                 "state_bytes": whole,
                 "sharded_bytes": sharded,
@@ -547,7 +635,7 @@ def _write_cost_of_shards(
                 "scan_chunk_size": declared.scan_chunk_size,
                 "num_steps": prepared[place]["num_steps"],
                 "devices": 1,
-                "processes": _PROCESSES,
+                "processes": 1,
             }
             columns |= spread(of_place, "steps_per_s")
             rows.append(new_row("devices", file.timestamp, **described | columns))

@@ -53,6 +53,8 @@ TextRow = dict[str, str]  # a row as a CSV gives it back
 def machine_columns() -> Row:
     """Return the columns of this process's machine and versions; starts JAX's backend."""
     # Inside the function: asv imports the suites on every commit, also on one that lacks these.
+    import jax
+
     import myriad
     from myriad import hardware
 
@@ -61,6 +63,8 @@ def machine_columns() -> Row:
     return {
         "library": OURS,
         "library_version": myriad.__version__,
+        "devices": jax.local_device_count(),
+        "processes": jax.process_count(),
         "device": machine.device_kind,
         "device_name": machine.device_name,
         "cores": machine.cores,
@@ -124,6 +128,8 @@ def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
         "num_envs": workload.num_envs,
         "scan_chunk_size": workload.scan_chunk_size,
         "num_steps": outcome.prepared.get("num_steps", ""),
+        "devices": outcome.hello.get("devices", ""),
+        "processes": 1,
         "device": hardware.get("device_kind", ""),
         "device_name": hardware.get("device_name", ""),
         "cores": hardware.get("cores", ""),

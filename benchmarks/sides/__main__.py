@@ -117,6 +117,8 @@ def _start(name: str) -> Reply:
         return array_libraries.hello(library)
     if name == "numpy":
         os.environ["JAX_PLATFORMS"] = "cpu"  # where NumPy runs, so that the row says so
+    import jax
+
     import myriad
     from myriad import hardware
 
@@ -130,6 +132,7 @@ def _start(name: str) -> Reply:
     versions = {"myriad": myriad.__version__} | hardware.package_versions()
     return {
         "hardware": machine,
+        "devices": jax.local_device_count(),
         "versions": versions,
         "library": library,
         "library_version": versions.get(library, ""),

@@ -107,6 +107,7 @@ def hello(name: str) -> dict[str, Any]:
     check_origin(name, ENVS[name].module if name in ENVS else name)
     return {
         "hardware": {"device_kind": jax.default_backend()},
+        "devices": jax.local_device_count(),
         "versions": {each: importlib.metadata.version(each) for each in ("jax", "jaxlib", "numpy")},
         "library": name,
         "library_version": importlib.metadata.version(name),

@@ -41,6 +41,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
             "kind": hardware.device_kind,
             "name": hardware.device_name,
             "count": jax.local_device_count(),
+            "processes": jax.process_count(),
             "cores": hardware.cores,
             "memory_total_bytes": hardware.memory_total_bytes,
         },

@@ -34,11 +34,18 @@ def two_cores(monkeypatch):
 
 
 def test_strong_scaling_keeps_the_environments_and_weak_scaling_multiplies_them():
-    of_rollout = places(ROLLOUT, [1, 2])
+    of_rollout = places(ROLLOUT, {1: [1], 2: [1]})
     assert list(of_rollout) == [Place(1, 32), Place(2, 32), Place(2, 64)]
     sizes = [(1, 32), (2, 32), (2, 64)]
     cut = [Place(*size, 4, how) for how in ("exact", "fast") for size in sizes]
-    assert list(places(TRAINING, [2])) == [Place(1, 32, 1), *cut]
+    assert list(places(TRAINING, {1: [1], 2: [1]})) == [Place(1, 32, 1), *cut]
+
+
+def test_processes_share_the_devices_out_where_they_divide_them():
+    shared = places(ROLLOUT, {1: [1], 2: [1, 2]})
+    assert [place.num_processes for place in shared] == [1, 1, 1, 2, 2]
+    assert [place.devices_of_one for place in shared] == [1, 2, 2, 1, 1]
+    assert [place.arm for place in shared][-1] == "2 processes"
 
 
 def test_devices_are_powers_of_two_up_to_the_cores_and_the_shards():
@@ -83,25 +90,31 @@ def test_each_number_of_devices_has_a_row_and_its_share_of_the_state(
     rows = read_csv(tmp_path / "d.csv")
     assert [(row["arm"], row["devices"], row["num_envs"]) for row in rows] == [
         *(
-            (f"{scaling}, {how}", number, size)
+            (f"{scaling}, {how}{several}", number, size)
             for how in ("exact", "fast")
+            for several, most_devices in (("", "2"), (", 2 processes", "1"))
             for scaling, most in (("strong", "32"), ("weak", "64"))
-            for number, size in (("1", "32"), ("2", most))
+            for number, size in (("1", "32"), (most_devices, most))
         ),
         ("one shard", "1", "32"),
     ]
     cut = [row for row in rows if row["arm"] == "strong, exact"]
-    assert {row["processes"] for row in rows} == {"1"}
-    assert int(cut[0]["sharded_bytes"]) == 2 * int(cut[1]["sharded_bytes"]) > 0
-    alone = [row for row in rows if row["devices"] == "1"]
-    assert [row["efficiency"] for row in alone] == ["1.0"] * 4 + [""]
+    several = [row for row in rows if row["arm"] == "strong, exact, 2 processes"]
+    assert [row["processes"] for row in several] == ["1", "2"]
+    for other in (cut[1], several[1]):
+        assert int(cut[0]["sharded_bytes"]) == 2 * int(other["sharded_bytes"]) > 0
+    alone = [row for row in rows if row["devices"] == row["processes"] == "1"]
+    assert [row["efficiency"] for row in alone] == ["1.0"] * 8 + [""]
     said = capsys.readouterr().out
     assert "efficiency (least to most)" in said
     assert "times one shard" in said
     assert (tmp_path / "device_scaling.png").is_file()
     (run,) = read_measurements([tmp_path]).runs
     assert [each.name for each in run.curves] == [
-        f"{scaling}, {how}" for how in ("exact", "fast") for scaling in ("strong", "weak")
+        f"{scaling}, {how}{several}"
+        for how in ("exact", "fast")
+        for several in ("", ", 2 processes")
+        for scaling in ("strong", "weak")
     ]
     assert [point.devices for point in run.curves[0].points] == [1, 2]
     assert [arm.name for arm in run.arms[0].arms] == [
@@ -130,6 +143,7 @@ def test_a_place_that_fails_is_a_row_with_its_reason(monkeypatch, tmp_path, caps
         (["--workload", "smal"], "workload 'smal' is unknown; did you mean 'small'?"),
         (["--env", "pendulum"], "declares no workload of devices in pendulum-control"),
         (["--devices", "0"], "must be a whole number of at least 1"),
+        (["--processes", "4"], "--processes must be at most 2, the most devices of small"),
     ],
 )
 def test_what_can_not_be_measured_is_one_sentence(

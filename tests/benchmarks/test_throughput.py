@@ -29,7 +29,7 @@ TINY = Workload(
 # The columns that the suite leaves empty, or may.
 EMPTY = {
     *("reason", "commit", "arm"),
-    *("devices", "processes", "efficiency", "efficiency_low", "efficiency_high"),
+    *("efficiency", "efficiency_low", "efficiency_high"),
     *("state_bytes", "sharded_bytes"),
 }
 

@@ -46,9 +46,13 @@ class Conversation:
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send `request` and return the reply to it."""
+        self.send(request)
+        return self.reply(timeout_s)
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Send `request`, to which a reply will come."""
         with contextlib.suppress(BrokenPipeError):  # a dead side shows by its missing reply
             print(json.dumps(request), file=self._child.process.stdin, flush=True)
-        return self.reply(timeout_s)
 
     def reply(self, timeout_s: float) -> dict[str, Any]:
         """Return the next reply.

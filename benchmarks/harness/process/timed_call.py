@@ -6,14 +6,16 @@
 
 The function takes the request's items as keyword arguments. It returns a JSON object, which says
 what was prepared, and the call. So configurations that need cores, devices and XLA options of their
-own can be timed in turns.
+own can be timed in turns. A `TimedGroup` times a call that several processes do together.
 """
 
+import contextlib
 import importlib
 import json
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from benchmarks.harness.process.clock import seconds_of
 from benchmarks.harness.process.conversation import Conversation
@@ -49,7 +51,70 @@ class TimedCall(Conversation):
         Raises:
             ChildError: the process died or did not answer.
         """
-        return self.ask({}, self._timeout_s)["seconds"]
+        self.start()
+        return self.finish()
+
+    def start(self) -> None:
+        """Begin one more call. `finish` waits for it."""
+        self.send({})
+
+    def finish(self) -> float:
+        """Return the seconds of the call that `start` began.
+
+        Raises:
+            ChildError: the process died or did not answer.
+        """
+        return self.reply(self._timeout_s)["seconds"]
+
+
+class TimedGroup:
+    """A call that several processes do together, such as that of one training.
+
+    Args:
+        target: `package.module:function`.
+        requests: the keyword arguments of each process, as JSON can write them.
+        environs: the environment variables of each process beside this one's own.
+        timeout_s: how long preparing and each call may take, in seconds.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        requests: Sequence[dict[str, Any]],
+        environs: Sequence[Mapping[str, str]],
+        *,
+        timeout_s: float,
+    ):
+        with contextlib.ExitStack() as stack:
+            self._calls = [
+                stack.enter_context(TimedCall(target, request, timeout_s=timeout_s, **environ))
+                for request, environ in zip(requests, environs, strict=True)
+            ]
+            self._open = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def prepared(self) -> list[dict[str, Any]]:
+        """Wait until all are prepared, and return what the function says in each process.
+
+        Raises:
+            ChildError: the function refused in one, or one died or did not answer.
+        """
+        return [call.prepared() for call in self._calls]
+
+    def seconds(self) -> float:
+        """Return the seconds of one more call, which are those of the slowest process.
+
+        Raises:
+            ChildError: a process died or did not answer.
+        """
+        for call in self._calls:
+            call.start()
+        return max(call.finish() for call in self._calls)
 
 
 def main() -> None:
