@@ -153,6 +153,7 @@ def train_and_evaluate(
         config = config.with_seeds(seeds)
     group = processes()
     with group.watching():
+        group.require_alike({"the call": "train_and_evaluate"})
         # Only a new run looks at the environment. A resumed one goes on under the names it has.
         resolved = group.together(
             lambda: _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
@@ -201,6 +202,7 @@ def resume(
     """
     group = processes()
     with group.watching():
+        group.require_alike({"the call": "resume"})
         folder, toml = written_folder(group, _named(run_folder))
         config = TrainingConfig.from_toml(toml, folder.path / "config.toml")
         resolved = group.together(lambda: _completed(config.resolve(), profile_chunks))

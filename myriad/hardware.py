@@ -264,8 +264,10 @@ def _connect(launch: Launch) -> None:
     else:
         _require_free(launch)
     # A launcher may have left each process only its own GPU.
-    sees_all = "CUDA_VISIBLE_DEVICES" not in os.environ
-    own_gpu = launch.local_rank if launch.local_processes > 1 and sees_all else None
+    sees_several = "," in os.environ.get("CUDA_VISIBLE_DEVICES", "all, if nobody says")
+    own_gpu = launch.local_rank if launch.local_processes > 1 and sees_several else None
+    # It would catch SIGTERM and tell nobody. A training has a handler of its own.
+    jax.config.update("jax_enable_preemption_service", False)  # noqa: FBT003
     try:
         jax.distributed.initialize(
             launch.coordinator,

@@ -12,8 +12,10 @@ import signal
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from myriad.errors import InvalidArgumentError, shown
+from myriad.settings import Settings
 
 # Exit codes of a process that ends since another one is gone, by an error, or by an interrupt.
 LOST, REFUSED, INTERRUPTED = 1, 2, 128 + signal.SIGINT
@@ -33,6 +35,9 @@ class Launch:
         process_id: this one's number, from 0.
         local_rank: its number among those on this host; None where nobody says.
         local_processes: processes on this host; 1 where nobody says.
+
+    Raises:
+        InvalidArgumentError: a value can't be used.
     """
 
     coordinator: str
@@ -40,6 +45,24 @@ class Launch:
     process_id: int
     local_rank: int | None = None
     local_processes: int = 1
+
+    def __post_init__(self):
+        """Refuse what no process can be."""
+        host, colon, port = self.coordinator.rpartition(":")
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16):
+            raise InvalidArgumentError(
+                "coordinator must be a host and a port, such as localhost:20123, "
+                f"but got {shown(self.coordinator)}."
+            )
+        if self.num_processes < 1:
+            raise InvalidArgumentError(
+                f"num_processes must be an integer of at least 1, but got {self.num_processes}."
+            )
+        if not 0 <= self.process_id < self.num_processes:
+            raise InvalidArgumentError(
+                f"process_id must be an integer from 0 to {self.num_processes - 1}, since there "
+                f"are {self.num_processes} processes, but got {self.process_id}."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +82,10 @@ def find_launch(
     process_id: int | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Launch:
-    """Return which process this is. What is not given is what the launcher says.
+    """Return which process this is.
+
+    What is not given is what `MYRIAD_COORDINATOR`, `MYRIAD_NUM_PROCESSES` and `MYRIAD_PROCESS_ID`
+    say, then what the launcher says.
 
     Args:
         coordinator: host and port of process 0.
@@ -74,12 +100,13 @@ def find_launch(
         >>> find_launch("localhost:20123", 2, 1, {}).process_id
         1
     """
+    given = {"coordinator": coordinator, "num_processes": num_processes, "process_id": process_id}
     environ = os.environ if environ is None else environ
+    settings = Settings.read(None, environ, only=given)
     launcher, found = _launcher(environ)
     values = {
-        "coordinator": found.coordinator if coordinator is None else coordinator,
-        "num_processes": found.num_processes if num_processes is None else num_processes,
-        "process_id": found.process_id if process_id is None else process_id,
+        name: _first(value, getattr(settings, name), getattr(found, name))
+        for name, value in given.items()
     }
     missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
     if len(missing) == len(values):
@@ -94,12 +121,15 @@ def find_launch(
             f"{'is' if len(missing) == 1 else 'are'} {missing_from}: give a flag, or set "
             f"{' and '.join(_variable(flag) for flag in missing)}."
         )
-    launch = Launch(**values, local_rank=found.local_rank, local_processes=found.local_processes)
-    _require_usable(launch)
-    return launch
+    return Launch(**values, local_rank=found.local_rank, local_processes=found.local_processes)
 
 
-def how_to_go_on(run_folder: Path | None) -> str:
+def _first(*values: Any) -> Any:
+    """Return the first value that is not None, or None."""
+    return next((value for value in values if value is not None), None)
+
+
+def how_to_resume(run_folder: Path | None) -> str:
     """Return how a training goes on of which a process was lost; nothing without a folder."""
     if run_folder is None:
         return ""
@@ -109,29 +139,12 @@ def how_to_go_on(run_folder: Path | None) -> str:
     )
 
 
-def _require_usable(launch: Launch) -> None:
-    host, colon, port = launch.coordinator.rpartition(":")
-    if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise InvalidArgumentError(
-            "coordinator must be a host and a port, such as localhost:20123, "
-            f"but got {shown(launch.coordinator)}."
-        )
-    if launch.num_processes < 1:
-        raise InvalidArgumentError(
-            f"num_processes must be an integer of at least 1, but got {launch.num_processes}."
-        )
-    if not 0 <= launch.process_id < launch.num_processes:
-        raise InvalidArgumentError(
-            f"process_id must be an integer from 0 to {launch.num_processes - 1}, since there are "
-            f"{launch.num_processes} processes, but got {launch.process_id}."
-        )
-
-
 def _launcher(environ: Mapping[str, str]) -> tuple[str, _Found]:
     """Return which launcher started this process, if any, and what it says."""
     launchers: dict[str, tuple[str, Callable[[Mapping[str, str]], _Found]]] = {
-        "SLURM_PROCID": ("srun", _of_slurm),
+        # First, since mpirun in a job of SLURM leaves the job's own variables to its processes.
         "OMPI_COMM_WORLD_RANK": ("mpirun", _of_open_mpi),
+        "SLURM_PROCID": ("srun", _of_slurm),
         "JOB_COMPLETION_INDEX": ("the Job of Kubernetes", _of_kubernetes),
     }
     for variable, (name, read) in launchers.items():

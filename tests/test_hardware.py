@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from myriad import hardware, host
 from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
 from myriad.hardware import Hardware
+from myriad.launch import Launch
 
 GIB = 2**30
 VARIABLES = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME")
@@ -462,3 +464,18 @@ def test_a_wrong_number_of_devices_gets_one_sentence(count):
     sentence = f"cpu_devices must be an integer from 1 to 4,096, but got {count!r}."
     with pytest.raises(InvalidArgumentError, match=f"^{re.escape(sentence)}$"):
         hardware.configure(count)
+
+
+@pytest.mark.parametrize(("visible", "own"), [(None, 1), ("0,1,2,3", 1), ("2", None)])
+def test_each_process_of_a_host_takes_a_gpu_of_its_own(monkeypatch, visible, own):
+    asked = {}
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **given: asked.update(given))
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    launch = Launch(f"127.0.0.1:{port}", 4, 0, local_rank=1, local_processes=4)
+    hardware._connect(launch)
+    assert asked["local_device_ids"] == own

@@ -52,6 +52,18 @@ def test_all_processes_of_a_job_come_to_one_port_and_another_job_to_another():
     assert len(ports) == 2
 
 
+def test_mpirun_in_a_job_of_slurm_says_it():
+    launch = find_launch(environ=SLURM | OPEN_MPI)
+    assert (launch.num_processes, launch.process_id) == (2, 1)
+
+
+def test_variables_of_ours_say_what_no_launcher_does():
+    ours = {"MYRIAD_COORDINATOR": "myriad-0:20123", "MYRIAD_NUM_PROCESSES": "2"}
+    launch = find_launch(environ=KUBERNETES | ours)
+    assert launch == Launch("myriad-0:20123", 2, 1)
+    assert find_launch("a:1", environ=KUBERNETES | ours).coordinator == "a:1"
+
+
 def test_mpirun_says_all_on_one_host():
     launch = find_launch(environ=OPEN_MPI)
     assert launch.coordinator.startswith("127.0.0.1:")

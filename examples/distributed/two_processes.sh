@@ -11,6 +11,6 @@ export JAX_NUM_CPU_DEVICES=1  # of each process, so that both together use two c
 
 myriad train "${several[@]}" --process-id 1 "$@" &
 other=$!
-# An interrupt of this script reaches both: either tells the other.
+# An interrupt reaches process 0, which tells the other.
 myriad train "${several[@]}" --process-id 0 "$@"
 wait "$other"

@@ -50,6 +50,17 @@ def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
     _open_standard_files()
     if is_ours:
         _Interrupts().install()
+    code = _code_of(argv, is_ours=is_ours, is_worker=is_worker)
+    if is_worker and code:
+        from myriad.distributed import processes
+
+        processes().leave()
+        # JAX would wait for processes that are gone.
+        os._exit(code)
+    return code
+
+
+def _code_of(argv: Sequence[str] | None, *, is_ours: bool, is_worker: bool) -> int:
     try:
         code = _run(sys.argv[1:] if argv is None else argv, is_worker=is_worker)
         if sys.stdout is not None:
@@ -68,12 +79,6 @@ def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
             return _NOBODY_READS
         say(f"standard output or another file can't be used: {error.strerror or error}.")
         return 2
-    if is_worker and code:
-        from myriad.distributed import processes
-
-        processes().leave()
-        # JAX would wait for processes that are gone.
-        os._exit(code)
     return code
 
 
@@ -114,9 +119,15 @@ def _done(command: Any, *, is_worker: bool) -> int:
     if not is_worker:
         return command.run() or 0
     from myriad.distributed import processes
+    from myriad.distributed.group import end_by_signal
 
-    with processes().watching():
-        return command.run() or 0
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end_by_signal)
+    try:
+        with processes().watching():
+            return command.run() or 0
+    except SystemExit as end:
+        return int(end.code or 0)
 
 
 def _end(interrupt: KeyboardInterrupt) -> NoReturn:

@@ -17,14 +17,20 @@ from pathlib import Path
 from typing import IO
 
 from myriad.files import say
-from myriad.launch import LOST, REFUSED, Launch, how_to_go_on
+from myriad.launch import LOST, REFUSED, Launch, how_to_resume
 
 # By then all have noticed that one was killed, and have ended.
 _RESTART_S = 12.0
 _LINES = 200
 
 
-def supervise(argv: Sequence[str], launch: Launch, run_folder: Path | None, restarts: int) -> int:
+def supervise(
+    argv: Sequence[str],
+    launch: Launch,
+    run_folder: Path | None,
+    restarts: int,
+    resuming: Sequence[str],
+) -> int:
     """Run a command in a child process until it ends, and return its exit code.
 
     Args:
@@ -32,6 +38,7 @@ def supervise(argv: Sequence[str], launch: Launch, run_folder: Path | None, rest
         launch: which process this is.
         run_folder: the folder in which the training is saved, if that is known.
         restarts: how often it is started again when a process was lost.
+        resuming: the arguments that start it again, once there is something to resume.
     """
     folder = None if run_folder is None else run_folder.absolute()
     attempt = 0
@@ -46,7 +53,7 @@ def supervise(argv: Sequence[str], launch: Launch, run_folder: Path | None, rest
         say(f"process {launch.process_id}: restart {attempt} of {restarts}")
         time.sleep(_RESTART_S)
         if folder is not None and (folder / "config.toml").exists():
-            argv = _resuming(argv, folder)
+            argv = resuming
 
 
 class _Child:
@@ -58,12 +65,13 @@ class _Child:
         reading, writing = os.pipe()
         # In a group of its own, so that Ctrl-C reaches it once: through this process.
         self._process = subprocess.Popen(  # noqa: S603 (this program itself)
-            [sys.executable, "-m", "myriad.cli.worker", str(writing), *argv],
+            [sys.executable, "-m", "myriad.cli.worker", str(writing), str(os.getpid()), *argv],
             pass_fds=[writing],
             process_group=0,
         )
         os.close(writing)
-        self._reader = threading.Thread(target=self._read, args=[os.fdopen(reading)], daemon=True)
+        printed = os.fdopen(reading, errors="replace")
+        self._reader = threading.Thread(target=self._read, args=[printed], daemon=True)
         self._reader.start()
 
     def wait(self) -> int:
@@ -93,10 +101,10 @@ class _Child:
 def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) -> int:
     """Say why a signal ended the child, and return the exit code that stands for it."""
     if number in (signal.SIGTERM, signal.SIGINT):
-        return 128 + number  # It has saved, and said so.
+        return 128 + number  # It has saved and said so, or had nothing to save yet.
     printed = "".join(line for line in child.lines if not line.startswith("[Gloo]"))
     me = f"process {launch.process_id} of {launch.num_processes}"
-    goes_on = how_to_go_on(folder)
+    goes_on = how_to_resume(folder)
     if "JAX distributed service detected fatal errors" not in printed:
         hint = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
         if number != signal.SIGKILL:
@@ -124,17 +132,3 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
             f"{launch.num_processes}, each with its own number."
         )
     return REFUSED
-
-
-def _resuming(argv: Sequence[str], folder: Path) -> list[str]:
-    """Return the arguments that go on with a run, with those flags that say how it is run."""
-    keeps = {"--coordinator", "--num-processes", "--process-id"}
-    words = ["train", "--distributed", "--resume", str(folder)]
-    arguments = iter(argv)
-    for word in arguments:
-        flag, equals, _ = word.partition("=")
-        if flag == "--quiet":
-            words.append(word)
-        elif flag in keeps:
-            words += [word] if equals else [word, next(arguments)]
-    return words

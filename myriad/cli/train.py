@@ -241,7 +241,23 @@ class Train(TrainingFlags):
             raise InvalidArgumentError(
                 "--restarts needs --run-folder, by which all processes know what goes on."
             )
-        return supervise(argv, launch, folder, self.restarts)
+        return supervise(argv, launch, folder, self.restarts, self._resuming(folder))
+
+    def _resuming(self, folder: Path | None) -> list[str]:
+        """Return the arguments that go on with this training in this process."""
+        words = ["train", "--distributed"]
+        values = {
+            "resume": folder and folder.absolute(),
+            "coordinator": self.coordinator,
+            "num_processes": self.num_processes,
+            "process_id": self.process_id,
+        }
+        for name, value in values.items():
+            words += [] if value is None else [written(name), str(value)]
+        words += [] if not self.quiet else [written("quiet")]
+        for option in self.without_xla_option:
+            words += [written("without_xla_option"), option]
+        return words
 
     def run(self) -> None:
         """Train, and print what came of it.
@@ -272,6 +288,8 @@ class Train(TrainingFlags):
         from myriad.distributed import processes
 
         how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
+        command = "train" if self.resume is None else "train --resume"
+        processes().require_alike({"the command": command})
         if self.resume is None:
             config, sources = processes().together(self.described)
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)

@@ -1,8 +1,8 @@
 """What `myriad.cli.supervisor` starts: a command in a process of several.
 
-    python -m myriad.cli.worker 5 train ...
+    python -m myriad.cli.worker 5 4711 train ...
 
-The number is that of a pipe, which gets what C++ prints.
+The numbers are those of a pipe, which gets what C++ prints, and of the process that started it.
 """
 
 import os
@@ -16,18 +16,18 @@ _EVERY_S = 1.0
 
 
 def _run() -> int:
-    pipe = int(sys.argv[1])
-    sys.argv[1:2] = []
+    pipe, parent = map(int, sys.argv[1:3])
+    sys.argv[1:3] = []
+    threading.Thread(target=_end_with_parent, args=[parent], daemon=True).start()
     # Python keeps the standard streams. Libraries in C++ print to the numbers that they had.
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is not None:
             stream.flush()
-            kept = os.fdopen(os.dup(number), "w", encoding=stream.encoding, buffering=1)
+            kept = os.fdopen(os.dup(number), "w", 1, stream.encoding, stream.errors)
             setattr(sys, name, kept)
         os.dup2(pipe, number)
     os.close(pipe)
-    threading.Thread(target=_end_with_parent, args=[os.getppid()], daemon=True).start()
     return main(is_worker=True)
 
 

@@ -6,6 +6,7 @@ All of them do the same in the same order, so a message is known by its number.
 import atexit
 import contextlib
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -168,7 +169,7 @@ class Processes:
             # It takes a while to know which process that was. Then the watch ends this one.
             self._watch.suspect()
             time.sleep(KNOWN_S)
-        self._watch.end_others(str(error) or type(error).__name__, _exit_code(error))
+        self._watch.end_others(_reason(error), _exit_code(error))
 
     def _next(self) -> str:
         self._messages += 1
@@ -202,12 +203,26 @@ def _is_of_connection(error: BaseException) -> bool:
     )
 
 
+def end_by_signal(number: int, _: Any) -> None:
+    """Handle a signal before there is anything to save, so that the others hear of it."""
+    raise SystemExit(128 + number)
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a process ends, for the others."""
+    if isinstance(error, SystemExit):
+        return f"it got {signal.Signals(_exit_code(error) - 128).name}"
+    return str(error) or type(error).__name__
+
+
 def _exit_code(error: BaseException) -> int:
     """Return the exit code of processes that end by an error of one of them."""
+    if isinstance(error, SystemExit):
+        return int(error.code or 0)
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    # What is wrong with a training is wrong again when it is started anew.
-    return REFUSED if isinstance(error, MyriadError) else LOST
+    # What is wrong with a training or a disk is wrong again when it is started anew.
+    return REFUSED if isinstance(error, MyriadError | OSError) else LOST
 
 
 def _short(value: Any) -> str:

@@ -1,51 +1,69 @@
 """Connections between the processes, which the system closes when one of them ends."""
 
 import contextlib
-import select
+import os
+import secrets
 import socket
 
 from myriad.distributed.store import Store
+from myriad.files import say
 
 _CONNECT_S = 5.0
 _NAME = "line"
+# A stranger who says nothing is sent away after so many looks.
+_LOOKS = 30
+_MOST_BYTES = 64
 
 
 class Lines:
     """A connection from each process to process 0. Nothing but its number is sent.
 
     A process that is killed is noticed at once, whatever it was about. Where no connection can be
-    made, as behind a firewall, `ended` finds nothing.
+    made, as behind a firewall, the process says so, and `ended` finds nothing.
 
     Args:
         store: what the processes share.
         process_id: this one's number.
+        count: how many there are.
         host: that of process 0.
     """
 
-    def __init__(self, store: Store, process_id: int, host: str):
+    def __init__(self, store: Store, process_id: int, count: int, host: str):
+        self._count = count
         self._server: socket.socket | None = None
         # By the number of the process at the other end.
         self._open: dict[int, socket.socket] = {}
-        self._greeting: list[socket.socket] = []
+        # Those that haven't said their number, and how often they were looked at.
+        self._greeting: dict[socket.socket, int] = {}
+        # Only the store's processes know it, so that nobody else is taken for one of them.
+        self._word = secrets.token_hex(8)
         if process_id == 0:
-            self._server = socket.create_server(("", 0))
-            self._server.settimeout(0)
-            store.set(_NAME, self._server.getsockname()[1])
+            self._server = _listening()
+            store.set(_NAME, [self._server.getsockname()[1], self._word])
             return
-        with contextlib.suppress(OSError):
-            line = socket.create_connection((host, store.wait_for(_NAME)), _CONNECT_S)
-            line.sendall(f"{process_id}\n".encode())
-            line.settimeout(0)
-            self._open[0] = line
+        port, word = store.wait_for(_NAME)
+        try:
+            line = socket.create_connection((host, port), _CONNECT_S)
+            line.sendall(f"{word} {process_id}\n".encode())
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
+            say(
+                f"process {process_id} can't reach port {port} of process 0 ({reason}): if a "
+                "process is killed, the others notice only after a minute"
+            )
+            return
+        line.settimeout(0)
+        self._open[0] = line
 
     def ended(self) -> list[int]:
-        """Return the numbers of processes whose connection is closed."""
+        """Return the numbers of processes whose connection was closed since the last call."""
         if self._server is not None:
             self._accept(self._server)
         gone = []
         for number, line in list(self._open.items()):
             if _is_closed(line):
                 gone.append(number)
+                line.close()
                 del self._open[number]
         return gone
 
@@ -56,17 +74,43 @@ class Lines:
                 each.close()
 
     def _accept(self, server: socket.socket) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # nobody waits any more, or there are too many files
             while True:
                 line, _ = server.accept()
                 line.settimeout(0)
-                self._greeting.append(line)
+                self._greeting[line] = 0
         for line in list(self._greeting):
-            if not select.select([line], [], [], 0)[0]:
-                continue
-            self._greeting.remove(line)
-            with contextlib.suppress(OSError, ValueError):
-                self._open[int(line.recv(32))] = line
+            self._greeting[line] += 1
+            try:
+                said = line.recv(_MOST_BYTES)
+            except BlockingIOError:
+                if self._greeting[line] < _LOOKS:
+                    continue
+                said = b""
+            except OSError:
+                said = b""
+            del self._greeting[line]
+            number = self._number(said)
+            if number is None:
+                line.close()
+            else:
+                self._open[number] = line
+
+    def _number(self, said: bytes) -> int | None:
+        """Return which process says this; None if it is none of the others."""
+        word, _, number = said.decode(errors="replace").strip().partition(" ")
+        if word != self._word or not number.isdecimal():
+            return None
+        found = int(number)
+        return found if 0 < found < self._count and found not in self._open else None
+
+
+def _listening() -> socket.socket:
+    """Return a socket that listens at a port of the system's choice, on IPv6 too if there is."""
+    family = {"family": socket.AF_INET6, "dualstack_ipv6": True}
+    server = socket.create_server(("", 0), **family if socket.has_dualstack_ipv6() else {})
+    server.settimeout(0)
+    return server
 
 
 def _is_closed(line: socket.socket) -> bool:

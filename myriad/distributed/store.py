@@ -66,7 +66,10 @@ class Store:
 
     def forget(self, name: str) -> None:
         """Remove a name, and all below it."""
-        self._client.key_value_delete(_key(name))
+        try:
+            self._client.key_value_delete(_key(name))
+        except jax.errors.JaxRuntimeError as error:
+            raise ProcessLostError(COORDINATOR_LOST) from error
 
 
 def _key(name: str) -> str:

@@ -13,7 +13,7 @@ from myriad.distributed.lines import Lines
 from myriad.distributed.store import Store
 from myriad.errors import ProcessLostError
 from myriad.files import say
-from myriad.launch import LOST, how_to_go_on
+from myriad.launch import LOST, how_to_resume
 
 # A process that says nothing for so many seconds is gone, or its host is. While it compiles, one of
 # many on few cores may be silent for long. One that is killed is noticed by its connection.
@@ -56,7 +56,7 @@ class Watch:
         self._process_id = process_id
         self._count = count
         self._patience_s = LOST_S
-        self._lines = Lines(store, process_id, host)
+        self._lines = Lines(store, process_id, count, host)
         self._closing = threading.Event()
         # What each process said last, and when that was new.
         self._heard: dict[int, tuple[int, float]] = {}
@@ -68,7 +68,9 @@ class Watch:
         self._patience_s = _SUSPECT_S
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread. This process is done, and nobody must take it for lost."""
+        with contextlib.suppress(ProcessLostError):
+            self._store.set(f"left/{self._process_id}", 1)
         self._closing.set()
         self._thread.join(2 * _BEAT_S)
         self._lines.close()
@@ -96,8 +98,9 @@ class Watch:
     def _found(self) -> Ending | None:
         """Return why this process must end, if it must."""
         ended = self._lines.ended()
-        # Read afterwards: a process that ends by an error says so first.
+        # Read afterwards: a process that ends by an error or is done says so first.
         told = self._store.by_process("ending")
+        left = self._store.by_process("left")
         if self._process_id:
             # Only that of process 0, which has heard the others.
             told = {number: ending for number, ending in told.items() if number == 0}
@@ -106,9 +109,10 @@ class Watch:
                 self.signal = self.signal or number
         for ending in told.values():
             return Ending(*ending)
-        for number in ended:
+        for number in set(ended) - left.keys():
             return Ending(f"process {number} of {self._count} was lost: it was killed or crashed")
-        return self._silent([0] if self._process_id else range(1, self._count))
+        others = [0] if self._process_id else range(1, self._count)
+        return self._silent([number for number in others if number not in left])
 
     def _silent(self, others: Iterable[int]) -> Ending | None:
         """Return which of the others has said nothing new for too long."""
@@ -128,7 +132,7 @@ class Watch:
 
     def _end(self, ending: Ending) -> None:
         """End this process. Its main thread may wait forever for one that is gone."""
-        say(f"{ending.sentence}{how_to_go_on(self.run_folder)}")
+        say(f"{ending.sentence}{how_to_resume(self.run_folder)}")
         if self._process_id == 0:
             self._tell(ending)
         for stream in (sys.stdout, sys.stderr):

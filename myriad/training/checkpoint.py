@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,7 +100,8 @@ class Checkpoints:
             if problem is None:
                 raise
         if problem is not None:
-            self._tidy()
+            if self._all.is_first:
+                self._tidy()
             # Raised out here, without orbax's error, whose coroutines would complain at the exit.
             raise InvalidArgumentError(
                 f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
@@ -123,18 +124,12 @@ class Checkpoints:
         """
         import orbax.checkpoint as ocp
 
-        path = self._whole(num_updates)
+        path = self._all.together(lambda: self._whole(num_updates))
         expected = jax.eval_shape(_arrays, like)
         with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
-            for name in sorted(expected.keys() | held.keys()):
-                has = _kind(held.get(name))
-                needs = _kind(expected.get(name))
-                if has != needs:
-                    raise InvalidArgumentError(
-                        f"checkpoint {path} holds {name} as {has}, "
-                        f"but this configuration needs {needs}."
-                    )
+            # All refuse it together: one alone would leave the others waiting for its part.
+            self._all.together(lambda: _require_kinds(path, held, expected))
             # Asked for NumPy's arrays, orbax doesn't look for the devices that it was saved from.
             kinds = {name: _numpy(held[name]) for name in held}
             if placement is not None:
@@ -214,6 +209,17 @@ class Checkpoints:
                 if is_free:  # The next save removes one that is being read.
                     path.rename(removed)
                     shutil.rmtree(removed, ignore_errors=True)
+
+
+def _require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise unless a checkpoint holds the arrays that a program needs."""
+    for name in sorted(expected.keys() | held.keys()):
+        has = _kind(held.get(name))
+        needs = _kind(expected.get(name))
+        if has != needs:
+            raise InvalidArgumentError(
+                f"checkpoint {path} holds {name} as {has}, but this configuration needs {needs}."
+            )
 
 
 # A quarter of a second of a warm start, if it came after compiling.

@@ -4,12 +4,19 @@ import contextlib
 import shlex
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from myriad.distributed import Processes
+from myriad.distributed.group import end_by_signal
 from myriad.files import say
+from myriad.launch import how_to_resume
+
+# Within so many seconds the same signal is one and the same: it may come to a process by its
+# launcher and by its group.
+_IN_A_ROW_S = 1.0
 
 
 class Interrupt(threading.Event):
@@ -34,7 +41,7 @@ class Interrupt(threading.Event):
 
 @contextlib.contextmanager
 def interrupt_noted() -> Iterator[Interrupt]:
-    """Turn the first SIGINT or SIGTERM into a flag. A second one ends the process.
+    """Turn the first SIGINT or SIGTERM into a flag. A later one ends the process.
 
     A signal that is ignored stays ignored, and a SIGTERM that you handle stays yours.
     """
@@ -47,13 +54,19 @@ def interrupt_noted() -> Iterator[Interrupt]:
     # None is a handler that Python didn't install, and can't put back.
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
         previous[signal.SIGINT] = signal.getsignal(signal.SIGINT)
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        previous[signal.SIGTERM] = signal.SIG_DFL
+    if (ours := signal.getsignal(signal.SIGTERM)) in (signal.SIG_DFL, end_by_signal):
+        previous[signal.SIGTERM] = ours
+    noted_at = 0.0
 
     def note(number: int, _: Any) -> None:
-        noted.number = number
-        noted.set()
-        restore()
+        nonlocal noted_at
+        if not noted.is_set():
+            noted.number = number
+            noted_at = time.monotonic()
+            noted.set()
+        elif number != noted.number or time.monotonic() - noted_at >= _IN_A_ROW_S:
+            restore()
+            signal.raise_signal(number)
 
     def restore() -> None:
         for number, handler in previous.items():
@@ -122,15 +135,16 @@ def _end_as(number: int, said: str) -> None:
     signal.raise_signal(number)
 
 
-def how_to_go_on(done: int, total: int, path: Path) -> str:
+def how_to_go_on(done: int, total: int, path: Path, num_processes: int = 1) -> str:
     """Return what an interrupted run says.
 
     Args:
         done: steps that are saved.
         total: steps of the whole run.
         path: the run's folder.
+        num_processes: how many processes trained.
     """
-    return (
-        f"stopped after {done:,} of {total:,} steps, which are saved; "
-        f"`myriad train --resume {shlex.quote(str(path))}` goes on"
-    )
+    saved = f"stopped after {done:,} of {total:,} steps, which are saved"
+    if num_processes > 1:
+        return f"{saved}{how_to_resume(path)}"
+    return f"{saved}; `myriad train --resume {shlex.quote(str(path))}` goes on"

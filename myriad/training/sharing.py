@@ -12,6 +12,7 @@ import jax
 from myriad import hardware, settings
 from myriad.distributed import Processes
 from myriad.errors import InvalidArgumentError, shown
+from myriad.files import write_errors_explained
 from myriad.training.config import ResolvedConfig
 from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
 
@@ -95,6 +96,10 @@ def _shared(group: Processes, folder: RunFolder) -> RunFolder:
     group.go_on_with(folder.path)
     path = folder.path / f".shared-{group.decided(os.getpid())}"
 
+    def touch() -> None:
+        with write_errors_explained(f"run folder {folder.path}"):
+            path.touch()
+
     def look() -> None:
         until_s = time.monotonic() + _SEEN_S
         while not path.exists():
@@ -105,7 +110,7 @@ def _shared(group: Processes, folder: RunFolder) -> RunFolder:
                 )
             time.sleep(0.1)
 
-    group.by_first(path.touch)
+    group.by_first(touch)
     try:
         group.together(look)
     finally:

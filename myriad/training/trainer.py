@@ -95,7 +95,7 @@ class Trainer:
             opened.callback(self._profile.close)
             opened.enter_context(shortage_named())
             self._note_devices()
-            self._compile()
+            self._all.together(self._compile)
             described = self.config.model_dump(mode="json")
             described["settings"] = [dataclasses.asdict(each) for each in self._settings]
             log_to = self.config.log_to if self._all.is_first else []
@@ -181,9 +181,7 @@ class Trainer:
         loop = self.programs.loop
         # One process reads the whole state. Of several, each reads what it will hold.
         placement = loop.placement if self._all.count > 1 else None
-        state = self._all.together(
-            lambda: self._checkpoints.restore(done, self.programs.state_shapes, placement)
-        )
+        state = self._checkpoints.restore(done, self.programs.state_shapes, placement)
         release_freed_memory()
         rows = rows_of(self._all.decided(self._all.by_first(lambda: self._rows_until(done))))
         return (loop.everywhere(state) if placement is None else state), done, rows
@@ -235,7 +233,9 @@ class Trainer:
                     self._progress.close()
                     steps = self.programs.steps_per_update
                     total = self.programs.num_updates * steps
-                    interrupted.end(how_to_go_on(done * steps, total, self.folder.path))
+                    interrupted.end(
+                        how_to_go_on(done * steps, total, self.folder.path, self._all.count)
+                    )
             if done != saved:
                 self._save(done, state, rows)
         return state, "target" if self._reached(rows) else "end"
@@ -325,7 +325,10 @@ class Trainer:
 
     def _reached(self, rows: list[dict[str, Any]]) -> bool:
         target = self.config.target_return
-        return target is not None and bool(rows) and rows[-1]["eval_return"] >= target
+        if target is None:
+            return False
+        # Another host may round the mean otherwise.
+        return self._all.decided(bool(rows) and bool(rows[-1]["eval_return"] >= target))
 
 
 def environment_record(

@@ -334,12 +334,51 @@ def test_a_lost_process_starts_all_again_where_restarts_are_allowed(uninterrupte
 
 
 @pytest.mark.slow
-def test_nothing_is_left_where_what_watches_is_killed(tmp_path):
+def test_a_signal_before_there_is_anything_to_save_ends_all(tmp_path):
     training = long_training(tmp_path)
-    wait_for(lambda: has_saved(tmp_path / "run"))
+    run = tmp_path / "run"
+    # Compiling comes next.
+    wait_for((run / "config.toml").exists)
+    training.processes[1].terminate()
+    codes = training.wait(GONE_S)
+    assert codes == [143, 143], training.said()
+    assert "Traceback" not in "".join(training.said())
+
+
+@pytest.mark.slow
+def test_a_process_that_resumes_beside_one_that_begins_is_refused(tmp_path):
+    run = trained(tmp_path, "ppo", 2, 1)
+    several = ["--distributed", "--coordinator", f"127.0.0.1:{free_port()}", "--num-processes", "2"]
+    begins = [*words_of("ppo", tmp_path / "new"), *several, "--process-id", "0"]
+    resumes = ["--resume", run, "--quiet", *several, "--process-id", "1"]
+    both = [
+        subprocess.Popen(
+            [MYRIAD, "train", *map(str, words)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_NUM_CPU_DEVICES": "1", "XLA_FLAGS": ""},
+        )
+        for words in (begins, resumes)
+    ]
+    for process in both:
+        _, said = process.communicate(timeout=90)
+        assert process.returncode == 2
+        assert 'process 1 has the command = "train --resume"' in said
+        assert len(said.splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("early", [True, False])
+def test_nothing_is_left_where_what_watches_is_killed(early, tmp_path):
+    training = long_training(tmp_path)
+    if early:
+        wait_for(lambda: len(training.workers()) == 2)
+    else:
+        wait_for(lambda: has_saved(tmp_path / "run"))
     workers = training.workers()
     training.processes[1].kill()
-    training.wait(GONE_S)
+    # Process 0 may still wait for it to come.
+    training.wait(90 if early else GONE_S)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers.values()), GONE_S)
 
 
@@ -361,6 +400,10 @@ BAD = [
     (["--agent.learning-rate", "1e-3"], "agent.learning_rate = 0.001, but process 0 has 0.0005"),
     (["--agent", "pppo"], "unknown agent 'pppo'; did you mean 'ppo'?"),
     (["--num-envs", "64"], "num_envs = 64, but process 0 has 32"),
+    (
+        ["--without-xla-option", "xla_cpu_small_while_loop_byte_threshold"],
+        "process 1 has XLA_FLAGS",
+    ),
 ]
 
 
