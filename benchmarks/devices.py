@@ -221,14 +221,14 @@ def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
             f"{place.num_devices} devices were asked for, but it runs on {timed.num_devices}"
         )
     timed.num_units = 1
-    while (seconds := _decided(seconds_of(timed.call))) < _SAMPLE_S:
+    while (seconds := _of_process_0(seconds_of(timed.call))) < _SAMPLE_S:
         if timed.num_units >= _MOST_UNITS:
             break
         timed.num_units *= max(2, round(_SAMPLE_S / seconds))
     return timed
 
 
-def _decided(seconds: float) -> float:
+def _of_process_0(seconds: float) -> float:
     """Return what process 0 measured, so that all processes make calls of one length."""
     import jax
 
@@ -236,7 +236,7 @@ def _decided(seconds: float) -> float:
         return seconds
     from myriad.distributed import processes
 
-    return processes().decided(seconds)
+    return processes().broadcast(seconds)
 
 
 def prepare(

@@ -296,7 +296,7 @@ class Rollout:
         running_steps = int(held(state.batch_state.episode_length).sum(dtype=np.int64))
         return_sum = float(held(state.batch_state.return_sum).sum(dtype=np.float64))
         # Each process knows of its own environments.
-        of_all = processes().of_all([num_episodes, running_steps, return_sum])
+        of_all = processes().all_gather([num_episodes, running_steps, return_sum])
         num_episodes, running_steps, return_sum = map(sum, zip(*of_all, strict=True))
         ended_steps = num_steps - running_steps
         if not num_episodes:

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from myriad.distributed import watch
+from myriad.distributed.connections import Connections
 from myriad.distributed.group import Processes, end_by_signal
-from myriad.distributed.lines import Lines
 from myriad.errors import InvalidArgumentError
 
 
@@ -60,14 +60,14 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def lines_of(store, count=2):
-    first = Lines(store, 0, count, "127.0.0.1")
-    others = [Lines(store, number, count, "127.0.0.1") for number in range(1, count)]
+def connections_of(store, count=2):
+    first = Connections(store, 0, count, "127.0.0.1")
+    others = [Connections(store, number, count, "127.0.0.1") for number in range(1, count)]
     return first, others
 
 
 def test_a_closed_connection_is_found_once(store):
-    first, (second,) = lines_of(store)
+    first, (second,) = connections_of(store)
     assert first.ended() == []
     second.close()
     wait_for(lambda: first.ended() == [1])
@@ -76,8 +76,8 @@ def test_a_closed_connection_is_found_once(store):
 
 
 def test_strangers_are_taken_for_no_process(store):
-    first, (second,) = lines_of(store)
-    port, word = store.values["line"]
+    first, (second,) = connections_of(store)
+    port, word = store.values["connection"]
     for said in (b"", b"7\n", b"1\n", b"\xff\n", f"{word} 7\n".encode(), f"{word} 0\n".encode()):
         with socket.create_connection(("127.0.0.1", port)) as stranger:
             stranger.sendall(said)
@@ -94,11 +94,11 @@ def test_strangers_are_taken_for_no_process(store):
 def test_a_port_that_cannot_be_reached_is_said(store, capsys):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    store.set("line", [port, "word"])
-    lines = Lines(store, 1, 2, "127.0.0.1")
+    store.set("connection", [port, "word"])
+    one = Connections(store, 1, 2, "127.0.0.1")
     said = capsys.readouterr().err
     assert f"process 1 can't reach port {port} of process 0 (Connection refused)" in said
-    assert lines.ended() == []
+    assert one.ended() == []
 
 
 def test_a_process_that_stops_answering_ends_the_others(store, ended, monkeypatch, capsys):

@@ -57,7 +57,7 @@ class Processes:
         """Whether this process writes files and decides."""
         return self.process_id == 0
 
-    def decided(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Return what process 0 gives, which JSON must hold; the others' values don't count."""
         if self._store is None:
             return value
@@ -67,7 +67,7 @@ class Processes:
             return value
         return self._store.wait_for(name)
 
-    def of_all(self, value: Any) -> list[Any]:
+    def all_gather(self, value: Any) -> list[Any]:
         """Return what each process gives, in the order of their numbers."""
         if self._store is None:
             return [value]
@@ -90,14 +90,14 @@ class Processes:
             result = function()
         except MyriadError as error:
             own = error
-        problems = self.of_all(None if own is None else str(own))
+        problems = self.all_gather(None if own is None else str(own))
         for number, problem in enumerate(problems):
             if problem is not None:
                 self._shared = own or InvalidArgumentError(f"process {number}: {problem}")
                 raise self._shared
         return result
 
-    def by_first(self, function: Callable[[], Result]) -> Result | None:
+    def on_first(self, function: Callable[[], Result]) -> Result | None:
         """Call a function in process 0 alone, and fail in all processes if it fails there.
 
         Returns:
@@ -111,7 +111,7 @@ class Processes:
         Raises:
             InvalidArgumentError: one differs. The message names the process and the first fact.
         """
-        first, *others = self.of_all(dict(facts))
+        first, *others = self.all_gather(dict(facts))
         for number, theirs in enumerate(others, 1):
             for name in sorted(first.keys() | theirs.keys()):
                 if theirs.get(name) != first.get(name):
@@ -152,7 +152,7 @@ class Processes:
         if self._watch is None:
             return
         if not self._has_told:
-            self.of_all(None)  # the watch ends those that wait for one that is gone
+            self.all_gather(None)  # the watch ends those that wait for one that is gone
         self._watch.close()
         self._watch = None
         if not self._has_told:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from myriad.distributed.lines import Lines
+from myriad.distributed.connections import Connections
 from myriad.distributed.store import Store
 from myriad.errors import ProcessLostError
 from myriad.files import say
@@ -56,7 +56,7 @@ class Watch:
         self._process_id = process_id
         self._count = count
         self._patience_s = LOST_S
-        self._lines = Lines(store, process_id, count, host)
+        self._connections = Connections(store, process_id, count, host)
         self._closing = threading.Event()
         # What each process said last, and when that was new.
         self._heard: dict[int, tuple[int, float]] = {}
@@ -73,7 +73,7 @@ class Watch:
             self._store.set(f"left/{self._process_id}", 1)
         self._closing.set()
         self._thread.join(2 * _BEAT_S)
-        self._lines.close()
+        self._connections.close()
 
     def end_others(self, reason: str, code: int) -> None:
         """Tell the others that this process ends, why, and with which exit code."""
@@ -97,7 +97,7 @@ class Watch:
 
     def _found(self) -> Ending | None:
         """Return why this process must end, if it must."""
-        ended = self._lines.ended()
+        ended = self._connections.ended()
         # Read afterwards: a process that ends by an error or is done says so first.
         told = self._store.by_process("ending")
         left = self._store.by_process("left")

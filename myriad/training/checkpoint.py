@@ -51,7 +51,7 @@ class Checkpoints:
     def latest(self) -> int | None:
         """Return how many updates the newest finished checkpoint has done, or None."""
         # Another process may not see yet what was just written.
-        return self._all.decided(max(self._done(), default=None) if self._all.is_first else None)
+        return self._all.broadcast(max(self._done(), default=None) if self._all.is_first else None)
 
     def save(
         self, num_updates: int, state: Any, rows: str = "", devices: Sequence[str] = ()
@@ -83,11 +83,11 @@ class Checkpoints:
             aside.rename(path)
             self._tidy()
 
-        self._all.by_first(lambda: self._written(path, make_room))
+        self._all.on_first(lambda: self._written(path, make_room))
         self._written(path, lambda: _write(aside, arrays))
         own = self._written(path, lambda: _sums(aside, self._all))
-        sums = {name: value for part in self._all.of_all(own) for name, value in part.items()}
-        self._all.by_first(lambda: self._written(path, lambda: finish(sums)))
+        sums = {name: value for part in self._all.all_gather(own) for name, value in part.items()}
+        self._all.on_first(lambda: self._written(path, lambda: finish(sums)))
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
         """Do a step of a save, and remove what it leaves where it fails."""

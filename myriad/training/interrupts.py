@@ -104,7 +104,7 @@ class SharedInterrupt:
             self._told = True
             self._all.interrupt(self._own.number)
         if not self.number:
-            self.number = self._all.decided(self._own.number or self._all.interrupted())
+            self.number = self._all.broadcast(self._own.number or self._all.interrupted())
         return self.number != 0
 
     def end(self, said: str) -> None:

@@ -63,8 +63,8 @@ def new_folder(
     Raises:
         InvalidArgumentError: see `RunFolder.create`, or a process doesn't see the folder.
     """
-    path = Path(group.decided(str(path)))
-    created = group.by_first(lambda: RunFolder.create(path, config_toml, environment))
+    path = Path(group.broadcast(str(path)))
+    created = group.on_first(lambda: RunFolder.create(path, config_toml, environment))
     folder = created or RunFolderOfOthers(path)
     try:
         return _shared(group, folder)
@@ -79,9 +79,9 @@ def written_folder(group: Processes, path: Path) -> tuple[RunFolder, str]:
     Raises:
         InvalidArgumentError: see `RunFolder.config_toml`, or a process doesn't see the folder.
     """
-    path = Path(group.decided(str(path)))
+    path = Path(group.broadcast(str(path)))
     folder = RunFolder(path) if group.is_first else RunFolderOfOthers(path)
-    toml: Any = group.decided(group.by_first(folder.config_toml))
+    toml: Any = group.broadcast(group.on_first(folder.config_toml))
     return _shared(group, folder), toml
 
 
@@ -94,7 +94,7 @@ def _shared(group: Processes, folder: RunFolder) -> RunFolder:
     if group.count == 1:
         return folder
     group.go_on_with(folder.path)
-    path = folder.path / f".shared-{group.decided(os.getpid())}"
+    path = folder.path / f".shared-{group.broadcast(os.getpid())}"
 
     def touch() -> None:
         with write_errors_explained(f"run folder {folder.path}"):
@@ -110,7 +110,7 @@ def _shared(group: Processes, folder: RunFolder) -> RunFolder:
                 )
             time.sleep(0.1)
 
-    group.by_first(touch)
+    group.on_first(touch)
     try:
         group.together(look)
     finally:

@@ -132,7 +132,7 @@ class Trainer:
         """Say that a run goes on on other devices, before anything takes long."""
         now = self._devices[-1]
         done = self._checkpoints.latest()
-        before = self._all.decided([] if done is None else self._checkpoints.devices(done))
+        before = self._all.broadcast([] if done is None else self._checkpoints.devices(done))
         others = [devices for devices in before if devices != now]
         platform = now.split()[1]
         agrees = "differs by rounding"
@@ -183,7 +183,7 @@ class Trainer:
         placement = loop.placement if self._all.count > 1 else None
         state = self._checkpoints.restore(done, self.programs.state_shapes, placement)
         release_freed_memory()
-        rows = rows_of(self._all.decided(self._all.by_first(lambda: self._rows_until(done))))
+        rows = rows_of(self._all.broadcast(self._all.on_first(lambda: self._rows_until(done))))
         return (loop.everywhere(state) if placement is None else state), done, rows
 
     def _rows_until(self, done: int) -> str:
@@ -222,7 +222,7 @@ class Trainer:
                         rows.append(self._row(state, done))
                     score = f"{rows[-1]['eval_return']:.1f}"
                     self._log(rows, state, trackers)
-                due = self._all.decided(
+                due = self._all.broadcast(
                     time.monotonic() - saved_at >= self.config.checkpoint_every_s
                 )
                 if done != saved and (interrupted.is_set() or due):
@@ -328,7 +328,7 @@ class Trainer:
         if target is None:
             return False
         # Another host may round the mean otherwise.
-        return self._all.decided(bool(rows) and bool(rows[-1]["eval_return"] >= target))
+        return self._all.broadcast(bool(rows) and bool(rows[-1]["eval_return"] >= target))
 
 
 def environment_record(

@@ -9,13 +9,13 @@ from myriad.distributed.store import Store
 from myriad.files import say
 
 _CONNECT_S = 5.0
-_NAME = "line"
+_NAME = "connection"
 # A stranger who says nothing is sent away after so many looks.
 _LOOKS = 30
 _MOST_BYTES = 64
 
 
-class Lines:
+class Connections:
     """A connection from each process to process 0. Nothing but its number is sent.
 
     A process that is killed is noticed at once, whatever it was about. Where no connection can be
@@ -43,8 +43,8 @@ class Lines:
             return
         port, word = store.wait_for(_NAME)
         try:
-            line = socket.create_connection((host, port), _CONNECT_S)
-            line.sendall(f"{word} {process_id}\n".encode())
+            connection = socket.create_connection((host, port), _CONNECT_S)
+            connection.sendall(f"{word} {process_id}\n".encode())
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else error
             say(
@@ -52,18 +52,18 @@ class Lines:
                 "process is killed, the others notice only after a minute"
             )
             return
-        line.settimeout(0)
-        self._open[0] = line
+        connection.settimeout(0)
+        self._open[0] = connection
 
     def ended(self) -> list[int]:
         """Return the numbers of processes whose connection was closed since the last call."""
         if self._server is not None:
             self._accept(self._server)
         gone = []
-        for number, line in list(self._open.items()):
-            if _is_closed(line):
+        for number, connection in list(self._open.items()):
+            if _is_closed(connection):
                 gone.append(number)
-                line.close()
+                connection.close()
                 del self._open[number]
         return gone
 
@@ -76,25 +76,25 @@ class Lines:
     def _accept(self, server: socket.socket) -> None:
         with contextlib.suppress(OSError):  # nobody waits any more, or there are too many files
             while True:
-                line, _ = server.accept()
-                line.settimeout(0)
-                self._greeting[line] = 0
-        for line in list(self._greeting):
-            self._greeting[line] += 1
+                connection, _ = server.accept()
+                connection.settimeout(0)
+                self._greeting[connection] = 0
+        for connection in list(self._greeting):
+            self._greeting[connection] += 1
             try:
-                said = line.recv(_MOST_BYTES)
+                said = connection.recv(_MOST_BYTES)
             except BlockingIOError:
-                if self._greeting[line] < _LOOKS:
+                if self._greeting[connection] < _LOOKS:
                     continue
                 said = b""
             except OSError:
                 said = b""
-            del self._greeting[line]
+            del self._greeting[connection]
             number = self._number(said)
             if number is None:
-                line.close()
+                connection.close()
             else:
-                self._open[number] = line
+                self._open[number] = connection
 
     def _number(self, said: bytes) -> int | None:
         """Return which process says this; None if it is none of the others."""
@@ -113,9 +113,9 @@ def _listening() -> socket.socket:
     return server
 
 
-def _is_closed(line: socket.socket) -> bool:
+def _is_closed(connection: socket.socket) -> bool:
     try:
-        return line.recv(1) == b""
+        return connection.recv(1) == b""
     except BlockingIOError:
         return False
     except OSError:
