@@ -4,6 +4,7 @@ Call `configure` first, since XLA reads its options once, when JAX's backend sta
 `resolve_platform` and `fingerprint` start it.
 """
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -11,8 +12,9 @@ import platform
 import re
 import socket
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -27,6 +29,7 @@ from myriad.errors import (
     InvalidArgumentError,
     UnknownNameError,
 )
+from myriad.files import say
 from myriad.host import (
     cpu_name,
     has_512_bit_vectors,
@@ -67,6 +70,8 @@ _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 _applied: dict[str, str] = {}
 # Seconds within which the processes of a training must have found each other.
 MEETING_S = 60
+# After so many of them a process says what it waits for.
+_SILENT_S = 10
 # Myriad finds out sooner which process is gone, and says it in a sentence.
 _HEARTBEAT_S = 100
 _SHUTDOWN_S = 10
@@ -258,11 +263,32 @@ def _connect(launch: Launch) -> None:
     Raises:
         InvalidArgumentError: process 0 can't be reached, or can't listen.
     """
-    if launch.process_id:
-        # JAX would end the process with a dump of its stack.
-        _wait_for(launch)
-    else:
-        _require_free(launch)
+    with _said_if_it_waits(launch):
+        if launch.process_id:
+            # JAX would end the process with a dump of its stack.
+            _wait_for(launch)
+        else:
+            _require_free(launch)
+        _initialize(launch)
+
+
+@contextlib.contextmanager
+def _said_if_it_waits(launch: Launch) -> Iterator[None]:
+    """Say what this process waits for, if the block takes long."""
+    waits = (
+        f"process {launch.process_id} of {launch.num_processes} waits for the others at "
+        f"{launch.coordinator}"
+    )
+    patience = threading.Timer(_SILENT_S, say, [waits])
+    patience.daemon = True
+    patience.start()
+    try:
+        yield
+    finally:
+        patience.cancel()
+
+
+def _initialize(launch: Launch) -> None:
     # A launcher may have left each process only its own GPU.
     sees_several = "," in os.environ.get("CUDA_VISIBLE_DEVICES", "all, if nobody says")
     own_gpu = launch.local_rank if launch.local_processes > 1 and sees_several else None

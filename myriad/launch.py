@@ -34,7 +34,8 @@ class Launch:
         num_processes: how many processes there are.
         process_id: this one's number, from 0.
         local_rank: its number among those on this host; None where nobody says.
-        local_processes: processes on this host; 1 where nobody says.
+        local_processes: processes on this host; 1 where nobody says. If all meet at a loopback
+            address, such as localhost, they are all on it.
 
     Raises:
         InvalidArgumentError: a value can't be used.
@@ -63,6 +64,9 @@ class Launch:
                 f"process_id must be an integer from 0 to {self.num_processes - 1}, since there "
                 f"are {self.num_processes} processes, but got {self.process_id}."
             )
+        if self.local_rank is None and re.match(r"localhost$|127\.|\[?::1\]?$", host):
+            object.__setattr__(self, "local_rank", self.process_id)
+            object.__setattr__(self, "local_processes", self.num_processes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,12 +134,12 @@ def _first(*values: Any) -> Any:
 
 
 def how_to_resume(run_folder: Path | None) -> str:
-    """Return how a training goes on of which a process was lost; nothing without a folder."""
+    """Return how a training in several processes goes on; nothing without a folder."""
     if run_folder is None:
         return ""
     return (
-        f"; `myriad train --distributed --resume {shlex.quote(str(run_folder))}` in every process "
-        "goes on from the newest checkpoint"
+        "; to go on from the newest checkpoint, start all processes as before, but with "
+        f"`myriad train --distributed --resume {shlex.quote(str(run_folder))}`"
     )
 
 

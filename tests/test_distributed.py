@@ -148,7 +148,7 @@ def test_what_one_process_finds_wrong_fails_in_all(store, ended):
     [
         (OSError("full"), "process 1 of 2 ended: full", 2),
         (ZeroDivisionError("by 0"), "process 1 of 2 ended: by 0", 1),
-        (KeyboardInterrupt(), "process 1 of 2 ended: KeyboardInterrupt", 130),
+        (KeyboardInterrupt(), "process 1 of 2 ended: it got SIGINT", 130),
         (SystemExit(143), "process 1 of 2 ended: it got SIGTERM", 143),
     ],
 )

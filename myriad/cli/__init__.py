@@ -95,10 +95,11 @@ def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
             from myriad.hardware import configure
             from myriad.settings import PLACES, Settings
 
-        # A training reads the others, and one that goes on reads none of them.
-        Settings.read(only=PLACES).export()
-        launch = getattr(command, "launch", None)
-        configure(without=command.without_xla_option, distributed=launch or False)
+            # A training reads the others, and one that goes on reads none of them.
+            Settings.read(only=PLACES).export()
+            launch = getattr(command, "launch", None)
+            # This may wait a minute for other processes, in C++.
+            configure(without=command.without_xla_option, distributed=launch or False)
         warnings.formatwarning = lambda message, *_: f"{message}\n"
         return _done(command, is_worker=is_worker)
     except InvalidArgumentError as error:

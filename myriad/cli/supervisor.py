@@ -47,7 +47,11 @@ def supervise(
         code = child.wait()
         if code < 0:
             code = _explained(child, -code, launch, folder)
-        if code != LOST or attempt >= restarts or child.was_told_to_end:
+        if code != LOST or child.was_told_to_end:
+            return code
+        if attempt >= restarts:
+            if restarts:
+                say(f"process {launch.process_id}: all {restarts} restarts are used up")
             return code
         attempt += 1
         say(f"process {launch.process_id}: restart {attempt} of {restarts}")
@@ -104,12 +108,19 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
         return 128 + number  # It has saved and said so, or had nothing to save yet.
     printed = "".join(line for line in child.lines if not line.startswith("[Gloo]"))
     me = f"process {launch.process_id} of {launch.num_processes}"
-    goes_on = how_to_resume(folder)
+    goes_on = how_to_resume(folder) if _has_saved(folder) else ""
     if "JAX distributed service detected fatal errors" not in printed:
-        hint = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
+        by_whom = ", by somebody or by the system, which does so where memory runs out"
+        hint = by_whom if number == signal.SIGKILL else ""
         if number != signal.SIGKILL:
             sys.stderr.write(printed)
         say(f"{me} was ended by {signal.Signals(number).name}{hint}{goes_on}")
+        return LOST
+    if found := re.search(r"(\d+) unexpectedly tried to connect", printed):
+        say(
+            f"process_id must be another one in each process: a second process {found[1]} came to "
+            f"{launch.coordinator}, so {me} ends, too{goes_on}"
+        )
         return LOST
     if "RegisterTask" not in printed:
         say(f"process 0 of {launch.num_processes} was lost, so {me} ends, too{goes_on}")
@@ -132,3 +143,8 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
             f"{launch.num_processes}, each with its own number."
         )
     return REFUSED
+
+
+def _has_saved(folder: Path | None) -> bool:
+    """Return whether there is a checkpoint to go on from."""
+    return folder is not None and any(path.name.isdigit() for path in folder.glob("checkpoints/*"))

@@ -108,12 +108,14 @@ class Processes:
     def require_alike(self, facts: Mapping[str, Any]) -> None:
         """Refuse to go on unless all processes have the same facts.
 
+        The most important ones come first, since a fact may follow from another one.
+
         Raises:
             InvalidArgumentError: one differs. The message names the process and the first fact.
         """
         first, *others = self.all_gather(dict(facts))
         for number, theirs in enumerate(others, 1):
-            for name in sorted(first.keys() | theirs.keys()):
+            for name in [*first, *sorted(theirs.keys() - first.keys())]:
                 if theirs.get(name) != first.get(name):
                     self._shared = InvalidArgumentError(
                         f"process {number} has {name} = {_short(theirs.get(name))}, but process 0 "
@@ -131,9 +133,14 @@ class Processes:
         return 0 if self._watch is None else self._watch.signal
 
     def go_on_with(self, run_folder: Path) -> None:
-        """Name the folder in which all is saved, if the training breaks off."""
+        """Name the folder that has a checkpoint, from which the training can go on."""
         if self._watch is not None:
             self._watch.run_folder = run_folder
+
+    def undo_with(self, undo: Callable[[], None] | None) -> None:
+        """Have process 0 call `undo` if another process ends all of them from now on."""
+        if self._watch is not None:
+            self._watch.undo = undo
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -210,7 +217,7 @@ def end_by_signal(number: int, _: Any) -> None:
 
 def _reason(error: BaseException) -> str:
     """Return why a process ends, for the others."""
-    if isinstance(error, SystemExit):
+    if isinstance(error, SystemExit | KeyboardInterrupt):
         return f"it got {signal.Signals(_exit_code(error) - 128).name}"
     return str(error) or type(error).__name__
 

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from myriad.distributed.connections import Connections
@@ -46,12 +46,14 @@ class Watch:
 
     Attributes:
         signal: the signal that asked any process to end, or 0. Only process 0 knows.
-        run_folder: the run that goes on afterwards, once there is one.
+        run_folder: the run that goes on afterwards, once it has a checkpoint.
+        undo: what process 0 calls when it ends by another one, before there is anything to keep.
     """
 
     def __init__(self, store: Store, process_id: int, count: int, host: str):
         self.signal = 0
         self.run_folder: Path | None = None
+        self.undo: Callable[[], None] | None = None
         self._store = store
         self._process_id = process_id
         self._count = count
@@ -134,6 +136,8 @@ class Watch:
         """End this process. Its main thread may wait forever for one that is gone."""
         say(f"{ending.sentence}{how_to_resume(self.run_folder)}")
         if self._process_id == 0:
+            if self.undo is not None:
+                self.undo()
             self._tell(ending)
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:

@@ -83,17 +83,17 @@ class TrainingConfig(BaseModel):
         batch_size: Rows of experience in one gradient step. By default the agent's own number. For
             ppo and pqn it sets agent.num_minibatches.
         num_shards: Shards that the training is cut into, a power of two. Devices share them, and
-            any number of devices gives the same bits. Part of the training, as num_envs is.
+            their number changes nothing but rounding. Part of the training, as num_envs is.
         reduction: How gradients are added up over shards. exact: in one fixed order, for the same
-            bits on any number of devices. fast: in whatever order the devices are fastest.
+            bits on any number of devices of a kind. fast: in whatever order is fastest.
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
             in a training.
         eval_rollouts: Episodes in one evaluation.
         eval_max_steps: Steps after which an evaluation cuts an episode off.
         target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
             training runs to its end.
-        checkpoint_every_s: Least seconds between two checkpoints. A checkpoint is also saved at
-            the end and at an interrupt.
+        checkpoint_every_s: Least seconds between two checkpoints, which follow an evaluation. A
+            checkpoint is also saved at the end and at an interrupt.
         monitor_every: Evaluations between two rows of monitor.jsonl, which say where the time goes.
             0 writes none.
         compile_mode: When programs compile. aot: before the first step. cached: at their first

@@ -66,6 +66,7 @@ def new_folder(
     path = Path(group.broadcast(str(path)))
     created = group.on_first(lambda: RunFolder.create(path, config_toml, environment))
     folder = created or RunFolderOfOthers(path)
+    group.undo_with(folder.discard)
     try:
         return _shared(group, folder)
     except InvalidArgumentError:
@@ -93,7 +94,6 @@ def _shared(group: Processes, folder: RunFolder) -> RunFolder:
     """
     if group.count == 1:
         return folder
-    group.go_on_with(folder.path)
     path = folder.path / f".shared-{group.broadcast(os.getpid())}"
 
     def touch() -> None:

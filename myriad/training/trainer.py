@@ -178,6 +178,7 @@ class Trainer:
             self.folder.go_back_to([])
             return self.programs.first_state(), 0, []
         self.has_trained = True
+        self._all.go_on_with(self.folder.path)
         loop = self.programs.loop
         # One process reads the whole state. Of several, each reads what it will hold.
         placement = loop.placement if self._all.count > 1 else None
@@ -201,6 +202,7 @@ class Trainer:
             # Of one device, since all hold the same, or with the shards of all.
             state = self.programs.loop.on_one_device(state)
             self._checkpoints.save(done, state, lines_of(rows), self._devices)
+            self._all.go_on_with(self.folder.path)
             # A whole state, compressed, once for each save.
             release_freed_memory()
 
@@ -275,6 +277,7 @@ class Trainer:
 
         def watch(report: Report, done: int) -> None:
             self.has_trained = True
+            self._all.undo_with(None)
             self._report = self._watch(report, done)
             with self._monitor.timed("log"):
                 self._profile.count()

@@ -44,6 +44,11 @@ def free_port():
         return listening.getsockname()[1]
 
 
+def sentences(said):
+    """Return the lines of a log, without the one of a process that waits on a busy machine."""
+    return [line for line in said.splitlines() if "waits for the others" not in line]
+
+
 class Training:
     """The processes of a training, each started as in a terminal of its own."""
 
@@ -364,7 +369,7 @@ def test_a_process_that_resumes_beside_one_that_begins_is_refused(tmp_path):
         _, said = process.communicate(timeout=90)
         assert process.returncode == 2
         assert 'process 1 has the command = "train --resume"' in said
-        assert len(said.splitlines()) == 1
+        assert len(sentences(said)) == 1
 
 
 @pytest.mark.slow
@@ -414,7 +419,7 @@ def test_a_process_that_starts_otherwise_is_named_in_all(others, sentence, tmp_p
     assert training.wait(90) == [2, 2]
     for text in training.said():
         assert sentence in text
-        assert len(text.splitlines()) == 1
+        assert len(sentences(text)) == 1
     assert "process 1" in training.said()[0]
     assert not (tmp_path / "run").exists()
 
@@ -438,7 +443,7 @@ def test_what_several_processes_cannot_do_is_refused_in_all(words, sentence, tmp
     assert training.wait(90) == [2, 2]
     for text in training.said():
         assert sentence in text
-        assert len(text.splitlines()) == 1
+        assert len(sentences(text)) == 1
 
 
 @pytest.mark.slow
@@ -448,7 +453,7 @@ def test_a_run_folder_that_one_process_does_not_see_is_refused(tmp_path):
     assert training.wait(90) == [2, 2]
     for text in training.said():
         assert "run folder run must be on a disk that all processes share" in text
-        assert len(text.splitlines()) == 1
+        assert len(sentences(text)) == 1
     for number in range(2):
         assert list((tmp_path / "logs" / str(number)).iterdir()) == []
 
@@ -482,7 +487,7 @@ def test_two_processes_with_one_number_are_refused(numbers, sentence, tmp_path):
         training.end()
     assert {code for code in ended if code is not None} == {2}, said
     assert any(sentence in text for text in said), said
-    assert all(len(text.splitlines()) == 1 for text in said)
+    assert all(len(sentences(text)) == 1 for text in said)
     assert not (tmp_path / "run").exists()
 
 
@@ -501,7 +506,7 @@ def test_a_coordinator_that_cannot_be_reached_is_one_sentence(tmp_path):
     )
     assert done.returncode == 2
     assert f"coordinator 127.0.0.1:{port} can't be reached by process 1" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert len(sentences(done.stderr)) == 1
     assert not (tmp_path / "run").exists()
 
 
