@@ -314,9 +314,16 @@ def _initialize(launch: Launch) -> None:
 
 def _require_free(launch: Launch) -> None:
     """Raise if a program listens at the port. gRPC would share it, and mix up two trainings."""
-    port = int(launch.coordinator.rpartition(":")[2])
+    host, _, port = launch.coordinator.rpartition(":")
     try:
-        socket.create_server(("", port)).close()
+        socket.getaddrinfo(host.strip("[]"), int(port))
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"coordinator {launch.coordinator} can't be used by process 0 ({error.strerror}): give "
+            "a name or an address of this host."
+        ) from error
+    try:
+        socket.create_server(("", int(port))).close()
     except OSError as error:
         raise InvalidArgumentError(
             f"coordinator {launch.coordinator} can't be used by process 0 "

@@ -5,6 +5,7 @@ heavy loads inside the functions, so that `myriad --help` answers at once.
 """
 
 import contextlib
+import dataclasses
 import math
 import os
 import signal
@@ -13,9 +14,12 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from myriad.files import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["main", "parse"]
 
@@ -34,7 +38,9 @@ def parse(argv: Sequence[str]) -> Any:
     return parse(argv)
 
 
-def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
+def main(
+    argv: Sequence[str] | None = None, *, is_worker: bool = False, resuming: "Path | None" = None
+) -> int:
     """Run the command line and return its exit code.
 
     It is 0, 1 if `doctor` finds what can't be had or another process of a training is lost, 2 if
@@ -45,12 +51,13 @@ def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
         argv: the arguments; by default those of this process.
         is_worker: whether this process is one of several of a training, see
             `myriad.cli.supervisor`.
+        resuming: the run that goes on, where the supervisor has started the process again.
     """
     is_ours = argv is None  # Otherwise the process and its signals are somebody else's.
     _open_standard_files()
     if is_ours:
         _Interrupts().install()
-    code = _code_of(argv, is_ours=is_ours, is_worker=is_worker)
+    code = _code_of(argv, is_ours=is_ours, is_worker=is_worker, resuming=resuming)
     if is_worker and code:
         from myriad.distributed import processes
 
@@ -60,9 +67,12 @@ def main(argv: Sequence[str] | None = None, *, is_worker: bool = False) -> int:
     return code
 
 
-def _code_of(argv: Sequence[str] | None, *, is_ours: bool, is_worker: bool) -> int:
+def _code_of(
+    argv: Sequence[str] | None, *, is_ours: bool, is_worker: bool, resuming: "Path | None"
+) -> int:
+    words = sys.argv[1:] if argv is None else argv
     try:
-        code = _run(sys.argv[1:] if argv is None else argv, is_worker=is_worker)
+        code = _run(words, is_worker=is_worker, resuming=resuming)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
@@ -82,7 +92,7 @@ def _code_of(argv: Sequence[str] | None, *, is_ours: bool, is_worker: bool) -> i
     return code
 
 
-def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
+def _run(argv: Sequence[str], *, is_worker: bool, resuming: "Path | None") -> int:
     from myriad.errors import InvalidArgumentError, MyriadError, ProcessLostError
     from myriad.launch import LOST
 
@@ -91,6 +101,8 @@ def _run(argv: Sequence[str], *, is_worker: bool = False) -> int:
             command = parse(argv)
             if getattr(command, "distributed", False) and not is_worker:
                 return command.supervised(argv)
+            if resuming is not None:
+                command = dataclasses.replace(command, resuming=resuming)
             # This comes before anything can start JAX's backend, which reads its options once.
             from myriad.hardware import configure
             from myriad.settings import PLACES, Settings
@@ -158,9 +170,9 @@ class _Interrupts:
 
     def install(self) -> None:
         """Handle SIGINT, unless it is ignored."""
+        sys.unraisablehook = self.repeat
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self.handle)
-            sys.unraisablehook = self.repeat
 
     def handle(self, *_: Any) -> None:
         """Raise, but not into the way out of the one before."""
@@ -176,6 +188,10 @@ class _Interrupts:
         """
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             threading.Timer(0.05, self._again).start()
+        elif isinstance(unraisable.exc_value, SystemExit):
+            # Of `end_by_signal`.
+            number = int(unraisable.exc_value.code or 0) - 128
+            threading.Timer(0.05, os.kill, [os.getpid(), number]).start()
         else:
             sys.__unraisablehook__(unraisable)
 

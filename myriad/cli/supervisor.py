@@ -29,7 +29,6 @@ def supervise(
     launch: Launch,
     run_folder: Path | None,
     restarts: int,
-    resuming: Sequence[str],
 ) -> int:
     """Run a command in a child process until it ends, and return its exit code.
 
@@ -38,12 +37,14 @@ def supervise(
         launch: which process this is.
         run_folder: the folder in which the training is saved, if that is known.
         restarts: how often it is started again when a process was lost.
-        resuming: the arguments that start it again, once there is something to resume.
     """
     folder = None if run_folder is None else run_folder.absolute()
+    # What lies there already is another training, and no restart may go on with it.
+    holds_another = _is_run(folder)
     attempt = 0
     while True:
-        child = _Child(argv)
+        goes_on = attempt > 0 and not holds_another and _is_run(folder)
+        child = _Child(argv, folder if goes_on else None)
         code = child.wait()
         if code < 0:
             code = _explained(child, -code, launch, folder)
@@ -56,20 +57,21 @@ def supervise(
         attempt += 1
         say(f"process {launch.process_id}: restart {attempt} of {restarts}")
         time.sleep(_RESTART_S)
-        if folder is not None and (folder / "config.toml").exists():
-            argv = resuming
 
 
 class _Child:
     """The process that trains. It gets the signals of this one, and what C++ prints is kept."""
 
-    def __init__(self, argv: Sequence[str]):
+    def __init__(self, argv: Sequence[str], run_folder: Path | None):
         self.was_told_to_end = False
         self.lines: collections.deque[str] = collections.deque(maxlen=_LINES)
         reading, writing = os.pipe()
         # In a group of its own, so that Ctrl-C reaches it once: through this process.
         self._process = subprocess.Popen(  # noqa: S603 (this program itself)
-            [sys.executable, "-m", "myriad.cli.worker", str(writing), str(os.getpid()), *argv],
+            [
+                *(sys.executable, "-m", "myriad.cli.worker"),
+                *(str(writing), str(os.getpid()), str(run_folder or ""), *argv),
+            ],
             pass_fds=[writing],
             process_group=0,
         )
@@ -143,6 +145,11 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
             f"{launch.num_processes}, each with its own number."
         )
     return REFUSED
+
+
+def _is_run(folder: Path | None) -> bool:
+    """Return whether a training has made the folder."""
+    return folder is not None and (folder / "config.toml").exists()
 
 
 def _has_saved(folder: Path | None) -> bool:

@@ -205,6 +205,9 @@ class Train(TrainingFlags):
     restarts: Annotated[int, Integer(0, 1_000)] = 0
     """How often all processes start again from the newest checkpoint when one is lost."""
 
+    resuming: tyro.conf.Suppress[Path | None] = None
+    """The run that goes on after a restart. `myriad.cli.supervisor` sets it."""
+
     @property
     def launch(self) -> Launch | None:
         """Which process this is among several; None for a training in one.
@@ -241,23 +244,7 @@ class Train(TrainingFlags):
             raise InvalidArgumentError(
                 "--restarts needs --run-folder, by which all processes know what goes on."
             )
-        return supervise(argv, launch, folder, self.restarts, self._resuming(folder))
-
-    def _resuming(self, folder: Path | None) -> list[str]:
-        """Return the arguments that go on with this training in this process."""
-        words = ["train", "--distributed"]
-        values = {
-            "resume": folder and folder.absolute(),
-            "coordinator": self.coordinator,
-            "num_processes": self.num_processes,
-            "process_id": self.process_id,
-        }
-        for name, value in values.items():
-            words += [] if value is None else [written(name), str(value)]
-        words += [] if not self.quiet else [written("quiet")]
-        for option in self.without_xla_option:
-            words += [written("without_xla_option"), option]
-        return words
+        return supervise(argv, launch, folder, self.restarts)
 
     def run(self) -> None:
         """Train, and print what came of it.
@@ -288,10 +275,14 @@ class Train(TrainingFlags):
         from myriad.distributed import processes
 
         how: dict[str, Any] = {"quiet": self.quiet, "profile_chunks": self.profile}
+        group = processes()
         command = "train" if self.resume is None else "train --resume"
-        processes().require_alike({"the command": command})
+        group.require_alike({"the command": command})
+        # The supervisors of the others may not see yet that there is a run.
+        if resuming := group.broadcast(self.resuming and str(self.resuming)):
+            return resume(resuming, **how)
         if self.resume is None:
-            config, sources = processes().together(self.described)
+            config, sources = group.together(self.described)
             return train_and_evaluate(config, self.run_folder, **how, sources=sources)
         others = self.given - {"resume", "quiet", "profile", "without_xla_option", *_OF_PROCESSES}
         if given := [*sorted(others), *self.options]:

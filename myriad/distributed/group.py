@@ -219,7 +219,7 @@ def _reason(error: BaseException) -> str:
     """Return why a process ends, for the others."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return f"it got {signal.Signals(_exit_code(error) - 128).name}"
-    return str(error) or type(error).__name__
+    return str(error).rstrip(".") or type(error).__name__
 
 
 def _exit_code(error: BaseException) -> int:

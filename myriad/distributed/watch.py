@@ -140,7 +140,8 @@ class Watch:
                 self.undo()
             self._tell(ending)
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
+            # On a full disk what is left to write is lost, and the process must end nevertheless.
+            with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         os._exit(ending.code)
 

@@ -16,6 +16,8 @@ from myriad.files import write_errors_explained
 from myriad.training.config import ResolvedConfig
 from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
 
+# JAX's own, which change a program or its results.
+_JAX_SETTINGS = ("jax_disable_jit", "jax_default_matmul_precision", "jax_threefry_partitionable")
 # Seconds after which a file that process 0 wrote must be seen from another host.
 _SEEN_S = 10.0
 
@@ -33,6 +35,7 @@ def require_same_training(group: Processes, resolved: ResolvedConfig, profile_ch
     for owner in ("env", "agent"):
         facts |= {f"{owner}.{name}": value for name, value in facts.pop(f"{owner}_options").items()}
     facts |= {f"the version of {name}": each for name, each in hardware.package_versions().items()}
+    facts |= {name: getattr(jax.config, name) for name in _JAX_SETTINGS}
     facts["XLA_FLAGS"] = " ".join(settings.xla_flags())
     facts["the number of local devices"] = jax.local_device_count()
     facts["the kind of devices"] = jax.local_devices()[0].device_kind

@@ -339,6 +339,21 @@ def test_a_lost_process_starts_all_again_where_restarts_are_allowed(uninterrupte
 
 
 @pytest.mark.slow
+def test_a_restart_goes_on_with_no_run_that_was_there_before(tmp_path):
+    trained(tmp_path, "ppo", 1, 1)
+    words = words_of("pqn", tmp_path / "run", "--restarts", "1", updates=200)
+    training = Training(tmp_path / "logs", *words)
+    # Before they come to the folder, and are refused.
+    wait_for(lambda: len(training.workers()) == 2)
+    for pid in training.workers().values():
+        os.kill(pid, signal.SIGKILL)
+    assert training.wait(90) == [2, 2], training.said()
+    for text in training.said():
+        assert "restart 1 of 1" in text
+        assert "already holds a run" in text
+
+
+@pytest.mark.slow
 def test_a_signal_before_there_is_anything_to_save_ends_all(tmp_path):
     training = long_training(tmp_path)
     run = tmp_path / "run"
@@ -348,6 +363,7 @@ def test_a_signal_before_there_is_anything_to_save_ends_all(tmp_path):
     codes = training.wait(GONE_S)
     assert codes == [143, 143], training.said()
     assert "Traceback" not in "".join(training.said())
+    assert not run.exists()
 
 
 @pytest.mark.slow
