@@ -6,6 +6,7 @@ heavy loads inside the functions, so that `myriad --help` answers at once.
 
 import contextlib
 import dataclasses
+import gc
 import math
 import os
 import signal
@@ -72,7 +73,7 @@ def _code_of(
 ) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
-        code = _run(words, is_worker=is_worker, resuming=resuming)
+        code = _run(words, is_ours=is_ours, is_worker=is_worker, resuming=resuming)
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
@@ -92,12 +93,14 @@ def _code_of(
     return code
 
 
-def _run(argv: Sequence[str], *, is_worker: bool, resuming: "Path | None") -> int:
+def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path | None") -> int:
+    from myriad.collector import collector_paused
     from myriad.errors import InvalidArgumentError, MyriadError, ProcessLostError
     from myriad.launch import LOST
 
     try:
-        with _interrupts_end_at_once():
+        # What modules make while they load stays, so there is nothing to collect.
+        with _interrupts_end_at_once(), collector_paused():
             command = parse(argv)
             if getattr(command, "distributed", False) and not is_worker:
                 return command.supervised(argv)
@@ -112,6 +115,9 @@ def _run(argv: Sequence[str], *, is_worker: bool, resuming: "Path | None") -> in
             launch = getattr(command, "launch", None)
             # This may wait a minute for other processes, in C++.
             configure(without=command.without_xla_option, distributed=launch or False)
+        if is_ours:
+            # Python would look through all of it again and again, and once more at its end.
+            gc.freeze()
         warnings.formatwarning = lambda message, *_: f"{message}\n"
         return _done(command, is_worker=is_worker)
     except InvalidArgumentError as error:

@@ -92,8 +92,10 @@ class Watch:
             try:
                 self._store.set(f"alive/{self._process_id}", beat)
                 ending = self._found()
-            except ProcessLostError as error:
-                ending = Ending(str(error))
+            except ProcessLostError:
+                ending = Ending(
+                    f"process 0 of {self._count} was lost: it can't be reached any more"
+                )
             if ending is not None and not self._closing.is_set():
                 self._end(ending)
 

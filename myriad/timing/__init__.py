@@ -6,18 +6,17 @@ and `compare` also keep compilation apart, choose how many calls make a sample, 
 that assumes nothing about the distribution, and leave the caller's arrays alive.
 """
 
-import contextlib
-import gc
 import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
+from myriad.collector import collector_paused
 from myriad.errors import InvalidArgumentError
 from myriad.timing.intervals import median_interval, require_enough
 from myriad.timing.subject import Clock, Function, Subject, timed
@@ -251,18 +250,6 @@ def interleave(
             for side in order.sample(range(len(samplers)), len(samplers)):
                 samples[side].append(samplers[side]())
     return samples
-
-
-@contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keep Python's garbage collector out of the block, as timeit does."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _summary(subject: Subject, samples: Sequence[float], confidence: float) -> Timing:

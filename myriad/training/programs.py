@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from myriad import settings
+from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.random import make_key
-from myriad.timing import collector_paused
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState, parallel_learner
@@ -135,9 +135,9 @@ class CompiledTraining:
             meanwhile()
             self._leave_to_first_call(mode)
             return
-        init, run = self.loop.jitted()
-        evaluate: Any = self._jitted_evaluate()
         with count_cache_hits() as hits, collector_paused():
+            init, run = self.loop.jitted()
+            evaluate: Any = self._jitted_evaluate()
             first = init.trace(make_key(0))
             state = self.state_shapes = result_shapes(first)
             evaluation = evaluate.trace(state.agent, state.key, state.num_updates)

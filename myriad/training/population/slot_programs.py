@@ -13,11 +13,11 @@ from jax.sharding import SingleDeviceSharding
 
 from myriad import settings
 from myriad.agents.traced import TracedFloat, words_of
+from myriad.collector import collector_paused
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import MIX2X32, make_key, seed_key
 from myriad.ranges import ranges_of
-from myriad.timing import collector_paused
 from myriad.training.config import ResolvedConfig
 from myriad.training.evaluation import Evaluation, evaluation_key
 from myriad.training.loop import LearningLoop, Report, TrainState
