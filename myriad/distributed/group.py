@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import jax
 
+from myriad.distributed import gloo
 from myriad.distributed.store import Store
 from myriad.distributed.watch import KNOWN_S, Watch
 from myriad.errors import DivergedError, InvalidArgumentError, MyriadError, ProcessLostError
@@ -197,6 +198,8 @@ def processes() -> Processes:
         return _alone
     if _all is None:
         _all = Processes(*Store.of_jax())
+        if jax.default_backend() == "cpu":  # which starts them
+            gloo.give_way()
         # One that ended before the others would seem lost to them.
         atexit.register(_all.leave)
     return _all

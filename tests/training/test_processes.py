@@ -210,8 +210,9 @@ def test_a_run_goes_on_on_one_device_and_then_in_two_processes(tmp_path):
 
 
 ROLLOUT = """
-import sys
+import os, sys
 from myriad import Rollout, configure, make_agent, make_env
+from myriad.distributed import gloo
 from myriad.launch import Launch
 
 number, count, port = map(int, sys.argv[1:4])
@@ -222,6 +223,9 @@ state = rollout.run(rollout.init(3), 120)
 print(rollout.summary(state))
 halves = state.halves.addressable_shards
 assert len(halves) == (1 if count > 1 else 2)
+if count > 1 and os.path.exists("/proc/self/syscall"):
+    polling = gloo.give_way()
+    assert polling and {os.sched_getscheduler(task) for task in polling} == {os.SCHED_BATCH}
 """
 
 
