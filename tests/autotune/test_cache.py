@@ -454,6 +454,7 @@ def test_the_key_is_readable_and_its_rest_is_spelled_out():
         "kind": "cpu",
         "name": "AMD EPYC",
         "count": jax.local_device_count(),
+        "processes": 1,
         "cores": 2,
         "memory_total_bytes": 24 << 30,
     }
