@@ -250,14 +250,11 @@ def prepare(
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[first : first + wanted.devices_of_one] or cores)
     import myriad
+    from myriad.launch import Launch
 
-    if wanted.num_processes == 1:
-        myriad.configure(wanted.num_devices)
-    else:
-        from myriad.launch import Launch
-
-        launch = Launch(coordinator, wanted.num_processes, process_id)
-        myriad.configure(wanted.devices_of_one, distributed=launch)
+    launch = Launch(coordinator, wanted.num_processes, process_id)
+    is_alone = wanted.num_processes == 1
+    myriad.configure(wanted.devices_of_one, distributed=False if is_alone else launch)
     timed = _timed(Workload(**workload), wanted)
     whole, sharded = state_bytes(timed.state)
     prepared = {

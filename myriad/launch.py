@@ -85,6 +85,7 @@ def find_launch(
     num_processes: int | None = None,
     process_id: int | None = None,
     environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Launch:
     """Return which process this is.
 
@@ -96,6 +97,7 @@ def find_launch(
         num_processes: how many processes there are.
         process_id: this one's number.
         environ: the variables; by default those of this process.
+        folder: whose `.env` sets `MYRIAD_*`, too; None reads no file.
 
     Raises:
         InvalidArgumentError: something is missing, or a value can't be used.
@@ -106,7 +108,7 @@ def find_launch(
     """
     given = {"coordinator": coordinator, "num_processes": num_processes, "process_id": process_id}
     environ = os.environ if environ is None else environ
-    settings = Settings.read(None, environ, only=given)
+    settings = Settings.read(folder, environ, only=given)
     launcher, found = _launcher(environ)
     values = {
         name: _first(value, getattr(settings, name), getattr(found, name))

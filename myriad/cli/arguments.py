@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib
 import io
 import re
 import tomllib
@@ -15,6 +14,7 @@ from myriad import __version__
 from myriad.cli.switches import spelled_out, switches_of
 from myriad.errors import InvalidArgumentError, UnknownNameError, closest, shown
 from myriad.ranges import ranges_of, require_ranges
+from myriad.registry import Registry
 
 if TYPE_CHECKING:
     from myriad.cli.commands import Command
@@ -41,12 +41,8 @@ COMMANDS: dict[str, str] = {
     "doctor": "myriad.cli.doctor:Doctor",
     "settings": "myriad.cli.doctor:Doctor",
 }
-
-
-def load_command(name: str) -> Any:
-    """Return the dataclass of a command."""
-    module, _, kind = COMMANDS[name].partition(":")
-    return getattr(importlib.import_module(module), kind)
+# Returns the dataclass of a command.
+load_command = Registry("command", COMMANDS).load
 
 
 def parse(argv: Sequence[str]) -> "Command":
@@ -96,7 +92,8 @@ def parse(argv: Sequence[str]) -> "Command":
 
 def _of_given(kind: Any, words: Sequence[str]) -> Any:
     """Return a dataclass of those fields that are given or needed: tyro takes long over each."""
-    given = {name.removeprefix("no_") for name in flags_by_name(words)} | {*flags_by_name(words)}
+    names = flags_by_name(words)
+    given = {*names, *(name.removeprefix("no_") for name in names)}
     fields = [
         (field.name, field.type, _copied(field))
         for field in dataclasses.fields(kind)

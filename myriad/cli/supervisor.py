@@ -39,11 +39,12 @@ def supervise(
         restarts: how often it is started again when a process was lost.
     """
     folder = None if run_folder is None else run_folder.absolute()
-    # What lies there already is another training, and no restart may go on with it.
-    holds_another = _is_run(folder)
+    # A run that lies there already is another one, unless the arguments resume it. Otherwise no
+    # restart may go on with it.
+    was_there = _is_run(folder)
     attempt = 0
     while True:
-        goes_on = attempt > 0 and not holds_another and _is_run(folder)
+        goes_on = attempt > 0 and not was_there and _is_run(folder)
         child = _Child(argv, folder if goes_on else None)
         code = child.wait()
         if code < 0:

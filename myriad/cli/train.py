@@ -223,12 +223,7 @@ class Train(TrainingFlags):
                     "--distributed as well."
                 )
             return None
-        settings = Settings.read(only=of_several)
-        values = {
-            name: getattr(settings, name) if (given := getattr(self, name)) is None else given
-            for name in of_several
-        }
-        return find_launch(**values)
+        return find_launch(**{name: getattr(self, name) for name in of_several}, folder=Path())
 
     def supervised(self, argv: Sequence[str]) -> int:
         """Do all of it in a child process, and return the exit code.

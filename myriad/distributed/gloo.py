@@ -15,7 +15,7 @@ _TASKS = Path("/proc/self/task")
 # events, and the milliseconds to wait.
 _EPOLL_CALLS = {"x86_64": ("232", "281"), "aarch64": ("22",)}
 _EVENTS, _TIMEOUT_MS = 64, 10
-# A thread may be between two calls when it is looked at.
+# The thread may be between two calls when it is looked at. JAX starts one.
 _LOOKS = 50
 
 
@@ -26,11 +26,11 @@ def give_way() -> list[int]:
     """
     if sys.platform != "linux":
         return []
-    found = {task for _ in range(_LOOKS) for task in _polling()}
+    found = next(filter(None, (_polling() for _ in range(_LOOKS))), [])
     with contextlib.suppress(OSError):
         for task in found:
             os.sched_setscheduler(task, os.SCHED_BATCH, os.sched_param(0))
-    return sorted(found)
+    return found
 
 
 def _polling() -> list[int]:

@@ -1,6 +1,8 @@
 """The key-value store of JAX's coordination service, which process 0 hosts."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -41,34 +43,35 @@ class Store:
 
     def set(self, name: str, value: Any) -> None:
         """Give a name a value, in place of the one that it may have."""
-        try:
+        with _explained():
             self._client.key_value_set(_key(name), json.dumps(value), allow_overwrite=True)
-        except jax.errors.JaxRuntimeError as error:
-            raise ProcessLostError(COORDINATOR_LOST) from error
 
     def wait_for(self, name: str) -> Any:
         """Return the value of a name, once somebody has given it one."""
         # Short waits, since Python looks for signals only between them.
         while True:
-            try:
+            with _explained(but="DEADLINE_EXCEEDED"):
                 return json.loads(self._client.blocking_key_value_get(_key(name), _WAIT_MS))
-            except jax.errors.JaxRuntimeError as error:
-                if "DEADLINE_EXCEEDED" not in str(error):
-                    raise ProcessLostError(COORDINATOR_LOST) from error
 
     def by_process(self, name: str) -> dict[int, Any]:
         """Return the values of `name/0`, `name/1` and so on that are there, by their numbers."""
-        try:
+        with _explained():
             found = self._client.key_value_dir_get(_key(name))
-        except jax.errors.JaxRuntimeError as error:
-            raise ProcessLostError(COORDINATOR_LOST) from error
         return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
 
     def forget(self, name: str) -> None:
         """Remove a name, and all below it."""
-        try:
+        with _explained():
             self._client.key_value_delete(_key(name))
-        except jax.errors.JaxRuntimeError as error:
+
+
+@contextlib.contextmanager
+def _explained(but: str | None = None) -> Iterator[None]:
+    """Turn an error of the service into a sentence, and let one pass in silence that says `but`."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if but is None or but not in str(error):
             raise ProcessLostError(COORDINATOR_LOST) from error
 
 
