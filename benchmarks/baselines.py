@@ -5,8 +5,9 @@
     python benchmarks/baselines.py --preset ultra_fast        agents with a preset's values
 
 The gene circuit's baselines are the best bang-bang and the best PID of a sweep, chosen on some
-episodes and scored on others. The games' baselines are players that see what an agent sees. Agents
-have their shipped defaults, or a preset's values.
+episodes and scored on others. They steer to the target of some intervals ahead where the agent sees
+that far. The games' baselines are players that see what an agent sees. Agents have their shipped
+defaults, or a preset's values.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -18,7 +19,7 @@ import argparse
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.harness import package
@@ -36,6 +37,7 @@ _BANDS = (0.0, 0.01, 0.03)
 _INTEGRALS = (0.0, 0.002, 0.01, 0.05)
 _DERIVATIVES = (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0)
 _LIMITS = (0.05, 0.2, 1.0)
+_PREVIEWS = (0, 1, 12, 16, 20, 25, 30)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,8 +156,12 @@ def _contests() -> list[Contest]:
     game = {"agents": ("ppo",), "unit": "return", "scale": 1.0}
     return [
         *(
-            Contest("gene-circuit-control", {"target": target}, baselines=_controllers, **circuit)
-            for target in ("constant", "sine")
+            Contest("gene-circuit-control", options, baselines=_controllers, **circuit)
+            for options in (
+                {"target": "constant"},
+                {"target": "sine"},
+                {"target": "sine", "n_horizon": 30},
+            )
         ),
         Contest("snake", {}, steps=20_000_000, baselines=_snake_players, **game),
         Contest("bucket-brigade", {}, steps=5_000_000, baselines=_villagers, **game),
@@ -234,22 +240,45 @@ def _scored(contest: Contest, name: str, returns: Any) -> Score:
 # --- the gene circuit's baselines
 
 
+@dataclasses.dataclass(frozen=True)
+class Preview:
+    """A controller that steers to the target of `preview` intervals ahead, not to the current one.
+
+    Light acts on GFP only after H has followed it, so what steers to the present comes too late.
+    Source: Tomizuka and Whitney (1975), "Optimal discrete finite preview problems".
+    """
+
+    controller: Any
+    preview: Any = 0
+
+    def first_memory(self) -> Any:
+        """Return the controller's."""
+        return self.controller.first_memory()
+
+    def control(self, memory: Any, key: Any, obs: Any) -> tuple[Any, Any]:
+        """Control, with the later target in the place of the current one."""
+        return self.controller.control(memory, key, obs.at[1].set(obs[1 + self.preview]))
+
+
 def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
     """Yield the best bang-bang and PID of a sweep; a common factor of on-off gains does nothing."""
     from myriad.agents.bangbang import BangBang
     from myriad.agents.pid import PID
 
-    bangbang = BangBang.create(env)
-    pid = PID.create(env)
+    num_ahead = env.observation_space(env.default_params).shape[0] - 2
+    previews = [preview for preview in _PREVIEWS if preview <= num_ahead]
     offsets = sorted({sign * offset for offset in _OFFSETS for sign in (-1, 1)})
-    yield _best("bang-bang", env, bangbang, {"offset": offsets, "hysteresis": _BANDS})
+    bands = {"offset": offsets, "hysteresis": _BANDS, "preview": previews}
+    yield _best("bang-bang", env, BangBang.create(env), bands)
     gains = {"integral": _INTEGRALS, "derivative": _DERIVATIVES, "limit": _LIMITS}
-    yield _best("PID", env, dataclasses.replace(pid, proportional=1.0), gains)
+    pid = dataclasses.replace(PID.create(env), proportional=1.0)
+    yield _best("PID", env, pid, gains | {"preview": previews})
 
 
 def _best(
-    name: str, env: Any, controller: Any, grid: dict[str, Sequence[float]]
+    name: str, env: Any, controller: Any, grid: Mapping[str, Sequence[float]]
 ) -> tuple[str, Any]:
+    """Return the best of a grid; `preview` is an axis of it, and the others are fields."""
     import jax
     import jax.numpy as jnp
 
@@ -261,17 +290,21 @@ def _best(
     axes = jnp.meshgrid(*map(jnp.asarray, grid.values()), indexing="ij")
     settings = dict(zip(grid, (axis.ravel() for axis in axes), strict=True))
 
+    def with_setting(setting: dict[str, Any]) -> Preview:
+        fields = {key: value for key, value in setting.items() if key != "preview"}
+        return Preview(dataclasses.replace(controller, **fields), setting["preview"])
+
     def mean_return(setting: dict[str, jax.Array]) -> jax.Array:
-        learner = ControllerLearner(env, dataclasses.replace(controller, **setting))
+        learner = ControllerLearner(env, with_setting(setting))
         returns, _ = Evaluation(env, learner, _CHOOSING_EPISODES, max_steps=_MAX_STEPS).returns(
             (), make_key(7)
         )
         return returns.mean()
 
     best = int(jax.jit(jax.vmap(mean_return))(settings).argmax())
-    chosen = {key: float(values[best]) for key, values in settings.items()}
+    chosen = {key: values[best].item() for key, values in settings.items()}
     words = ", ".join(f"{key} {value:g}" for key, value in chosen.items())
-    return f"{name} ({words})", dataclasses.replace(controller, **chosen)
+    return f"{name} ({words})", with_setting(chosen)
 
 
 # --- the games' players: what they see is what an agent sees
