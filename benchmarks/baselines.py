@@ -149,7 +149,7 @@ def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
 def _contests() -> list[Contest]:
     circuit = {
         "agents": ("ppo", "pqn"),
-        "steps": 2_000_000,
+        "steps": 4_000_000,
         "unit": "molecules off",
         "scale": -1 / 288,
     }

@@ -26,6 +26,7 @@ from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
+from myriad.training.interrupts import interrupts_kept
 from myriad.training.logging.films import require_drawing
 from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers
@@ -152,7 +153,7 @@ def train_and_evaluate(
     if seeds is not None:
         config = config.with_seeds(seeds)
     group = processes()
-    with group.watching():
+    with interrupts_kept(), group.watching():
         group.require_alike({"the call": "train_and_evaluate"})
         # Only a new run looks at the environment. A resumed one goes on under the names it has.
         resolved = group.together(
@@ -201,7 +202,7 @@ def resume(
             memory, or another version of Myriad wrote it and its checkpoint no longer fits.
     """
     group = processes()
-    with group.watching():
+    with interrupts_kept(), group.watching():
         group.require_alike({"the call": "resume"})
         folder, toml = written_folder(group, _named(run_folder))
         config = TrainingConfig.from_toml(toml, folder.path / "config.toml")
@@ -397,6 +398,9 @@ def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[Traini
     release_freed_memory()
     agent: Any = None
     if is_of_many:
+        from myriad.training.population import require_seeds
+
+        require_seeds(folder.path, seeds, state.members.key)
         agent = jax.tree.map(lambda leaf: leaf[slot], state.members.agent)
     else:
         agent = state.agent

@@ -53,15 +53,19 @@ def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
             raise InvalidArgumentError(
                 f"{old} of {name} is now called {new}: rename it, also in an older config.toml."
             )
-    chosen = [
-        f
-        for f in dataclasses.fields(kind)
-        if f.name not in _BUILT and not f.metadata.get("derived")
-    ]
     ranges = ranges_of(kind)
-    defaults = {f.name: None if f.name in ranges else f.default for f in chosen}
+    defaults = {f.name: None if f.name in ranges else f.default for f in options_of(kind)}
     check_overrides(name, defaults, overrides)
     return kind.create(env, **overrides)
+
+
+def options_of(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of an agent's class that you may set."""
+    return [
+        field
+        for field in dataclasses.fields(kind)
+        if field.name not in _BUILT and not field.metadata.get("derived")
+    ]
 
 
 def default_num_envs(name: str) -> int:

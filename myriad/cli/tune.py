@@ -12,9 +12,9 @@ from myriad.files import unwritable
 from myriad.settings import Settings
 from myriad.tuning.settings import TuneSettings
 
-# Of trials that all failed, and what a shell reports of a process that SIGINT ended.
+# Of trials that all failed, and what a shell adds to the signal that ended a process.
 _FAILED = 1
-_INTERRUPTED = 130
+_BY_SIGNAL = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Tune(TuneSettings, XlaFlags):
         """Tune, write the report, and print what came of it.
 
         Returns:
-            0, or 1 if no trial was completed, or 130 if you interrupted it.
+            0, or 1 if no trial was completed, or 130 if you interrupted it, or 143 at SIGTERM.
 
         Raises:
             MyriadError: see `myriad.tuning.tune`. No study is made if the settings can't be used,
@@ -68,7 +68,7 @@ class Tune(TuneSettings, XlaFlags):
                 raise
             print(summary(result, files))
         if result.is_interrupted:
-            return _INTERRUPTED
+            return _BY_SIGNAL + result.ended_by
         return _FAILED if result.best is None and settings.n_trials else 0
 
 

@@ -1,8 +1,10 @@
 """Signals that ask a training to end: it saves first, and says how to go on."""
 
 import contextlib
+import os
 import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -79,6 +81,29 @@ def interrupt_noted() -> Iterator[Interrupt]:
         yield noted
     finally:
         restore()
+
+
+@contextlib.contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Raise an interrupt again that came where Python drops it, as in JAX's garbage collection.
+
+    Python would print a traceback and go on. A hook that is not Python's own stays as it is.
+    """
+    if sys.unraisablehook is not sys.__unraisablehook__:
+        yield
+        return
+
+    def repeat(unraisable: "sys.UnraisableHookArgs") -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = repeat
+    try:
+        yield
+    finally:
+        sys.unraisablehook = sys.__unraisablehook__
 
 
 class SharedInterrupt:

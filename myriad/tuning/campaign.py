@@ -32,7 +32,15 @@ _AHEAD = 4
 _LOOK_S = 60.0
 
 EventKind = Literal[
-    "resumed", "compiled", "started", "evaluated", "completed", "pruned", "failed", "lost"
+    "resumed",
+    "compiled",
+    "started",
+    "evaluated",
+    "completed",
+    "pruned",
+    "failed",
+    "lost",
+    "confirming",
 ]
 
 # What ends a trial for good.
@@ -44,14 +52,14 @@ class Event:
     """What has happened in a campaign.
 
     Attributes:
-        kind: resumed (a study that has trials), compiled (a shape's programs), or what became of a
-            trial. One that is lost runs again.
+        kind: resumed (a study that has trials), compiled (a shape's programs), confirming (the best
+            train again), or what became of a trial. One that is lost runs again.
         trial: the trial's number; None for a study or a compilation.
         step: steps of all environments that the evaluation stands for.
         value: the mean return of the evaluation, or the best one of a study.
         standard_error: of the value.
         seconds: of compiling.
-        reason: why a trial failed or was lost.
+        reason: why a trial failed or was lost, or what a study has already.
     """
 
     kind: EventKind

@@ -63,11 +63,12 @@ class Parameter:
             return trial.suggest_int(self.name, low, high, step=step, log=self.log)
         return trial.suggest_float(self.name, self.low, self.high, step=self.step, log=self.log)
 
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> Sequence[Value]:
         """Return all that can be drawn, of choices or of a range of integers."""
         if self.choices:
             return self.choices
-        return tuple(range(int(self.low), int(self.high) + 1, int(self.step or 1)))
+        # Of billions, whoever asks takes a few.
+        return range(int(self.low), int(self.high) + 1, int(self.step or 1))
 
 
 def written(choice: Value) -> bool | int | float | str | None:

@@ -66,8 +66,12 @@ class Progress:
         self.compile_s += event.seconds
         if event.kind in self.counts:
             self.counts[event.kind] += 1
-        if event.kind in ("resumed", "completed"):
-            self.best = max(self.best, event.value)
+        if event.kind in ("resumed", "completed") and event.value > self.best:
+            self.best = event.value
+        if event.kind == "resumed" and not self._settings.quiet:
+            self._say(f"study {self._settings.study_name} is resumed: {event.reason}")
+        if event.kind == "confirming" and not self._settings.quiet:
+            self._say(f"{self}; the best train again beside the default on fresh seeds")
         if event.kind in ("failed", "lost") and not self._settings.quiet:
             what = "failed" if event.kind == "failed" else "is run again"
             self._say(f"trial {event.trial} {what}: {event.reason}")
@@ -139,7 +143,8 @@ def _best_lines(result: "TuneResult") -> list[str]:
         together = result.ensemble
         lines.append(
             f"ensemble: return {_interval(together.score)} by {together.combined} of trials "
-            f"{', '.join(map(str, together.trials))}; the best alone {together.alone[0].value:.5g}"
+            f"{', '.join(map(str, together.trials))}; trial {together.trials[0]} alone "
+            f"{together.alone[0].value:.5g}"
         )
     width = max(map(len, result.fields), default=0)
     lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]

@@ -1,11 +1,9 @@
 """One call of `myriad tune`: the study, its trials, and what they come to."""
 
-import contextlib
 import dataclasses
-import signal
-import threading
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
@@ -34,7 +32,7 @@ class TuneResult:
         confirmation: the best few beside the default; None if it was not made.
         validation: of the winner over `settings.validate` seeds.
         ensemble: the best policies together.
-        is_interrupted: whether you interrupted it.
+        ended_by: the signal that ended it early, SIGINT or SIGTERM; 0 if none did.
         num_ended: trials that ended in this call, whatever became of them.
         total_s: seconds of the whole call.
         compile_s: seconds that compiling took, of all processes together.
@@ -48,10 +46,15 @@ class TuneResult:
     confirmation: Confirmation | None
     validation: Score | None
     ensemble: "Ensemble | None"
-    is_interrupted: bool
+    ended_by: int
     num_ended: int
     total_s: float
     compile_s: float
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal ended it early."""
+        return self.ended_by != 0
 
     def __enter__(self) -> Self:
         return self
@@ -77,8 +80,8 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
     """Find hyperparameters: run trials, and train the best few again before a winner is named.
 
     With `n_jobs` above 1 trials run in processes. Then call it from a script's
-    `if __name__ == "__main__":`. An interrupt ends it cleanly: trials under way are queued again,
-    and the result holds the best so far.
+    `if __name__ == "__main__":`. An interrupt or SIGTERM ends it cleanly: trials under way are
+    queued again, and the result holds the best so far. A second one is raised.
 
     Args:
         settings: the campaign.
@@ -91,11 +94,14 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
     Example (of a script)::
 
+        from myriad import configure
         from myriad.tuning import TuneSettings, tune
 
+        configure()
         with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
             print(result.fields, result.confirmation.verdict)
     """
+    from myriad.training.interrupts import interrupt_noted, interrupts_kept
     from myriad.tuning.study import open_study
 
     start = time.monotonic()
@@ -112,11 +118,10 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
     study = open_study(settings, space)
     try:
-        with interrupt_noted() as is_interrupted:
-            _tell_best(study, settings, on_event)
-            _run_trials(study, settings, space, hear, is_interrupted)
-            concluded = _conclude(study, settings, space, is_interrupted)
-            ended = is_interrupted()
+        with interrupts_kept(), interrupt_noted() as interrupt:
+            _tell_trials(study, settings, on_event)
+            _run_trials(study, settings, space, hear, interrupt.is_set)
+            concluded = _conclude(study, settings, space, on_event, interrupt.is_set)
     except BaseException:
         study.close()
         raise
@@ -125,20 +130,24 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
         space,
         study,
         **concluded,
-        is_interrupted=ended,
+        ended_by=interrupt.number,
         num_ended=num_ended,
         total_s=time.monotonic() - start,
         compile_s=compile_s,
     )
 
 
-def _tell_best(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent) -> None:
-    """Tell the best return of the trials that a study has already."""
+def _tell_trials(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent) -> None:
+    """Tell how many trials a study has already, and the best return of them."""
     from myriad.tuning.conclusion import best_trials
 
+    trials = study.get_trials(deepcopy=False)
+    if not (num_ended := sum(trial.state.is_finished() for trial in trials)):
+        return
+    value = math.nan
     if "return" in settings.objectives and (best := best_trials(study, settings, 1)):
-        place = settings.objectives.index("return")
-        on_event(Event("resumed", value=best[0].values[place]))
+        value = best[0].values[settings.objectives.index("return")]
+    on_event(Event("resumed", value=value, reason=f"{num_ended} trials of it have ended"))
 
 
 def _run_trials(
@@ -160,41 +169,25 @@ def _conclude(
     study: "TuningStudy",
     settings: TuneSettings,
     space: SearchSpace,
+    on_event: OnEvent,
     is_interrupted: Callable[[], bool],
 ) -> dict[str, Any]:
     """Return what the trials come to, by the fields of a `TuneResult`."""
     from myriad.tuning.conclusion import best_trials, confirm_best, evaluate_ensemble, validate
+    from myriad.tuning.study import WINNER
 
     best = next(iter(best_trials(study, settings, 1)), None)
     found: dict[str, Any] = dict.fromkeys(("confirmation", "validation", "ensemble"))
     if best is not None and "return" in settings.objectives and not is_interrupted():
+        on_event(Event("confirming"))
         found["confirmation"] = confirmed = confirm_best(study, settings, space, is_interrupted)
         if confirmed is not None and confirmed.candidates:
             number = confirmed.candidates[0].number
             best = next(each for each in study.get_trials(deepcopy=False) if each.number == number)
+            study.set_user_attr(WINNER, number)
     fields = {} if best is None else space.fields(best.params)
     if best is not None and settings.validate and not is_interrupted():
         found["validation"] = validate(fields, settings, space, is_interrupted)
     if best is not None and settings.ensemble > 1 and not is_interrupted():
         found["ensemble"] = evaluate_ensemble(study, settings, space, is_interrupted)
     return {"best": best, "fields": fields, **found}
-
-
-@contextlib.contextmanager
-def interrupt_noted() -> Iterator[Callable[[], bool]]:
-    """Note an interrupt in place of raising it; a second one is raised."""
-    noted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield noted.is_set
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: Any) -> None:
-        noted.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield noted.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,9 +1,10 @@
 """Reading the file of a search space. A mistake in it is answered in one sentence."""
 
-import dataclasses
 import json
+import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,19 @@ from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text
 from myriad.tuning.parameter import Parameter, Value
 
-# What the study decides for every trial.
-_OF_STUDY = frozenset(
-    {
-        "env",
-        "agent",
-        "seed",
-        "seeds",
-        "mapping",
-        "preset",
-        "steps_per_env",
-        "total_steps",
-        "eval_frequency",
-    }
-    | {"eval_rollouts", "target_return", "env_options", "agent_options"}
+# Fields of the configuration that a space may set. The others are the study's, or a run's alone.
+_FIELDS = (
+    "num_envs",
+    "rollout_steps",
+    "buffer_size",
+    "batch_size",
+    "scan_chunk_size",
+    "eval_max_steps",
 )
 _TABLES = ("fixed", "parameters", "known")
 _KEYS = ("choices", "low", "high", "log", "step", "when")
+# Of a range. Optuna counts them in decimals of 28 digits.
+_MOST_STEPS = 10**9
 
 
 def read_space(
@@ -40,9 +37,13 @@ def read_space(
     """
     text = read_text(path)
     try:
-        return _read(tomllib.loads(text), agent, env)
-    except tomllib.TOMLDecodeError as error:
+        table = tomllib.loads(text)
+    except ValueError as error:
         raise InvalidArgumentError(f"{path} is not TOML: {error}.") from None
+    except RecursionError:
+        raise InvalidArgumentError(f"{path} is nested too deeply.") from None
+    try:
+        return _read(table, agent, env)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{path}: {error}") from None
 
@@ -68,15 +69,15 @@ def _read(
 
 
 def _require_tunable(agent: str, name: str) -> None:
-    from myriad.agents import AGENTS
-    from myriad.training.config import TrainingConfig
+    from myriad.agents import AGENTS, options_of
+    from myriad.training.config import TrainingConfig, canonical
 
-    known = [each for each in TrainingConfig.model_fields if each not in _OF_STUDY]
-    own = [f"agent.{each.name}" for each in dataclasses.fields(AGENTS.load(agent))]
-    if name.startswith("env.") or name in _OF_STUDY:
+    options = [f"agent.{each.name}" for each in options_of(AGENTS.load(agent))]
+    known = [*_FIELDS, *(each for each in options if canonical(each) == each)]
+    if name.startswith("env.") or (name in TrainingConfig.model_fields and name not in known):
         raise InvalidArgumentError(f"{name} must be left to the study, which sets it.")
-    if name not in (*known, *own):
-        raise UnknownNameError("parameter", name, [*known, *own])
+    if name not in known:
+        raise UnknownNameError("parameter", name, known)
 
 
 def _table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -141,7 +142,18 @@ def _range(name: str, entry: Mapping[str, Any], when: Mapping[str, Any]) -> Para
         high = float(high)
     elif step is not None and not isinstance(step, int):
         raise InvalidArgumentError(f"step of {name} must be an integer, but is {shown(step)}.")
+    if step is not None and not _divides(step, low, high):
+        raise InvalidArgumentError(
+            f"step of {name} must divide the {shown(high - low)} from its low to its high into at "
+            f"most {_MOST_STEPS:,} equal steps, but is {shown(step)}."
+        )
     return Parameter(name, low=low, high=high, log=log, step=step, when=when)
+
+
+def _divides(step: float, low: float, high: float) -> bool:
+    """Return whether numbers a step apart end at `high`, in decimals as they are written."""
+    width = Decimal(str(high)) - Decimal(str(low))
+    return width / Decimal(str(step)) <= _MOST_STEPS and width % Decimal(str(step)) == 0
 
 
 def _when(name: str, entry: Any, before: Sequence[Parameter]) -> dict[str, tuple[Value, ...]]:
@@ -187,4 +199,5 @@ def _known(
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    is_one = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_one and abs(value) <= sys.float_info.max

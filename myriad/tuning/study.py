@@ -18,6 +18,9 @@ from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.storage import Place, read_storage, require_optuna
 
+# The attribute of a study that says which trial its last campaign named the winner.
+WINNER = "winner"
+
 
 def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
     """Create the study of a campaign, or resume it.
@@ -203,12 +206,19 @@ def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[di
     """Return the best parameters of another study, which a file of results may hold."""
     if name.endswith(".json"):
         return _best_of_file(Path(name), settings.agent)
+    if name == settings.study_name:
+        raise InvalidArgumentError(
+            f"warm_start must name another study than {shown(name)} itself, which is resumed."
+        )
     known = {study.study_name for study in storage.get_all_studies()} - {settings.study_name}
     if name not in known:
         raise UnknownNameError("study", name, known)
     other = optuna.load_study(study_name=name, storage=storage)
     _require_agent(name, other.user_attrs.get("identity", {}).get("agent"), settings.agent)
-    best = [trial.params for trial in other.best_trials]
+    # The one that was best on fresh seeds, where a campaign has come so far.
+    winner = other.user_attrs.get(WINNER)
+    named = [trial for trial in other.get_trials(deepcopy=False) if trial.number == winner]
+    best = [trial.params for trial in named or other.best_trials]
     if not best:
         raise InvalidArgumentError(f"study {name} has no finished trial to start from.")
     return best
@@ -220,7 +230,7 @@ def _best_of_file(file: Path, agent: str) -> list[dict[str, Any]]:
         whose = results["agent"]
         best = results["best"]["params"]
         is_plain = all(isinstance(each, bool | int | float | str) for each in best.values())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(f"{file} has no best trial to start from.") from None

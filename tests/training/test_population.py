@@ -162,6 +162,12 @@ def test_an_unknown_hyperparameter_is_answered_with_the_nearest():
     [
         ([1], {"learning_rate": [1e-3, 1e-3]}, "seeds must be one for each of 2 slots"),
         ([1, 2**64], {"learning_rate": [1e-3, 1e-3]}, "seed must be an integer"),
+        ([0.5, 1.7], {"learning_rate": [1e-3, 1e-3]}, "seed must be an integer .*, but got 0.5"),
+        (["a", "b"], {"learning_rate": [1e-3, 1e-3]}, "seed must be an integer .*, but got 'a'"),
+        (iter([1, 2]), {"learning_rate": [1e-3, 1e-3]}, "seeds must be one for each of 2 slots"),
+        (None, {"learning_rate": [1e-3, 1e-3]}, "one for each of 2 slots, but got None"),
+        ([1, 2], [1e-3, 1e-3], "options must be a dict of hyperparameters and values"),
+        ([1, 2], {"learning_rate": [[1e-3], [1e-3, 2]]}, "learning_rate must be a list of values"),
         ([1, 2], {}, "options must give values of learning_rate, but gave those of nothing"),
         ([1, 2], {"learning_rate": [1e-3, -1.0]}, "learning_rate must be a finite number above 0"),
         ([1, 2], {"learning_rate": [1e-3]}, "learning_rate must have 2 values"),
@@ -178,10 +184,24 @@ def test_a_population_needs_a_slot():
         Population(_resolved("ppo"), 0)
 
 
-def test_a_slot_can_be_refilled_only_once_at_a_time():
+@pytest.mark.parametrize("slots", [[0, 0], [0.7], ["a"], [2], [-1], [[0]], 0])
+def test_slots_must_be_different_integers(slots):
     population = Population(_resolved("ppo"), 2)
-    with pytest.raises(InvalidArgumentError, match="slots must be different numbers from 0 to 1"):
-        population.refill((), [0, 0], [1, 2])
+    with pytest.raises(InvalidArgumentError, match="slots must be different integers from 0 to 1"):
+        population.refill((), slots, [1, 2])
+
+
+@pytest.mark.parametrize("counts", [[2**40, 0], [-1, 0], [0.5, 1.0], [[1], [1, 2]], ["a", "b"]])
+def test_numbers_of_updates_must_be_whole_and_fit(counts):
+    population = Population(_resolved("ppo"), 2)
+    with pytest.raises(InvalidArgumentError, match="num_updates must be "):
+        population.run((), counts, [True, True])
+
+
+def test_keys_must_be_those_of_make_key():
+    population = Population(_resolved("ppo"), 2)
+    with pytest.raises(InvalidArgumentError, match="keys must be as make_key makes, but got 3"):
+        population.evaluate((), keys=3)
 
 
 def test_every_number_of_a_learner_either_traces_or_is_named_as_structural():

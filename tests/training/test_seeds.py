@@ -184,6 +184,18 @@ def test_a_run_resumed_on_another_number_of_devices_says_so_and_goes_on(tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("changed", [(-5, 3, 2**40), (3, -5, 7)])
+def test_a_run_whose_seeds_were_edited_is_refused(changed, tmp_path):
+    train(small_config(), tmp_path / "run", seeds=SEEDS)
+    toml = tmp_path / "run" / "config.toml"
+    unsealed = toml.read_text().partition("\n")[2]  # the first line is a checksum
+    toml.write_text(re.sub(r"(?ms)^seeds = \[.*?\]", f"seeds = {[*changed]}", unsealed))
+    for use in (resume, lambda run: load_agent(run, seed=changed[0])):
+        with pytest.raises(InvalidArgumentError, match="holds trainings of other seeds than seeds"):
+            use(tmp_path / "run")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["ppo", "dqn"])
 def test_seeds_side_by_side_in_a_device_keep_their_mapping_when_resumed(agent, tmp_path):
     config = small_config(agent, mapping="vmap")

@@ -194,6 +194,30 @@ def test_a_command_inside_another_program_leaves_its_signals_alone(monkeypatch):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+# The collector runs while the training begins, before it takes signals for itself.
+INTERRUPTED_IN_A_COLLECTION = """
+import gc, signal, sys
+from myriad import create_config, train_and_evaluate
+
+def interrupt(phase, info):
+    gc.callbacks.remove(interrupt)
+    signal.raise_signal(signal.SIGINT)
+
+config = create_config("cartpole", "pid", 2, 2_000_000_000, eval_rollouts=2, eval_frequency=64)
+gc.callbacks.append(interrupt)
+train_and_evaluate(config, sys.argv[1], quiet=True)
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_in_a_garbage_collection_ends_a_training_from_python(folder):
+    program = [sys.executable, "-c", INTERRUPTED_IN_A_COLLECTION, str(folder.path)]
+    with running(program) as process:
+        said = process.communicate(timeout=300)[1]
+    assert process.returncode == -signal.SIGINT, said
+    assert said.rstrip().splitlines()[-1].startswith("KeyboardInterrupt")
+
+
 def test_a_sigterm_that_a_program_handles_stays_its_own():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))

@@ -253,7 +253,8 @@ def test_processes_share_a_server_whose_password_is_written_nowhere(postgresql, 
 
 
 @pytest.mark.slow
-def test_an_interrupt_prints_the_best_so_far_and_how_to_go_on(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_prints_the_best_so_far_and_how_to_go_on(tmp_path, number, code):
     (tmp_path / "space.toml").write_text(SPACE)
     flags = ["--env", "cartpole-control", "--space", "space.toml", "--n-trials", "10000", *SMALL]
     flags += ["--storage", "sqlite:///studies.db", "--study-name", "cut"]
@@ -265,12 +266,12 @@ def test_an_interrupt_prints_the_best_so_far_and_how_to_go_on(tmp_path):
     )
     try:
         _wait_for_a_finished_trial(f"sqlite:///{tmp_path}/studies.db", process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         printed, _ = process.communicate()
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "best: trial" in printed
     assert "interrupted; go on with: myriad tune" in printed
     assert "--storage sqlite:///studies.db" in printed

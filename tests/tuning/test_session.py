@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import signal
-import threading
 
 import pytest
 from optuna.trial import TrialState
@@ -11,7 +10,6 @@ from optuna.trial import TrialState
 from myriad.tuning import tune
 from myriad.tuning.objective import Failure, confirm
 from myriad.tuning.progress import summary
-from myriad.tuning.session import interrupt_noted
 from tests.tuning import small_space
 
 pytestmark = pytest.mark.slow
@@ -51,6 +49,7 @@ def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
         assert result.fields["num_envs"] == 4
         assert not result.is_interrupted
         assert result.num_ended == 4
+        assert result.study.user_attrs["winner"] == result.best.number
         assert_failures_are_told(result)
 
 
@@ -102,25 +101,3 @@ def test_an_interrupt_ends_a_campaign_with_its_best_so_far(tmp_path, n_jobs):
         assert result.confirmation is None
     assert not [trial for trial in trials if trial.state == TrialState.RUNNING]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_second_interrupt_is_raised():
-    with interrupt_noted() as is_interrupted:
-        assert not is_interrupted()
-        signal.raise_signal(signal.SIGINT)
-        assert is_interrupted()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-
-
-def test_a_thread_may_tune_without_handling_signals():
-    heard = []
-
-    def tune_in_thread():
-        with interrupt_noted() as is_interrupted:
-            heard.append(is_interrupted())
-
-    thread = threading.Thread(target=tune_in_thread)
-    thread.start()
-    thread.join()
-    assert heard == [False]

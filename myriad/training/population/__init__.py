@@ -5,7 +5,15 @@ from myriad.training.population.population import (
     Population,
     PopulationState,
     default_mapping,
+    require_seeds,
     saved_shapes,
 )
 
-__all__ = ["DeviceState", "Population", "PopulationState", "default_mapping", "saved_shapes"]
+__all__ = [
+    "DeviceState",
+    "Population",
+    "PopulationState",
+    "default_mapping",
+    "require_seeds",
+    "saved_shapes",
+]

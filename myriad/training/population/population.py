@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,11 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.errors import InvalidArgumentError, shown
-from myriad.random import words_of_seed
-from myriad.ranges import Integer
+from myriad.random import seed_key, words_of_seed
+from myriad.ranges import INT32, Integer
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import Report, TrainState
-from myriad.training.population.slot_programs import DeviceState, Mapped, Options, SlotPrograms
+from myriad.training.population.slot_programs import (
+    DeviceState,
+    Mapped,
+    Options,
+    SlotPrograms,
+    as_array,
+)
 
 # One for each device.
 PopulationState = tuple[DeviceState, ...]
@@ -152,9 +159,9 @@ class Population:
         }
         # All slots begin anew in a blank state: the program that resets a training compiles once.
         is_new = np.ones(self._padded, bool)
-        seeds_words = self._padded_seeds(seeds)
+        seed_words = self._pad(_words_of_seeds(seeds, self.num_slots))
         blank = self._on_each("blank")
-        return tuple(self._on_each("refill", is_new, *seeds_words, words, state=blank))
+        return tuple(self._on_each("refill", is_new, *seed_words.T, words, state=blank))
 
     def refill(
         self,
@@ -174,14 +181,18 @@ class Population:
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
         """
-        slots = np.asarray(slots, np.int64)
-        if len(set(slots.tolist())) < len(slots) or any(
-            not 0 <= slot < self.num_slots for slot in slots
+        slots = as_array("slots", slots)
+        is_whole = slots.ndim == 1 and (slots.dtype.kind in "iu" or not slots.size)
+        if (
+            not is_whole
+            or len(set(slots.tolist())) < len(slots)
+            or any(not 0 <= slot < self.num_slots for slot in slots)
         ):
             raise InvalidArgumentError(
-                f"slots must be different numbers from 0 to {self.num_slots - 1}, "
-                f"but got {slots.tolist()}."
+                f"slots must be different integers from 0 to {self.num_slots - 1}, "
+                f"but got {shown(slots.tolist())}."
             )
+        slots = slots.astype(np.int64)
         is_new = np.zeros(self._padded, bool)
         is_new[slots] = True
         given = self.programs.words(options or {}, len(slots))
@@ -191,11 +202,9 @@ class Population:
         }
         for name, value in given.items():
             words[name][slots] = value
-        self._require_seeds(seeds, len(slots))
-        low, high = (np.zeros(self._padded, np.uint32) for _ in range(2))
-        for slot, seed in zip(slots, seeds, strict=True):
-            low[slot], high[slot] = words_of_seed(int(seed))
-        return tuple(self._on_each("refill", is_new, low, high, words, state=state))
+        seed_words = np.zeros((self._padded, 2), np.uint32)
+        seed_words[slots] = _words_of_seeds(seeds, len(slots))
+        return tuple(self._on_each("refill", is_new, *seed_words.T, words, state=state))
 
     def run(
         self, state: PopulationState, num_updates: Any, begin: Any
@@ -241,6 +250,8 @@ class Population:
         if active is not None:
             flags = self._of_slots("active", active, np.bool_)
         words = np.zeros((self._padded, 2), np.uint32)
+        if keys is not None and not (isinstance(keys, jax.Array) and _is_key(keys)):
+            raise InvalidArgumentError(f"keys must be as make_key makes, but got {shown(keys)}.")
         if keys is not None and keys.shape not in ((), (self.num_slots,)):
             raise InvalidArgumentError(
                 f"keys must be one or {self.num_slots}, but have the shape {keys.shape}."
@@ -319,24 +330,17 @@ class Population:
             return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched[0])
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
 
-    def _padded_seeds(self, seeds: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        self._require_seeds(seeds, self.num_slots)
-        words = np.array([words_of_seed(int(seed)) for seed in seeds], np.uint32)
-        return self._pad(words[:, 0]), self._pad(words[:, 1])
-
-    def _require_seeds(self, seeds: Sequence[int] | np.ndarray, count: int) -> None:
-        if len(seeds) != count:
-            raise InvalidArgumentError(
-                f"seeds must be one for each of {count} slots, but got {len(seeds)}."
-            )
-
     def _of_slots(self, name: str, values: Any, kind: type[np.generic]) -> np.ndarray:
         """Return a value for each slot as an array of a kind, `[M]`."""
-        array = np.asarray(values)
+        array = as_array(name, values)
         if array.shape != (self.num_slots,) or not np.can_cast(array.dtype, kind, "same_kind"):
             raise InvalidArgumentError(
                 f"{name} must be {self.num_slots} values of {np.dtype(kind)}, but got an array of "
                 f"{array.dtype} with the shape {array.shape}."
+            )
+        if not all(0 <= value <= INT32 for value in array.tolist()):
+            raise InvalidArgumentError(
+                f"{name} must be from 0 to {INT32:,}, but got {shown(array.tolist())}."
             )
         return array.astype(kind)
 
@@ -346,10 +350,40 @@ class Population:
         return np.pad(values, padding)
 
 
+def require_seeds(run_folder: Path, seeds: Sequence[int], keys: jax.Array) -> None:
+    """Refuse saved trainings that began from other seeds than these.
+
+    Args:
+        run_folder: where they are saved, for the message.
+        seeds: of each training, `[M]`.
+        keys: of each training, as saved, `[M]`.
+
+    Raises:
+        InvalidArgumentError: a seed has changed, or its place.
+    """
+    expected = jax.vmap(seed_key)(*_words_of_seeds(seeds, len(seeds)).T)
+    if (jax.random.key_data(keys) != jax.random.key_data(expected)).any():
+        raise InvalidArgumentError(
+            f"{run_folder} holds trainings of other seeds than seeds = {shown([*seeds])} in its "
+            "config.toml; put back what the run was started with, in the same order."
+        )
+
+
+def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+    """Return the low and the high 32 bits of seeds, uint32 `[count, 2]`."""
+    if not isinstance(seeds, Sequence | np.ndarray) or len(seeds) != count:
+        got = len(seeds) if isinstance(seeds, Sequence | np.ndarray) else shown(seeds)
+        raise InvalidArgumentError(f"seeds must be one for each of {count} slots, but got {got}.")
+    return np.array([words_of_seed(seed) for seed in seeds], np.uint32).reshape(count, 2)
+
+
 def _words_of_key(leaf: jax.Array) -> jax.Array:
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _taken(leaf: Any, slots: np.ndarray) -> Any:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return leaf[slots] if is_key else np.asarray(leaf)[slots]
+    return leaf[slots] if _is_key(leaf) else np.asarray(leaf)[slots]
+
+
+def _is_key(leaf: jax.Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

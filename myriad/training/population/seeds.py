@@ -26,7 +26,12 @@ from myriad.training.logging.monitor import Monitor, summary
 from myriad.training.logging.progress import Progress
 from myriad.training.logging.run_folder import RunFolder, lines_of, rows_of
 from myriad.training.loop import Report
-from myriad.training.population import Population, PopulationState, default_mapping
+from myriad.training.population import (
+    Population,
+    PopulationState,
+    default_mapping,
+    require_seeds,
+)
 from myriad.training.population.memory import compile_seeds_within_memory
 from myriad.training.results import SeedResults, Timings
 from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
@@ -195,6 +200,7 @@ class SeedsTrainer:
             return self.population.first_state(self.seeds), 0, []
         self.has_trained = True
         saved = self._checkpoints.restore(done, self.population.saved_shapes)
+        require_seeds(self.folder.path, self.seeds, saved.members.key)
         state = self.population.scattered(saved)
         del saved
         release_freed_memory()

@@ -15,7 +15,7 @@ from myriad import settings
 from myriad.agents.traced import TracedFloat, words_of
 from myriad.collector import collector_paused
 from myriad.counters import Counter
-from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.random import MIX2X32, make_key, seed_key
 from myriad.ranges import ranges_of
 from myriad.training.config import ResolvedConfig
@@ -271,6 +271,10 @@ class SlotPrograms:
         Raises:
             InvalidArgumentError: a value or their number can't be used.
         """
+        if not isinstance(options, Mapping):
+            raise InvalidArgumentError(
+                f"options must be a dict of hyperparameters and values, but got {shown(options)}."
+            )
         if set(options) != set(self.traced):
             raise InvalidArgumentError(
                 f"options must give values of {', '.join(self.traced) or 'nothing'}, "
@@ -280,7 +284,7 @@ class SlotPrograms:
         found = {}
         for name in self.traced:
             kind = np.int32 if name == _EPOCHS else np.float64
-            values = np.asarray(options[name])
+            values = as_array(name, options[name])
             if values.shape != (count,):
                 raise InvalidArgumentError(
                     f"{name} must have {count} values, but has the shape {values.shape}."
@@ -290,6 +294,20 @@ class SlotPrograms:
             values = values.astype(kind)
             found[name] = values if name == _EPOCHS else words_of(values)
         return found
+
+
+def as_array(name: str, values: Any) -> np.ndarray:
+    """Return values as an array.
+
+    Raises:
+        InvalidArgumentError: its rows have different lengths.
+    """
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"{name} must be a list of values, but got {shown(values)}."
+        ) from None
 
 
 def _zeros(leaf: Any) -> jax.Array:
