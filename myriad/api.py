@@ -342,13 +342,20 @@ def evaluate_run(
     seed: Seed = 0,
     train_seed: Seed | None = None,
 ) -> jax.Array:
-    """Evaluate the agent of a run's newest checkpoint, as `evaluate` does.
-
-    `train_seed` is what `load_agent` calls `seed`.
-    """
-    config, _, agent = load_agent(run_folder, train_seed)
+    """Evaluate the agent of a run's newest checkpoint, as `evaluate` does."""
+    config, _, agent = load_training(run_folder, train_seed)
     state = agent.state if isinstance(agent, TrainedPolicy) else None
     return evaluate(config, state, num_episodes, seed)
+
+
+def load_training(
+    run_folder: str | Path, train_seed: Seed | None
+) -> tuple[TrainingConfig, Any, Any]:
+    """Do what `load_agent` does, whose `seed` is called `train_seed` here."""
+    try:
+        return load_agent(run_folder, train_seed)
+    except InvalidArgumentError as error:
+        raise error.renamed({"seed": "train_seed"}) from None
 
 
 @checked
@@ -441,13 +448,20 @@ def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
     if isinstance(learner, ControllerLearner):
         return  # It has none to evaluate.
 
-    def kinds(state: Any) -> Any:
+    def kinds(state: Any, more_axes: int = 0) -> Any:
         leaves, structure = jax.tree.flatten(state)
-        of_leaves = [(getattr(x, "ndim", None), getattr(x, "dtype", None)) for x in leaves]
-        return structure, of_leaves
+        return structure, [
+            (getattr(x, "ndim", -1) + more_axes, getattr(x, "dtype", None)) for x in leaves
+        ]
 
-    if kinds(agent_state) == kinds(jax.eval_shape(lambda: learner.init(make_key(0), num_envs))):
+    one = jax.eval_shape(lambda: learner.init(make_key(0), num_envs))
+    if kinds(agent_state) == kinds(one):
         return
+    if kinds(agent_state) == kinds(one, more_axes=1):
+        raise InvalidArgumentError(
+            "agent_state must be that of one training, such as agent_state_of(seed) of its "
+            "results, but got those of many seeds."
+        )
     raise InvalidArgumentError(
         f"agent_state must be that of a trained {resolved.config.agent}, such as the agent_state "
         f"of its results, but got {shown(agent_state)}."

@@ -93,9 +93,9 @@ class Render(config_flags("env"), XlaFlags):
         from myriad.rendering.video import record
 
         if self.run_folder is not None:
-            from myriad.api import load_agent
+            from myriad.api import load_training
 
-            _, env, agent = load_agent(self.run_folder, self.train_seed)
+            _, env, agent = load_training(self.run_folder, self.train_seed)
         elif self.env is None:
             raise InvalidArgumentError(
                 "--env or --run-folder is missing: one of them says what to show."

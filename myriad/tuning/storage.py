@@ -5,6 +5,7 @@ A password of a storage appears in nothing that these functions print or raise.
 
 import contextlib
 import dataclasses
+import json
 import re
 import sqlite3
 import warnings
@@ -298,6 +299,7 @@ def _open_journal(file: Path | None) -> "BaseStorage":
     file.touch()
     with locked(file):
         _drop_half_a_line(file)
+        _require_entries(file)
     return JournalStorage(JournalFileBackend(str(file), FileLock()))
 
 
@@ -309,6 +311,25 @@ def _drop_half_a_line(file: Path) -> None:
             raise InvalidArgumentError(f"storage {file} can't be used: it is not a journal.")
         if content and not content.endswith(b"\n"):
             journal.truncate(content.rfind(b"\n") + 1)
+
+
+def _require_entries(file: Path) -> None:
+    """Refuse a journal with a line that Optuna didn't write. Its own errors name no line."""
+    from optuna.storages.journal._storage import JournalOperation
+
+    known = set(JournalOperation)
+    with file.open("rb") as journal:
+        for number, line in enumerate(journal, 1):
+            try:
+                entry = json.loads(line)
+                is_entry = entry["op_code"] in known and "worker_id" in entry
+            except (ValueError, TypeError, KeyError, RecursionError):
+                is_entry = False
+            if not is_entry:
+                raise InvalidArgumentError(
+                    f"storage {file} can't be used: line {number} is damaged, {shown(line)}; "
+                    "restore the file, or name another one."
+                )
 
 
 @contextlib.contextmanager

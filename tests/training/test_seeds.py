@@ -82,6 +82,8 @@ def test_each_seed_ends_in_the_bits_of_the_same_training_alone(agent, tmp_path):
         assert_same_bits(loaded.state, alone.agent_state)
     lines = (tmp_path / "many" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["seed"] for line in lines] == [*SEEDS] * 4
+    with pytest.raises(InvalidArgumentError, match=r"such as agent_state_of\(seed\) of its"):
+        evaluate(config, results.agent_state)
 
 
 @pytest.mark.slow
@@ -238,7 +240,7 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
     assert f"return {mean:.2f} " in capsys.readouterr().out
     for argv in (["evaluate", str(folder)], ["evaluate", str(folder), "--train-seed", "5"]):
         assert main(argv) == 2
-        assert re.match(r".*seed must .*\[-1, 0\]", capsys.readouterr().err)
+        assert re.match(r"--train-seed must .*\[-1, 0\]", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,20 @@ def test_a_file_that_is_no_storage_is_refused_in_a_sentence(tmp_path, name):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "damage", [b"\0\0{}", b"[]", b"{}", b'{"op_code": 99, "worker_id": "a"}', b"[" * 100_000]
+)
+def test_a_damaged_line_of_a_journal_is_named(tmp_path, damage):
+    file = tmp_path / "studies.journal"
+    storage = read_storage(str(file)).open()
+    for name in ("a", "b", "c"):
+        optuna.create_study(study_name=name, storage=storage)
+    lines = file.read_bytes().splitlines()
+    file.write_bytes(b"\n".join([*lines[:2], damage, *lines[3:], b""]))
+    with pytest.raises(InvalidArgumentError, match=r"line 3 is damaged, .*; restore the file"):
+        read_storage(str(file)).open()
+
+
 def test_half_a_line_at_the_end_of_a_journal_is_dropped(tmp_path):
     storage = str(tmp_path / "studies.journal")
     with open_study(settings(storage), bowl()) as study:
