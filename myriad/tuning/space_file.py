@@ -142,18 +142,18 @@ def _range(name: str, entry: Mapping[str, Any], when: Mapping[str, Any]) -> Para
         high = float(high)
     elif step is not None and not isinstance(step, int):
         raise InvalidArgumentError(f"step of {name} must be an integer, but is {shown(step)}.")
-    if step is not None and not _divides(step, low, high):
-        raise InvalidArgumentError(
-            f"step of {name} must divide the {shown(high - low)} from its low to its high into at "
-            f"most {_MOST_STEPS:,} equal steps, but is {shown(step)}."
-        )
+    if step is not None:
+        # In decimals, as they are written: 0.3 is no multiple of 0.1 in binary.
+        width = Decimal(str(high)) - Decimal(str(low))
+        num_steps = width // Decimal(str(step)) if width / Decimal(str(step)) <= _MOST_STEPS else 0
+        if not num_steps:
+            raise InvalidArgumentError(
+                f"step of {name} must fit 1 to {_MOST_STEPS:,} times between its low and its high, "
+                f"but is {shown(step)}."
+            )
+        # Optuna would do so in each draw, and warn.
+        high = type(high)(Decimal(str(low)) + num_steps * Decimal(str(step)))
     return Parameter(name, low=low, high=high, log=log, step=step, when=when)
-
-
-def _divides(step: float, low: float, high: float) -> bool:
-    """Return whether numbers a step apart end at `high`, in decimals as they are written."""
-    width = Decimal(str(high)) - Decimal(str(low))
-    return width / Decimal(str(step)) <= _MOST_STEPS and width % Decimal(str(step)) == 0
 
 
 def _when(name: str, entry: Any, before: Sequence[Parameter]) -> dict[str, tuple[Value, ...]]:

@@ -185,9 +185,8 @@ GAMMA = '[parameters]\n"agent.gamma" = '
         (GAMMA + f"{{low = 0, high = {'1' * 5000}}}", "is not TOML"),
         (GAMMA + "[" * 5000, "is nested too deeply"),
         (GAMMA + "{low = 0.1, high = 0.9, step = inf}", "must be a number above 0, but is inf"),
-        (GAMMA + "{low = 0.1, high = 0.9, step = 1e-300}", "equal steps, but is 1e-300"),
-        (GAMMA + "{low = 0.1, high = 0.9, step = 0.3}", "must divide the 0.8"),
-        (GAMMA + "{low = 3, high = 5, step = 10}", "must divide the 2 from its low to its high"),
+        (GAMMA + "{low = 0.1, high = 0.9, step = 1e-300}", "must fit 1 to 1,000,000,000 times"),
+        (GAMMA + "{low = 3, high = 5, step = 10}", "times between its low and its high, but is 10"),
         ("[parameters]\neval_max_steps = {low = 1.0, high = 9.0}", "must have choices"),
     ],
 )
@@ -197,6 +196,15 @@ def test_a_mistake_in_a_file_is_answered_in_one_sentence_with_its_path(tmp_path,
     assert sentence in str(raised.value)
     assert str(raised.value).startswith(str(tmp_path / "space.toml"))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("ends", "high"),
+    [("low = 0.1, high = 0.9, step = 0.3", 0.7), ("low = 0, high = 0.3, step = 0.1", 0.3)],
+)
+def test_a_range_ends_at_its_last_step(tmp_path, ends, high):
+    (parameter,) = space_of(tmp_path, GAMMA + f"{{{ends}}}").parameters
+    assert parameter.high == high
 
 
 def test_a_batch_that_does_not_divide_is_found_before_any_trial(tmp_path):

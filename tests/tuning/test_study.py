@@ -19,7 +19,7 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.tuning import campaign
 from myriad.tuning.claims import FAILURE, RETRY_OF, SOURCE, WORKER
 from myriad.tuning.storage import read_storage
-from myriad.tuning.study import open_study
+from myriad.tuning.study import WINNER, open_study
 from tests.tuning.bowl import bowl, run, settings
 
 COMPLETE = TrialState.COMPLETE
@@ -117,6 +117,17 @@ def test_the_best_of_another_study_is_tried_first(storage):
     assert {study.study_name for study in _opened(storage).get_all_studies()} == {"before", "after"}
 
 
+def test_the_winner_of_another_study_is_tried_before_its_best_value(storage):
+    run(settings(storage, "before"), 3)
+    worst = min(trials_of(storage, "before"), key=lambda trial: trial.value)
+    with open_study(settings(storage, "before"), bowl()) as study:
+        study.set_user_attr(WINNER, worst.number)
+    run(settings(storage, "after", warm_start=("before",)), 2)
+    assert worst.params in [trial.params for trial in trials_of(storage, "after")]
+    with pytest.raises(InvalidArgumentError, match="another study than 'after' itself"):
+        open_study(settings(storage, "after", warm_start=("after",)), bowl())
+
+
 def test_the_best_of_another_study_is_tried_in_one_that_exists(storage):
     run(settings(storage, "before"), 5)
     best = max(trials_of(storage, "before"), key=lambda trial: trial.value)
@@ -139,6 +150,9 @@ def test_of_the_best_of_another_space_what_fits_is_tried(tmp_path):
         for _ in range(2):
             study.tell(drawn := study.ask(), sum(bowl().suggest(drawn).values()))
         assert study.get_trials()[1].params["x"] == 0.1
+    file.write_text("[" * 100_000)
+    with pytest.raises(InvalidArgumentError, match="has no best trial to start from"):
+        open_study(warm, bowl())
     file.write_text(json.dumps({"agent": "ppo", "best": {"params": {"z": 0.1}}}))
     with pytest.raises(InvalidArgumentError, match=r"can be drawn from bowl\.toml, but nothing"):
         open_study(warm, bowl())
