@@ -37,6 +37,7 @@ _BANDS = (0.0, 0.01, 0.03)
 _INTEGRALS = (0.0, 0.002, 0.01, 0.05)
 _DERIVATIVES = (0.0, 1.0, 3.0, 6.0, 10.0, 20.0, 40.0)
 _LIMITS = (0.05, 0.2, 1.0)
+# Intervals, up to a quarter of the sine's period.
 _PREVIEWS = (0, 1, 12, 16, 20, 25, 30)
 
 

@@ -351,11 +351,11 @@ def evaluate_run(
 def load_training(
     run_folder: str | Path, train_seed: Seed | None
 ) -> tuple[TrainingConfig, Any, Any]:
-    """Do what `load_agent` does, whose `seed` is called `train_seed` here."""
+    """Do what `load_agent` does, whose `seed` the command line calls `--train-seed`."""
     try:
         return load_agent(run_folder, train_seed)
     except InvalidArgumentError as error:
-        raise error.renamed({"seed": "train_seed"}) from None
+        raise error.renamed({"seed": "--train-seed"}) from None
 
 
 @checked

@@ -95,6 +95,7 @@ def interrupts_kept() -> Iterator[None]:
 
     def repeat(unraisable: "sys.UnraisableHookArgs") -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            # By then the callback has returned, so that this one is raised.
             threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
         else:
             sys.__unraisablehook__(unraisable)
@@ -103,7 +104,8 @@ def interrupts_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.unraisablehook = sys.__unraisablehook__
+        if sys.unraisablehook is repeat:
+            sys.unraisablehook = sys.__unraisablehook__
 
 
 class SharedInterrupt:

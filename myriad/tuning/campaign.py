@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # ones before them.
 _AHEAD = 4
 
+_TAKEN = "another process took it"
+
 # Seconds between two looks for trials of machines that have fallen silent.
 _LOOK_S = 60.0
 
@@ -96,9 +98,9 @@ def run(
         is_interrupted: whether to stop now. Trials under way are given back to the study.
         claim: whether another trial may begin; by default until there are `n_trials` of them.
     """
-    trials = _Trials(study, settings, space, on_event, claim or _counted(settings.n_trials))
     programs = Programs(settings, space, settings.num_seeds)
-    trials.programs = programs
+    claim = claim or _counted(settings.n_trials)
+    trials = _Trials(study, settings, space, programs, on_event, claim)
     try:
         train_all(programs, trials, is_interrupted)
     except KeyboardInterrupt:
@@ -114,21 +116,22 @@ def run(
 class _Trials:
     """The trials of a study as a source of trainings."""
 
-    programs: Programs
-
     def __init__(
         self,
         study: "TuningStudy",
         settings: TuneSettings,
         space: SearchSpace,
+        programs: Programs,
         on_event: OnEvent,
         claim: Callable[[], bool],
     ):
         self._study = study
         self._settings = settings
         self._space = space
+        self._programs = programs
         self._on_event = on_event
         self._claim = claim
+        self._reported: set[tuple[int, int]] = set()
         self._waiting: list[Training] = []
         self._running: list[Training] = []
         self._ends_at = time.monotonic() + (settings.timeout or math.inf)
@@ -148,10 +151,10 @@ class _Trials:
 
     def _fitting(self, shape: Shape | None) -> list[Training]:
         """Return the waiting trials of a shape, or of the one that most of them have."""
-        shapes = [self.programs.shape(each.fields) for each in self._waiting]
+        shapes = [self._programs.shape(each.fields) for each in self._waiting]
         if shape is None and shapes:
             count = Counter(shapes)
-            shape = max(count, key=lambda each: (count[each], self.programs.has(each)))
+            shape = max(count, key=lambda each: (count[each], self._programs.has(each)))
         return [each for each, its in zip(self._waiting, shapes, strict=True) if its == shape]
 
     def _is_over(self) -> bool:
@@ -232,17 +235,22 @@ class _Trials:
         return self._settings.objectives == ("return",)
 
     def _report(self, training: Training, boundary: Boundary) -> None:
+        from myriad.tuning.claims import STANDARD_ERROR
+
         trial, score = training.origin, training.score
         assert score is not None
+        # A trial that begins again after a crash beside it comes to the same values.
+        new = [step for step in boundary.steps if (trial.number, step) not in self._reported]
         if self._prunes:
-            for step in boundary.steps:
+            for step in new:
                 trial.report(score.value, step)
-        trial.set_user_attr("standard_error", score.standard_error)
+                self._reported.add((trial.number, step))
+        trial.set_user_attr(STANDARD_ERROR, score.standard_error)
 
     def _lose(self, training: Training) -> None:
         """Leave a trial to others, who took it while this process was silent."""
         self._running.remove(training)
-        self._on_event(Event("lost", training.origin.number, reason="another process took it"))
+        self._on_event(Event("lost", training.origin.number, reason=_TAKEN))
 
     def _tell(self, training: Training, boundary: Boundary, *, is_pruned: bool) -> None:
         from optuna.trial import TrialState
@@ -290,7 +298,8 @@ class _Trials:
             trial.set_user_attr(FAILURE, reason)
             self._study.tell(trial, state=TrialState.FAIL)
         except UpdateFinishedTrialError:
-            reason = "another process took it"
+            self._on_event(Event("lost", trial.number, reason=_TAKEN))
+            return
         self._on_event(Event("failed", trial.number, reason=reason))
 
     def put_back(self, training: Training) -> None:

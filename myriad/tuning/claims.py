@@ -59,10 +59,7 @@ class TuningStudy(optuna.Study):
     def close(self) -> None:
         """End the heartbeat, and disconnect."""
         self._ended.set()
-        backend = _backend(self._storage)
-        if isinstance(backend, RDBStorage):
-            backend.remove_session()
-            backend.engine.dispose()
+        disconnect(self._storage)
 
     def exclusive(self) -> contextlib.AbstractContextManager[None]:
         """Keep other processes from claiming trials of this study."""
@@ -154,6 +151,14 @@ class TuningStudy(optuna.Study):
         if not is_queued and not is_hopeless:
             kept = {k: v for k, v in trial.user_attrs.items() if k == SOURCE}
             self.enqueue_trial(params, user_attrs=kept | {RETRY_OF: trial.number})
+
+
+def disconnect(storage: BaseStorage) -> None:
+    """Close the connections of a storage, if it has any."""
+    backend = _backend(storage)
+    if isinstance(backend, RDBStorage):
+        backend.remove_session()
+        backend.engine.dispose()
 
 
 def _backend(storage: BaseStorage) -> Any:

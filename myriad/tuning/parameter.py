@@ -49,7 +49,11 @@ class Parameter:
             return value in self.choices
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        return self.low <= value <= self.high and (not self.is_whole or value == int(value))
+        if not self.low <= value <= self.high or (self.is_whole and value != int(value)):
+            return False
+        steps = (value - self.low) / self.step if self.step else 0
+        # Within the rounding of decimals.
+        return abs(steps - round(steps)) < 1e-6
 
     def suggest(self, trial: "BaseTrial") -> Value:
         """Let an Optuna trial draw a value."""

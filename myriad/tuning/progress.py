@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from myriad.files import say
 from myriad.tuning.campaign import ENDINGS
-from myriad.tuning.claims import FAILURE
+from myriad.tuning.claims import FAILURE, RETRY_OF
 from myriad.tuning.report import best_config, command_to_go_on, train_command
 from myriad.tuning.settings import GROWS, TuneSettings
 
@@ -106,8 +106,9 @@ class Progress:
 def summary(result: "TuneResult", files: list[Path]) -> str:
     """Return what came of a campaign: the best beside the default, and how to train it."""
     settings = result.settings
-    study = result.study
-    states = [trial.state.name for trial in study.get_trials(deepcopy=False)]
+    trials = result.study.get_trials(deepcopy=False)
+    again = {trial.user_attrs.get(RETRY_OF) for trial in trials}
+    states = [trial.state.name for trial in trials if trial.number not in again]
     shown = ", ".join(
         f"{states.count(state)} {word}"
         for state, word in (
@@ -146,6 +147,8 @@ def _best_lines(result: "TuneResult") -> list[str]:
             f"{', '.join(map(str, together.trials))}; trial {together.trials[0]} alone "
             f"{together.alone[0].value:.5g}"
         )
+    elif settings.ensemble and not result.is_interrupted:
+        lines.append("no ensemble: fewer than two of the best could be trained again")
     width = max(map(len, result.fields), default=0)
     lines += [f"  {name.ljust(width)}  {value}" for name, value in result.fields.items()]
     return [*lines, train_command(best_config(result))]
@@ -175,7 +178,12 @@ def _confirmation_lines(result: "TuneResult", best: "FrozenTrial") -> list[str]:
 
 def _most_frequent_failure(result: "TuneResult") -> list[str]:
     trials = result.study.get_trials(deepcopy=False)
-    reasons = Counter(trial.user_attrs[FAILURE] for trial in trials if FAILURE in trial.user_attrs)
+    again = {trial.user_attrs.get(RETRY_OF) for trial in trials}
+    reasons = Counter(
+        trial.user_attrs[FAILURE]
+        for trial in trials
+        if FAILURE in trial.user_attrs and trial.number not in again
+    )
     return [f"{count} failed: {reason}" for reason, count in reasons.most_common(1)]
 
 

@@ -35,7 +35,7 @@ class TuneResult:
         ended_by: the signal that ended it early, SIGINT or SIGTERM; 0 if none did.
         num_ended: trials that ended in this call, whatever became of them.
         total_s: seconds of the whole call.
-        compile_s: seconds that compiling took, of all processes together.
+        compile_s: seconds that compiling the trials took, of all processes together.
     """
 
     settings: TuneSettings
@@ -81,7 +81,8 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
     With `n_jobs` above 1 trials run in processes. Then call it from a script's
     `if __name__ == "__main__":`. An interrupt or SIGTERM ends it cleanly: trials under way are
-    queued again, and the result holds the best so far. A second one is raised.
+    queued again, and the result holds the best so far. It isn't waited for at a second one that
+    comes a second later.
 
     Args:
         settings: the campaign.
@@ -139,15 +140,17 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
 def _tell_trials(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent) -> None:
     """Tell how many trials a study has already, and the best return of them."""
-    from myriad.tuning.conclusion import best_trials
+    from optuna.trial import TrialState
 
     trials = study.get_trials(deepcopy=False)
     if not (num_ended := sum(trial.state.is_finished() for trial in trials)):
         return
-    value = math.nan
-    if "return" in settings.objectives and (best := best_trials(study, settings, 1)):
-        value = best[0].values[settings.objectives.index("return")]
-    on_event(Event("resumed", value=value, reason=f"{num_ended} trials of it have ended"))
+    best = math.nan
+    if "return" in settings.objectives:
+        place = settings.objectives.index("return")
+        completed = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+        best = max((trial.values[place] for trial in completed), default=math.nan)
+    on_event(Event("resumed", value=best, reason=f"{num_ended} trials of it have ended"))
 
 
 def _run_trials(
@@ -174,7 +177,7 @@ def _conclude(
 ) -> dict[str, Any]:
     """Return what the trials come to, by the fields of a `TuneResult`."""
     from myriad.tuning.conclusion import best_trials, confirm_best, evaluate_ensemble, validate
-    from myriad.tuning.study import WINNER
+    from myriad.tuning.study import BEST_CONFIRMED
 
     best = next(iter(best_trials(study, settings, 1)), None)
     found: dict[str, Any] = dict.fromkeys(("confirmation", "validation", "ensemble"))
@@ -184,7 +187,7 @@ def _conclude(
         if confirmed is not None and confirmed.candidates:
             number = confirmed.candidates[0].number
             best = next(each for each in study.get_trials(deepcopy=False) if each.number == number)
-            study.set_user_attr(WINNER, number)
+            study.set_user_attr(BEST_CONFIRMED, number)
     fields = {} if best is None else space.fields(best.params)
     if best is not None and settings.validate and not is_interrupted():
         found["validation"] = validate(fields, settings, space, is_interrupted)

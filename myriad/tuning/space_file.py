@@ -19,8 +19,9 @@ _FIELDS = (
     "buffer_size",
     "batch_size",
     "scan_chunk_size",
-    "eval_max_steps",
 )
+# It decides what an evaluation is, so it must be the same in all trials.
+_FIXED_ALONE = "eval_max_steps"
 _TABLES = ("fixed", "parameters", "known")
 _KEYS = ("choices", "low", "high", "log", "step", "when")
 # Of a range. Optuna counts them in decimals of 28 digits.
@@ -64,7 +65,8 @@ def _read(
     if not parameters:
         raise InvalidArgumentError("parameters must hold at least one parameter.")
     for name in fixed:
-        _require_tunable(agent, name)
+        if name != _FIXED_ALONE:
+            _require_tunable(agent, name)
     return fixed, tuple(parameters), _known(table.get("known", []), parameters, env)
 
 

@@ -55,11 +55,6 @@ class Place:
             return f"sqlite:///{self.file}"
         return str(self.file or "memory")
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether several processes can use the storage."""
-        return self.kind != "memory"
-
     @contextlib.contextmanager
     def exclusive(self, storage: "BaseStorage", study_name: str) -> Iterator[None]:
         """Keep all other processes out that claim trials of the study, on any host.

@@ -3,6 +3,7 @@
 Optuna keeps it. `claims.py` says which process runs which trial.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,13 +14,13 @@ from optuna.storages import BaseStorage
 
 from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text
-from myriad.tuning.claims import SOURCE, TuningStudy
+from myriad.tuning.claims import SOURCE, TuningStudy, disconnect
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.storage import Place, read_storage, require_optuna
 
-# The attribute of a study that says which trial its last campaign named the winner.
-WINNER = "winner"
+# The attribute of a study that says which trial was best on fresh seeds, in its last confirmation.
+BEST_CONFIRMED = "best_confirmed"
 
 
 def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
@@ -39,24 +40,29 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
     identity = _identity(settings, space)
     place = read_storage(settings.storage)
     storage = place.open()
-    with place.exclusive(storage, settings.study_name):
-        queue = _queue(settings, space, storage)
-        _create_or_check(settings, identity, storage, place)
-        session = _next_session(storage, settings.study_name)
-        study = TuningStudy(
-            place,
-            study_name=settings.study_name,
-            storage=storage,
-            sampler=_sampler(settings, session),
-            pruner=_pruner(settings),
-        )
-        queued = list(study.user_attrs.get("queued", []))
-        for source, params in queue:
-            if source not in queued:
-                study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
-        sources = dict.fromkeys(source for source, _ in queue)
-        study.set_user_attr("queued", list(dict.fromkeys([*queued, *sources])))
-    study.fail_stale()
+    with contextlib.ExitStack() as opened:
+        opened.callback(disconnect, storage)
+        with place.exclusive(storage, settings.study_name):
+            queue = _queue(settings, space, storage)
+            _create_or_check(settings, identity, storage, place)
+            session = _next_session(storage, settings.study_name)
+            study = TuningStudy(
+                place,
+                study_name=settings.study_name,
+                storage=storage,
+                sampler=_sampler(settings, session),
+                pruner=_pruner(settings),
+            )
+            opened.callback(study.close)
+            queued = list(study.user_attrs.get("queued", []))
+            for source, params in queue:
+                if source not in queued:
+                    study.enqueue_trial(params, {SOURCE: source}, skip_if_exists=True)
+            sources = dict.fromkeys(source for source, _ in queue)
+            study.set_user_attr("queued", list(dict.fromkeys([*queued, *sources])))
+        study.fail_stale()
+        # Whoever called closes it.
+        opened.pop_all()
     return study
 
 
@@ -161,7 +167,13 @@ def _sampler(settings: TuneSettings, session: int) -> optuna.samplers.BaseSample
         case "random":
             return samplers.RandomSampler(seed=seed)
         case "qmc":
-            return samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+            # Processes and sessions take turns in one sequence, which its seed names.
+            return samplers.QMCSampler(
+                seed=settings.seed % 2**32,
+                scramble=True,
+                independent_sampler=samplers.RandomSampler(seed=seed),
+                warn_independent_sampling=False,
+            )
         case "nsgaii":
             return samplers.NSGAIISampler(seed=seed)
 
@@ -173,9 +185,7 @@ def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
         case "median":
             return pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=interval)
         case "hyperband":
-            return pruners.HyperbandPruner(
-                min_resource=interval, max_resource=max(settings.num_steps, interval)
-            )
+            return pruners.HyperbandPruner(min_resource=interval, max_resource=settings.num_steps)
         case "successive_halving":
             return pruners.SuccessiveHalvingPruner(min_resource=interval)
         case "wilcoxon":
@@ -188,7 +198,7 @@ def _queue(
     settings: TuneSettings, space: SearchSpace, storage: BaseStorage
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return what is tried first: why, and the parameters."""
-    queue = [("known", space.params(fields)) for fields in space.known]
+    queue = [("known", dict(params)) for params in space.known]
     for name in settings.warm_start:
         for params in _best_of(name, settings, storage):
             # Of another space, only what this one can draw.
@@ -215,10 +225,10 @@ def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[di
         raise UnknownNameError("study", name, known)
     other = optuna.load_study(study_name=name, storage=storage)
     _require_agent(name, other.user_attrs.get("identity", {}).get("agent"), settings.agent)
-    # The one that was best on fresh seeds, where a campaign has come so far.
-    winner = other.user_attrs.get(WINNER)
-    named = [trial for trial in other.get_trials(deepcopy=False) if trial.number == winner]
-    best = [trial.params for trial in named or other.best_trials]
+    # Where no campaign has come to a confirmation, the best by its value.
+    number = other.user_attrs.get(BEST_CONFIRMED)
+    confirmed = [trial for trial in other.get_trials(deepcopy=False) if trial.number == number]
+    best = [trial.params for trial in confirmed or other.best_trials]
     if not best:
         raise InvalidArgumentError(f"study {name} has no finished trial to start from.")
     return best

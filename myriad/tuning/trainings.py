@@ -156,6 +156,7 @@ class Group:
 
     Attributes:
         capacity: trainings at a time.
+        most: trainings that the slots hold.
         shape: the shape.
         population: their slots.
         bytes_per_training: what a training needs for all of its seeds.
@@ -164,7 +165,7 @@ class Group:
     def __init__(self, programs: Programs, shape: Shape, fields: Mapping[str, Any]):
         num_devices = jax.local_device_count()
         per_device = _ON_CPU if jax.default_backend() == "cpu" else _ELSEWHERE
-        self.capacity = per_device * num_devices
+        self.capacity = self.most = per_device * num_devices
         num_slots = -(-self.capacity * programs.num_seeds // num_devices) * num_devices
         space = programs.space
         self._programs = programs
@@ -318,6 +319,8 @@ def train_all(
     group: Group | None = None
     while not is_interrupted():
         if group is None or not group.trainings:
+            if group is not None:
+                group.empty()  # Its state would stay on the device beside the next one's.
             group = _next_group(programs, source)
             if group is None:
                 return []
@@ -362,6 +365,7 @@ def _start_again(group: Group, source: Source, reason: str) -> None:
     left = group.empty()
     if len(left) == 1:
         source.failed(left[0], reason)
+        group.capacity = group.most
         return
     group.capacity = 1
     for training in left:

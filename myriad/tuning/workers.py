@@ -10,26 +10,28 @@ several processes share stays locked for good when its holder is killed.
 
 import contextlib
 import dataclasses
+import math
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from myriad.errors import MyriadError
 from myriad.host import core_numbers
-from myriad.tuning.campaign import Event, OnEvent, run
+from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
 
 if TYPE_CHECKING:
     from myriad.tuning.claims import TuningStudy
 
-# Workers that may be killed before the campaign gives up.
-_MOST_RESTARTS = 3
+# Workers that may end early, with no trial done in between, before the campaign gives up. A trial
+# that ends its process each time is given up after four.
+_MOST_RESTARTS = 8
 # What a worker may take to end cleanly: a call of its program, or a compilation.
 _PATIENCE_S = 90.0
 _LOOK_S = 0.2
@@ -79,8 +81,10 @@ def run_workers(
             pool.listen()
             pool.replace_ended()
     finally:
-        pool.end()
-        study.fail_stale()
+        try:
+            pool.end()
+        finally:
+            study.fail_stale()
 
 
 @dataclasses.dataclass
@@ -114,6 +118,7 @@ class _Pool:
         self._left = settings.n_trials
         self._is_ending = False
         self._restarts = 0
+        self._ends_at = time.monotonic() + (settings.timeout or math.inf)
 
     def start(self) -> None:
         """Start as many workers as there are jobs, but no more than trials."""
@@ -128,7 +133,8 @@ class _Pool:
         here, there = context.Pipe()
         arguments = (self._settings, self._space, cores[index % len(cores)], there)
         process = context.Process(target=_work, args=arguments, daemon=True)
-        process.start()
+        with _interrupts_blocked():
+            process.start()
         # Only the worker holds its end now, so the connection ends with it.
         there.close()
         assert process.pid is not None
@@ -156,11 +162,13 @@ class _Pool:
             return False
         if isinstance(said, _Refusal):
             raise WorkersLostError(said.reason)
+        if said.kind in ENDINGS:
+            self._restarts = 0
         self._on_event(said)
         return True
 
     def _grant(self, worker: _Worker) -> bool:
-        if self._left <= 0 or self._is_ending:
+        if self._left <= 0 or self._is_ending or time.monotonic() >= self._ends_at:
             return False
         self._left -= 1
         worker.granted += 1
@@ -182,8 +190,8 @@ class _Pool:
             self._take_back(worker)
             if self._restarts > _MOST_RESTARTS:
                 raise WorkersLostError(
-                    f"{self._restarts} worker processes were killed, the last with exit code "
-                    f"{worker.process.exitcode}; the study keeps all finished trials."
+                    f"{self._restarts} worker processes ended before their trials, the last with "
+                    f"exit code {worker.process.exitcode}; the study keeps all finished trials."
                 )
             self._start_worker(index)
 
@@ -205,19 +213,21 @@ class _Pool:
     def end(self) -> None:
         """End the workers: ask, then insist."""
         self._is_ending = True
-        for worker in self.workers.values():
-            with contextlib.suppress(OSError):
-                worker.connection.send(_STOP)
-        until = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < until and self._any_alive():
-            # A worker can't end before somebody has read what it said.
-            with contextlib.suppress(WorkersLostError):
-                self.listen()
-        for worker in self.workers.values():
-            if worker.process.is_alive():
-                worker.process.kill()
-            worker.process.join()
-            worker.connection.close()
+        try:
+            for worker in self.workers.values():
+                with contextlib.suppress(OSError):
+                    worker.connection.send(_STOP)
+            until = time.monotonic() + _PATIENCE_S
+            while time.monotonic() < until and self._any_alive():
+                # A worker can't end before somebody has read what it said.
+                with contextlib.suppress(WorkersLostError):
+                    self.listen()
+        finally:
+            for worker in self.workers.values():
+                if worker.process.is_alive():
+                    worker.process.kill()
+                worker.process.join()
+                worker.connection.close()
 
     def _any_alive(self) -> bool:
         return any(each.process.is_alive() for each in self.workers.values())
@@ -252,7 +262,7 @@ class _Parent:
 
 def _work(settings: TuneSettings, space: SearchSpace, core: int, connection: Connection) -> None:
     """Run trials in a worker process."""
-    # An interrupt of the terminal reaches all processes. The parent asks this one to end.
+    # Where it could not be blocked before.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     if hasattr(os, "sched_setaffinity"):
@@ -275,6 +285,23 @@ def _work(settings: TuneSettings, space: SearchSpace, core: int, connection: Con
             )
     except MyriadError as error:
         parent.tell(_Refusal(str(error)))
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let processes that start now get no interrupt. The parent asks them to end.
+
+    An interrupt of the terminal reaches all processes, and one that still imports would print a
+    traceback. This process gets its own afterwards.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

@@ -49,7 +49,7 @@ def test_a_campaign_confirms_validates_and_combines_its_best(tmp_path):
         assert result.fields["num_envs"] == 4
         assert not result.is_interrupted
         assert result.num_ended == 4
-        assert result.study.user_attrs["winner"] == result.best.number
+        assert result.study.user_attrs["best_confirmed"] == result.best.number
         assert_failures_are_told(result)
 
 

@@ -187,7 +187,12 @@ GAMMA = '[parameters]\n"agent.gamma" = '
         (GAMMA + "{low = 0.1, high = 0.9, step = inf}", "must be a number above 0, but is inf"),
         (GAMMA + "{low = 0.1, high = 0.9, step = 1e-300}", "must fit 1 to 1,000,000,000 times"),
         (GAMMA + "{low = 3, high = 5, step = 10}", "times between its low and its high, but is 10"),
-        ("[parameters]\neval_max_steps = {low = 1.0, high = 9.0}", "must have choices"),
+        ("[parameters]\nnum_envs = {low = 1.0, high = 9.0}", "must have choices"),
+        ("[parameters]\neval_max_steps = {choices = [9]}", "must be left to the study"),
+        (
+            GAMMA + "{low = 0.0, high = 1.0, step = 0.5}\n[[known]]\n'agent.gamma' = 0.7",
+            "a value of",
+        ),
     ],
 )
 def test_a_mistake_in_a_file_is_answered_in_one_sentence_with_its_path(tmp_path, text, sentence):

@@ -18,8 +18,10 @@ from optuna.trial import TrialState
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.tuning import campaign
 from myriad.tuning.claims import FAILURE, RETRY_OF, SOURCE, WORKER
+from myriad.tuning.session import load_space
+from myriad.tuning.settings import TuneSettings
 from myriad.tuning.storage import read_storage
-from myriad.tuning.study import WINNER, open_study
+from myriad.tuning.study import BEST_CONFIRMED, open_study
 from tests.tuning.bowl import bowl, run, settings
 
 COMPLETE = TrialState.COMPLETE
@@ -117,11 +119,19 @@ def test_the_best_of_another_study_is_tried_first(storage):
     assert {study.study_name for study in _opened(storage).get_all_studies()} == {"before", "after"}
 
 
-def test_the_winner_of_another_study_is_tried_before_its_best_value(storage):
+def test_the_defaults_of_an_agent_are_tried_first_with_its_network():
+    config = TuneSettings("cartpole-control").completed()
+    with open_study(config, load_space(config)) as study:
+        first = study.get_trials()[0].system_attrs["fixed_params"]
+    assert first["agent.hidden_sizes"] == "[64, 64]"
+    assert len(first) == len(load_space(config).parameters)
+
+
+def test_the_best_on_fresh_seeds_of_another_study_is_tried_before_its_best_value(storage):
     run(settings(storage, "before"), 3)
     worst = min(trials_of(storage, "before"), key=lambda trial: trial.value)
     with open_study(settings(storage, "before"), bowl()) as study:
-        study.set_user_attr(WINNER, worst.number)
+        study.set_user_attr(BEST_CONFIRMED, worst.number)
     run(settings(storage, "after", warm_start=("before",)), 2)
     assert worst.params in [trial.params for trial in trials_of(storage, "after")]
     with pytest.raises(InvalidArgumentError, match="another study than 'after' itself"):

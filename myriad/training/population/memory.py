@@ -108,15 +108,15 @@ def compile_seeds_within_memory(
     config = population.resolved.config
     least = least_needs(population.resolved)
     by_shapes = SeedNeeds(least.state + EPISODE_BYTES * config.eval_rollouts, 0)
-    _require_seeds(population, by_shapes, is_compiled=False)
+    _require_room(population, by_shapes, is_compiled=False)
     what = f"{config.agent} on {config.env}"
     population.compile(lambda sizes: programs_at_a_time(sizes, available_bytes(), what), meanwhile)
     release_freed_memory()
     needs = seed_needs(population, saves=True, resumes=resumes)
-    _require_seeds(population, needs, is_compiled=True)
+    _require_room(population, needs, is_compiled=True)
 
 
-def _require_seeds(population: Population, needs: SeedNeeds, *, is_compiled: bool) -> None:
+def _require_room(population: Population, needs: SeedNeeds, *, is_compiled: bool) -> None:
     # The devices of a CPU share its memory.
     num_devices = population.num_devices if jax.default_backend() == "cpu" else 1
     slots = population.num_slots

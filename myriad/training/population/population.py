@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.errors import InvalidArgumentError, shown
-from myriad.random import seed_key, words_of_seed
+from myriad.random import make_key, seed_key, words_of_seed
 from myriad.ranges import INT32, Integer
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import Report, TrainState
@@ -250,7 +250,7 @@ class Population:
         if active is not None:
             flags = self._of_slots("active", active, np.bool_)
         words = np.zeros((self._padded, 2), np.uint32)
-        if keys is not None and not (isinstance(keys, jax.Array) and _is_key(keys)):
+        if keys is not None and getattr(keys, "dtype", None) != make_key(0).dtype:
             raise InvalidArgumentError(f"keys must be as make_key makes, but got {shown(keys)}.")
         if keys is not None and keys.shape not in ((), (self.num_slots,)):
             raise InvalidArgumentError(
@@ -371,10 +371,13 @@ def require_seeds(run_folder: Path, seeds: Sequence[int], keys: jax.Array) -> No
 
 def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
     """Return the low and the high 32 bits of seeds, uint32 `[count, 2]`."""
-    if not isinstance(seeds, Sequence | np.ndarray) or len(seeds) != count:
-        got = len(seeds) if isinstance(seeds, Sequence | np.ndarray) else shown(seeds)
-        raise InvalidArgumentError(f"seeds must be one for each of {count} slots, but got {got}.")
-    return np.array([words_of_seed(seed) for seed in seeds], np.uint32).reshape(count, 2)
+    array = as_array("seeds", seeds)
+    if array.shape != (count,):
+        raise InvalidArgumentError(
+            f"seeds must be one for each of {count} slots, but got {shown(seeds)}."
+        )
+    words = [words_of_seed(seed) for seed in array.tolist()]
+    return np.array(words, np.uint32).reshape(count, 2)
 
 
 def _words_of_key(leaf: jax.Array) -> jax.Array:
