@@ -9,7 +9,7 @@ import socket
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -113,9 +113,9 @@ class TuningStudy(optuna.Study):
             owner: the process's `signature`.
         """
         trials = self.get_trials(deepcopy=False)
-        queued = {trial.user_attrs.get(RETRY_OF) for trial in trials}
+        again = retried(trials)
         claimed = [trial for trial in trials if trial.user_attrs.get(WORKER) == owner]
-        return claimed, [trial for trial in claimed if trial.number in queued]
+        return claimed, [trial for trial in claimed if trial.number in again]
 
     def beat(self) -> None:
         """Record a sign of life for every trial of this process."""
@@ -140,7 +140,7 @@ class TuningStudy(optuna.Study):
         # What was queued and not drawn yet is among the fixed ones.
         params = trial.system_attrs.get("fixed_params", {}) | trial.params
         trials = self.get_trials(deepcopy=False)
-        is_queued = any(other.user_attrs.get(RETRY_OF) == trial.number for other in trials)
+        is_queued = trial.number in retried(trials)
         kills = 0
         each = trial
         while (before := each.user_attrs.get(RETRY_OF)) is not None:
@@ -151,6 +151,12 @@ class TuningStudy(optuna.Study):
         if not is_queued and not is_hopeless:
             kept = {k: v for k, v in trial.user_attrs.items() if k == SOURCE}
             self.enqueue_trial(params, user_attrs=kept | {RETRY_OF: trial.number})
+
+
+def retried(trials: Iterable[FrozenTrial]) -> set[int]:
+    """Return the numbers of the trials whose parameters are tried again."""
+    attributes = (trial.user_attrs for trial in trials)
+    return {each[RETRY_OF] for each in attributes if RETRY_OF in each}
 
 
 def disconnect(storage: BaseStorage) -> None:

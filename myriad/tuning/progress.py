@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from myriad.files import say
 from myriad.tuning.campaign import ENDINGS
-from myriad.tuning.claims import FAILURE, RETRY_OF
+from myriad.tuning.claims import FAILURE, retried
 from myriad.tuning.report import best_config, command_to_go_on, train_command
 from myriad.tuning.settings import GROWS, TuneSettings
 
@@ -107,7 +107,7 @@ def summary(result: "TuneResult", files: list[Path]) -> str:
     """Return what came of a campaign: the best beside the default, and how to train it."""
     settings = result.settings
     trials = result.study.get_trials(deepcopy=False)
-    again = {trial.user_attrs.get(RETRY_OF) for trial in trials}
+    again = retried(trials)
     states = [trial.state.name for trial in trials if trial.number not in again]
     shown = ", ".join(
         f"{states.count(state)} {word}"
@@ -178,7 +178,7 @@ def _confirmation_lines(result: "TuneResult", best: "FrozenTrial") -> list[str]:
 
 def _most_frequent_failure(result: "TuneResult") -> list[str]:
     trials = result.study.get_trials(deepcopy=False)
-    again = {trial.user_attrs.get(RETRY_OF) for trial in trials}
+    again = retried(trials)
     reasons = Counter(
         trial.user_attrs[FAILURE]
         for trial in trials

@@ -146,15 +146,15 @@ def _range(name: str, entry: Mapping[str, Any], when: Mapping[str, Any]) -> Para
         raise InvalidArgumentError(f"step of {name} must be an integer, but is {shown(step)}.")
     if step is not None:
         # In decimals, as they are written: 0.3 is no multiple of 0.1 in binary.
-        width = Decimal(str(high)) - Decimal(str(low))
-        num_steps = width // Decimal(str(step)) if width / Decimal(str(step)) <= _MOST_STEPS else 0
-        if not num_steps:
+        first, last, apart = (Decimal(str(each)) for each in (low, high, step))
+        fit = (last - first) / apart
+        if not 1 <= fit <= _MOST_STEPS:
             raise InvalidArgumentError(
                 f"step of {name} must fit 1 to {_MOST_STEPS:,} times between its low and its high, "
                 f"but is {shown(step)}."
             )
         # Optuna would do so in each draw, and warn.
-        high = type(high)(Decimal(str(low)) + num_steps * Decimal(str(step)))
+        high = type(high)(first + int(fit) * apart)
     return Parameter(name, low=low, high=high, log=log, step=step, when=when)
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from myriad.cli import main
+from myriad.training import interrupts
 from myriad.training.interrupts import interrupt_noted
 from myriad.training.logging import progress
 from myriad.training.logging.progress import Progress
@@ -216,6 +218,29 @@ def test_an_interrupt_in_a_garbage_collection_ends_a_training_from_python(folder
         said = process.communicate(timeout=300)[1]
     assert process.returncode == -signal.SIGINT, said
     assert said.rstrip().splitlines()[-1].startswith("KeyboardInterrupt")
+
+
+def test_a_later_interrupt_is_raised(monkeypatch):
+    monkeypatch.setattr(interrupts, "_IN_A_ROW_S", 0.0)
+    with interrupt_noted() as noted:
+        assert not noted.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert noted.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_thread_may_train_without_handling_signals():
+    heard = []
+
+    def note():
+        with interrupt_noted() as noted:
+            heard.append(noted.is_set())
+
+    thread = threading.Thread(target=note)
+    thread.start()
+    thread.join()
+    assert heard == [False]
 
 
 def test_a_sigterm_that_a_program_handles_stays_its_own():
