@@ -21,12 +21,12 @@ from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, SEED_LIST, Integer, Seed
 from myriad.settings import wandb_names
+from myriad.signals import interrupts_kept
 from myriad.training.active import ActiveSetting, active_settings
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import ResolvedConfig, TrainingConfig, make_config
 from myriad.training.evaluation import Evaluation, evaluation_key, key_alone
 from myriad.training.fits import compile_evaluation, require_restorable, shortage_named
-from myriad.training.interrupts import interrupts_kept
 from myriad.training.logging.films import require_drawing
 from myriad.training.logging.run_folder import RunFolder
 from myriad.training.logging.trackers import require_trackers

@@ -12,8 +12,9 @@ import pytest
 
 from myriad.distributed import watch
 from myriad.distributed.connections import Connections
-from myriad.distributed.group import Processes, end_by_signal
+from myriad.distributed.group import Processes
 from myriad.errors import InvalidArgumentError
+from myriad.signals import end_by_signal
 
 
 class Shared:
@@ -174,10 +175,9 @@ def test_a_signal_before_training_ends_by_an_exit():
 
 IN_A_CALLBACK = """
 import gc, os, signal, time
-from myriad.cli import _Interrupts
-from myriad.distributed.group import end_by_signal
+from myriad.signals import Interrupts, end_by_signal
 
-_Interrupts().install()
+Interrupts().install()
 signal.signal(signal.SIGTERM, end_by_signal)
 
 def signalled(phase, info):

@@ -7,17 +7,15 @@ heavy loads inside the functions, so that `myriad --help` answers at once.
 import contextlib
 import dataclasses
 import gc
-import math
 import os
 import signal
 import sys
-import threading
-import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from myriad.files import say
+from myriad.signals import Interrupts, end_by_signal, interrupts_end_at_once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +25,6 @@ __all__ = ["main", "parse"]
 # What a shell reports of a process that a signal ended.
 _INTERRUPTED = 128 + signal.SIGINT
 _NOBODY_READS = 128 + 13  # SIGPIPE, which Windows lacks
-# Seconds within which further SIGINTs mean the same.
-_IN_A_ROW_S = 1.0
 
 
 def parse(argv: Sequence[str]) -> Any:
@@ -57,7 +53,7 @@ def main(
     is_ours = argv is None  # Otherwise the process and its signals are somebody else's.
     _open_standard_files()
     if is_ours:
-        _Interrupts().install()
+        Interrupts().install()
     code = _code_of(argv, is_ours=is_ours, is_worker=is_worker, resuming=resuming)
     if is_worker and code:
         from myriad.distributed import processes
@@ -100,7 +96,7 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
 
     try:
         # What modules make while they load stays, so there is nothing to collect.
-        with _interrupts_end_at_once(), collector_paused():
+        with interrupts_end_at_once(), collector_paused():
             command = parse(argv)
             if getattr(command, "distributed", False) and not is_worker:
                 return command.supervised(argv)
@@ -138,7 +134,6 @@ def _done(command: Any, *, is_worker: bool) -> int:
     if not is_worker:
         return command.run() or 0
     from myriad.distributed import processes
-    from myriad.distributed.group import end_by_signal
 
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end_by_signal)
@@ -166,62 +161,6 @@ def _open_standard_files() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # 2 is standard error
         pass
     os.close(number)
-
-
-class _Interrupts:
-    """Raises `KeyboardInterrupt` once for several SIGINTs in a row, and loses none."""
-
-    def __init__(self):
-        self._last_s = -math.inf
-
-    def install(self) -> None:
-        """Handle SIGINT, unless it is ignored."""
-        sys.unraisablehook = self.repeat
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self.handle)
-
-    def handle(self, *_: Any) -> None:
-        """Raise, but not into the way out of the one before."""
-        now_s = time.monotonic()
-        if now_s - self._last_s >= _IN_A_ROW_S:
-            self._last_s = now_s
-            raise KeyboardInterrupt
-
-    def repeat(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Raise one later that came where Python can't raise it, as in JAX's garbage collection.
-
-        Python would print a traceback and go on.
-        """
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            threading.Timer(0.05, self._again).start()
-        elif isinstance(unraisable.exc_value, SystemExit):
-            # Of `end_by_signal`.
-            number = int(unraisable.exc_value.code or 0) - 128
-            threading.Timer(0.05, os.kill, [os.getpid(), number]).start()
-        else:
-            sys.__unraisablehook__(unraisable)
-
-    def _again(self) -> None:
-        self._last_s = -math.inf
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-@contextlib.contextmanager
-def _interrupts_end_at_once() -> Iterator[None]:
-    """Let an interrupt kill the process while its modules load. Nothing has been done yet.
-
-    An exception may not come out of a module written in C as what it was: an interrupted import of
-    jaxlib is an `ImportError`.
-    """
-    previous = signal.getsignal(signal.SIGINT)
-    if not isinstance(getattr(previous, "__self__", None), _Interrupts):
-        yield  # They are ignored, or the process is somebody else's.
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _close_stdout() -> None:

@@ -213,11 +213,6 @@ def _is_of_connection(error: BaseException) -> bool:
     )
 
 
-def end_by_signal(number: int, _: Any) -> None:
-    """Handle a signal before there is anything to save, so that the others hear of it."""
-    raise SystemExit(128 + number)
-
-
 def _reason(error: BaseException) -> str:
     """Return why a process ends, for the others."""
     if isinstance(error, SystemExit | KeyboardInterrupt):

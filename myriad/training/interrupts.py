@@ -1,10 +1,8 @@
 """Signals that ask a training to end: it saves first, and says how to go on."""
 
 import contextlib
-import os
 import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from myriad.distributed import Processes
-from myriad.distributed.group import end_by_signal
 from myriad.files import say
 from myriad.launch import how_to_resume
-
-# Within so many seconds the same signal is one and the same: it may come to a process by its
-# launcher and by its group.
-_IN_A_ROW_S = 1.0
+from myriad.signals import IN_A_ROW_S, end_by_signal
 
 
 class Interrupt(threading.Event):
@@ -66,7 +60,7 @@ def interrupt_noted() -> Iterator[Interrupt]:
             noted.number = number
             noted_at = time.monotonic()
             noted.set()
-        elif number != noted.number or time.monotonic() - noted_at >= _IN_A_ROW_S:
+        elif number != noted.number or time.monotonic() - noted_at >= IN_A_ROW_S:
             restore()
             signal.raise_signal(number)
 
@@ -81,31 +75,6 @@ def interrupt_noted() -> Iterator[Interrupt]:
         yield noted
     finally:
         restore()
-
-
-@contextlib.contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Raise an interrupt again that came where Python drops it, as in JAX's garbage collection.
-
-    Python would print a traceback and go on. A hook that is not Python's own stays as it is.
-    """
-    if sys.unraisablehook is not sys.__unraisablehook__:
-        yield
-        return
-
-    def repeat(unraisable: "sys.UnraisableHookArgs") -> None:
-        if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            # By then the callback has returned, so that this one is raised.
-            threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
-        else:
-            sys.__unraisablehook__(unraisable)
-
-    sys.unraisablehook = repeat
-    try:
-        yield
-    finally:
-        if sys.unraisablehook is repeat:
-            sys.unraisablehook = sys.__unraisablehook__
 
 
 class SharedInterrupt:

@@ -102,7 +102,8 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
         with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
             print(result.fields, result.confirmation.verdict)
     """
-    from myriad.training.interrupts import interrupt_noted, interrupts_kept
+    from myriad.signals import interrupts_kept
+    from myriad.training.interrupts import interrupt_noted
     from myriad.tuning.study import open_study
 
     start = time.monotonic()

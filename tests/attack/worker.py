@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from myriad.cli import _Interrupts
+from myriad.signals import Interrupts
 from tests.attack import cases
 
 MEMORY_BYTES = 4 << 30
@@ -93,7 +93,7 @@ def run(kind: str, what: list[str], names: dict[str, Any]) -> tuple[str, str]:
             # Whatever the case before has made of it.
             # As in the command's own process: an interrupt may come where Python can't raise it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            _Interrupts().install()
+            Interrupts().install()
             with contextlib.redirect_stderr(said), contextlib.redirect_stdout(out):
                 code = call(what[0], names) if kind == "call" else command(kind, what, own)
         except KeyboardInterrupt:

@@ -221,7 +221,7 @@ def test_an_interrupt_in_a_garbage_collection_ends_a_training_from_python(folder
 
 
 def test_a_later_interrupt_is_raised(monkeypatch):
-    monkeypatch.setattr(interrupts, "_IN_A_ROW_S", 0.0)
+    monkeypatch.setattr(interrupts, "IN_A_ROW_S", 0.0)
     with interrupt_noted() as noted:
         assert not noted.is_set()
         signal.raise_signal(signal.SIGINT)
