@@ -132,7 +132,6 @@ def environment(tmp_path):
         | identity
         | {
             "HOME": str(tmp_path / "home"),
-            "MYRIAD_COMPILATION_CACHE": str(tmp_path / "cache"),
             "MYRIAD_HOME": str(tmp_path / "home"),
             # LLVM need not optimise what runs for a second: a page shows no speed.
             "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0",
