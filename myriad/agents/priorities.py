@@ -70,14 +70,21 @@ class Priorities:
         shape = (num_batches, batch_size)
         share = jnp.arange(batch_size, dtype=jnp.float32) + jax.random.uniform(key, shape)
         left_over = share / batch_size * total
-        node = jnp.ones(shape, jnp.int32)
         num_leaves = self.sums.shape[0] // 2
-        for _ in range((num_leaves - 1).bit_length()):
+
+        def descend(_: int, place: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            node, left_over = place
             left = self.sums[2 * node]
             # Rounding must not lead to an empty slot.
             goes_right = (left_over >= left) & (self.sums[2 * node + 1] > 0)
             left_over = jnp.where(goes_right, left_over - left, left_over)
-            node = 2 * node + goes_right
+            return 2 * node + goes_right, left_over
+
+        # A loop, not a level after the other in one expression: XLA would fuse them all, and write
+        # each as often as the ones below name it. A tree of 8,192 leaves took minutes to compile.
+        node, _ = jax.lax.fori_loop(
+            0, _depth(self.sums), descend, (jnp.ones(shape, jnp.int32), left_over)
+        )
         return node - num_leaves, self.sums[node] / jnp.maximum(total, jnp.finfo(jnp.float32).tiny)
 
 
@@ -104,7 +111,15 @@ def _with_leaves(sums: jax.Array, slots: jax.Array, values: jax.Array) -> jax.Ar
     node = slots + sums.shape[0] // 2
     # The order in which a scatter writes the same place twice is not defined. A maximum has none.
     sums = sums.at[node].set(0).at[node].max(values)
-    for _ in range((sums.shape[0] // 2 - 1).bit_length()):
+
+    def ascend(_: int, tree: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        sums, node = tree
         node //= 2
-        sums = sums.at[node].set(sums[2 * node] + sums[2 * node + 1])
-    return sums
+        return sums.at[node].set(sums[2 * node] + sums[2 * node + 1]), node
+
+    return jax.lax.fori_loop(0, _depth(sums), ascend, (sums, node))[0]
+
+
+def _depth(sums: jax.Array) -> int:
+    """Return how many levels lie above the leaves of a tree."""
+    return (sums.shape[0] // 2 - 1).bit_length()
