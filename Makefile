@@ -24,7 +24,7 @@ help:
 	@echo 'make prng-report  run the full battery of randomness tests (hours; needs dieharder)'
 	@echo 'make environments-report  try every learner in environments of others (an hour)'
 	@echo 'make lock         lock new dependencies in constraints.txt (ARGS=--upgrade renews all)'
-	@echo 'make clean        remove what was installed and cached; results stay'
+	@echo 'make clean        remove what was installed and cached in this folder; results stay'
 	@echo 'ARGS="..." is passed on: make test ARGS="-k timing", make bench ARGS="--num-envs 1000"'
 
 bench: .venv/bench.stamp

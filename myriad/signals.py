@@ -1,6 +1,6 @@
-"""Interrupts that end a program once, and are never lost.
+"""What a process does at SIGINT, and at SIGTERM before there is anything to save.
 
-The command line needs them before anything else, so this module loads nothing heavy.
+The command line needs it before anything else, so this module loads nothing heavy.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def repeat(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Raise one again that came where Python drops it, as in JAX's garbage collection.
+        """Raise an interrupt again that Python drops, as it does in JAX's garbage collection.
 
         Python would print a traceback and go on.
         """
@@ -75,7 +75,7 @@ def end_by_signal(number: int, _: Any) -> None:
 def interrupts_kept() -> Iterator[None]:
     """Lose no interrupt in the block, whoever handles them.
 
-    A hook for what Python can't raise that is not Python's own stays as it is.
+    If you have set `sys.unraisablehook`, it stays as it is, and interrupts may get lost.
     """
     if sys.unraisablehook is not sys.__unraisablehook__:
         yield

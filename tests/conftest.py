@@ -1,9 +1,7 @@
 """Every test runs with two CPU devices and XLA's options set, as the command line does."""
 
-import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import jax
@@ -11,37 +9,12 @@ import pytest
 from hypothesis import settings
 
 from myriad import configure
-
-# Programs are compiled anew after so long. Most are of code that is gone by then.
-FORGOTTEN_S = 30 * 86_400.0
-
-
-def kept_programs() -> Path:
-    """Return the folder of compiled programs, which lasts from run to run and serves every clone.
-
-    It lies beside the user's own programs, or in this clone where the user has no folder to write
-    in. JAX's keys of programs hold the folder's path, so that a copied folder would be no use.
-    """
-    try:
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(caches) / "myriad" / "tests"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        folder = None
-    if folder is None or not os.access(folder, os.W_OK):
-        return Path(__file__).parents[1] / ".pytest_cache" / "xla"
-    for program in folder.glob("*-cache"):
-        with contextlib.suppress(OSError):  # Another run tidies too.
-            kept = program.stat()
-            # A process that was killed as it began to write leaves an empty file.
-            if time.time() - kept.st_mtime > FORGOTTEN_S or not kept.st_size:
-                program.unlink()
-    return folder
-
+from tests.kept_programs import folder_for_programs, forget_old_programs
 
 # Tests share what they compile: between the two workers, with the processes that they start, and
 # with the next run. A test that looks at compiling turns the cache off or brings its own.
-CACHE = kept_programs()
+CACHE = folder_for_programs(Path(__file__).parents[1])
+forget_old_programs(CACHE)
 os.environ["MYRIAD_COMPILATION_CACHE"] = str(CACHE)
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

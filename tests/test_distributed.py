@@ -1,10 +1,7 @@
 """What processes tell each other, on a store in this process: what real ones can't show in time."""
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,7 +11,6 @@ from myriad.distributed import watch
 from myriad.distributed.connections import Connections
 from myriad.distributed.group import Processes
 from myriad.errors import InvalidArgumentError
-from myriad.signals import end_by_signal
 
 
 class Shared:
@@ -166,34 +162,3 @@ def test_an_error_of_one_process_ends_the_others_with_its_code(
     assert sentence in capsys.readouterr().err
     for each in (first, second):
         each._watch.close()
-
-
-def test_a_signal_before_training_ends_by_an_exit():
-    with pytest.raises(SystemExit, match="143"):
-        end_by_signal(signal.SIGTERM, None)
-
-
-IN_A_CALLBACK = """
-import gc, os, signal, time
-from myriad.signals import Interrupts, end_by_signal
-
-Interrupts().install()
-signal.signal(signal.SIGTERM, end_by_signal)
-
-def signalled(phase, info):
-    gc.callbacks.clear()
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(0)
-
-gc.callbacks.append(signalled)
-gc.collect()
-time.sleep(20)
-"""
-
-
-def test_a_signal_is_not_lost_where_python_cannot_raise():
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_CALLBACK], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 143
-    assert done.stderr == ""
