@@ -341,8 +341,9 @@ def compilation_cache() -> Path | None:
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is not None:
         return None if value.lower() in _OFF else Path(value)
-    if caches := os.environ.get("XDG_CACHE_HOME"):
-        return Path(caches) / "myriad" / "xla"
+    caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if caches.is_absolute():  # the standard has others ignored
+        return caches / "myriad" / "xla"
     user = _user_home()
     return None if user is None else user / ".cache" / "myriad" / "xla"
 

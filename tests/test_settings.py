@@ -570,6 +570,8 @@ def test_without_a_home_folder_the_autotuner_says_what_to_set(capsys):
 def test_variables_name_the_folders_of_a_user_without_a_home(monkeypatch):
     monkeypatch.setenv("MYRIAD_HOME", "/kept")
     assert settings.home() == Path("/kept")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert settings.compilation_cache() is None
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert settings.compilation_cache() == Path("/caches/myriad/xla")
     monkeypatch.setenv("MYRIAD_COMPILATION_CACHE", "off")
