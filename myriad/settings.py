@@ -341,11 +341,17 @@ def compilation_cache() -> Path | None:
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is not None:
         return None if value.lower() in _OFF else Path(value)
+    caches = user_caches()
+    return None if caches is None else caches / "xla"
+
+
+def user_caches() -> Path | None:
+    """Return the folder of what can be made anew, or None for a user without a home folder."""
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if caches.is_absolute():  # the standard has others ignored
-        return caches / "myriad" / "xla"
+        return caches / "myriad"
     user = _user_home()
-    return None if user is None else user / ".cache" / "myriad" / "xla"
+    return None if user is None else user / ".cache" / "myriad"
 
 
 def _user_home() -> Path | None:

@@ -3,30 +3,28 @@
 import contextlib
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
+
+from myriad.settings import user_caches
 
 # Programs are compiled anew after so long. Most are of code that is gone by then.
 FORGOTTEN_S = 30 * 86_400.0
 
 
-def folder_for_programs(clone: Path, environ: Mapping[str, str] = os.environ) -> Path:
+def folder_for_programs(clone: Path) -> Path:
     """Make a folder that lasts from run to run and serves every clone, and return it.
 
     It lies beside the user's own programs, or in `clone` where the user has no folder to write in.
     It doesn't move with a clone, since JAX's keys of programs hold the folder's path.
     """
-    caches = environ.get("XDG_CACHE_HOME", "")
-    try:
-        # The standard has relative paths ignored.
-        parent = Path(caches) if Path(caches).is_absolute() else Path.home() / ".cache"
-        folder = parent / "myriad" / "tests"
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        folder = None
-    if folder is None or not os.access(folder, os.W_OK):
-        folder = clone / ".pytest_cache" / "xla"
-        folder.mkdir(parents=True, exist_ok=True)
+    if (caches := user_caches()) is not None:
+        folder = caches / "tests"
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    folder = clone / ".pytest_cache" / "xla"
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 

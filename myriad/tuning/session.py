@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from myriad.signals import interrupts_kept
 from myriad.tuning.campaign import ENDINGS, Event, OnEvent, run
 from myriad.tuning.objective import Confirmation, Score
 from myriad.tuning.settings import TuneSettings
@@ -102,7 +103,6 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
         with tune(TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)) as result:
             print(result.fields, result.confirmation.verdict)
     """
-    from myriad.signals import interrupts_kept
     from myriad.training.interrupts import interrupt_noted
     from myriad.tuning.study import open_study
 
