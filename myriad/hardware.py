@@ -267,9 +267,11 @@ def _connect(launch: Launch) -> None:
         if launch.process_id:
             # JAX would end the process with a dump of its stack.
             _wait_for(launch)
+            _initialize(launch)
         else:
-            _require_free(launch)
-        _initialize(launch)
+            with _claimed(launch):
+                _require_free(launch)
+                _initialize(launch)
 
 
 @contextlib.contextmanager
@@ -312,6 +314,26 @@ def _initialize(launch: Launch) -> None:
         ) from error
 
 
+@contextlib.contextmanager
+def _claimed(launch: Launch) -> Iterator[None]:
+    """Keep the coordinator's port from any other process 0 that starts at the same instant.
+
+    Both would find it free, and gRPC lets both listen: each then waits for processes that came to
+    the other one.
+    """
+    _, _, port = launch.coordinator.rpartition(":")
+    if sys.platform != "linux":
+        yield
+        return
+    # A name that the kernel keeps beside the ports, of no file. It goes with the process.
+    with socket.socket(socket.AF_UNIX) as claim:
+        try:
+            claim.bind(f"\0myriad coordinator {port}")
+        except OSError as error:
+            raise _not_usable(launch, error) from error
+        yield
+
+
 def _require_free(launch: Launch) -> None:
     """Raise if a program listens at the port. gRPC would share it, and mix up two trainings."""
     host, _, port = launch.coordinator.rpartition(":")
@@ -325,11 +347,15 @@ def _require_free(launch: Launch) -> None:
     try:
         socket.create_server(("", int(port))).close()
     except OSError as error:
-        raise InvalidArgumentError(
-            f"coordinator {launch.coordinator} can't be used by process 0 "
-            f"({os.strerror(error.errno or 0)}): start process 0 once, and give a port that you "
-            "may use and on which no program listens."
-        ) from error
+        raise _not_usable(launch, error) from error
+
+
+def _not_usable(launch: Launch, error: OSError) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"coordinator {launch.coordinator} can't be used by process 0 "
+        f"({os.strerror(error.errno or 0)}): start process 0 once, and give a port that you may "
+        "use and on which no program listens."
+    )
 
 
 def _wait_for(launch: Launch) -> None:

@@ -479,3 +479,15 @@ def test_each_process_of_a_host_takes_a_gpu_of_its_own(monkeypatch, visible, own
     launch = Launch(f"127.0.0.1:{port}", 4, 0, local_rank=1, local_processes=4)
     hardware._connect(launch)
     assert asked["local_device_ids"] == own
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the port itself is asked")
+def test_two_that_find_the_port_free_at_one_instant_do_not_both_listen(monkeypatch):
+    # gRPC's listening sockets share a port, and each would get some of the others.
+    launch = Launch("127.0.0.1:20123", 2, 0)
+    monkeypatch.setattr(hardware, "_require_free", lambda _: None)
+    monkeypatch.setattr(hardware, "_initialize", hardware._connect)
+    with pytest.raises(InvalidArgumentError, match=r"can't be used by process 0 .*once"):
+        hardware._connect(launch)
+    monkeypatch.setattr(hardware, "_initialize", lambda _: None)
+    hardware._connect(launch)  # The claim is gone with the one that had it.
