@@ -188,9 +188,12 @@ def seed_key(low: jax.Array, high: jax.Array) -> jax.Array:
 
 def is_key(value: Any) -> bool:
     """Return whether a value is one typed key, known or traced."""
-    if not isinstance(value, jax.Array) or value.shape:
-        return False
-    return jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return isinstance(value, jax.Array) and not value.shape and holds_keys(value)
+
+
+def holds_keys(leaf: Any) -> bool:
+    """Return whether an array, or what describes its shape and type, is one of typed keys."""
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def fast_key(key: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ from myriad.distributed import watch
 from myriad.distributed.connections import Connections
 from myriad.distributed.group import Processes
 from myriad.errors import InvalidArgumentError
+from tests.ports import free_port
 
 
 class Shared:
@@ -91,8 +92,7 @@ def test_strangers_are_taken_for_no_process(store):
 
 
 def test_a_port_that_cannot_be_reached_is_said(store, capsys):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     store.set("connection", [port, "word"])
     one = Connections(store, 1, 2, "127.0.0.1")
     said = capsys.readouterr().err

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from myriad.launch import find_launch
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[1]
 DISTRIBUTED = ROOT / "examples" / "distributed"
@@ -52,10 +52,7 @@ def train_by(script, folder, **variables):
 
 @pytest.mark.slow
 def test_two_processes_train_as_in_two_terminals(tmp_path):
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-    train_by("two_processes.sh", tmp_path, PORT=str(port))
+    train_by("two_processes.sh", tmp_path, PORT=str(free_port()))
 
 
 @pytest.mark.slow

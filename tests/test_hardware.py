@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from myriad import hardware, host
 from myriad.errors import BackendStartedError, DeviceNotFoundError, InvalidArgumentError
 from myriad.hardware import Hardware
 from myriad.launch import Launch
+from tests.ports import free_port
 
 GIB = 2**30
 VARIABLES = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME")
@@ -474,9 +474,7 @@ def test_each_process_of_a_host_takes_a_gpu_of_its_own(monkeypatch, visible, own
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with socket.create_server(("", 0)) as free:
-        port = free.getsockname()[1]
-    launch = Launch(f"127.0.0.1:{port}", 4, 0, local_rank=1, local_processes=4)
+    launch = Launch(f"127.0.0.1:{free_port()}", 4, 0, local_rank=1, local_processes=4)
     hardware._connect(launch)
     assert asked["local_device_ids"] == own
 
@@ -484,7 +482,7 @@ def test_each_process_of_a_host_takes_a_gpu_of_its_own(monkeypatch, visible, own
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the port itself is asked")
 def test_two_that_find_the_port_free_at_one_instant_do_not_both_listen(monkeypatch):
     # gRPC's listening sockets share a port, and each would get some of the others.
-    launch = Launch("127.0.0.1:20123", 2, 0)
+    launch = Launch(f"127.0.0.1:{free_port()}", 2, 0)
     monkeypatch.setattr(hardware, "_require_free", lambda _: None)
     monkeypatch.setattr(hardware, "_initialize", hardware._connect)
     with pytest.raises(InvalidArgumentError, match=r"can't be used by process 0 .*once"):

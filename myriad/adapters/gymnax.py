@@ -15,6 +15,7 @@ from jax.extend.core import ClosedJaxpr, Var
 from myriad.adapters import finite_bounds, infinite_bounds
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
+from myriad.random import holds_keys
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 
 # Between the largest of Myriad's environments, which gain from being compiled into one function,
@@ -249,7 +250,7 @@ def _operations_behind(program: ClosedJaxpr, behind_inputs: list[float]) -> list
 
 def _typed(key: jax.Array) -> jax.Array:
     """Return a typed key: gymnax's users may still hold the raw ones of `jax.random.PRNGKey`."""
-    return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jax.random.wrap_key_data(key)
+    return key if holds_keys(key) else jax.random.wrap_key_data(key)
 
 
 def _strongly_typed(tree: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from myriad.distributed import Processes, processes
 from myriad.errors import InvalidArgumentError
 from myriad.files import locked, regular
+from myriad.random import holds_keys
 from myriad.training.silence import orbax_silenced
 from myriad.xla import is_on_host
 
@@ -316,7 +317,7 @@ def _arrays(state: Any) -> dict[str, jax.Array]:
 
 
 def _words(leaf: Any) -> jax.Array:
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+    return jax.random.key_data(leaf) if holds_keys(leaf) else leaf
 
 
 def _numpy(kind: Any) -> np.ndarray:
@@ -342,7 +343,7 @@ def _leaf(saved: Any, like: Any) -> jax.Array:
     if not like.size:
         return jnp.zeros(like.shape, like.dtype)
     array = saved if isinstance(saved, jax.Array) else jnp.asarray(saved)
-    if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+    if holds_keys(like):
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(jnp.zeros((), like.dtype)))
     return array
 

@@ -17,7 +17,7 @@ from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
-from myriad.random import make_key
+from myriad.random import holds_keys, make_key
 from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes
 
 # One key per purpose: no two draws share a stream.
@@ -148,8 +148,7 @@ class LearningLoop:
         """
 
         def init_from(seed: jax.Array) -> TrainState:
-            is_key = jnp.issubdtype(seed.dtype, jax.dtypes.prng_key)
-            return self.init(seed if is_key else make_key(seed))
+            return self.init(seed if holds_keys(seed) else make_key(seed))
 
         run = self.run
         shardings: dict[str, Any] = {}

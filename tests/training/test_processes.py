@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.ports import free_port
 
 MYRIAD = Path(sys.executable).with_name("myriad")
 # A process that waits for one that is gone notices it by then.
@@ -36,12 +37,6 @@ SMALL = {
 WORLD = ["--num-envs", "32", "--num-shards", "8", "--agent.hidden-sizes", "[16,16]", "--quiet"]
 # What environments go through, and what is kept of it. All else is learned.
 EXACT = ("key", "num_updates", "batch_state", "agent.replay", "agent.num_updates")
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 def sentences(said):

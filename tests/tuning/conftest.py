@@ -1,15 +1,15 @@
 """A PostgreSQL server of the tests' own."""
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 # With a letter that an address must escape.
 PASSWORD = "hush/hush"  # noqa: S105 (of a server that lives for a test)
@@ -30,12 +30,6 @@ def _as_nobody() -> list[str]:
     return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]
 
 
-def _free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """The address of a database on a server on the loopback, which asks for a password."""
@@ -54,7 +48,7 @@ def postgresql() -> Iterator[str]:
 
 
 def _serve(programs: Path, folder: Path) -> Iterator[str]:
-    data, port = folder / "data", _free_port()
+    data, port = folder / "data", free_port()
     (folder / "password").write_text(PASSWORD)
     if os.geteuid() == 0:
         for each in (folder, folder / "password"):

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from myriad.errors import InvalidArgumentError, shown
-from myriad.random import make_key, seed_key, words_of_seed
+from myriad.random import holds_keys, make_key, seed_key, words_of_seed
 from myriad.ranges import INT32, Integer
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import Report, TrainState
@@ -381,12 +380,8 @@ def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray
 
 
 def _words_of_key(leaf: jax.Array) -> jax.Array:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+    return jax.random.key_data(leaf) if holds_keys(leaf) else leaf
 
 
 def _taken(leaf: Any, slots: np.ndarray) -> Any:
-    return leaf[slots] if _is_key(leaf) else np.asarray(leaf)[slots]
-
-
-def _is_key(leaf: jax.Array) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf[slots] if holds_keys(leaf) else np.asarray(leaf)[slots]
