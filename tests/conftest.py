@@ -47,3 +47,10 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.name in SLOW_EXAMPLES:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_a_module_are_dropped():
+    """Keep a worker from growing to gigabytes: JAX holds each program that it has ever run."""
+    yield
+    jax.clear_caches()

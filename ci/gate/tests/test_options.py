@@ -33,6 +33,15 @@ def test_only_a_regression_ends_with_1(capsys, error, code, said):
     assert capsys.readouterr().err.endswith(said)
 
 
+@pytest.fixture
+def hang_ups_heeded():
+    """Undo what `nohup make test` does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_ups_heeded")
 @pytest.mark.parametrize("number", STOPPING)
 def test_a_second_signal_does_not_interrupt_the_clearing_up(number):
     handlers = [signal.getsignal(each) for each in STOPPING]
