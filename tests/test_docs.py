@@ -53,6 +53,7 @@ SYSTEM = {
     "echo",
     "export",
     "git",
+    "ls",
     "mkdir",
     "pre-commit",
     "printf",
