@@ -34,10 +34,10 @@ bench-full: .venv/bench.stamp
 	@$(VENV_PYTHON) benchmarks/throughput.py --full --targets $(ARGS)
 
 test: .venv/dev.stamp
-	@$(RUN) pytest -n 2 --dist worksteal $(ARGS)
+	@$(RUN) pytest -n auto --dist worksteal $(ARGS)
 
 check: lint
-	@$(RUN) pytest -m "not slow" -n 2 --dist worksteal $(ARGS)
+	@$(RUN) pytest -m "not slow" -n auto --dist worksteal $(ARGS)
 
 gate: .venv/bench.stamp
 	@$(RUN) perfgate --base $(BASE) $(ARGS)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import settings
 
 from myriad import configure
+from myriad.host import usable_cores
 from tests.kept_programs import folder_for_programs, forget_old_programs
 
-# Tests share what they compile: between the two workers, with the processes that they start, and
+# Tests share what they compile: between the workers, with the processes that they start, and
 # with the next run. A test that looks at compiling turns the cache off or brings its own.
 CACHE = folder_for_programs(Path(__file__).parents[1])
 forget_old_programs(CACHE)
@@ -40,6 +41,15 @@ SLOW_EXAMPLES = {
     "myriad.rollout.Rollout",
     "myriad.training.population.population.Population",
 }
+
+
+# More would need over 16 GB: a worker grows to 2.
+MOST_WORKERS = 8
+
+
+def pytest_xdist_auto_num_workers():
+    """Return two more than there are cores: many tests wait for processes that they start."""
+    return min(usable_cores() + 2, MOST_WORKERS)
 
 
 @pytest.hookimpl(tryfirst=True)
