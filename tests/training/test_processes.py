@@ -355,9 +355,10 @@ def test_a_restart_goes_on_with_no_run_that_was_there_before(tmp_path):
 
 @pytest.mark.slow
 def test_a_signal_before_there_is_anything_to_save_ends_all(tmp_path):
-    training = long_training(tmp_path)
     run = tmp_path / "run"
-    # Compiling comes next.
+    # Much to compile, which comes next and ends long after the signal.
+    much = ["--agent.hidden-sizes", "[64,64,64,64]"]
+    training = Training(tmp_path / "logs", *words_of("ppo", run, *LONG, *much, updates=200))
     wait_for((run / "config.toml").exists)
     training.processes[1].terminate()
     codes = training.wait(GONE_S)
