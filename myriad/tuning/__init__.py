@@ -24,4 +24,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'myriad.tuning' has no attribute {name!r}")
+    if _HOMES[name] == "myriad.tuning.session":
+        # Its modules import Optuna as they load, which would end in a traceback.
+        from myriad.tuning.storage import require_optuna
+
+        require_optuna()
     return getattr(importlib.import_module(_HOMES[name]), name)

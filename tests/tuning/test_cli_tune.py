@@ -95,6 +95,26 @@ def test_what_cant_be_used_is_one_sentence_and_makes_no_study(
         assert not Path("made.db").exists()
 
 
+@pytest.mark.slow
+def test_without_optuna_one_sentence_says_how_to_install_it(tmp_path):
+    says = "tuning needs Optuna: pip install 'myriad[tune]'\n"
+
+    def ended(code):
+        without = f"import sys; sys.modules['optuna'] = None; {code}"
+        return subprocess.run(
+            [sys.executable, "-c", without],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    command = ended("from myriad.cli import main; sys.exit(main(['tune', '--env', 'cartpole']))")
+    assert (command.returncode, command.stderr) == (2, says)
+    assert ended("from myriad.tuning import tune").stderr.endswith(f"NotInstalledError: {says}")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory) -> tuple[Path, str]:
     """A finished campaign of a few trials, through the script: its folder and what it printed."""
