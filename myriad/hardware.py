@@ -5,6 +5,7 @@ Call `configure` first, since XLA reads its options once, when JAX's backend sta
 """
 
 import contextlib
+import errno
 import functools
 import importlib.metadata
 import os
@@ -316,21 +317,22 @@ def _initialize(launch: Launch) -> None:
 
 @contextlib.contextmanager
 def _claimed(launch: Launch) -> Iterator[None]:
-    """Keep the coordinator's port from any other process 0 that starts at the same instant.
+    """Keep the coordinator's port from another process 0 until this one listens there.
 
-    Both would find it free, and gRPC lets both listen: each then waits for processes that came to
-    the other one.
+    Two that start at the same instant would both find it free, and gRPC lets both listen. Each
+    would then wait for processes that came to the other one. Only Linux has such names. Elsewhere,
+    and in a sandbox that forbids them, the check of the port has to do.
     """
-    _, _, port = launch.coordinator.rpartition(":")
-    if sys.platform != "linux":
-        yield
-        return
-    # A name that the kernel keeps beside the ports, of no file. It goes with the process.
-    with socket.socket(socket.AF_UNIX) as claim:
-        try:
-            claim.bind(f"\0myriad coordinator {port}")
-        except OSError as error:
-            raise _not_usable(launch, error) from error
+    with contextlib.ExitStack() as held:
+        if sys.platform == "linux":
+            port = int(launch.coordinator.rpartition(":")[2])
+            try:
+                claim = held.enter_context(socket.socket(socket.AF_UNIX))
+                # The name of no file: the kernel drops it, even if this process is killed.
+                claim.bind(f"\0myriad coordinator {port}")
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise _not_usable(launch, error) from error
         yield
 
 

@@ -1,11 +1,13 @@
 """The machine as files describe it, and XLA's options as a fresh process meets them."""
 
+import errno
 import functools
 import importlib.metadata
 import json
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -489,3 +491,18 @@ def test_two_that_find_the_port_free_at_one_instant_do_not_both_listen(monkeypat
         hardware._connect(launch)
     monkeypatch.setattr(hardware, "_initialize", lambda _: None)
     hardware._connect(launch)  # The claim is gone with the one that had it.
+
+
+def test_a_sandbox_without_unix_sockets_keeps_nobody_from_training(monkeypatch):
+    def refused(family=socket.AF_INET, *rest, **named):
+        if family == socket.AF_UNIX:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return opened(family, *rest, **named)
+
+    opened = socket.socket
+    started = []
+    monkeypatch.setattr(socket, "socket", refused)
+    monkeypatch.setattr(hardware, "_initialize", started.append)
+    launch = Launch(f"127.0.0.1:{free_port()}", 2, 0)
+    hardware._connect(launch)
+    assert started == [launch]
