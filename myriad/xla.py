@@ -223,14 +223,23 @@ def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:
 
     # JAX puts no array on devices of other processes but by a callback, and no key at all.
     def put(leaf: Any) -> jax.Array:
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        words = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        words = np.asarray(numbers_of(leaf))
         array = jax.make_array_from_callback(words.shape, sharding, lambda at: words[at])
-        if not is_key:
+        if not holds_keys(leaf):
             return array
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
 
     return jax.tree.map(put, tree)
+
+
+def holds_keys(array: Any) -> bool:
+    """Return whether an array, or one of such a shape, holds typed keys."""
+    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+
+
+def numbers_of(array: Any) -> Any:
+    """Return an array as it is, and keys as their words, uint32 of one more axis."""
+    return jax.random.key_data(array) if holds_keys(array) else array
 
 
 def is_on_host(array: Any) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from myriad import configure
-from myriad.host import usable_cores
+from myriad.host import host_memory, usable_cores
 from tests.kept_programs import folder_for_programs, forget_old_programs
 
 # Tests share what they compile: between the workers, with the processes that they start, and
@@ -43,13 +43,18 @@ SLOW_EXAMPLES = {
 }
 
 
-# More would need over 16 GB: a worker grows to 2.
-MOST_WORKERS = 8
+# A worker grows to 2 GB or a little more, and the processes that its test starts need some, too.
+MEMORY_OF_A_WORKER = 3 * 2**30
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Return two more than there are cores: many tests wait for processes that they start."""
-    return min(usable_cores() + 2, MOST_WORKERS)
+    """Return two more than there are cores, if they fit: many tests wait for their processes."""
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None  # xdist reads it
+    memory, _ = host_memory()
+    fit = usable_cores() if memory is None else memory // MEMORY_OF_A_WORKER
+    return max(1, min(usable_cores() + 2, fit))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,7 +65,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _programs_of_a_module_are_dropped():
+def _drop_programs():
     """Keep a worker from growing to gigabytes: JAX holds each program that it has ever run."""
     yield
     jax.clear_caches()

@@ -15,8 +15,8 @@ from jax.extend.core import ClosedJaxpr, Var
 from myriad.adapters import finite_bounds, infinite_bounds
 from myriad.envs.environment import Environment
 from myriad.errors import InvalidArgumentError, UnknownNameError
-from myriad.random import holds_keys
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
+from myriad.xla import holds_keys
 
 # Between the largest of Myriad's environments, which gain from being compiled into one function,
 # and the least of gymnax's that compile for minutes, Acrobot.

@@ -17,9 +17,8 @@ import numpy as np
 from myriad.distributed import Processes, processes
 from myriad.errors import InvalidArgumentError
 from myriad.files import locked, regular
-from myriad.random import holds_keys
 from myriad.training.silence import orbax_silenced
-from myriad.xla import is_on_host
+from myriad.xla import holds_keys, is_on_host, numbers_of
 
 Result = TypeVar("Result")
 
@@ -313,11 +312,7 @@ def _names(tree: Any) -> list[str]:
 def _arrays(state: Any) -> dict[str, jax.Array]:
     """Return the leaves by name as orbax takes them: none empty, and keys as their words."""
     named = zip(_names(state), jax.tree.leaves(state), strict=True)
-    return {name: _words(leaf) for name, leaf in named if leaf.size}
-
-
-def _words(leaf: Any) -> jax.Array:
-    return jax.random.key_data(leaf) if holds_keys(leaf) else leaf
+    return {name: numbers_of(leaf) for name, leaf in named if leaf.size}
 
 
 def _numpy(kind: Any) -> np.ndarray:

@@ -17,8 +17,8 @@ from myriad.counters import Counter, exact_sum
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState, Transition, VectorEnv
 from myriad.errors import InvalidArgumentError
-from myriad.random import holds_keys, make_key
-from myriad.xla import is_on_host, output_fusion, put_everywhere, result_shapes
+from myriad.random import make_key
+from myriad.xla import holds_keys, is_on_host, output_fusion, put_everywhere, result_shapes
 
 # One key per purpose: no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)

@@ -17,6 +17,7 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.random import make_key
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
+from myriad.xla import numbers_of
 
 BEGIN = np.bool_(0)
 SMALL = {"hidden_sizes": (8, 8), "batch_size": 16, "buffer_size": 100, "learning_starts": 20}
@@ -40,7 +41,7 @@ def train(learner, num_envs, calls, seed=0):
 
 
 def raw(leaf):
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+    return numbers_of(leaf)
 
 
 def assert_same_bits(state, other):

@@ -26,6 +26,7 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
+from myriad.xla import numbers_of
 
 SMALL = {"rollout_steps": 8, "num_epochs": 2, "num_minibatches": 4, "hidden_sizes": (8,)}
 ENVIRONMENTS = [
@@ -55,9 +56,8 @@ def first_state(learner, num_envs):
 
 
 def assert_same(a, b):
-    is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
-    bits = lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf  # noqa: E731
-    jax.tree.map(lambda x, y: np.testing.assert_array_equal(bits(x), bits(y)), a, b)
+    same = lambda x, y: np.testing.assert_array_equal(numbers_of(x), numbers_of(y))  # noqa: E731
+    jax.tree.map(same, a, b)
 
 
 def random_batch(rng, size, num_obs, choice):

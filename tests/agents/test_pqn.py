@@ -20,6 +20,7 @@ from myriad.random import make_key
 from myriad.spaces import MultiDiscrete
 from myriad.training.evaluation import Evaluation
 from myriad.training.loop import LearningLoop
+from myriad.xla import numbers_of
 
 BEGIN = np.bool_(0)
 SMALL = {"rollout_steps": 8, "num_minibatches": 2, "num_epochs": 2, "hidden_sizes": (8, 8)}
@@ -208,7 +209,7 @@ def test_results_are_the_same_bits_however_updates_are_cut_into_calls():
 
 
 def raw(leaf):
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+    return numbers_of(leaf)
 
 
 def test_a_state_holds_no_weak_types_and_keeps_its_own():

@@ -14,7 +14,7 @@ import pytest
 from myriad import create_config, train_and_evaluate
 from myriad.cli import main
 from myriad.training.programs import CompiledTraining
-from myriad.xla import count_compilations
+from myriad.xla import count_compilations, numbers_of
 
 # A training of 8 steps that evaluates once.
 SIZES = {
@@ -116,8 +116,7 @@ def test_a_training_without_programs_agrees_within_rounding(agent, tmp_path):
 
 
 def as_numbers(leaf):
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return np.asarray(numbers_of(leaf))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,6 +19,7 @@ from myriad.random import make_key
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.config import TrainingConfig
 from myriad.training.loop import LearningLoop
+from myriad.xla import numbers_of
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -117,12 +117,7 @@ def rows(run):
 
 def plain(tree):
     """Return arrays of numbers, in which keys are words."""
-    return jax.tree.map(
-        lambda leaf: (
-            jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-        ),
-        tree,
-    )
+    return jax.tree.map(numbers_of, tree)
 
 
 def assert_same_bits(left, right):

@@ -12,7 +12,7 @@ from myriad.random import make_key
 from myriad.training.config import make_config
 from myriad.training.population import Population
 from myriad.training.programs import CompiledTraining
-from myriad.xla import count_compilations
+from myriad.xla import count_compilations, numbers_of
 
 _SIZES: dict[str, Any] = {"eval_rollouts": 4, "eval_max_steps": 40, "agent.hidden_sizes": [16]}
 _ROLLOUT = {"agent.rollout_steps": 16, "agent.num_minibatches": 4}
@@ -59,11 +59,7 @@ def _one(options, index):
 
 
 def _plain(tree):
-    def plain(leaf):
-        is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-    return jax.tree.map(plain, tree)
+    return jax.tree.map(lambda leaf: np.asarray(numbers_of(leaf)), tree)
 
 
 def _alone(resolved, seed, chunks):

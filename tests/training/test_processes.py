@@ -292,22 +292,19 @@ def test_a_killed_process_takes_the_others_along_and_the_run_goes_on(seed, unint
     run = tmp_path / "run"
     wait_for(lambda: has_saved(run) or training.processes[0].poll() is not None)
     time.sleep(draws.uniform(0, 2))
-    pid = training.workers().get(victim)
-    if pid is not None:  # It may have come to its end.
-        os.kill(pid, signal.SIGKILL)
-        killed_at = time.monotonic()
-        codes = training.wait(GONE_S)
-        assert time.monotonic() - killed_at < GONE_S
-        assert codes == [1, 1], training.said()
-        mine, other = training.said()[victim], training.said()[1 - victim]
-        assert f"process {victim} of 2 was ended by SIGKILL" in mine
-        assert f"process {victim} of 2 was lost" in other
-        for text in (mine, other):
-            assert f"--resume {run}" in text
-            assert "Traceback" not in text
-            assert "***" not in text
-    else:
-        training.wait()
+    assert victim in training.workers(), "the training ended too soon: give it more updates"
+    os.kill(training.workers()[victim], signal.SIGKILL)
+    killed_at = time.monotonic()
+    codes = training.wait(GONE_S)
+    assert time.monotonic() - killed_at < GONE_S
+    assert codes == [1, 1], training.said()
+    mine, other = training.said()[victim], training.said()[1 - victim]
+    assert f"process {victim} of 2 was ended by SIGKILL" in mine
+    assert f"process {victim} of 2 was lost" in other
+    for text in (mine, other):
+        assert f"--resume {run}" in text
+        assert "Traceback" not in text
+        assert "***" not in text
     resumed(run)
     assert_same_run(uninterrupted, run)
 
@@ -358,7 +355,7 @@ def test_a_signal_before_there_is_anything_to_save_ends_all(tmp_path):
     run = tmp_path / "run"
     # Much to compile, which comes next and ends long after the signal.
     much = ["--agent.hidden-sizes", "[64,64,64,64]"]
-    training = Training(tmp_path / "logs", *words_of("ppo", run, *LONG, *much, updates=200))
+    training = Training(tmp_path / "logs", *words_of("ppo", run, *much, updates=200))
     wait_for((run / "config.toml").exists)
     training.processes[1].terminate()
     codes = training.wait(GONE_S)

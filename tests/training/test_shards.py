@@ -61,7 +61,7 @@ from myriad import configure, create_config, settings
 from myriad.random import make_key
 from myriad.training.checkpoint import Checkpoints
 from myriad.training.loop import LearningLoop
-from myriad.xla import output_fusion, result_shapes, use_compilation_cache
+from myriad.xla import numbers_of, output_fusion, result_shapes, use_compilation_cache
 
 configure()
 use_compilation_cache(settings.compilation_cache())
@@ -69,14 +69,9 @@ agent, folder = sys.argv[1], Path(sys.argv[2])
 options, one_step = json.loads(sys.argv[3])
 
 
-def plain(leaf):
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-
 def save(name, tree):
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    named = {jax.tree_util.keystr(p, simple=True, separator="."): plain(x) for p, x in paths}
+    named = {jax.tree_util.keystr(p, simple=True, separator="."): numbers_of(x) for p, x in paths}
     np.savez(folder / f"{name}.npz", **named)
 
 

@@ -34,14 +34,15 @@ def test_only_a_regression_ends_with_1(capsys, error, code, said):
 
 
 @pytest.fixture
-def hang_ups_heeded():
-    """Undo what `nohup make test` does."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def no_signal_is_ignored():
+    """Undo what `nohup` and a shell's background do to the signals of a test run."""
+    before = {each: signal.signal(each, signal.default_int_handler) for each in STOPPING}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
-@pytest.mark.usefixtures("hang_ups_heeded")
+@pytest.mark.usefixtures("no_signal_is_ignored")
 @pytest.mark.parametrize("number", STOPPING)
 def test_a_second_signal_does_not_interrupt_the_clearing_up(number):
     handlers = [signal.getsignal(each) for each in STOPPING]

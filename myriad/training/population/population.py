@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from myriad.errors import InvalidArgumentError, shown
-from myriad.random import holds_keys, make_key, seed_key, words_of_seed
+from myriad.random import make_key, seed_key, words_of_seed
 from myriad.ranges import INT32, Integer
 from myriad.training.config import ResolvedConfig
 from myriad.training.loop import Report, TrainState
@@ -22,6 +22,7 @@ from myriad.training.population.slot_programs import (
     SlotPrograms,
     as_array,
 )
+from myriad.xla import holds_keys, numbers_of
 
 # One for each device.
 PopulationState = tuple[DeviceState, ...]
@@ -272,7 +273,7 @@ class Population:
         """Return the state of one training as NumPy's arrays, its key as its two words."""
 
         def taken(leaf: jax.Array) -> np.ndarray:
-            return np.asarray(jax.device_get(_words_of_key(leaf)))[slot % self._slots_per_device]
+            return np.asarray(jax.device_get(numbers_of(leaf)))[slot % self._slots_per_device]
 
         return jax.tree.map(taken, state[slot // self._slots_per_device].members)
 
@@ -282,7 +283,7 @@ class Population:
         Returns:
             NumPy's arrays, leaves `[M, ...]`, a key as its two words.
         """
-        return self._gathered(jax.tree.map(_words_of_key, each) for each in state)
+        return self._gathered(jax.tree.map(numbers_of, each) for each in state)
 
     def scattered(self, trainings: DeviceState) -> PopulationState:
         """Spread over the devices what `gathered` returned, or what a checkpoint held of it."""
@@ -306,7 +307,7 @@ class Population:
 
     def agents(self, state: PopulationState) -> Any:
         """Fetch the agents' states, leaves `[M, ...]`."""
-        return self._gathered(jax.tree.map(_words_of_key, each.members.agent) for each in state)
+        return self._gathered(jax.tree.map(numbers_of, each.members.agent) for each in state)
 
     def _on_each(
         self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False
@@ -377,10 +378,6 @@ def _words_of_seeds(seeds: Sequence[int] | np.ndarray, count: int) -> np.ndarray
         )
     words = [words_of_seed(seed) for seed in array.tolist()]
     return np.array(words, np.uint32).reshape(count, 2)
-
-
-def _words_of_key(leaf: jax.Array) -> jax.Array:
-    return jax.random.key_data(leaf) if holds_keys(leaf) else leaf
 
 
 def _taken(leaf: Any, slots: np.ndarray) -> Any:
