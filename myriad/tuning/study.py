@@ -17,7 +17,7 @@ from myriad.files import read_text
 from myriad.tuning.claims import SOURCE, TuningStudy, disconnect
 from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
-from myriad.tuning.storage import Place, read_storage, require_optuna
+from myriad.tuning.storage import Place, read_storage
 
 # The attribute of a study that says which trial was best on fresh seeds, in its last confirmation.
 BEST_CONFIRMED = "best_confirmed"
@@ -36,7 +36,6 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
         NotInstalledError: Optuna is missing.
     """
     assert settings.study_name is not None
-    require_optuna()
     identity = _identity(settings, space)
     place = read_storage(settings.storage)
     storage = place.open()
