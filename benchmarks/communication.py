@@ -116,7 +116,7 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTraining:
     """A training as it was measured on one device.
 
     Attributes:
@@ -236,7 +236,7 @@ def _networks(options: argparse.Namespace) -> Sequence[Network]:
     return (Network(name, 1e9 * bandwidth / 8, 1e-6 * latency),)
 
 
-def measure(options: argparse.Namespace) -> list[Measured]:
+def measure(options: argparse.Namespace) -> list[MeasuredTraining]:
     """Measure a training in shards on one device, its reductions and what adds up in turns."""
     from myriad.timing import interleave
 
@@ -256,7 +256,7 @@ def measure(options: argparse.Namespace) -> list[Measured]:
         # part, which makes the efficiency smaller than it is.
         shard_s = [seconds / options.num_shards for seconds in update_s]
         adding_s = dict(zip(numbers, medians, strict=True)) if reduction == "exact" else {}
-        measured.append(Measured(reduction, shard_s, collectives, adding_s))
+        measured.append(MeasuredTraining(reduction, shard_s, collectives, adding_s))
     return measured
 
 
@@ -359,7 +359,7 @@ def _repeated(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
 
 
 def estimated(
-    measured: Sequence[Measured], networks: Sequence[Network], devices: Sequence[int]
+    measured: Sequence[MeasuredTraining], networks: Sequence[Network], devices: Sequence[int]
 ) -> Iterator[Estimate]:
     """Go through networks, reductions, algorithms and numbers of devices."""
     for network in networks:
@@ -381,7 +381,7 @@ def _powers_of_two(most: int) -> list[int]:
     return [1 << power for power in range(1, most.bit_length())]
 
 
-def _described(measured: Measured, num_shards: int) -> str:
+def _described(measured: MeasuredTraining, num_shards: int) -> str:
     gradient, *others = measured.collectives
     num_others = sum(each.times for each in others)
     other_bytes = sum(each.times * each.num_bytes for each in others)

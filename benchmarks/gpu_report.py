@@ -51,7 +51,7 @@ _TRAINING_S = 0.5  # of updates in a timed call
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredProgram:
     """One program: its rate over the timed calls, with a 95% interval, and what it is made of."""
 
     name: str
@@ -64,7 +64,7 @@ class Measured:
     asks: int
 
 
-def measured() -> Iterator[tuple[str, Callable[[str], Measured]]]:
+def measured() -> Iterator[tuple[str, Callable[[str], MeasuredProgram]]]:
     """Yield the name of each program and a function of the name that measures it."""
     for env, sizes in ROLLOUTS.items():
         for num_envs in sizes:
@@ -76,14 +76,14 @@ def measured() -> Iterator[tuple[str, Callable[[str], Measured]]]:
         yield f"evaluate {agent} {env}", partial(_evaluation, env, agent, num_envs)
 
 
-def _rollout(env_id: str, num_envs: int, name: str) -> Measured:
+def _rollout(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
     rollout = program(env_id, "random", num_envs, _STEPS)
     rollout.start()
     timing = _timing(partial(rollout.run, _STEPS))
     return _row(name, num_envs, num_envs * _STEPS, timing, rollout.compile_s, rollout.reports[0])
 
 
-def _recorded(env_id: str, num_envs: int, name: str) -> Measured:
+def _recorded(env_id: str, num_envs: int, name: str) -> MeasuredProgram:
     import jax
 
     from myriad import Rollout, make_agent, make_env
@@ -99,7 +99,7 @@ def _recorded(env_id: str, num_envs: int, name: str) -> Measured:
     return _row(name, num_envs, num_envs * _STEPS, timing, compile_s, describe(chunk))
 
 
-def _training(env_id: str, agent: str, num_envs: int, name: str) -> Measured:
+def _training(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProgram:
     import jax
     import numpy as np
 
@@ -119,7 +119,7 @@ def _training(env_id: str, agent: str, num_envs: int, name: str) -> Measured:
     return _row(name, num_envs, steps, timing, training.compile_s, describe(training.run))
 
 
-def _evaluation(env_id: str, agent: str, num_envs: int, name: str) -> Measured:
+def _evaluation(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProgram:
     """Measure greedy episodes of an agent that has not learned, until the last one ended."""
     from myriad.xla import describe
 
@@ -149,9 +149,9 @@ def _timing(call: Callable[..., Any], *args: Any, carry: bool = False) -> Any:
 
 def _row(
     name: str, num_envs: int, steps: int, timing: Any, compile_s: float, report: Any
-) -> Measured:
+) -> MeasuredProgram:
     """Return the row of a program whose timed call takes so many environment steps."""
-    return Measured(
+    return MeasuredProgram(
         name,
         num_envs,
         steps / timing.median_s,
@@ -163,7 +163,7 @@ def _row(
     )
 
 
-def line(row: Measured) -> str:
+def line(row: MeasuredProgram) -> str:
     """Return a row of the report."""
     spread = f"({row.steps_per_s_low:.3g} to {row.steps_per_s_high:.3g})"
     return (
@@ -200,7 +200,7 @@ def _run(argv: list[str]) -> bool:
             rows.append(measure_it(name))
             print(line(rows[-1]), flush=True)
     if options.output is not None:
-        write_rows(options.output, Measured, rows)
+        write_rows(options.output, MeasuredProgram, rows)
     return True
 
 

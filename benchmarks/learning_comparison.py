@@ -130,7 +130,7 @@ _REJAX_NAMES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """One training and the mean return of its final policy over `NUM_EPISODES` greedy episodes."""
 
     env: str
@@ -175,7 +175,7 @@ def config_of(question: Question, num_steps: int) -> Any:
     return create_config(f"gymnax:{question.env}", question.agent, total_steps=num_steps, **chosen)
 
 
-def ours(question: Question) -> Iterator[Run]:
+def ours(question: Question) -> Iterator[ComparedRun]:
     """Train by Myriad, seed after seed, in programs compiled once."""
     import jax
 
@@ -203,7 +203,7 @@ def ours(question: Question) -> Iterator[Run]:
     judge = Judge(question.env, training.resolved.learner)
     for seed in question.seeds:
         state, seconds = timed(training, seed)
-        yield Run(
+        yield ComparedRun(
             question.env,
             question.agent,
             "myriad",
@@ -214,7 +214,7 @@ def ours(question: Question) -> Iterator[Run]:
         )
 
 
-def theirs(question: Question) -> Iterator[Run]:
+def theirs(question: Question) -> Iterator[ComparedRun]:
     """Train by rejax in its own process, then judge its policies here."""
     import numpy as np
 
@@ -252,7 +252,7 @@ def theirs(question: Question) -> Iterator[Run]:
     judge = Judge(question.env, _rejax_policy(question.env, normalized=normalized))
     for i, seed in enumerate(question.seeds):
         policy = {name: value[i] for name, value in policies.items()}
-        yield Run(
+        yield ComparedRun(
             question.env,
             question.agent,
             PEER,
@@ -309,7 +309,7 @@ def _rejax_policy(env: str, *, normalized: bool) -> Any:
     return RejaxPolicy()
 
 
-def row(env: str, agent: str, runs: Sequence[Run]) -> str:
+def row(env: str, agent: str, runs: Sequence[ComparedRun]) -> str:
     """Return a line of the table: both libraries, and the interval of the difference."""
     from scipy import stats
 
@@ -371,7 +371,7 @@ def _run(argv: list[str]) -> bool:
     sides = "return, mean (least to most) | steps | seconds"
     print(f"| environment | agent | myriad: {sides} | {PEER}: {sides} | difference (95%) |")
     print("|---|---|" + "---:|" * 7)
-    runs: list[Run] = []
+    runs: list[ComparedRun] = []
     for env in options.env or (*CLASSIC, *PICTURES):
         for agent in [options.agent] if options.agent else HYPERPARAMETERS:
             if agent == "dqn" and env in CONTINUOUS:
@@ -383,7 +383,7 @@ def _run(argv: list[str]) -> bool:
             print(row(env, agent, found), flush=True)
             runs += found
             if options.output is not None:
-                write_rows(options.output, Run, runs)
+                write_rows(options.output, ComparedRun, runs)
     return True
 
 

@@ -12,7 +12,7 @@ from ci.site.formatting import day, hardware, slug
 from ci.site.model import Site
 from ci.site.palette import style
 from ci.site.project import Library
-from perfgate.history.asv_results import Commit
+from perfgate.history.asv_results import RecordedCommit
 from perfgate.history.levels import BenchmarkHistory
 
 
@@ -116,7 +116,7 @@ def _history(
     }
 
 
-def _csv(history: BenchmarkHistory, commits: Sequence[Commit]) -> str:
+def _csv(history: BenchmarkHistory, commits: Sequence[RecordedCommit]) -> str:
     """Return every measurement, with the samples that `asv run --record-samples` keeps."""
     dates = {commit.hash: day(commit.date_s) for commit in commits}
     unit = history.benchmark.unit or "value"

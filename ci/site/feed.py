@@ -8,7 +8,7 @@ from markupsafe import escape
 from ci.site.formatting import counted, day, percent, quantity, short_commit
 from ci.site.measurements import SuiteRun
 from ci.site.model import Site
-from perfgate.history.levels import Change
+from perfgate.history.levels import LevelChange
 
 _MAX_ENTRIES = 50
 # Any fixed one: an entry then keeps its id in every build.
@@ -48,7 +48,7 @@ def _entry(
     )
 
 
-def _of_change(change: Change, page: str) -> tuple[datetime, str]:
+def _of_change(change: LevelChange, page: str) -> tuple[datetime, str]:
     name = change.benchmark.name
     point = change.point
     ratio = change.ratio

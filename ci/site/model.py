@@ -30,8 +30,8 @@ from ci.site.ratio_table import RatioTable, ratio_tables
 from ci.site.speedups import Speedup, speedups
 from ci.site.studies import Study, read_studies
 from perfgate.config import Accepted, read_accepted
-from perfgate.history.asv_results import Archive, Benchmark, read_archive
-from perfgate.history.levels import BenchmarkHistory, Change, histories, worst_first
+from perfgate.history.asv_results import Archive, RecordedBenchmark, read_archive
+from perfgate.history.levels import BenchmarkHistory, LevelChange, histories, worst_first
 
 # the suites whose rows measure one program at many sizes
 _SCALING_SUITES = {"throughput", "comparison"}
@@ -48,7 +48,7 @@ class Entry:
         measured: what the suites' own runs measured of its workload, the newest first.
     """
 
-    benchmark: Benchmark
+    benchmark: RecordedBenchmark
     slug: str
     history: BenchmarkHistory | None
     measured: Sequence[tuple[SuiteRun, LibrarySamples]]
@@ -97,17 +97,17 @@ class Site:
         return [entry.history for entry in self.entries if entry.history]
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[LevelChange]:
         """Every change of level, the largest first."""
         return worst_first([change for each in self.histories for change in each.changes])
 
     @property
-    def open(self) -> list[Change]:
+    def open(self) -> list[LevelChange]:
         """The slowdowns that are still there, the worst first."""
         return worst_first([change for each in self.histories for change in each.open])
 
     @property
-    def cut_off(self) -> list[Change]:
+    def cut_off(self) -> list[LevelChange]:
         """The slowdowns that were still there when machine or versions changed, the worst first."""
         return worst_first([change for each in self.histories for change in each.cut_off])
 
@@ -184,7 +184,7 @@ _Samples = tuple[SuiteRun, LibrarySamples]
 
 def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
     measured = _by_workload(runs)
-    found: dict[str, tuple[Benchmark, BenchmarkHistory | None, Sequence[_Samples]]] = {}
+    found: dict[str, tuple[RecordedBenchmark, BenchmarkHistory | None, Sequence[_Samples]]] = {}
     for history in histories(archive):
         benchmark = history.benchmark
         suite = benchmark.function.split(".")[0]
@@ -193,7 +193,7 @@ def _entries(archive: Archive, runs: Sequence[SuiteRun]) -> list[Entry]:
         found[benchmark.name] = (benchmark, history, samples)
     # What is left has no history on main.
     for (suite, workload), samples in measured.items():
-        benchmark = Benchmark(f"{suite}.{workload}", suite, (workload,), "seconds", "")
+        benchmark = RecordedBenchmark(f"{suite}.{workload}", suite, (workload,), "seconds", "")
         found[benchmark.name] = (benchmark, None, samples)
     names = slugs(sorted(found, key=natural))
     return [Entry(found[name][0], names[name], *found[name][1:]) for name in names]

@@ -9,8 +9,8 @@ from ci.site.formatting import NOT_MEASURED, counted, hardware, is_stale
 from ci.site.measurements import when
 from ci.site.model import Site
 from ci.site.speedups import Speedup
-from perfgate.history.asv_results import Commit, Setup
-from perfgate.history.levels import Change
+from perfgate.history.asv_results import RecordedCommit, Setup
+from perfgate.history.levels import LevelChange
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Answer:
 
     kind: str
     sentence: str
-    since: Commit | None
-    worst: Change | None
+    since: RecordedCommit | None
+    worst: LevelChange | None
     num_benchmarks: int
     measured: datetime | None
     machine: str
@@ -60,7 +60,7 @@ def answer(site: Site) -> Answer:
     return Answer(kind, sentence, since, worst, len(site.histories), measured, machine, stale)
 
 
-def _last_undone(site: Site) -> Commit | None:
+def _last_undone(site: Site) -> RecordedCommit | None:
     """Return the last commit that made a benchmark faster again after a slowdown."""
     places = site.places
     first_slower: dict[tuple[str, Setup], int] = {}

@@ -71,7 +71,7 @@ BENCHMARKS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Project:
+class PlantedProject:
     """The project as a git repository with one commit."""
 
     root: Path
@@ -120,7 +120,7 @@ class Project:
         ).stdout.strip()
 
 
-def make_project(root: Path, shares: float = 1.0) -> Project:
+def make_project(root: Path, shares: float = 1.0) -> PlantedProject:
     """Make the project in the empty folder `root`, its work measured on this machine.
 
     Args:
@@ -139,7 +139,7 @@ def make_project(root: Path, shares: float = 1.0) -> Project:
     (root / "benchmarks" / "work.py").write_text(_suite())
     (root / "asv.conf.json").write_text(_CONFIG)
     _write_units(root, units)
-    project = Project(root, units)
+    project = PlantedProject(root, units)
     project.git("init", "--quiet", "--initial-branch", "start")
     project.commit("start")
     return project

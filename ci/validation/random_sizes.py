@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ci.validation.planted import Project
+from ci.validation.planted import PlantedProject
 from ci.validation.selftest import Table, count, here, run_keeping, say
 from ci.validation.selftest_runs import Row, now, run_gate
 from perfgate.options import Parser
@@ -113,7 +113,7 @@ def _asked(table: Table, options: argparse.Namespace) -> list[dict[str, str]]:
     return [row for row in here(table) if all(row[name] == asked[name] for name in asked)]
 
 
-def make_project(root: Path) -> Project:
+def make_project(root: Path) -> PlantedProject:
     """Make the repository in the empty folder `root`: tag `start`, then a comment in head."""
     (root / "sizes").mkdir(parents=True)
     (root / "benchmarks").mkdir()
@@ -122,7 +122,7 @@ def make_project(root: Path) -> Project:
     suite = _SUITE.format(timed=NUM_TIMED, tracked=NUM_TRACKED, peaks=NUM_PEAKS)
     (root / "benchmarks" / "scattering.py").write_text(suite)
     (root / "asv.conf.json").write_text(_CONFIG)
-    project = Project(root, {})
+    project = PlantedProject(root, {})
     project.git("init", "--quiet", "--initial-branch", "main")
     project.commit("start")
     project.git("tag", "start")
@@ -132,7 +132,7 @@ def make_project(root: Path) -> Project:
     return project
 
 
-def _run(project: Project, number: int, options: argparse.Namespace) -> Row:
+def _run(project: PlantedProject, number: int, options: argparse.Namespace) -> Row:
     flags = ["--base", "start", "--head", "HEAD", "--seed", str(number)]
     flags += ["--budget", str(options.budget)]
     flags += ["--time-identical"] if options.time_identical else []

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ci.validation.planted import Project
+from ci.validation.planted import PlantedProject
 from perfgate.config import Rules
 from perfgate.errors import PreparationError
 from perfgate.source.git import commit_of
@@ -93,7 +93,7 @@ def _busy_core() -> Iterator[None]:
 class Planted:
     """A project with a head that does `ratio` times the work, and the rules that judge it."""
 
-    project: Project
+    project: PlantedProject
     rules: Rules
     ratio: float
     head: str

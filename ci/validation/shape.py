@@ -132,7 +132,12 @@ def code_figures(modules: Sequence[Module]) -> dict[str, str]:
     nodes = [node for module in modules for node in ast.walk(module.tree)]
     functions = [node for node in nodes if isinstance(node, _FUNCTIONS)]
     folders = Counter(str(PurePosixPath(module.path).parent) for module in modules)
-    classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    classes = Counter(
+        (_program(module), node.name)
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+    )
     wide = sum(len(line) > MAX_COLUMNS for line in lines)
     once = [name for module in modules for name in called_once(module.tree)]
     private = sum(_is_private(function.name) for function in functions)
@@ -158,8 +163,17 @@ def code_figures(modules: Sequence[Module]) -> dict[str, str]:
         f"modules over {MAX_MODULE_LINES} lines": _listed(
             module.path for module in modules if len(module.lines) > MAX_MODULE_LINES
         ),
-        "class names used twice": _listed(name for name, count in classes.items() if count > 1),
+        "class names used twice in one program": _listed(
+            name for (_, name), count in classes.items() if count > 1
+        ),
     }
+
+
+def _program(module: Module) -> str:
+    """Name the program that a module is of: none imports another one's classes."""
+    if module.path.startswith(_SOURCE_ROOT):
+        return _SOURCE_ROOT
+    return module.path.partition("/")[0]
 
 
 def _listed(found: Iterable[str]) -> str:

@@ -108,7 +108,7 @@ class PPOState:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Batch:
+class PPOBatch:
     """What the losses read: `obs`, `[B, D]`, `choice` `[B, C]`, the others `[B]`."""
 
     obs: jax.Array
@@ -368,7 +368,7 @@ class PPO(Learner[PPOState]):
         )
         return self.policy.action(choice)
 
-    def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
+    def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> PPOBatch:
         """Add values, advantages and targets; one product gives the values of the whole rollout."""
 
         def values(obs: jax.Array) -> jax.Array:
@@ -393,10 +393,10 @@ class PPO(Learner[PPOState]):
         log_prob, _ = self.policy.log_prob_and_entropy(outputs, log_std, choice)
         value = value.reshape(-1)
         advantage = advantage.reshape(-1)
-        return Batch(obs, choice, log_prob, value, advantage, advantage + value)
+        return PPOBatch(obs, choice, log_prob, value, advantage, advantage + value)
 
     def _learn(
-        self, key: jax.Array, state: PPOState, batch: Batch
+        self, key: jax.Array, state: PPOState, batch: PPOBatch
     ) -> tuple[PPOState, dict[str, jax.Array]]:
         """Take all gradient steps, on one vector of parameters: a step of Adam is then one loop."""
         flat, unravel = ravel_pytree(state.params)
@@ -522,7 +522,7 @@ class PPO(Learner[PPOState]):
                 "an mlp's first layer can be changed so, but got True."
             )
 
-    def loss(self, params: dict[str, Any], batch: Batch) -> tuple[jax.Array, jax.Array]:
+    def loss(self, params: dict[str, Any], batch: PPOBatch) -> tuple[jax.Array, jax.Array]:
         """Return a minibatch's loss, equation 9 negated, and five values of `metric_names`."""
         outputs = self.shards.apart(self._outputs(params, batch.obs))
         log_prob, entropy = self.policy.log_prob_and_entropy(
@@ -541,7 +541,7 @@ class PPO(Learner[PPOState]):
         loss = means[0] + self.value_coef * means[1] - self.entropy_coef * means[2]
         return loss, jnp.concatenate([loss[None], means])
 
-    def _value_loss(self, value: jax.Array, batch: Batch) -> jax.Array:
+    def _value_loss(self, value: jax.Array, batch: PPOBatch) -> jax.Array:
         error = jnp.square(value - batch.target)
         if self.value_clip is not None:
             farthest = number(self.value_clip)

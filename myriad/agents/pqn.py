@@ -85,7 +85,7 @@ class PQNState:
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Batch:
+class PQNBatch:
     """What the loss reads: `obs`, `[B, D]`, `action`, float32 `[B]`, and `target`, `[B]`.
 
     float32 holds the numbers of actions exactly, up to 2**24, so all columns can be one array.
@@ -333,7 +333,7 @@ class PQN(Learner[PQNState]):
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
 
-    def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> Batch:
+    def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
         """Add the targets; the best values are those that the actions were chosen by."""
         action, value = trajectory.choice
         last_value = jnp.max(self._values(state, last_obs), axis=1)
@@ -346,10 +346,10 @@ class PQN(Learner[PQNState]):
             self.td_lambda,
         )
         obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
-        return Batch(obs, action.reshape(-1).astype(jnp.float32), target.reshape(-1))
+        return PQNBatch(obs, action.reshape(-1).astype(jnp.float32), target.reshape(-1))
 
     def _learn(
-        self, key: jax.Array, state: PQNState, batch: Batch
+        self, key: jax.Array, state: PQNState, batch: PQNBatch
     ) -> tuple[PQNState, dict[str, jax.Array]]:
         num_rows = batch.target.shape[-1]
 

@@ -50,7 +50,7 @@ class Tune(TuneSettings, XlaFlags):
                 or nothing can be written to the folder of the results.
         """
         from myriad.tuning import tune
-        from myriad.tuning.progress import Progress, summary
+        from myriad.tuning.progress import CampaignProgress, summary
         from myriad.tuning.report import write_report
 
         settings = self.settings().completed()
@@ -58,7 +58,7 @@ class Tune(TuneSettings, XlaFlags):
             raise InvalidArgumentError(
                 f"output must be a folder that can be written to, but {settings.output} {problem}."
             )
-        with Progress(settings) as progress:
+        with CampaignProgress(settings) as progress:
             result = tune(settings, progress.hear)
         with result:
             try:

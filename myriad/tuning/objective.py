@@ -108,7 +108,7 @@ def episodes_per_seed(num_seeds: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class ConfirmedConfig:
     """A configuration that was trained again on fresh seeds.
 
     Attributes:
@@ -153,13 +153,13 @@ class Confirmation:
         failures: those that are missing here.
     """
 
-    default: Candidate | None
-    candidates: tuple[Candidate, ...]
+    default: ConfirmedConfig | None
+    candidates: tuple[ConfirmedConfig, ...]
     seeds: tuple[int, ...]
     failures: tuple[Failure, ...] = ()
 
     @property
-    def winner(self) -> Candidate | None:
+    def winner(self) -> ConfirmedConfig | None:
         """The best trial that is better than the default; None if none can be told from it."""
         return next((each for each in self.candidates if each.verdict == "better"), None)
 
@@ -202,24 +202,24 @@ def confirm(
     """
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(scores))
     candidates = [
-        Candidate(number, score, math.nan, -math.inf, math.inf)
+        ConfirmedConfig(number, score, math.nan, -math.inf, math.inf)
         if default is None
         else _compared(number, score, default, confidence)
         for number, score in scores
     ]
     candidates.sort(key=lambda each: -each.score.value)
-    beside = None if default is None else Candidate(None, default)
+    beside = None if default is None else ConfirmedConfig(None, default)
     return Confirmation(beside, tuple(candidates), tuple(seeds), tuple(failures))
 
 
-def _compared(number: int, score: Score, default: Score, confidence: float) -> Candidate:
+def _compared(number: int, score: Score, default: Score, confidence: float) -> ConfirmedConfig:
     low, high = difference_interval(score.by_seed, default.by_seed, confidence)
     verdict: Verdict = NOT_DISTINGUISHABLE
     if low > 0:
         verdict = "better"
     elif high < 0:
         verdict = "worse"
-    return Candidate(number, score, score.value - default.value, low, high, verdict)
+    return ConfirmedConfig(number, score, score.value - default.value, low, high, verdict)
 
 
 def difference_interval(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _EVERY_S = 30.0
 
 
-class Progress:
+class CampaignProgress:
     """Trials done, pruned and failed, the best, the rate and the time left, on standard error.
 
     Args:

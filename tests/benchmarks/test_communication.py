@@ -11,7 +11,7 @@ import pytest
 from benchmarks import communication
 from benchmarks.communication import (
     Collective,
-    Measured,
+    MeasuredTraining,
     Network,
     collectives_of,
     estimated,
@@ -41,7 +41,7 @@ def test_a_collective_takes_what_the_formula_says(primitive, algorithm, num_devi
 
 
 def test_efficiency_is_the_share_that_is_a_device_s_own_work():
-    alone = Measured("exact", [77.0], [Collective("all_gather", 10, 1)], {})
+    alone = MeasuredTraining("exact", [77.0], [Collective("all_gather", 10, 1)], {})
     assert alone.efficiency(8, SLOW, "ring") == pytest.approx(0.5)
     assert alone.efficiency(8, INSTANT, "ring") == 1.0
     adding = dataclasses.replace(alone, adding_s={8: 77.0})
@@ -50,7 +50,7 @@ def test_efficiency_is_the_share_that_is_a_device_s_own_work():
 
 def test_the_most_devices_are_the_last_power_of_two_before_four_fifths_are_lost():
     # Two devices have one step of 11 s, and four three of them.
-    training = Measured("exact", [50.0], [Collective("all_gather", 10, 1)], {})
+    training = MeasuredTraining("exact", [50.0], [Collective("all_gather", 10, 1)], {})
     found, _ = estimated([training], [SLOW], [4])
     assert found.algorithm == "ring"
     assert found.most_devices == 2

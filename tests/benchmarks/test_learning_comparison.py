@@ -6,12 +6,12 @@ import pytest
 import myriad
 from benchmarks import learning_comparison as comparison
 from benchmarks.harness import peers
-from benchmarks.learning_comparison import Judge, Question, Run
+from benchmarks.learning_comparison import ComparedRun, Judge, Question
 
 
 def runs(library, *returns, seconds=2.0):
     return [
-        Run("CartPole-v1", "ppo", library, seed, 1_000, seconds, final)
+        ComparedRun("CartPole-v1", "ppo", library, seed, 1_000, seconds, final)
         for seed, final in enumerate(returns)
     ]
 

@@ -55,9 +55,14 @@ def test_a_lazy_import_closes_a_cycle_and_one_for_type_checkers_does_not():
     assert figures(one="import myriad.two", two=checked)["import cycles, lazy ones too"] == "0"
 
 
-def test_classes_of_one_name_in_two_modules_are_listed():
+def test_classes_of_one_name_are_listed_if_one_program_has_both():
     both = figures(one="class Run: ...", two="class Run: ...\nclass Other: ...")
-    assert both["class names used twice"] == "1: Run"
+    assert both["class names used twice in one program"] == "1: Run"
+    apart = [
+        shape.Module(path, [], ast.parse("class Run: ..."))
+        for path in ("myriad/one.py", "ci/gate/perfgate/one.py")
+    ]
+    assert shape.code_figures(apart)["class names used twice in one program"] == "0"
 
 
 def test_a_module_of_the_gate_goes_by_the_name_that_others_import():

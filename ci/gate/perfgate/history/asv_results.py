@@ -44,7 +44,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Commit:
+class RecordedCommit:
     """A commit that has results."""
 
     hash: str
@@ -53,7 +53,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class RecordedBenchmark:
     """One combination of parameters of one benchmark of the suite."""
 
     name: str
@@ -88,8 +88,8 @@ class Archive:
     `main` holds every commit of main in order, measured or not, and nothing outside a repository.
     """
 
-    commits: list[Commit] = field(default_factory=list)
-    benchmarks: dict[str, Benchmark] = field(default_factory=dict)
+    commits: list[RecordedCommit] = field(default_factory=list)
+    benchmarks: dict[str, RecordedBenchmark] = field(default_factory=dict)
     points: dict[str, list[Point]] = field(default_factory=dict)
     measured: tuple[float, str] = (0.0, "")
     unreadable: list[str] = field(default_factory=list)
@@ -132,7 +132,9 @@ def read_archive(folder: Path, *others: Path) -> Archive:
             archive.points.setdefault(benchmark.name, []).append(point)
     order = {commit: place for place, commit in enumerate(on_main)}
     ordered = sorted(dates, key=lambda commit: (order.get(commit, 0), dates[commit], commit))
-    archive.commits = [Commit(commit, dates[commit], on_main.get(commit, "")) for commit in ordered]
+    archive.commits = [
+        RecordedCommit(commit, dates[commit], on_main.get(commit, "")) for commit in ordered
+    ]
     places = {commit: place for place, commit in enumerate(ordered)}
     for points in archive.points.values():
         points.sort(key=lambda point: places[point.commit])
@@ -166,7 +168,9 @@ def _main_subjects(folder: Path) -> dict[str, str]:
     return {commit: subject for commit, _, subject in lines}
 
 
-def _points(run: dict[str, Any], descriptions: dict[str, Any]) -> Iterator[tuple[Benchmark, Point]]:
+def _points(
+    run: dict[str, Any], descriptions: dict[str, Any]
+) -> Iterator[tuple[RecordedBenchmark, Point]]:
     machine = _machine(run)
     versions = _versions(run)
     commit = _commit(run)
@@ -215,13 +219,15 @@ def _started_s(run: dict[str, Any]) -> float:
     return max(started, default=_date_s(run))
 
 
-def _benchmark(function: str, parameters: tuple[str, ...], described: dict[str, Any]) -> Benchmark:
+def _benchmark(
+    function: str, parameters: tuple[str, ...], described: dict[str, Any]
+) -> RecordedBenchmark:
     plain = tuple(text.strip("'\"") for text in parameters)
     name = f"{function}({', '.join(plain)})" if plain else function
     # Without a description the name decides: asv's timing benchmarks are in seconds.
     is_timed = function.rsplit(".", 1)[-1].startswith("time")
     unit = described.get("unit") or ("seconds" if is_timed else "")
-    return Benchmark(name, function, plain, unit, described.get("code", ""))
+    return RecordedBenchmark(name, function, plain, unit, described.get("code", ""))
 
 
 def _at(columns: dict[str, Any], name: str, place: int) -> Any:

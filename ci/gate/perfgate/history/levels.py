@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perfgate.history.asv_results import Archive, Benchmark, Point, Setup, read_archive
+from perfgate.history.asv_results import Archive, Point, RecordedBenchmark, Setup, read_archive
 from perfgate.options import Parser, guarded
 from perfgate.stats.change_points import MIN_SEGMENT, Ratio, change_points, ratio_between
 
@@ -34,10 +34,10 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Change:
+class LevelChange:
     """A change of level. `ratio` is the new level over the old, `point` the first on the new."""
 
-    benchmark: Benchmark
+    benchmark: RecordedBenchmark
     previous: Point
     point: Point
     ratio: Ratio
@@ -66,12 +66,12 @@ class BenchmarkHistory:
     machine or the versions last changed. Nobody can tell whether they still do.
     """
 
-    benchmark: Benchmark
+    benchmark: RecordedBenchmark
     points: Sequence[Point]
     stretches: Sequence[Stretch]
-    changes: Sequence[Change]
-    open: Sequence[Change]
-    cut_off: Sequence[Change]
+    changes: Sequence[LevelChange]
+    open: Sequence[LevelChange]
+    cut_off: Sequence[LevelChange]
 
     @property
     def scatter(self) -> float:
@@ -83,7 +83,7 @@ class BenchmarkHistory:
         return 1.4826 * statistics.median(away) if away else 0.0
 
 
-def history_of(benchmark: Benchmark, points: Sequence[Point]) -> BenchmarkHistory:
+def history_of(benchmark: RecordedBenchmark, points: Sequence[Point]) -> BenchmarkHistory:
     """Find the levels of one benchmark, whose `points` are in the order of the commits."""
     of_setup: dict[Setup, list[Point]] = {}
     for point in points:
@@ -146,14 +146,14 @@ def _effect(before: Sequence[float], after: Sequence[float]) -> float:
     return 0.0 if ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
 
 
-def _change(benchmark: Benchmark, before: Segment, after: Segment) -> Change:
+def _change(benchmark: RecordedBenchmark, before: Segment, after: Segment) -> LevelChange:
     ratio = ratio_between(
         [point.value for point in before.points], [point.value for point in after.points]
     )
-    return Change(benchmark, before.points[-1], after.points[0], ratio)
+    return LevelChange(benchmark, before.points[-1], after.points[0], ratio)
 
 
-def _open(benchmark: Benchmark, stretch: Stretch) -> list[Change]:
+def _open(benchmark: RecordedBenchmark, stretch: Stretch) -> list[LevelChange]:
     *earlier, last = stretch.segments
     if not earlier:
         return []
@@ -162,10 +162,10 @@ def _open(benchmark: Benchmark, stretch: Stretch) -> list[Change]:
     if whole.ratio.low < MIN_EFFECT:
         return []
     first_worse = stretch.segments[best + 1].points[0]
-    return [Change(benchmark, earlier[best].points[-1], first_worse, whole.ratio)]
+    return [LevelChange(benchmark, earlier[best].points[-1], first_worse, whole.ratio)]
 
 
-def worst_first(changes: Sequence[Change]) -> list[Change]:
+def worst_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
     """Sort by the size of the change, slowdowns before wins of the same size."""
     return sorted(
         changes, key=lambda change: (-abs(math.log(change.ratio.middle)), -change.ratio.middle)
@@ -213,7 +213,7 @@ def _print_changes(options: argparse.Namespace) -> int:
     return 0
 
 
-def _belongs_to(change: Change, standing: Sequence[Change]) -> bool:
+def _belongs_to(change: LevelChange, standing: Sequence[LevelChange]) -> bool:
     """Tell whether a change for the worse is part of a slowdown that lasts."""
     return change.ratio.middle > 1 and any(
         change.point.setup == whole.point.setup and change.point.date_s >= whole.point.date_s
@@ -221,7 +221,7 @@ def _belongs_to(change: Change, standing: Sequence[Change]) -> bool:
     )
 
 
-def _row(change: Change, history: BenchmarkHistory) -> dict[str, Any]:
+def _row(change: LevelChange, history: BenchmarkHistory) -> dict[str, Any]:
     return {
         "benchmark": change.benchmark.name,
         "commit": change.point.commit,

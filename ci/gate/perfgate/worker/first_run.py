@@ -11,11 +11,11 @@ from typing import Any
 from ..process import protocol
 from . import compiled, counters, inputs, listing, own_time, sampling, used_files
 from .executed import is_compiler_loaded
-from .suite import Suite
+from .suite import LoadedSuite
 
 
 def inspect(
-    suite: Suite, target: protocol.Inspect
+    suite: LoadedSuite, target: protocol.Inspect
 ) -> protocol.FirstRun | protocol.Value | protocol.Skipped:
     """Run a benchmark for the first time."""
     used_files.listen()  # before anything is imported
@@ -55,7 +55,7 @@ def inspect(
 
 
 def time_first_calls(
-    suite: Suite, target: protocol.TimeFirstCalls
+    suite: LoadedSuite, target: protocol.TimeFirstCalls
 ) -> protocol.Seconds | protocol.Skipped:
     """Set a benchmark up that was inspected before, and time its first calls again."""
     benchmark = suite.prepare(target)
@@ -80,7 +80,7 @@ def _instructions(benchmark: Any) -> int | None:
     return instructions.count
 
 
-def _value(suite: Suite, benchmark: Any) -> protocol.Value | protocol.Skipped:
+def _value(suite: LoadedSuite, benchmark: Any) -> protocol.Value | protocol.Skipped:
     value = benchmark.do_run()
     if benchmark.type == "peakmemory":
         value = _peak_bytes() or value
@@ -96,7 +96,7 @@ def _value(suite: Suite, benchmark: Any) -> protocol.Value | protocol.Skipped:
     return protocol.Value(float(value), footprint)
 
 
-def _footprint(suite: Suite) -> protocol.Footprint:
+def _footprint(suite: LoadedSuite) -> protocol.Footprint:
     return protocol.Footprint(
         imported=suite.imported(),
         executed=suite.executed(),

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..process import protocol
 from . import calls, counters, first_run, lines, listing, own_time, sampling
-from .suite import Suite
+from .suite import LoadedSuite
 
 _PROFILES = 3  # calls that are profiled: the first alone may have been disturbed
 _LAST_RESORT_KILLED = "800"  # where memory runs out, the kernel shall end this, not the gate
@@ -35,7 +35,7 @@ def main() -> None:
     for descriptor in (options.requests, options.replies):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keyword
     folders = (options.suite, options.caches, options.exchange, options.root)
-    suite = Suite(*folders, is_pytest=options.pytest)
+    suite = LoadedSuite(*folders, is_pytest=options.pytest)
     me = os.getpid()
     hello = protocol.Hello(protocol.VERSION, counters.can_count())
     os.write(options.replies, protocol.encode(hello, 0))
@@ -65,7 +65,7 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _reply(suite: Suite, request: protocol.Request[Any]) -> protocol.Reply:
+def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply:
     """Do what one request asks; whatever the benchmark's code raises becomes the reply."""
     me = os.getpid()
     suite.enter_scratch()
@@ -85,7 +85,7 @@ def _reply(suite: Suite, request: protocol.Request[Any]) -> protocol.Reply:
 
 
 def _calibrate(
-    suite: Suite, request: protocol.Calibrate
+    suite: LoadedSuite, request: protocol.Calibrate
 ) -> protocol.Calibration | protocol.Skipped:
     benchmark = suite.prepare(request)
     if benchmark is None:
@@ -93,7 +93,7 @@ def _calibrate(
     return sampling.calibrate(benchmark, request.target_s)
 
 
-def _prepare(suite: Suite, request: protocol.Prepare) -> protocol.Seconds | protocol.Skipped:
+def _prepare(suite: LoadedSuite, request: protocol.Prepare) -> protocol.Seconds | protocol.Skipped:
     benchmark = suite.prepare(request)
     if benchmark is None:
         return protocol.Skipped()
@@ -101,12 +101,12 @@ def _prepare(suite: Suite, request: protocol.Prepare) -> protocol.Seconds | prot
     return _sample(suite, request)
 
 
-def _sample(suite: Suite, request: protocol.Prepare | protocol.Sample) -> protocol.Seconds:
+def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> protocol.Seconds:
     clock = own_time.OwnTime() if request.own_time else None
     return protocol.Seconds(sampling.sample(suite.ready[request.row], request.calls, clock))
 
 
-def _watch(suite: Suite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
+def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
     """Profile the functions and lines that a call runs, or count what its statement imports."""
     benchmark = suite.prepare(request)
     if benchmark is None:
@@ -142,7 +142,7 @@ def _profiled(benchmark: Any, root: Path) -> dict[str, float]:
     return {name: min(run[name] for run in runs) for name in everywhere}
 
 
-def _repeat(suite: Suite, request: protocol.Repeat) -> protocol.Released | protocol.Skipped:
+def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released | protocol.Skipped:
     benchmark = suite.prepare(request)
     if benchmark is None:
         return protocol.Skipped()
@@ -154,12 +154,12 @@ def _repeat(suite: Suite, request: protocol.Repeat) -> protocol.Released | proto
     return protocol.Released()
 
 
-def _release(suite: Suite, request: protocol.Release) -> protocol.Released:
+def _release(suite: LoadedSuite, request: protocol.Release) -> protocol.Released:
     suite.release(request.row)
     return protocol.Released()
 
 
-_ANSWERS: dict[type, Callable[[Suite, Any], protocol.Reply]] = {
+_ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
     protocol.Discover: lambda suite, _: suite.listed(),
     protocol.Origins: lambda suite, _: protocol.Modules(listing.loaded_from()),
     protocol.Inspect: first_run.inspect,

@@ -21,7 +21,7 @@ from .executed import Executed
 _USED = "perfgate_used.json"  # beside what setup_cache made: what of the checkout made it
 
 
-class Suite:
+class LoadedSuite:
     """The suite of one checkout and the benchmarks of it that are ready to run.
 
     Attributes:
