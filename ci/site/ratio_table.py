@@ -42,7 +42,7 @@ class RatioRow:
 
 @dataclass(frozen=True)
 class RatioTable:
-    """The ratios that one run measured in one environment, the strongest rival first.
+    """The ratios that one run measured in one environment, the fastest peer first.
 
     Attributes:
         env: the environment.
@@ -101,7 +101,7 @@ class RatioTable:
         return [min(cells, key=lambda cell: cell.middle) for cells in found if cells]
 
     @property
-    def rivals(self) -> list[str]:
+    def fastest_peers(self) -> list[str]:
         """The names of the libraries that are the fastest other one at a size."""
         return list(dict.fromkeys(line.peer.library for line in self.strongest))
 

@@ -205,7 +205,7 @@ def test_a_mistake_is_answered_in_one_sentence(tmp_path, right, wrong, sentence)
             "target 'tinny' is unknown; did you mean 'tiny'?",
         ),
         (
-            'workload = "tiny"\nof = "brax"\nat_least = 2',
+            'workload = "tiny"\nof = "no-such-library"\nat_least = 2',
             "targets[0].of must be one of myriad, gymnax,",
         ),
         (
