@@ -378,8 +378,8 @@ def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[Traini
     seeds = config.seeds or [config.seed]
     if seed is None and len(seeds) > 1:
         raise InvalidArgumentError(
-            f"seed must name one of the seeds {shown(seeds)} that {folder.path} holds, "
-            "but got None."
+            f"seed must be given, since {folder.path} holds a training of each of the seeds "
+            f"{shown(seeds)}."
         )
     slot = 0 if seed is None else slot_of(seeds, seed)
     is_of_many = config.seeds is not None

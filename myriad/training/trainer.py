@@ -171,6 +171,7 @@ class Trainer:
         self._progress.say(f"{self.config.agent} on {self.config.env}, {size}: {how}")
         if self._settings:
             self._progress.say(in_short(self._settings))
+        self._progress.begin()
 
     def _first_state(self) -> tuple[TrainState, int, list[dict[str, Any]]]:
         done = self._checkpoints.latest()

@@ -284,6 +284,20 @@ def test_without_a_terminal_a_line_every_half_minute_says_how_far_it_is(monkeypa
     ]
 
 
+def test_a_terminal_shows_that_it_compiles_until_it_trains(monkeypatch, capsys):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    for begins, word in ((False, "compiling"), (True, "training")):
+        shown = Progress(10_000, quiet=False)
+        capsys.readouterr()
+        if begins:
+            shown.begin()
+        shown.close()
+        lines = capsys.readouterr().err
+        assert [each for each in ("compiling", "training") if each in lines] == [word]
+
+
 def test_a_quiet_training_says_nothing(monkeypatch, capsys):
     monkeypatch.setattr(progress, "_EVERY_S", 0.0)
     Progress(10_000, quiet=True).update(1_000, 100.0, None)

@@ -40,7 +40,7 @@ class Progress:
             console=console.Console(stderr=True),
         )
         self._task = self._bar.add_task(
-            "training", total=total_steps, steps="0", rate="", score="-", monitored=""
+            "compiling", total=total_steps, steps="0", rate="", score="-", monitored=""
         )
         self._bar.start()
 
@@ -50,6 +50,11 @@ class Progress:
             self._bar.console.print(sentence, highlight=False, markup=False)
         elif not self._quiet:
             say(sentence)
+
+    def begin(self) -> None:
+        """Show from now on that it trains, and no longer that it compiles."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description="training")
 
     def monitor(self, summary: str) -> None:
         """Show from now on where the time goes."""

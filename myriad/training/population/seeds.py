@@ -192,6 +192,7 @@ class SeedsTrainer:
         )
         if self._settings:
             self._progress.say(in_short(self._settings))
+        self._progress.begin()
 
     def _first_state(self) -> tuple[PopulationState, int, Rows]:
         done = self._checkpoints.latest()
