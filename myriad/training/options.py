@@ -14,19 +14,26 @@ _PLAIN = (bool, int, float, str, list)
 def plain(name: str, value: Any) -> Any:
     """Return `value` as a file holds it.
 
-    Scalars of NumPy and JAX become Python's numbers, and tuples and ranges become lists.
+    Scalars of NumPy and JAX become Python's numbers. Their arrays of one dimension become lists, as
+    tuples and ranges do.
 
     Args:
         name: how the user calls the value, for the message.
         value: anything.
 
     Raises:
-        InvalidArgumentError: the value is an array, or holds one.
+        InvalidArgumentError: the value is or holds an array of several dimensions, or a key.
     """
     if isinstance(value, Mapping):
         owner = name.removesuffix("_options")
         return {key: plain(f"{owner}.{key}", each) for key, each in value.items()}
-    if isinstance(value, list | tuple | range):
+    # By its name, since a configuration is read without JAX.
+    if str(getattr(value, "dtype", "")).startswith("key<"):
+        raise InvalidArgumentError(
+            f"{name} must be a number or a list, but got a JAX key: give the seed itself."
+        )
+    is_vector = hasattr(value, "tolist") and len(value.shape) == 1
+    if is_vector or isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
             raise InvalidArgumentError(
                 f"{name} must be a list of at most {_MOST_ITEMS:,} items, but got {len(value):,}."

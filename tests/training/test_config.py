@@ -184,6 +184,14 @@ def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
     assert (learner.learning_rate, learner.hidden_sizes) == (0.25, (8, 8))
 
 
+@pytest.mark.parametrize("array", [np.arange, jnp.arange], ids=["numpy", "jax"])
+def test_an_array_of_one_dimension_is_kept_as_a_list(array):
+    config = create_config("cartpole", "ppo", seeds=array(3), **{"agent.hidden_sizes": array(8, 9)})
+    assert config.seeds == [0, 1, 2]
+    assert TrainingConfig.from_toml(config.to_toml()) == config
+    assert config.resolve().learner.hidden_sizes == (8,)
+
+
 def test_an_infinite_figure_survives_toml_and_json():
     options = {"agent.max_grad_norm": math.inf, "env.x_threshold": math.inf}
     resolved = create_config("cartpole", "dqn", **options).resolve().config
@@ -257,9 +265,20 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
         ),
         ({"agent.learning_rate": -1.0}, "agent.learning_rate must be"),
         (
-            {"env.gravity": np.ones(3)},
-            r"env\.gravity must be a number or a list, but got an array of shape \(3,\)\.$",
+            {"env.gravity": np.ones((3, 1))},
+            r"env\.gravity must be a number or a list, but got an array of shape \(3, 1\)\.$",
         ),
+        ({"env.gravity": np.ones(2)}, r"env.gravity must be a finite number, but got \(1.0, 1.0\)"),
+        ({"seeds": np.ones(2)}, r"seeds must be a list of .* but got \[1.0, 1.0\]"),
+        (
+            {"seeds": np.ones(100_001)},
+            "seeds must be a list of at most 100,000 items, but",
+        ),
+        (
+            {"seed": jax.random.key(1)},
+            "seed must be a number or a list, but got a JAX key",
+        ),
+        ({"seeds": jax.random.split(jax.random.key(1))}, "seeds must be .* but got a JAX key"),
         (
             {"env.max_steps": np.float32(0.5)},
             "env.max_steps must be an integer from 1 to 2,147,483,647, but got 0.5",
