@@ -521,16 +521,13 @@ class DQN(Learner[DQNState]):
         if errors is not None:
             of_rows = self.shards.each(lambda _, rows: self._errors(params, rows), rows)
             errors = errors.at[i].set(of_rows)
-        learned, of_gradient = self.shards.alike(
-            lambda learned, mean: take_step(
-                learned,
-                mean,
-                self._optimizer.update,
-                learning_rate,
-                statistics=self.gradient_statistics,
-            ),
+        learned, of_gradient = take_step(
             learned,
             mean,
+            self._optimizer.update,
+            learning_rate,
+            self.shards,
+            statistics=self.gradient_statistics,
         )
         metrics = [loss, *of_gradient]
         totals = [total + metric for total, metric in zip(totals, metrics, strict=True)]

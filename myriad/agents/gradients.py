@@ -9,6 +9,7 @@ import optax
 
 from myriad.agents.networks import EXACT
 from myriad.agents.precision import LossScale, unscaled, wide
+from myriad.agents.shards import Shards
 from myriad.errors import InvalidArgumentError
 
 # What a learner with `gradient_statistics` reports beside its losses.
@@ -34,33 +35,41 @@ def take_step(
     gradient: jax.Array,
     update: Callable[[jax.Array, optax.OptState], tuple[Any, optax.OptState]],
     learning_rate: jax.Array | float,
+    shards: Shards,
     *,
     statistics: bool,
 ) -> tuple[Learned, list[jax.Array]]:
     """Take one gradient step, in float32. One whose gradient is not finite may be skipped.
+
+    All shards take the same step, and round it alike.
 
     Args:
         learned: what came of the steps before.
         gradient: of the scaled loss, float32 `[P]`.
         update: the optimiser's: from a gradient and its state to a step and its next state.
         learning_rate: a step is multiplied by it.
+        shards: of the learner.
         statistics: whether to return the values of `GRADIENT_METRICS`.
 
     Returns:
         what came of the step, and its statistics or nothing. Those of a skipped step are of zeros.
     """
-    gradient, is_taken, loss_scale = unscaled(gradient, learned.loss_scale)
-    step, opt_state = update(gradient, learned.opt_state)
-    change = learning_rate * step
-    if is_taken is not None:
-        change = jnp.where(is_taken, change, 0)
-        opt_state = jax.tree.map(
-            lambda new, old: jnp.where(is_taken, new, old), opt_state, learned.opt_state
-        )
-    params = wide(learned.params)
-    metrics = gradient_metrics(gradient, change, params) if statistics else []
-    rounded = (params - change).astype(learned.params.dtype)
-    return Learned(rounded, opt_state, loss_scale), metrics
+
+    def stepped(learned: Learned, gradient: jax.Array) -> tuple[Learned, list[jax.Array]]:
+        gradient, is_taken, loss_scale = unscaled(gradient, learned.loss_scale)
+        step, opt_state = update(gradient, learned.opt_state)
+        change = learning_rate * step
+        if is_taken is not None:
+            change = jnp.where(is_taken, change, 0)
+            opt_state = jax.tree.map(
+                lambda new, old: jnp.where(is_taken, new, old), opt_state, learned.opt_state
+            )
+        params = wide(learned.params)
+        metrics = gradient_metrics(gradient, change, params) if statistics else []
+        rounded = (params - change).astype(learned.params.dtype)
+        return Learned(rounded, opt_state, loss_scale), metrics
+
+    return shards.alike(stepped, learned, gradient)
 
 
 def norm(vector: jax.Array) -> jax.Array:

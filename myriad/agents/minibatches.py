@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from myriad.agents.agent import DEFAULT_TOTAL_STEPS, LEARNER_AXIS
+from myriad.agents.gradients import require_whole_parts
 from myriad.agents.shards import Shards
 from myriad.errors import InvalidArgumentError
 from myriad.random import after_words
@@ -116,8 +117,20 @@ def _permutation_of_epoch(
     return _sorted_rows(draws[:num_draws], num_rows)
 
 
-def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
-    """Raise InvalidArgumentError unless num_envs x rollout_steps rows divide into minibatches."""
+def require_whole_minibatches(
+    batch_rows: int, num_minibatches: int, gradient_accumulation: int, shards: Shards
+) -> None:
+    """Check that a batch divides into minibatches, shards and parts.
+
+    Args:
+        batch_rows: num_envs x rollout_steps.
+        num_minibatches: of each epoch.
+        gradient_accumulation: parts of a shard's rows in a minibatch.
+        shards: those of the learner.
+
+    Raises:
+        InvalidArgumentError: it does not.
+    """
     if batch_rows > INT32:
         raise InvalidArgumentError(
             f"num_envs x rollout_steps must be at most {INT32:,}, but is {batch_rows:,}."
@@ -127,16 +140,9 @@ def require_whole_minibatches(batch_rows: int, num_minibatches: int) -> None:
             "num_minibatches must divide the batch of num_envs x rollout_steps = "
             f"{batch_rows}, but is {num_minibatches}."
         )
-
-
-def rows_of_shard(minibatch_rows: int, shards: Shards) -> int:
-    """Return how many rows of a minibatch are a shard's.
-
-    Raises:
-        InvalidArgumentError: the shards don't divide it.
-    """
+    minibatch_rows = batch_rows // num_minibatches
     shards.require_divides("the rows of a minibatch", minibatch_rows)
-    return minibatch_rows // shards.num_shards
+    require_whole_parts(minibatch_rows // shards.num_shards, gradient_accumulation)
 
 
 def minibatches_of(batch_rows: int, batch_size: int) -> int:

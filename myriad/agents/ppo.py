@@ -21,7 +21,6 @@ from myriad.agents.gradients import (
     GRADIENT_METRICS,
     Learned,
     norm,
-    require_whole_parts,
     take_step,
 )
 from myriad.agents.hyperparameters import (
@@ -47,7 +46,6 @@ from myriad.agents.minibatches import (
     mean_over_devices,
     repeat_epochs,
     require_whole_minibatches,
-    rows_of_shard,
     shapes_for_many,
     share_of_rows,
     steps_for_many,
@@ -67,7 +65,7 @@ from myriad.agents.policies import Policy, make_policy
 from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
 from myriad.agents.shards import Shards
 from myriad.agents.traced import number
-from myriad.agents.trajectory import Trajectory, collect
+from myriad.agents.trajectory import Trajectory, collect_by_shard
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
@@ -267,10 +265,12 @@ class PPO(Learner[PPOState]):
 
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
-        rows = num_envs * self.rollout_steps
-        require_whole_minibatches(rows, self.num_minibatches)
-        part = rows_of_shard(rows // self.num_minibatches, self.shards)
-        require_whole_parts(part, self.gradient_accumulation)
+        require_whole_minibatches(
+            num_envs * self.rollout_steps,
+            self.num_minibatches,
+            self.gradient_accumulation,
+            self.shards,
+        )
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
@@ -313,22 +313,14 @@ class PPO(Learner[PPOState]):
             # The outputs are kept: log probabilities are computed once for the whole rollout.
             return self.policy.action(choice), (outputs, choice)
 
-        collect_key = jax.random.fold_in(key, _COLLECT)
-
-        def of_shard(shard: Any, batch_state: BatchState, running_return: jax.Array) -> Any:
-            return collect(
-                self.shards.key(collect_key, shard),
-                batch_state,
-                running_return,
-                choose,
-                step,
-                lambda obs: self._values(state.params, self._inputs(state, obs)),
-                num_steps=self.rollout_steps,
-                gamma=self.gamma,
-            )
-
-        batch_state, running_return, trajectory = self.shards.each(
-            of_shard, batch_state, state.running_return
+        batch_state, running_return, trajectory = collect_by_shard(
+            self,
+            jax.random.fold_in(key, _COLLECT),
+            batch_state,
+            state.running_return,
+            lambda _: choose,
+            step,
+            lambda obs: self._values(state.params, self._inputs(state, obs)),
         )
         return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
@@ -493,12 +485,8 @@ class PPO(Learner[PPOState]):
         def update(gradient: jax.Array, opt_state: optax.OptState) -> tuple[Any, optax.OptState]:
             return self._optimizer.update(self._clip(gradient), opt_state)
 
-        learned, of_gradient = self.shards.alike(
-            lambda learned, mean: take_step(
-                learned, mean, update, learning_rate, statistics=self.gradient_statistics
-            ),
-            learned,
-            mean,
+        learned, of_gradient = take_step(
+            learned, mean, update, learning_rate, self.shards, statistics=self.gradient_statistics
         )
         if of_gradient:
             metrics = jnp.concatenate([metrics, jnp.stack(of_gradient)])

@@ -15,7 +15,7 @@ import optax
 
 from myriad.agents import q_learning
 from myriad.agents.agent import EnvStep, Learner
-from myriad.agents.gradients import GRADIENT_METRICS, Learned, require_whole_parts, take_step
+from myriad.agents.gradients import GRADIENT_METRICS, Learned, take_step
 from myriad.agents.hyperparameters import (
     WHOLE_TRAINING,
     Count,
@@ -37,7 +37,6 @@ from myriad.agents.minibatches import (
     mean_over_blocks,
     repeat_epochs,
     require_whole_minibatches,
-    rows_of_shard,
     shapes_for_many,
     steps_for_many,
 )
@@ -46,7 +45,7 @@ from myriad.agents.normalization import RunningMoments, normalize_obs, scale_rew
 from myriad.agents.precision import DYNAMIC, LossScale, Precision, scaled, wide
 from myriad.agents.shards import Shards
 from myriad.agents.traced import times_unless
-from myriad.agents.trajectory import Trajectory, collect
+from myriad.agents.trajectory import Choose, Trajectory, collect_by_shard
 from myriad.counters import Counter
 from myriad.envs import Environment
 from myriad.envs.vector import BatchState
@@ -229,10 +228,12 @@ class PQN(Learner[PQNState]):
 
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError unless the batch divides into minibatches and their parts."""
-        rows = num_envs * self.rollout_steps
-        require_whole_minibatches(rows, self.num_minibatches)
-        part = rows_of_shard(rows // self.num_minibatches, self.shards)
-        require_whole_parts(part, self.gradient_accumulation)
+        require_whole_minibatches(
+            num_envs * self.rollout_steps,
+            self.num_minibatches,
+            self.gradient_accumulation,
+            self.shards,
+        )
 
     def scheduled(self, num_updates: int) -> Self:
         """Let the learning rate fall over the whole training, unless you chose otherwise."""
@@ -272,28 +273,23 @@ class PQN(Learner[PQNState]):
         def best_value(obs: jax.Array) -> jax.Array:
             return jnp.max(self._values(state, obs), axis=1)
 
-        collect_key = jax.random.fold_in(key, _COLLECT)
-
-        def of_shard(shard: Any, batch_state: BatchState, running_return: jax.Array) -> Any:
+        def choose_in(shard: Any) -> Choose:
             def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
                 values = self._values(state, flatten(obs))
                 epsilons = self.shards.own_part(self._epsilons(state, num_envs), shard)
                 action = q_learning.epsilon_greedy(key, values, epsilons)
                 return action, (action, jnp.max(values, axis=1))
 
-            return collect(
-                self.shards.key(collect_key, shard),
-                batch_state,
-                running_return,
-                choose,
-                step,
-                best_value,
-                num_steps=self.rollout_steps,
-                gamma=self.gamma,
-            )
+            return choose
 
-        batch_state, running_return, trajectory = self.shards.each(
-            of_shard, batch_state, state.running_return
+        batch_state, running_return, trajectory = collect_by_shard(
+            self,
+            jax.random.fold_in(key, _COLLECT),
+            batch_state,
+            state.running_return,
+            choose_in,
+            step,
+            best_value,
         )
         return dataclasses.replace(state, running_return=running_return), batch_state, trajectory
 
@@ -378,16 +374,13 @@ class PQN(Learner[PQNState]):
                 return mean_over_blocks(gradient, order, self.gradient_accumulation)
 
             mean, metrics = self.shards.mean(self.shards.each(of_shard, order))
-            learned, of_gradient = self.shards.alike(
-                lambda learned, mean: take_step(
-                    learned,
-                    mean,
-                    self._optimizer.update,
-                    learning_rate,
-                    statistics=self.gradient_statistics,
-                ),
+            learned, of_gradient = take_step(
                 learned,
                 mean,
+                self._optimizer.update,
+                learning_rate,
+                self.shards,
+                statistics=self.gradient_statistics,
             )
             if of_gradient:
                 metrics |= dict(zip(GRADIENT_METRICS, of_gradient, strict=True))

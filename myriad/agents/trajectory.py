@@ -111,6 +111,36 @@ def act_and_step(
     return batch_state, choice, transition
 
 
+def collect_by_shard(
+    learner: Any,
+    key: jax.Array,
+    batch_state: BatchState,
+    running_return: jax.Array,
+    choose_in: Callable[[Any], Choose],
+    step: EnvStep,
+    value_of: Callable[[jax.Array], jax.Array],
+) -> tuple[BatchState, jax.Array, Trajectory]:
+    """Do what `collect` does in each shard, by a key of its own.
+
+    `learner` has `shards`, `rollout_steps` and `gamma`. `choose_in` maps a shard, as `Shards.each`
+    hands it out, to its `choose`. The other arguments are those of `collect`, of all shards.
+    """
+
+    def of_shard(shard: Any, batch_state: BatchState, running_return: jax.Array) -> Any:
+        return collect(
+            learner.shards.key(key, shard),
+            batch_state,
+            running_return,
+            choose_in(shard),
+            step,
+            value_of,
+            num_steps=learner.rollout_steps,
+            gamma=learner.gamma,
+        )
+
+    return learner.shards.each(of_shard, batch_state, running_return)
+
+
 def collect(
     key: jax.Array,
     batch_state: BatchState,

@@ -19,7 +19,7 @@ from myriad.agents.minibatches import (
     mean_over_blocks,
 )
 from myriad.agents.policies import CategoricalPolicy, GaussianPolicy, make_policy
-from myriad.agents.ppo import PPO, Batch, gae
+from myriad.agents.ppo import PPO, PPOBatch, gae
 from myriad.agents.trajectory import Trajectory
 from myriad.counters import Counter
 from myriad.errors import InvalidArgumentError, UnknownNameError
@@ -63,7 +63,7 @@ def assert_same(a, b):
 def random_batch(rng, size, num_obs, choice):
     columns = rng.normal(size=(4, size)).astype(np.float32)
     obs = rng.normal(size=(size, num_obs)).astype(np.float32)
-    return Batch(obs, choice, *(0.3 * columns - 0.5))
+    return PPOBatch(obs, choice, *(0.3 * columns - 0.5))
 
 
 def test_advantages_are_the_sum_over_the_rest_of_each_episode():

@@ -16,6 +16,7 @@ from myriad.agents import make_learner
 from myriad.agents.gradients import Learned, take_step
 from myriad.agents.networks import MLP, NetworkSpec, affine
 from myriad.agents.precision import DTYPES, LossScale, Precision, unscaled
+from myriad.agents.shards import Shards
 from myriad.cli import main
 from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.training.loop import LearningLoop, parallel_learner
@@ -227,7 +228,14 @@ def descended(gradient, scale, params=(1.0, 2.0)):
     params = jnp.asarray(params)
     loss_scale = LossScale(jnp.float32(scale), jnp.int32(7))
     learned = Learned(params, jnp.int32(3), loss_scale)
-    return take_step(learned, jnp.asarray(gradient), lambda g, n: (g, n + 1), 1.0, statistics=True)
+    return take_step(
+        learned,
+        jnp.asarray(gradient),
+        lambda gradient, num_steps: (gradient, num_steps + 1),
+        1.0,
+        Shards(),
+        statistics=True,
+    )
 
 
 def test_a_finite_gradient_is_divided_by_the_scale():
