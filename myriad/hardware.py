@@ -69,9 +69,7 @@ _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 # What `configure` has set in this process: the options that aren't the user's.
 _applied: dict[str, str] = {}
-# Seconds within which the processes of a training must have found each other.
-MEETING_S = 60
-# After so many of them a process says what it waits for.
+# After so many seconds a process says which others it waits for.
 _SILENT_S = 10
 # Myriad finds out sooner which process is gone, and says it in a sentence.
 _HEARTBEAT_S = 100
@@ -304,7 +302,7 @@ def _initialize(launch: Launch) -> None:
             launch.process_id,
             local_device_ids=own_gpu,
             cluster_detection_method="deactivate",
-            initialization_timeout=MEETING_S,
+            initialization_timeout=launch.start_timeout_s,
             heartbeat_timeout_seconds=_HEARTBEAT_S,
             shutdown_timeout_seconds=_SHUTDOWN_S,
         )
@@ -362,7 +360,7 @@ def _not_usable(launch: Launch, error: OSError) -> InvalidArgumentError:
 
 def _wait_for(launch: Launch) -> None:
     host, _, port = launch.coordinator.rpartition(":")
-    until_s = time.monotonic() + MEETING_S
+    until_s = time.monotonic() + launch.start_timeout_s
     while True:
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
@@ -373,8 +371,9 @@ def _wait_for(launch: Launch) -> None:
             reason = error.strerror or str(error)
             raise InvalidArgumentError(
                 f"coordinator {launch.coordinator} can't be reached by process "
-                f"{launch.process_id} within {MEETING_S} s ({reason}): start process 0 there, and "
-                "give all processes its host and port."
+                f"{launch.process_id} within {launch.start_timeout_s} s ({reason}): start process "
+                "0 there, give all processes its host and port, or wait longer with "
+                "MYRIAD_START_TIMEOUT_S."
             ) from error
         return
 

@@ -36,6 +36,7 @@ class Launch:
         local_rank: its number among those on this host; None where nobody says.
         local_processes: processes on this host; 1 where nobody says. If all meet at a loopback
             address, such as localhost, they are all on it.
+        start_timeout_s: seconds within which all processes must have found each other.
 
     Raises:
         InvalidArgumentError: a value can't be used.
@@ -46,6 +47,7 @@ class Launch:
     process_id: int
     local_rank: int | None = None
     local_processes: int = 1
+    start_timeout_s: int = 60
 
     def __post_init__(self):
         """Refuse what no process can be."""
@@ -90,7 +92,8 @@ def find_launch(
     """Return which process this is.
 
     What is not given is what `MYRIAD_COORDINATOR`, `MYRIAD_NUM_PROCESSES` and `MYRIAD_PROCESS_ID`
-    say, then what the launcher says.
+    say, then what the launcher says. How long they wait for each other is what
+    `MYRIAD_START_TIMEOUT_S` says.
 
     Args:
         coordinator: host and port of process 0.
@@ -108,7 +111,7 @@ def find_launch(
     """
     given = {"coordinator": coordinator, "num_processes": num_processes, "process_id": process_id}
     environ = os.environ if environ is None else environ
-    settings = Settings.read(folder, environ, only=given)
+    settings = Settings.read(folder, environ, only={*given, "start_timeout_s"})
     launcher, found = _launcher(environ)
     values = {
         name: _first(value, getattr(settings, name), getattr(found, name))
@@ -127,6 +130,8 @@ def find_launch(
             f"{'is' if len(missing) == 1 else 'are'} {missing_from}: give a flag, or set "
             f"{' and '.join(_variable(flag) for flag in missing)}."
         )
+    if settings.start_timeout_s is not None:
+        values["start_timeout_s"] = settings.start_timeout_s
     return Launch(**values, local_rank=found.local_rank, local_processes=found.local_processes)
 
 

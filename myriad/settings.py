@@ -169,6 +169,13 @@ class Settings:
         _number,
         "an integer from 0 to 2,147,483,647",
     )
+    start_timeout_s: int | None = _setting(
+        "MYRIAD_START_TIMEOUT_S",
+        "",
+        "Seconds that processes wait for each other at the start.",
+        _count,
+        "an integer from 1 to 2,147,483,647",
+    )
     wandb_project: str | None = _setting(
         "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _named
     )

@@ -64,6 +64,14 @@ def test_variables_of_ours_say_what_no_launcher_does():
     assert find_launch("a:1", environ=KUBERNETES | ours).coordinator == "a:1"
 
 
+def test_a_variable_says_how_long_to_wait_for_the_others():
+    launch = find_launch(environ=SLURM | {"MYRIAD_START_TIMEOUT_S": "600"})
+    assert launch.start_timeout_s == 600
+    assert find_launch(environ=SLURM).start_timeout_s == 60
+    with pytest.raises(InvalidArgumentError, match="MYRIAD_START_TIMEOUT_S must be an integer"):
+        find_launch(environ=SLURM | {"MYRIAD_START_TIMEOUT_S": "a minute"})
+
+
 def test_mpirun_says_all_on_one_host():
     launch = find_launch(environ=OPEN_MPI)
     assert launch.coordinator.startswith("127.0.0.1:")
