@@ -1,6 +1,8 @@
 """The command line's flags are the configuration's fields, and a mistake is one sentence."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -111,6 +113,15 @@ def test_the_version_is_told(capsys):
         main(["--version"])
     assert not end.value.code
     assert capsys.readouterr().out == f"myriad {__version__}\n"
+
+
+def test_the_package_runs_as_a_module():
+    for argv, code in ((["--version"], 0), (["trian"], 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "myriad", *argv], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert "myriad 0" in done.stdout or "did you mean 'train'" in done.stderr
 
 
 def test_options_of_xla_to_leave_out_are_told_by_name():
