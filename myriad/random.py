@@ -1,9 +1,9 @@
 """The counter-based random numbers of every rollout, an implementation for `jax.random`.
 
 A step of a cheap environment costs about a nanosecond, and with JAX's default threefry more than 20
-times as much. `mix2x32` draws word `i` of a key by hashing a counter: integer multiplications, shifts and
-exclusive ors that XLA fuses into the step. Environments and agents stay plain `jax.random` code;
-only the key that they are given differs.
+times as much. `mix2x32` draws word `i` of a key by hashing a counter: integer multiplications,
+shifts and exclusive ors that XLA fuses into the step. Environments and agents stay plain
+`jax.random` code; only the key that they are given differs.
 
 Construction. A key is two 32-bit words `(k0, k1)`. Word `i` is a Weyl sequence in both words,
 hashed:
