@@ -141,10 +141,10 @@ def test_options_of_xla_to_leave_out_are_told_by_name():
             "--target-return must be a finite number or None, but got",
         ),
         (["--agnt", "ppo"], "`myriad train` has no option --agnt; did you mean --agent? ("),
-        (["--surprise="], "`myriad train` has no option --surprise; those of an agent"),
-        (["--", "8"], "`myriad train` has no option --; those of"),
+        (["--surprise="], "`myriad train` has no option --surprise; options of an agent"),
+        (["--", "8"], "`myriad train` has no option --; options of"),
         (["8", "9"], "`myriad train` does not take 8, 9 ("),
-        (["--options", "x"], "`myriad train` has no option --options; those of an agent or"),
+        (["--options", "x"], "`myriad train` has no option --options; options of an agent or"),
         (["--env", "env", "--agent", "ppo"], "unknown environment 'env'. Known: bucket-brigade"),
         (
             ["--env", "cartpole", "--agent", "ppo", "--agent.learning-rat", "1"],

@@ -412,7 +412,7 @@ def test_a_run_that_goes_on_reads_no_setting_that_it_has_stored(folder, monkeypa
     assert Path("run/config.toml").read_text() == before
     assert "compile aot (config.toml)" in capsys.readouterr().err
     assert main(["train", "--resume", "run", "--batch-size", "32"]) == 2
-    said = "--resume goes on as the run began, so --batch-size can't be given.\n"
+    said = "--resume continues a run with its own settings, so --batch-size can't be given.\n"
     assert capsys.readouterr().err == said
 
 

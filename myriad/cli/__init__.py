@@ -1,7 +1,7 @@
 """The command `myriad`.
 
-Each subcommand is a dataclass: its fields are the options, and its `run` does the work. What is
-heavy loads inside the functions, so that `myriad --help` answers at once.
+Each subcommand is a dataclass: its fields are the options, and its `run` does the work. Heavy
+modules are imported inside functions, so that `myriad --help` answers at once.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parse"]
 
-# What a shell reports of a process that a signal ended.
+# The exit codes that a shell reports for a process that a signal ended.
 _INTERRUPTED = 128 + signal.SIGINT
 _NOBODY_READS = 128 + 13  # SIGPIPE, which Windows lacks
 
 
 def parse(argv: Sequence[str]) -> Any:
     """Turn arguments into a command; see `myriad.cli.arguments.parse`."""
-    # Loaded here, so that an interrupt meanwhile ends as one later does.
+    # Imported here, where `main` already handles an interrupt.
     from myriad.cli.arguments import parse
 
     return parse(argv)
@@ -40,17 +40,17 @@ def main(
 ) -> int:
     """Run the command line and return its exit code.
 
-    It is 0, 1 if `doctor` finds what can't be had or another process of a training is lost, 2 if
-    the input can't be used or the output can't be written, 130 after an interrupt, and 141 if
-    nobody reads the output any more.
+    The code is 0 on success. It is 1 if `doctor` finds a problem or if another process of the
+    training is lost, 2 if the input can't be used or the output can't be written, 130 after an
+    interrupt, and 141 if nobody reads the output any more.
 
     Args:
         argv: the arguments; by default those of this process.
-        is_worker: whether this process is one of several of a training, see
+        is_worker: whether this process is one of several that train together, see
             `myriad.cli.supervisor`.
-        resuming: the run that goes on, where the supervisor has started the process again.
+        resuming: the run to resume, if the supervisor has restarted this process.
     """
-    is_ours = argv is None  # Otherwise the process and its signals are somebody else's.
+    is_ours = argv is None  # Otherwise the caller owns the process and its signals.
     _open_standard_files()
     if is_ours:
         Interrupts().install()
@@ -59,7 +59,7 @@ def main(
         from myriad.distributed import processes
 
         processes().leave()
-        # JAX would wait for processes that are gone.
+        # A normal exit would have JAX wait for processes that are gone.
         os._exit(code)
     return code
 
@@ -95,24 +95,24 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
     from myriad.launch import LOST
 
     try:
-        # What modules make while they load stays, so there is nothing to collect.
+        # The objects that modules make on import live on, so collecting would find nothing.
         with interrupts_end_at_once(), collector_paused():
             command = parse(argv)
             if getattr(command, "distributed", False) and not is_worker:
                 return command.supervised(argv)
             if resuming is not None:
                 command = dataclasses.replace(command, resuming=resuming)
-            # This comes before anything can start JAX's backend, which reads its options once.
+            # JAX's backend reads its options once, when it starts, so set them before that.
             from myriad.hardware import configure
             from myriad.settings import PLACES, Settings
 
-            # A training reads the others, and one that goes on reads none of them.
+            # A new training reads the other settings itself, and a resumed one ignores them.
             Settings.read(only=PLACES).export()
             launch = getattr(command, "launch", None)
-            # This may wait a minute for other processes, in C++.
+            # This may wait a minute for other processes, in C++, where Python handles no signal.
             configure(without=command.without_xla_option, distributed=launch or False)
         if is_ours:
-            # Python would look through all of it again and again, and once more at its end.
+            # Otherwise every later collection, and the one at exit, would scan all modules again.
             gc.freeze()
         warnings.formatwarning = lambda message, *_: f"{message}\n"
         return _done(command, is_worker=is_worker)
@@ -130,7 +130,7 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
 
 
 def _done(command: Any, *, is_worker: bool) -> int:
-    """Run a command, and let the other processes of a training end with it if it fails."""
+    """Run a command. If it fails, the other processes of the training end as well."""
     if not is_worker:
         return command.run() or 0
     from myriad.distributed import processes
@@ -145,26 +145,26 @@ def _done(command: Any, *, is_worker: bool) -> int:
 
 
 def _end(interrupt: KeyboardInterrupt) -> NoReturn:
-    """End the process, and say what the interrupted command says."""
-    # Another one would only spoil the way out.
+    """Print the sentences of the interrupted command and end the process."""
+    # A second interrupt would only disturb the exit.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for sentence in interrupt.args:
         say(sentence)
     with contextlib.suppress(AttributeError, OSError):
         sys.stdout.flush()
-    # Threads that still compile would abort Python's own end.
+    # Python's normal exit would abort if a thread is still compiling.
     os._exit(_INTERRUPTED)
 
 
 def _open_standard_files() -> None:
-    """Open what was closed. The next file would take its number, and get what libraries print."""
+    """Open closed standard streams, or the next file would get their number and their output."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # 2 is standard error
         pass
     os.close(number)
 
 
 def _close_stdout() -> None:
-    """Drop what is left to write: Python would try again at its end, and complain."""
+    """Drop buffered output. Otherwise Python would write it at exit, fail again and complain."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)

@@ -1,4 +1,4 @@
-"""`python -m myriad.cli` is `myriad`."""
+"""`python -m myriad.cli` runs the command `myriad`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""From arguments to a command, or to one sentence that says what is wrong with them."""
+"""Parse arguments into a command, or say in one sentence what is wrong with them."""
 
 import contextlib
 import dataclasses
@@ -24,10 +24,10 @@ _DESCRIPTION = (
     "`myriad --version` prints the version."
 )
 
-# Characters of a value that a sentence repeats.
+# The most characters of a value that an error message repeats.
 _LONG = 60
 
-# Each is imported when it is given, since all of them together take a while.
+# A command is imported only when you give it, since importing all of them takes a while.
 COMMANDS: dict[str, str] = {
     "train": "myriad.cli.train:Train",
     "tune": "myriad.cli.tune:Tune",
@@ -49,7 +49,7 @@ def parse(argv: Sequence[str]) -> "Command":
     """Turn arguments into a command.
 
     Raises:
-        InvalidArgumentError: they can't be used.
+        InvalidArgumentError: an argument is wrong or missing.
         SystemExit: you asked for help or the version, and it was printed.
     """
     if argv and argv[0] == "--version":
@@ -91,7 +91,7 @@ def parse(argv: Sequence[str]) -> "Command":
 
 
 def _of_given(kind: Any, words: Sequence[str]) -> Any:
-    """Return a dataclass of those fields that are given or needed: tyro takes long over each."""
+    """Return a dataclass of only the fields that are given or needed: each one slows tyro down."""
     names = flags_by_name(words)
     given = {*names, *(name.removeprefix("no_") for name in names)}
     fields = [
@@ -108,13 +108,13 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _copied(field: dataclasses.Field[Any]) -> Any:
-    """Return a description of the same field, which another class can have."""
+    """Return an equal field for another class: a `Field` can belong to one class only."""
     defaults = {"default": field.default, "default_factory": field.default_factory}
     return dataclasses.field(kw_only=field.kw_only, **defaults)
 
 
 def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -> Any:
-    """Return the command with what was given by dotted name, or refuse that."""
+    """Return the command with its dotted options, or refuse them if it takes none."""
     names = {field.name for field in dataclasses.fields(command)}
     if "given" in names:
         given = frozenset(flags_by_name(words))
@@ -130,13 +130,13 @@ def _with_options(command: Any, words: Sequence[str], options: dict[str, Any]) -
 
 
 def flags_by_name(argv: Sequence[str]) -> dict[str, str]:
-    """Return the flags in the arguments by what Python calls them, which errors begin with."""
+    """Return the given flags by their names in Python, with which error messages begin."""
     flags = (word.partition("=")[0] for word in argv if word.startswith("--"))
     return {flag.removeprefix("--").replace("-", "_"): flag for flag in flags}
 
 
 def _require_known(words: Sequence[str], command: Any) -> None:
-    """Refuse options that the command doesn't have. tyro would suggest those of other commands."""
+    """Refuse options that the command lacks. tyro would suggest options of other commands."""
     fields = dataclasses.fields(command)
     options = [option for option in fields if _has_flag(option)]
     names = [option.name.replace("_", "-") for option in options]
@@ -151,7 +151,7 @@ def _require_known(words: Sequence[str], command: Any) -> None:
         close = closest(flag.strip("-"), names)
         meant = f"; did you mean --{close}?" if close else ""
         if not close and any(field.name == "given" for field in fields):
-            meant = "; those of an agent or an environment begin with --agent. or --env."
+            meant = "; options of an agent or an environment begin with --agent. or --env."
         raise InvalidArgumentError(
             f"`myriad {words[0]}` has no option {_short(flag)}{meant} "
             f"(`myriad {words[0]} --help` lists them)."
@@ -159,7 +159,7 @@ def _require_known(words: Sequence[str], command: Any) -> None:
 
 
 def _has_flag(option: dataclasses.Field[Any]) -> bool:
-    """Return whether tyro makes a flag of a field: not if it is positional, or ours to fill in."""
+    """Return whether a field is a flag: it isn't if it is positional or if Myriad fills it in."""
     markers = getattr(option.type, "__metadata__", ())
     return tyro.conf.Positional not in markers and tyro.conf.Suppress not in markers
 
@@ -173,7 +173,7 @@ def _is_number(word: str) -> bool:
 
 
 def _with_default_file(argv: Sequence[str]) -> list[str]:
-    """Give `--write-env` its default file where no other follows."""
+    """Give `--write-env` its default file if no file follows."""
     words = []
     for word, following in zip(argv, [*argv[1:], "--"], strict=True):
         names_none = word == "--write-env" and following.startswith("--")
@@ -182,7 +182,7 @@ def _with_default_file(argv: Sequence[str]) -> list[str]:
 
 
 def _require_no_empty(argv: Sequence[str]) -> None:
-    """Refuse an empty argument. As a path it would stand for the current folder."""
+    """Refuse an empty argument. As a path it would mean the current folder."""
     for i, word in enumerate(argv):
         flag, equals, value = word.partition("=")
         if word == "" or (flag.startswith("--") and equals and not value):
@@ -195,7 +195,7 @@ def _require_no_empty(argv: Sequence[str]) -> None:
 def _without_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     """Take `--agent.name value` and `--env.name=value` out.
 
-    The names that there are depend on the agent and the environment, so tyro can't know them.
+    Which names exist depends on the agent and the environment, so tyro can't know them.
     """
     rest: list[str] = []
     options: dict[str, Any] = {}
@@ -222,7 +222,7 @@ def _value(text: str) -> Any:
 
 
 def _parsed(argv: Sequence[str], commands: dict[str, Any]) -> Any:
-    """Have tyro parse the arguments, and turn what it says of a mistake into a sentence."""
+    """Have tyro parse the arguments, and turn its report of a mistake into a sentence."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -239,9 +239,9 @@ def _parsed(argv: Sequence[str], commands: dict[str, Any]) -> Any:
 
 
 def _sentence(box: str, command: str) -> str:
-    """Take from tyro's box what is wrong, without its hints and the options' help."""
+    """Extract the mistake from tyro's box, without the suggestions and the options' help."""
     rows = [re.sub(r"\x1b\[[\d;]*m", "", row).strip("│| ") for row in box.splitlines()[1:-1]]
-    # Rules separate what is wrong from what you may have meant and from where help is.
+    # Horizontal rules separate the mistake, the suggestions and the pointer to the help.
     parts = re.split(r"^[─-]{3,}$", "\n".join(rows), flags=re.MULTILINE)
     wrong = next(filter(None, map(str.strip, parts)))
     statement = re.split(r"^--", wrong, maxsplit=1, flags=re.MULTILINE)[0]
@@ -251,7 +251,7 @@ def _sentence(box: str, command: str) -> str:
 
 
 def _in_words(statement: str, command: str) -> str:
-    """Say what a value must be, where tyro repeats what Python's conversions raised."""
+    """Say what a value must be, instead of repeating the error of Python's conversion."""
     ranges = ranges_of(load_command(command)) if command in COMMANDS else {}
     kinds = {"int": "an integer", "float": "a number"}
     reports = (
@@ -280,6 +280,6 @@ def _in_words(statement: str, command: str) -> str:
 
 
 def _short(quoted: str) -> str:
-    """Return a long value shortened. tyro has broken it into lines."""
+    """Shorten a long value, and join the lines into which tyro has broken it."""
     end = "'" if quoted.startswith("'") else ""
     return quoted if len(quoted) <= _LONG else f"{quoted[:_LONG]}...{end}"

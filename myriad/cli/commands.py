@@ -1,4 +1,4 @@
-"""The subcommands of `myriad` that are not `train`."""
+"""The smaller subcommands of `myriad`: evaluate, render, autotune, cite and the lists."""
 
 import dataclasses
 from pathlib import Path
@@ -12,26 +12,26 @@ from myriad.ranges import Bytes, FramesPerSecond, Integer, Seed, VideoSteps
 
 
 class Command(Protocol):
-    """A subcommand, its fields read from the command line."""
+    """A subcommand, whose fields come from the command line."""
 
     without_xla_option: tuple[str, ...]
 
     def run(self) -> int | None:
-        """Do the work, and print what came of it on standard output.
+        """Do the work and print the result on standard output.
 
         Returns:
-            the exit code; None stands for 0.
+            the exit code. None means 0.
 
         Raises:
-            MyriadError: it can't be done. `main` prints the sentence on standard error and
-                returns 2.
+            MyriadError: the command can't do its work. `main` prints the sentence on standard
+                error and returns 2.
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate(XlaFlags):
-    """Evaluate the agent of a run: whole greedy episodes."""
+    """Evaluate the agent of a run over whole greedy episodes."""
 
     run_folder: tyro.conf.Positional[Path]
     """Folder of the run."""
@@ -66,7 +66,7 @@ class Render(config_flags("env"), XlaFlags):
     """Write a video of one episode, a GIF or an MP4."""
 
     output: Path = dataclasses.field(kw_only=True)
-    """File to write. Its ending is .gif or .mp4."""
+    """File to write, ending in .gif or .mp4."""
 
     agent: str = "random"
     """Agent that needs no training: random, bangbang or pid."""
@@ -78,7 +78,7 @@ class Render(config_flags("env"), XlaFlags):
     """Seed of the training, in a run of many seeds."""
 
     steps: VideoSteps = 500
-    """Most steps to show, if the episode lasts longer."""
+    """Maximum number of steps to show, if the episode lasts longer."""
 
     seed: Seed = 0
     """Seed of the first state, the actions and the dynamics."""
@@ -87,7 +87,7 @@ class Render(config_flags("env"), XlaFlags):
     """Steps shown per second."""
 
     def run(self) -> None:
-        """Record the episode, and print how it went."""
+        """Record the episode, and print its steps and return."""
         from myriad.agents import Learner, make_agent
         from myriad.envs import make_env
         from myriad.rendering.video import record
@@ -98,7 +98,7 @@ class Render(config_flags("env"), XlaFlags):
             _, env, agent = load_training(self.run_folder, self.train_seed)
         elif self.env is None:
             raise InvalidArgumentError(
-                "--env or --run-folder is missing: one of them says what to show."
+                "--env or --run-folder is missing: give one of them to say what to show."
             )
         else:
             env = make_env(self.env)
@@ -120,32 +120,32 @@ class Render(config_flags("env"), XlaFlags):
 class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags):
     """Choose the chunk size or the batch of a training on this machine.
 
-    Or manage the chunk sizes that were found before.
+    You can also show, export or clear the chunk sizes that it found before.
     """
 
     tune: Literal["chunk", "batch"] = "chunk"
     """What to choose: the steps of a compiled call, or the rows of a gradient step."""
 
     write_env: Path | None = None
-    """Write the batch as OPTIMAL_BATCH_SIZE to this file, .env if you name none."""
+    """Write the batch as OPTIMAL_BATCH_SIZE to this file, or to .env if you name no file."""
 
     memory_limit: Bytes | None = None
-    """Bytes that may be used. By default what the machine has left."""
+    """Bytes of memory that may be used. By default all that the machine has free."""
 
     force: bool = False
-    """Measure again, even if the answer is known."""
+    """Measure again, even if the result is already known."""
 
     show: bool = False
-    """Print what was found before, and measure nothing."""
+    """Print the chunk sizes found before, without measuring anything."""
 
     clear: bool = False
-    """Forget what was found before."""
+    """Delete the chunk sizes found before."""
 
     export: Path | None = None
-    """Copy what was found before to this file."""
+    """Copy the chunk sizes found before to this file."""
 
     def run(self) -> None:
-        """Tune, or do with the cache what the flags say."""
+        """Tune, or manage the cache as the flags say."""
         from myriad.autotune import ProfileCache, autotune
         from myriad.autotune.suggest import STEPS_PER_ENV
         from myriad.training.config import make_config
@@ -206,7 +206,7 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
 
 @dataclasses.dataclass(frozen=True)
 class Cite(XlaFlags):
-    """Print what reporting a result needs: machine, versions, commit, figures and the command."""
+    """Print what to report with a result: machine, versions, commit, figures and the command."""
 
     results: tyro.conf.Positional[Path]
     """CSV file that a benchmark wrote."""
@@ -220,7 +220,7 @@ class Cite(XlaFlags):
 
 @dataclasses.dataclass(frozen=True)
 class Envs(XlaFlags):
-    """List the environments, one name a line."""
+    """List the environments, one name per line."""
 
     def run(self) -> None:
         """Print the names."""
@@ -231,7 +231,7 @@ class Envs(XlaFlags):
 
 @dataclasses.dataclass(frozen=True)
 class Agents(XlaFlags):
-    """List the agents, one name a line."""
+    """List the agents, one name per line."""
 
     def run(self) -> None:
         """Print the names."""
@@ -242,7 +242,7 @@ class Agents(XlaFlags):
 
 @dataclasses.dataclass(frozen=True)
 class Presets(config_flags("env", "agent"), XlaFlags):
-    """List the presets: what each sets, beside the values of the baseline."""
+    """List the presets and the values that each sets, next to those of the baseline."""
 
     def run(self) -> None:
         """Print a table for each agent."""
@@ -257,7 +257,7 @@ class Presets(config_flags("env", "agent"), XlaFlags):
         print("\n\n".join(_table_or_reason(agent, env) for agent in agents))
 
 
-# Effective values follow from the environment, too. This one suits every agent.
+# Effective values depend on the environment as well, and every agent can act in this one.
 _SHOWN_ENV = "cartpole-control"
 
 

@@ -1,4 +1,4 @@
-"""`myriad doctor`: what is set, where, and what this machine makes of it."""
+"""`myriad doctor`: the settings, where each was set, and what is active on this machine."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ from myriad.errors import InvalidArgumentError, MyriadError
 from myriad.files import unwritable
 from myriad.settings import FLAG, Settings, compilation_cache, home
 
-# What the settings are shown for, unless you say.
+# The environment and agent to show settings for, unless you name others.
 _ENV, _AGENT = "cartpole-control", "ppo"
 
 
@@ -16,11 +16,11 @@ _ENV, _AGENT = "cartpole-control", "ppo"
 class Doctor(TrainingFlags):
     """Show every setting, where it was set and what is active on this machine.
 
-    It takes the options of `myriad train`, and says what they would come to.
+    It takes the options of `myriad train` and shows what they would do, without training.
     """
 
     def run(self) -> int:
-        """Print the settings, the machine and the folders; return 1 if something can't be had."""
+        """Print the settings, the machine and the folders; return 1 if there is a problem."""
         problems = self._print_training()
         print("\nvariables, of the environment and of .env\n")
         print(_table([("variable", "value", "what it does", "wins over it"), *_variables()]))
@@ -31,7 +31,7 @@ class Doctor(TrainingFlags):
         return 1 if problems else 0
 
     def _print_training(self) -> list[str]:
-        """Print what is active in the training; return what it can't have."""
+        """Print what is active in the training, and return the problems."""
         from myriad.autotune.precision import dtype_speed
         from myriad.training.active import ActiveSetting, active_settings
         from myriad.training.config import make_config
@@ -42,7 +42,7 @@ class Doctor(TrainingFlags):
             flags = dataclasses.replace(self, **named, given=self.given | {*named})
         fields, sources = flags.fields()
         try:
-            # Without the autotuner: looking takes no minutes.
+            # Without the autotuner, which would take minutes.
             config = flags.made(lambda: make_config(**fields), sources)
             resolved = config.resolve()
         except InvalidArgumentError as error:
@@ -109,7 +109,7 @@ def _variables() -> list[tuple[str, str, str, str]]:
 
 
 def _print_machine() -> list[str]:
-    """Print the machine, the versions and the folders; return what is wrong with those."""
+    """Print the machine, the versions and the folders, and return the folders' problems."""
     from myriad.hardware import fingerprint, is_configured, package_versions
 
     machine = fingerprint()

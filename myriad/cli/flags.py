@@ -1,4 +1,4 @@
-"""Flags made from the fields of a class, whose sentences stand in the class's docstring alone."""
+"""Flags made from the fields of a class. Their help comes from the class's docstring."""
 
 import dataclasses
 import inspect
@@ -11,13 +11,13 @@ import tyro
 from myriad.ranges import Range
 from myriad.training.config import TrainingConfig
 
-# A configuration's options are given by dotted name.
+# The two tables of options have no flag: you give each option by its dotted name.
 NAMES = [name for name in TrainingConfig.model_fields if not name.endswith("_options")]
 
 
 @dataclasses.dataclass(frozen=True)
 class XlaFlags:
-    """What every command takes, for the options that XLA starts with."""
+    """Flags of every command, for the options that XLA starts with."""
 
     without_xla_option: Annotated[
         tyro.conf.UseAppendAction[tuple[str, ...]],
@@ -27,7 +27,7 @@ class XlaFlags:
 
 
 def sentences(kind: type) -> dict[str, str]:
-    """Return the sentences of a class's section `Attributes:`, by the attribute's name."""
+    """Return the sentences of a class's `Attributes:` section by attribute name."""
     docstring = inspect.getdoc(kind) or ""
     section = re.search(r"^Attributes:\n(.*?)(?=^\S|\Z)", docstring, re.MULTILINE | re.DOTALL)
     if section is None:
@@ -46,11 +46,11 @@ def config_flags(*names: str) -> Any:
 def field_flag(name: str, hint: str | None = None) -> Any:
     """Return the type of the flag for a field of `TrainingConfig`, with its sentence.
 
-    The flag's own default is None, which stands for a field that you didn't give.
+    The flag's own default is None, which means that you didn't give the field.
 
     Args:
-        name: the field's.
-        hint: what `--help` shows behind the sentence; by default the field's own default.
+        name: the field's name.
+        hint: the text that `--help` shows after the sentence; by default the field's own default.
     """
     kind = _given_type(TrainingConfig.model_fields[name].annotation)
     if get_origin(kind) is list:

@@ -1,7 +1,7 @@
-"""A process of a training among several: run in a child, and explained if it ends badly.
+"""Run one of a training's processes in a child, explain a bad end, and restart it.
 
-JAX ends a process from within when the process that hosts its coordination service is gone, with a
-dump of its stack. Only another process can still say in a sentence what happened, and start again.
+When the process that hosts JAX's coordination service is gone, JAX aborts the others from within
+and dumps their stacks. Only another process can then say in a sentence what happened and restart.
 """
 
 import collections
@@ -19,7 +19,7 @@ from typing import IO
 from myriad.files import say
 from myriad.launch import LOST, REFUSED, Launch, how_to_resume
 
-# By then all have noticed that one was killed, and have ended.
+# Wait until all processes have noticed that one was killed, and have ended.
 _RESTART_S = 12.0
 _LINES = 200
 
@@ -35,12 +35,12 @@ def supervise(
     Args:
         argv: the command's arguments.
         launch: which process this is.
-        run_folder: the folder in which the training is saved, if that is known.
-        restarts: how often it is started again when a process was lost.
+        run_folder: the folder in which the training is saved, if it is known.
+        restarts: how many times to start the command again after a process was lost.
     """
     folder = None if run_folder is None else run_folder.absolute()
-    # A run that lies there already is another one, unless the arguments resume it. Otherwise no
-    # restart may go on with it.
+    # A run that is already in the folder is a different one, and a restart must not continue it.
+    # If the arguments resume that run, the restarted command does so by itself.
     was_there = _is_run(folder)
     attempt = 0
     while True:
@@ -61,7 +61,7 @@ def supervise(
 
 
 class _Child:
-    """The process that trains. It gets the signals of this one, and what C++ prints is kept."""
+    """The process that trains. It gets this process's signals, and its C++ output is kept."""
 
     def __init__(self, argv: Sequence[str], run_folder: Path | None):
         self.was_told_to_end = False
@@ -113,7 +113,7 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
     me = f"process {launch.process_id} of {launch.num_processes}"
     goes_on = how_to_resume(folder) if _has_saved(folder) else ""
     if "JAX distributed service detected fatal errors" not in printed:
-        by_whom = ", by somebody or by the system, which does so where memory runs out"
+        by_whom = ", by somebody or by the system, which does so when memory runs out"
         hint = by_whom if number == signal.SIGKILL else ""
         if number != signal.SIGKILL:
             sys.stderr.write(printed)
@@ -121,7 +121,7 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
         return LOST
     if found := re.search(r"(\d+) unexpectedly tried to connect", printed):
         say(
-            f"process_id must be another one in each process: a second process {found[1]} came to "
+            f"process_id must be different in each process: a second process {found[1]} came to "
             f"{launch.coordinator}, so {me} ends, too{goes_on}"
         )
         return LOST
@@ -137,12 +137,12 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
         )
     elif "ALREADY_EXISTS" in why or "incarnation" in why:
         say(
-            f"process_id must be another one in each process: two have {launch.process_id} at "
+            f"process_id must be different in each process: two have {launch.process_id} at "
             f"{launch.coordinator}."
         )
     else:
         say(
-            f"{me} did not meet all others at {launch.coordinator} in time: start all "
+            f"{me} did not meet all the others at {launch.coordinator} in time: start all "
             f"{launch.num_processes}, each with its own number."
         )
     return REFUSED
@@ -154,5 +154,5 @@ def _is_run(folder: Path | None) -> bool:
 
 
 def _has_saved(folder: Path | None) -> bool:
-    """Return whether there is a checkpoint to go on from."""
+    """Return whether there is a checkpoint to resume from."""
     return folder is not None and any(path.name.isdigit() for path in folder.glob("checkpoints/*"))

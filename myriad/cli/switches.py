@@ -1,4 +1,4 @@
-"""Flags that you turn on and off, and what a training makes of them."""
+"""Flags that you turn on or off, and the fields of a training that they set."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,51 +10,51 @@ from myriad.errors import InvalidArgumentError, shown
 
 
 class _Marker:
-    """Marks a flag of three positions: on, off, and not given."""
+    """Marks a flag with three positions: on, off and not given."""
 
 
 SWITCH = _Marker()
-# A flag that you didn't give is not one that equals its default.
+# None means "not given", so that a lower layer such as `.env` can still set the switch.
 Switch = Annotated[bool | None, SWITCH, tyro.conf.arg(metavar="", help_behavior_hint="")]
 
 
 @dataclasses.dataclass(frozen=True)
 class SwitchFlags:
-    """The flags of the settings that are switches."""
+    """The flags of those settings that are switches."""
 
     compile: Switch = None
-    """Compile the training. --no-compile runs it operation by operation, so that you can stop and
+    """Compile the training. --no-compile runs it operation by operation, so that you can debug and
     print in it, at tiny sizes."""
 
     flash_attention: Switch = None
-    """Attention in blocks, which never holds all of its weights at once. --no-flash-attention
-    chooses the plain one."""
+    """Compute attention in blocks, which never hold all attention weights at once.
+    --no-flash-attention chooses plain attention."""
 
     bf16: Switch = None
     """Compute networks in bfloat16. --no-bf16 chooses float32."""
 
     def switches(self) -> dict[str, Any]:
-        """Return those that were given."""
+        """Return the switches that were given."""
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(SwitchFlags)}
         return {name: value for name, value in named.items() if value is not None}
 
     def flag_of(self, switch: str) -> str:
-        """Return the flag that turned a switch on or off, as it is written."""
+        """Return the flag that turned a switch on or off, as you write it."""
         return written(switch) if getattr(self, switch) else f"--no-{written(switch)[2:]}"
 
     def as_given(self, name: str) -> str:
-        """Return any flag as it is written, a switch in the position that was given."""
+        """Return any flag as you write it, a switch in the position that was given."""
         is_switch = name.replace("_", "-") in switches_of(type(self))
         return self.flag_of(name) if is_switch else written(name)
 
 
 def written(name: str) -> str:
-    """Return a flag as it is written, from what Python calls it."""
+    """Return a flag as you write it, from its name in Python."""
     return f"--{name.replace('_', '-')}"
 
 
 def switches_of(command: Any) -> list[str]:
-    """Return the names of a command's flags of three positions, as they are written."""
+    """Return the names of a command's three-position flags, as you write them."""
     return [
         field.name.replace("_", "-")
         for field in dataclasses.fields(command)
@@ -63,10 +63,10 @@ def switches_of(command: Any) -> list[str]:
 
 
 def spelled_out(words: Sequence[str], command: Any) -> list[str]:
-    """Write `--name` and `--no-name` of such flags as tyro takes them, with a value.
+    """Rewrite `--name` and `--no-name` as tyro takes them, with a value.
 
     Raises:
-        InvalidArgumentError: a value was given, or both positions of a flag.
+        InvalidArgumentError: you gave a value, or both positions of a flag.
     """
     positions = {}
     for name in switches_of(command):
@@ -93,16 +93,16 @@ def spelled_out(words: Sequence[str], command: Any) -> list[str]:
     return out
 
 
-# The network that has attention.
+# The one network that has attention.
 ATTENTION = "attention"
-# The field of a training behind each switch, and the other way round.
+# The field of a training that each switch sets. `SWITCH_OF` is the inverse.
 _FIELD_OF = {
     "batch_size": "batch_size",
     "compile": "compile_mode",
     "bf16": "agent.compute_dtype",
     "flash_attention": "agent.attention",
 }
-# Stands for an implementation of attention until the dtype is known from every source.
+# A placeholder: which implementation is right depends on the dtype, which a later layer may set.
 IN_BLOCKS = "in blocks"
 SWITCH_OF = {field: switch for switch, field in _FIELD_OF.items()}
 
@@ -110,15 +110,15 @@ SWITCH_OF = {field: switch for switch, field in _FIELD_OF.items()}
 def fields_of(
     switches: Mapping[str, Any], agent: str, network: str | None = ATTENTION
 ) -> dict[str, Any]:
-    """Return the fields of a training that switches set, options by their dotted names.
+    """Return the fields of a training that switches set, with options by dotted name.
 
-    `agent.attention` may be `IN_BLOCKS`.
+    The value of `agent.attention` may be `IN_BLOCKS`, see `name_attention`.
 
     Args:
         switches: values of the fields of `Settings`.
-        agent: the agent's name. What it has no use for is left out.
-        network: the network's name, if it is known. Without attention it has no use for a switch
-            of it.
+        agent: the agent's name. Switches that it has no use for are left out.
+        network: the network's name, if it is known. A network without attention has no use for
+            the switch of attention.
     """
     from myriad.agents import AGENTS
 
@@ -137,7 +137,7 @@ def fields_of(
 
 
 def name_attention(fields: dict[str, Any], dtype: str) -> None:
-    """Put the implementation for a dtype in the place of `IN_BLOCKS`, where that stands."""
+    """Replace `IN_BLOCKS`, if a field has it, by the implementation for a dtype."""
     if fields.get("agent.attention") == IN_BLOCKS:
         from myriad.agents.networks.kernels import attention_in_blocks
 
@@ -145,11 +145,11 @@ def name_attention(fields: dict[str, Any], dtype: str) -> None:
 
 
 def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[str]:
-    """Return the fields behind switches that are on and that an agent has no use for.
+    """Return the fields of those switches that are on although the agent has no use for them.
 
     Args:
         switches: values of the fields of `Settings`.
-        fields: what `fields_of` makes of them.
+        fields: the result of `fields_of` for these switches.
     """
     return {
         _FIELD_OF[name]
@@ -159,7 +159,10 @@ def without_use(switches: Mapping[str, Any], fields: Mapping[str, Any]) -> set[s
 
 
 def require_used(given: Mapping[str, Any], fields: Mapping[str, Any], agent: str) -> None:
-    """Refuse flags that an agent has no use for. A setting of the folder may be for others."""
+    """Refuse flags that an agent has no use for.
+
+    Settings from `.env` are exempt, since they may be meant for other agents.
+    """
     for name in ("bf16", "flash_attention"):
         if name in given and _FIELD_OF[name] not in fields:
             raise InvalidArgumentError(

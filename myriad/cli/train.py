@@ -37,7 +37,7 @@ from myriad.settings import FLAG, Settings
 from myriad.training.config import SAME, ResolvedConfig, TrainingConfig, canonical, make_config
 from myriad.training.options import options_of, with_tuples
 
-# Flags that say how a training is run, not which one it is.
+# Flags that say how to run a training. They don't describe the training itself.
 _OF_PROCESSES = ("distributed", "coordinator", "num_processes", "process_id", "restarts")
 
 if TYPE_CHECKING:
@@ -46,26 +46,27 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
-    """What describes a training on the command line."""
+    """The flags that describe a training."""
 
     config: Path | None = None
-    """Configuration in TOML, such as a run's config.toml. Other flags win over it."""
+    """Configuration in TOML, such as a run's config.toml. Other flags override it."""
 
     wandb: Switch = None
     """Log to Weights & Biases. --no-wandb takes it out of log_to."""
 
     auto_tune: Switch = None
-    """Have the autotuner choose the chunk size first. --no-auto-tune keeps a preset from it."""
+    """Let the autotuner choose the chunk size first. --no-auto-tune stops a preset from doing
+    that."""
 
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """What was given by dotted name."""
+    """The options given by dotted name."""
 
     given: tyro.conf.Suppress[frozenset[str]] = frozenset()
-    """Names of the flags that were given, be it with the value that they have otherwise."""
+    """Names of the flags that were given, even if the value equals the default."""
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """What variables and `.env` set, read once."""
+        """The settings of variables and `.env`, read once."""
         return Settings.read()
 
     def training(self) -> TrainingConfig:
@@ -76,7 +77,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         """Return the training that flags, file and settings describe, and the sources of `fields`.
 
         Raises:
-            InvalidArgumentError: what `fields` raises, or a value can't be used.
+            InvalidArgumentError: see `fields`, or a value can't be used.
         """
         from myriad.api import create_config
 
@@ -85,7 +86,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         return config, sources
 
     def made(self, make: Callable[[], TrainingConfig], sources: Mapping[str, str]) -> Any:
-        """Return what `make` returns. An error of its says where the value was set."""
+        """Return what `make` returns. If it fails, the error says where the value was set."""
         try:
             config = make()
         except InvalidArgumentError as error:
@@ -97,12 +98,12 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
         """Return the fields of a training that flags, file and settings give.
 
         Returns:
-            their values, and where each was set: both by the names that `named` returns. A setting
-            that the agent has no use for has a source alone.
+            the values, and where each was set, both keyed as in `TrainingConfig.named`. A setting
+            that the agent has no use for has a source but no value.
 
         Raises:
             InvalidArgumentError: the file or a setting can't be read, the environment or the agent
-                is missing, or a flag is for others.
+                is missing, or the agent has no use for a flag.
         """
         flags = self._flags()
         of_file = {} if self.config is None else _flat(_read(self.config, flags))
@@ -122,7 +123,8 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 "them can be given."
             )
         settings = self.settings
-        # A setting of the folder may be for trainings with another network. A flag is for this one.
+        # A setting of `.env` may be meant for trainings with another network, so it is dropped
+        # where the network has no use for it. A flag is meant for this training.
         network = known.get("agent.network")
         of_settings = fields_of(settings.switches(), known["agent"], network)
         layers = [
@@ -141,7 +143,7 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
     def _add_wandb(
         self, fields: dict[str, Any], sources: dict[str, str], settings: Settings
     ) -> None:
-        """Add or remove the tracker, and name its run as the settings do."""
+        """Add or remove Weights & Biases, and name its run as the settings do."""
         if self.wandb is not None:
             others = [name for name in fields.get("log_to") or () if name != "wandb"]
             fields["log_to"] = [*others, "wandb"] if self.wandb else others
@@ -160,25 +162,25 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
                 sources[name] = settings.sources[name]
 
     def _flags(self) -> dict[str, Any]:
-        """Return the fields of the configuration that flags give, options by their dotted names."""
+        """Return the fields of the configuration that flags give, with options by dotted name."""
         given = {name: getattr(self, name) for name in NAMES if name in self.given}
         return given | {canonical(name): value for name, value in self.options.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Train(TrainingFlags):
-    """Train an agent, evaluating on the way.
+    """Train an agent and evaluate it along the way.
 
     Give hyperparameters and environment parameters by dotted name, such as
-    --agent.learning-rate 1e-3 or --env.gravity 3.7. To list them with their defaults, name the
-    agent and the environment beside --help.
+    --agent.learning-rate 1e-3 or --env.gravity 3.7. To list them with their defaults, give --env
+    and --agent together with --help.
     """
 
     resume: Path | None = None
-    """Go on with the run in this folder."""
+    """Resume the run in this folder."""
 
     num_seeds: NumSeeds = None
-    """Train so many seeds side by side in one program, from seed on."""
+    """Number of seeds to train side by side in one program, counting up from seed."""
 
     run_folder: Path | None = None
     """Folder of the run. By default a new one under runs/."""
@@ -187,33 +189,34 @@ class Train(TrainingFlags):
     """Show no progress."""
 
     profile: Annotated[int, Integer(0)] = 0
-    """Chunks to trace for Perfetto. The trace is large: its size is printed."""
+    """Number of chunks to trace for Perfetto. The trace is large, and its size is printed."""
 
     distributed: bool = False
     """Train in several processes, of which this is one. Start the same command in each. A launcher
-    such as srun or mpirun says which one this is, or the three flags below do."""
+    such as srun or mpirun gives each process its number. Without one, set the next three flags."""
 
     coordinator: str | None = None
     """Host and port of process 0, such as 10.0.0.1:20123."""
 
     num_processes: Annotated[int | None, Integer(1)] = None
-    """Processes of the training."""
+    """Number of processes that train together."""
 
     process_id: Annotated[int | None, Integer(0)] = None
     """Number of this process, from 0."""
 
     restarts: Annotated[int, Integer(0, 1_000)] = 0
-    """How often all processes start again from the newest checkpoint when one is lost."""
+    """How many times all processes restart from the newest checkpoint after one is lost."""
 
     resuming: tyro.conf.Suppress[Path | None] = None
-    """The run that goes on after a restart. `myriad.cli.supervisor` sets it."""
+    """The run to resume after a restart. `myriad.cli.supervisor` sets it."""
 
     @property
     def launch(self) -> Launch | None:
         """Which process this is among several; None for a training in one.
 
         Raises:
-            InvalidArgumentError: nobody says, or flags of several processes are given for one.
+            InvalidArgumentError: neither a launcher nor a flag says so, or you gave flags for
+                several processes without `--distributed`.
         """
         of_several = ["coordinator", "num_processes", "process_id"]
         if not self.distributed:
@@ -226,10 +229,10 @@ class Train(TrainingFlags):
         return find_launch(**{name: getattr(self, name) for name in of_several}, folder=Path())
 
     def supervised(self, argv: Sequence[str]) -> int:
-        """Do all of it in a child process, and return the exit code.
+        """Run the command in a child process, and return the exit code.
 
         Raises:
-            InvalidArgumentError: see `launch`, or restarts wouldn't know what goes on.
+            InvalidArgumentError: see `launch`, or restarts wouldn't know which run to resume.
         """
         from myriad.cli.supervisor import supervise
 
@@ -237,12 +240,12 @@ class Train(TrainingFlags):
         folder = self.resume or self.run_folder
         if self.restarts and folder is None:
             raise InvalidArgumentError(
-                "--restarts needs --run-folder, by which all processes know what goes on."
+                "--restarts needs --run-folder, which tells all processes which run to resume."
             )
         return supervise(argv, launch, folder, self.restarts)
 
     def run(self) -> None:
-        """Train, and print what came of it.
+        """Train, and print the results.
 
         Raises:
             MyriadError: see `train_and_evaluate` and `resume`.
@@ -252,7 +255,7 @@ class Train(TrainingFlags):
         try:
             results = self._results()
         except InvalidArgumentError as error:
-            # The flag has a shorter name than the argument.
+            # The message names the argument, but the flag has a shorter name.
             raise error.renamed({"profile_chunks": "--profile"}) from None
         if not processes().is_first:
             return
@@ -273,7 +276,8 @@ class Train(TrainingFlags):
         group = processes()
         command = "train" if self.resume is None else "train --resume"
         group.require_alike({"the command": command})
-        # The supervisors of the others may not see yet that there is a run.
+        # Process 0 decides for all: on a shared disk, the supervisors of the others may not see
+        # the run's folder yet.
         if resuming := group.broadcast(self.resuming and str(self.resuming)):
             return resume(resuming, **how)
         if self.resume is None:
@@ -283,12 +287,12 @@ class Train(TrainingFlags):
         if given := [*sorted(others), *self.options]:
             flags = ", ".join(self.as_given(name) for name in given)
             raise InvalidArgumentError(
-                f"--resume goes on as the run began, so {flags} can't be given."
+                f"--resume continues a run with its own settings, so {flags} can't be given."
             )
         return resume(self.resume, **how)
 
     def fields(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return what `TrainingFlags` does, with the seeds that `num_seeds` counts."""
+        """Return the fields of `TrainingFlags`, with the seeds that `num_seeds` stands for."""
         fields, sources = super().fields()
         if self.num_seeds is None:
             return fields, sources
@@ -302,7 +306,7 @@ class Train(TrainingFlags):
         return fields, sources
 
     def _print_halves(self, config: TrainingConfig) -> None:
-        """Print how an update divides, which a trace of whole chunks doesn't show."""
+        """Print the shares of collecting and learning, which a trace of chunks doesn't show."""
         from myriad.training.fits import shortage_named
         from myriad.training.halves import collect_share, measure_halves
 
@@ -310,13 +314,13 @@ class Train(TrainingFlags):
             with shortage_named():
                 share = collect_share(measure_halves(config.resolve()))
         except InvalidArgumentError as error:
-            say(str(error))  # the training itself is done
+            say(str(error))  # No failure: the training itself is done.
             return
         print(f"an update: collecting {share:.0%}, learning {1 - share:.0%}, measured apart")
 
 
 def _lines_of(results: "TrainingResults") -> list[str]:
-    """Return what came of a training: a line, and a table before it for many seeds."""
+    """Return the results of a training as lines. Many seeds have a table above the last line."""
     from myriad.training.results import SeedResults
 
     if not isinstance(results, SeedResults):
@@ -342,7 +346,7 @@ def _lines_of(results: "TrainingResults") -> list[str]:
 
 
 def _flat(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration's fields with its options by their dotted names."""
+    """Return a configuration's fields, with its options by dotted name."""
     flat = {name: value for name, value in fields.items() if not name.endswith("_options")}
     for owner in ("env", "agent"):
         for name, value in fields.get(f"{owner}_options", {}).items():
@@ -353,7 +357,7 @@ def _flat(fields: dict[str, Any]) -> dict[str, Any]:
 def _merged(
     layers: Sequence[tuple[dict[str, Any], dict[str, str]]],
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Lay the values and sources of each layer over those before it."""
+    """Merge layers of values and sources. Later layers override earlier ones."""
     fields: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for values, of_values in layers:
@@ -369,10 +373,10 @@ def _merged(
 def _placed(
     error: InvalidArgumentError, sources: Mapping[str, str], file: Path | None
 ) -> InvalidArgumentError:
-    """Return an error with the place where its subject was set, if no flag of its name did."""
+    """Return the error, with the place where its subject was set unless that was its own flag."""
     subjects = [str(error).partition(" must ")[0]]
     if isinstance(error, UnknownNameError):
-        # An unknown option, or the unknown name that an option has as its value.
+        # Either the option itself is unknown, or the name that it has as its value.
         subjects = [error.name, error.kind, f"agent.{error.kind}"]
     subject = next((name for name in subjects if canonical(name) in sources), subjects[0])
     source = sources.get(canonical(subject), FLAG)
@@ -385,9 +389,9 @@ def _placed(
 
 
 def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what a file says as a default of its network, if flags choose another one.
+    """Drop the defaults of a file's network, if flags choose another network.
 
-    A run's `config.toml` spells out every default.
+    A run's `config.toml` spells out every default, and those of its network may not suit another.
     """
     of_both = {**of_file, **flags}
     name = "agent.network"
@@ -410,22 +414,22 @@ def _for_network(of_file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[s
 def _warn_if_tuned_for_another(
     settings: Settings, sources: Mapping[str, str], config: TrainingConfig
 ) -> None:
-    """Say that the batch of `.env` was measured for something else, if it was."""
+    """Warn if the batch size of `.env` was measured for another training."""
     source = settings.sources.get("batch_size")
     if source is None or sources.get("batch_size") != source or settings.tuned_for is None:
         return
     from myriad.autotune.env_file import tuned_for
 
     if settings.tuned_for != (now := tuned_for(config)):
-        say(f"{source} was tuned for {settings.tuned_for}, and this is {now}.")
+        say(f"{source} was tuned for {settings.tuned_for}, but this is {now}.")
 
 
 def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> Any:
-    """Return `Train` for `--help`: with the defaults that this agent has in this environment.
+    """Return `Train` for `--help`, with the defaults that this agent has in this environment.
 
     Args:
-        argv: the arguments. `--config`, `--env`, `--agent` and `--preset` are looked at.
-        options: those given by dotted name.
+        argv: the arguments, of which `--config`, `--env`, `--agent` and `--preset` are read.
+        options: the options given by dotted name.
 
     Raises:
         InvalidArgumentError: the file can't be read, or the agent can't act in the environment.
@@ -495,5 +499,5 @@ def _read(file: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """Read a file, which may leave out the environment and the agent if flags name them."""
     named = {name: given[name] for name in ("env", "agent") if given.get(name) is not None}
     config = TrainingConfig.from_toml(read_text(file), file, otherwise=named)
-    # What the file leaves open is for a preset to say, or for the agent.
+    # Nothing else is filled in: a preset or the agent sets what the file leaves open.
     return config.model_dump(exclude_unset=True)

@@ -12,42 +12,42 @@ from myriad.files import unwritable
 from myriad.settings import Settings
 from myriad.tuning.settings import TuneSettings
 
-# Of trials that all failed, and what a shell adds to the signal that ended a process.
+# The exit code if all trials failed, and the number that a shell adds to a fatal signal's.
 _FAILED = 1
 _BY_SIGNAL = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class Tune(TuneSettings, XlaFlags):
-    """Find hyperparameters: run trials, and train the best again beside the default.
+    """Search for hyperparameters in trials, and train the best again beside the default.
 
-    Give what all trials share by dotted name, such as --env.gravity 3.7 or --agent.max-grad-norm 1.
+    Set what all trials share by dotted name, such as --env.gravity 3.7 or --agent.max-grad-norm 1.
     """
 
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
-    """What was given by dotted name."""
+    """The options given by dotted name."""
 
     def __post_init__(self):
-        """Leave the checks to `settings`: tyro would put words around an error of here."""
+        """Leave the checks to `settings`, since tyro would wrap an error raised here."""
 
     def settings(self) -> TuneSettings:
-        """Return the campaign without what belongs to the command alone.
+        """Return the settings of the study, without the flags of the command itself.
 
-        Its trainings take what variables and `.env` set, as those of `myriad train` do.
+        Its trainings use the settings of variables and `.env`, as `myriad train` does.
         """
         names = [field.name for field in dataclasses.fields(TuneSettings)]
         given = TuneSettings(**{name: getattr(self, name) for name in names})
         return dataclasses.replace(given, options=switched_options(given) | {**given.options})
 
     def run(self) -> int:
-        """Tune, write the report, and print what came of it.
+        """Tune, write the report and print a summary.
 
         Returns:
-            0, or 1 if no trial was completed, or 130 if you interrupted it, or 143 at SIGTERM.
+            0, or 1 if no trial was completed, 130 after an interrupt, or 143 after SIGTERM.
 
         Raises:
-            MyriadError: see `myriad.tuning.tune`. No study is made if the settings can't be used,
-                or nothing can be written to the folder of the results.
+            MyriadError: see `myriad.tuning.tune`. No study is made if the settings can't be used
+                or if the output folder can't be written to.
         """
         from myriad.tuning import tune
         from myriad.tuning.progress import CampaignProgress, summary
@@ -75,7 +75,7 @@ class Tune(TuneSettings, XlaFlags):
 def switched_options(settings: TuneSettings) -> dict[str, Any]:
     """Return the options of the agent that variables and `.env` set, by dotted name.
 
-    What the space sets in every trial is left out.
+    Options that the search space sets in every trial are left out.
     """
     from myriad.agents import AGENTS
     from myriad.tuning.space import SearchSpace

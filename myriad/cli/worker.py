@@ -1,9 +1,9 @@
-"""What `myriad.cli.supervisor` starts: a command in a process of several.
+"""Run a command in one of several processes, as a child of `myriad.cli.supervisor`.
 
     python -m myriad.cli.worker 5 4711 "" train ...
 
-The numbers are those of a pipe, which gets what C++ prints, and of the process that started it.
-After a restart, the folder of the run that goes on follows.
+5 is the file descriptor of a pipe for the output of C++. 4711 is the id of the process that started
+this one. The third argument is the folder of the run to resume after a restart, and else empty.
 """
 
 import os
@@ -22,7 +22,8 @@ def _run() -> int:
     run_folder = sys.argv[3]
     sys.argv[1:4] = []
     threading.Thread(target=_end_with_parent, args=[parent], daemon=True).start()
-    # Python keeps the standard streams. Libraries in C++ print to the numbers that they had.
+    # Python's streams move to new descriptors. Libraries in C++ print to 1 and 2, which become the
+    # pipe, so that the supervisor can read their reports.
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is not None:

@@ -478,7 +478,7 @@ def test_a_wrong_number_of_processes_is_refused(tmp_path):
     codes = training.wait(150)
     assert codes == [2, 2], training.said()
     assert "num_processes must be the same in all processes" in training.said()[1]
-    assert "did not meet all others" in training.said()[0]
+    assert "did not meet all the others" in training.said()[0]
 
 
 @pytest.mark.slow
@@ -486,7 +486,7 @@ def test_a_wrong_number_of_processes_is_refused(tmp_path):
     ("numbers", "sentence"),
     [
         ((0, 0), "can't be used by process 0 (Address already in use): start process 0 once"),
-        ((0, 1, 1), "process_id must be another one in each process: two have 1"),
+        ((0, 1, 1), "process_id must be different in each process: two have 1"),
     ],
 )
 def test_two_processes_with_one_number_are_refused(numbers, sentence, tmp_path):

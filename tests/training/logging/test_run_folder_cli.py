@@ -218,7 +218,7 @@ def test_what_a_resumed_run_would_ignore_is_refused(flags, tmp_path, capsys):
     assert main(["train", "--resume", str(tmp_path), *flags]) == 2
     assert (
         capsys.readouterr().err
-        == f"--resume goes on as the run began, so {flags[0]} can't be given.\n"
+        == f"--resume continues a run with its own settings, so {flags[0]} can't be given.\n"
     )
 
 
