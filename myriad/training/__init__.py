@@ -1,1 +1,1 @@
-"""Training: the configuration, the compiled updates, and the host loop around them."""
+"""Training: the configuration, the compiled updates and the host loop that calls them."""

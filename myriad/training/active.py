@@ -16,16 +16,16 @@ from myriad.xla import matmul_precision
 
 @dataclasses.dataclass(frozen=True)
 class ActiveSetting:
-    """A setting, and what becomes of it.
+    """A setting, and whether it has an effect on this machine.
 
     Attributes:
-        name: what it is about.
+        name: the setting's name.
         value: its value in this training.
         source: where it was set: a flag, a file, a variable, a preset, or "default".
-        active: whether it does something here.
+        active: whether it has an effect here.
         reason: what it does, or why it does nothing.
-        flag: what overrides it; empty if nothing does.
-        denied: whether it was asked for and can't be had, for the `reason`.
+        flag: the flag that overrides it; empty if there is none.
+        denied: whether you asked for it and can't have it; `reason` says why.
     """
 
     name: str
@@ -43,7 +43,7 @@ _COMPILED = {
     "jit": "programs compile at their first call and are not kept",
     "off": "every operation runs by itself, for debugging",
 }
-# What JAX's default precision of a product means, by platform.
+# What JAX's default precision of matrix products means on each platform.
 _PRODUCTS = {
     "cpu": "products of float32 are exact to float32",
     "gpu": "products of float32 may round their factors to TensorFloat-32, 10 bits of fraction",
@@ -58,8 +58,8 @@ def active_settings(
 
     Args:
         config: the training as it was described, with its preset.
-        resolved: the same, resolved.
-        sources: where values were set, by their names; by default whoever made `config` gave them.
+        resolved: the same training, resolved.
+        sources: where values were set, by their names; by default all come from `config` itself.
     """
     of_preset = config.from_preset()
 
@@ -74,7 +74,7 @@ def active_settings(
                 return f"preset {config.preset}"
         return "default"
 
-    # A setting that the training has no field for has a source alone.
+    # A setting that the training has no use for has a source but no value.
     denied = set() if sources is None else sources.keys() - config.named()
     mode = resolved.config.compile_mode
     settings = [
@@ -103,7 +103,7 @@ def in_short(settings: Sequence[ActiveSetting]) -> str:
     """Return the settings of a run in one line, with the source of each that isn't a default."""
     parts = []
     for each in settings:
-        # Attention is chosen by the network's shape and the device, so its default says why.
+        # The default of attention depends on the network's shape and the device, so say why.
         beside = each.reason if each.name == "attention" else ""
         beside = beside if each.source == "default" else each.source
         beside = f" ({beside})" if beside else ""
@@ -137,7 +137,7 @@ def _batch(resolved: ResolvedConfig, source: str) -> ActiveSetting:
 
 
 def _without(name: str, source: str, reason: str, flag: str) -> ActiveSetting:
-    """Return a setting that does nothing, whoever set it."""
+    """Return a setting that has no effect, whoever set it."""
     return ActiveSetting(name, "none", source, active=False, reason=reason, flag=flag)
 
 

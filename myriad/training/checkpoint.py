@@ -1,4 +1,7 @@
-"""Checkpoints hold all that a run needs to go on bit for bit. Each is whole, or not there."""
+"""Checkpoints hold all that a run needs to resume bit for bit. Each appears whole or not at all.
+
+The trainer saves and restores them, and `evaluate` reads the newest.
+"""
 
 import contextlib
 import hashlib
@@ -25,47 +28,48 @@ Result = TypeVar("Result")
 _CHECKSUMS = "checksums.json"
 _ROWS = "metrics.jsonl"
 _DEVICES = "devices.json"
-# What this module makes, and orbax under the name that it was given. Nothing else is removed.
+# The temporary folders that this module makes, and those that orbax derives from their names.
+# Nothing else is removed.
 _TEMPORARY = re.compile(r"(saving|replaced)-\d+(\..*)?")
 
 
 class Checkpoints:
     """The checkpoints of one run, `folder/<updates>`.
 
-    Each is written under a temporary name, with checksums, and renamed when it is whole. A killed
-    process leaves at most a folder under a temporary name, which the next save removes.
+    A checkpoint is written under a temporary name, with checksums, and renamed when it is whole. A
+    killed process leaves at most a folder under a temporary name, which the next save removes.
 
-    Each of several processes writes what it holds, and process 0 all else.
+    If several processes train, each writes the part that it holds, and process 0 all else.
 
     Args:
-        folder: of all checkpoints of the run.
-        keep: how many are kept.
+        folder: the folder of all checkpoints of the run.
+        keep: how many checkpoints to keep.
     """
 
     def __init__(self, folder: Path, keep: int = 2):
         self._all = processes()
         self.folder = folder.absolute()
-        # Two by default, so that one is whole if the newest is damaged.
+        # Two by default, so that there is an older one if the newest is damaged.
         self._keep = keep
 
     def latest(self) -> int | None:
-        """Return how many updates the newest finished checkpoint has done, or None."""
-        # Another process may not see yet what was just written.
+        """Return the update of the newest finished checkpoint, or None."""
+        # Process 0 looks for all, since another may not see yet what was just written.
         return self._all.broadcast(max(self._done(), default=None) if self._all.is_first else None)
 
     def save(
         self, num_updates: int, state: Any, rows: str = "", devices: Sequence[str] = ()
     ) -> None:
-        """Save the arrays of `state` and what belongs to it; return when they are on the disk.
+        """Save a state with its rows and devices, and return when all is on the disk.
 
         Args:
             num_updates: the updates done.
-            state: the arrays.
-            rows: the lines of the rows up to then.
-            devices: what the run has trained on up to then.
+            state: a tree of arrays.
+            rows: the lines of `metrics.jsonl` so far.
+            devices: the devices that the run has trained on so far.
 
         Raises:
-            InvalidArgumentError: they can't be written. The checkpoints before stay as they were.
+            InvalidArgumentError: the checkpoint can't be written. Earlier ones stay as they were.
         """
         path = self.folder / str(num_updates)
         aside = self.folder / f"saving-{num_updates}"
@@ -73,7 +77,7 @@ class Checkpoints:
 
         def make_room() -> None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._tidy()  # This comes first, since what a kill left may be what fills the disk.
+            self._tidy()  # First, since leftovers of a killed process may be what fills the disk.
 
         def finish(sums: dict[str, str]) -> None:
             _finish(aside, rows, devices, sums)
@@ -90,7 +94,7 @@ class Checkpoints:
         self._all.on_first(lambda: self._written(path, lambda: finish(sums)))
 
     def _written(self, path: Path, step: Callable[[], Result]) -> Result:
-        """Do a step of a save, and remove what it leaves where it fails."""
+        """Do a step of a save, and remove its leftovers if it fails."""
         result: Any = None
         problem = None
         try:
@@ -102,24 +106,24 @@ class Checkpoints:
         if problem is not None:
             if self._all.is_first:
                 self._tidy()
-            # Raised out here, without orbax's error, whose coroutines would complain at the exit.
+            # Raised outside `except`, to drop orbax's error, whose coroutines complain at exit.
             raise InvalidArgumentError(
                 f"checkpoint {path} can't be written: {problem}; the ones before it are kept."
             )
         return result
 
     def restore(self, num_updates: int, like: Any, placement: Any = None) -> Any:
-        """Return a saved state, whatever devices and processes it was saved from.
+        """Return a saved state, whichever devices and processes saved it.
 
         Args:
-            num_updates: which one.
-            like: a state of the same program, arrays or their shapes. What of it lies in the host's
-                memory is restored there.
-            placement: where it is to lie among the devices of several processes: a tree of
-                shardings that begins as `like`. By default it lies on the default device.
+            num_updates: the update of the checkpoint.
+            like: a state of the same program, arrays or their shapes. Leaves that lie in the host's
+                memory are restored there.
+            placement: how to place the state on the devices of several processes: a tree of
+                shardings that is a prefix of `like`. By default it lies on the default device.
 
         Raises:
-            InvalidArgumentError: the checkpoint is damaged, or is of another program, so that a
+            InvalidArgumentError: the checkpoint is damaged, or it is of another program, so that a
                 leaf is missing or has another shape.
         """
         import orbax.checkpoint as ocp
@@ -128,9 +132,9 @@ class Checkpoints:
         expected = jax.eval_shape(_arrays, like)
         with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
             held: Any = checkpointer.metadata(path).item_metadata
-            # All refuse it together: one alone would leave the others waiting for its part.
+            # All processes refuse it together. If one did alone, the others would wait for it.
             self._all.together(lambda: _require_kinds(path, held, expected))
-            # Asked for NumPy's arrays, orbax doesn't look for the devices that it was saved from.
+            # If asked for NumPy's arrays, orbax doesn't look for the devices that saved them.
             kinds = {name: _numpy(held[name]) for name in held}
             if placement is not None:
                 kinds = _placed(held, like, placement)
@@ -140,7 +144,7 @@ class Checkpoints:
         return jax.tree.unflatten(structure, [_leaf(saved.get(name), leaf) for name, leaf in named])
 
     def restore_newest(self, like: Any) -> Any | None:
-        """Return the newest state, or None. A training may write to the folder meanwhile.
+        """Return the newest state, or None. A training may write to the folder at the same time.
 
         Raises:
             InvalidArgumentError: see `restore`.
@@ -150,11 +154,11 @@ class Checkpoints:
             before = _identity(path)
             with locked(path, shared=True) as is_there:
                 if not is_there or before is None or _identity(path) != before:
-                    continue  # The training removed it before it was locked, for a newer one.
+                    continue  # Before the lock, the training replaced it by a newer one.
                 try:
                     return self.restore(newest, like)
                 except Exception:
-                    # Where the file system knows no locks, it may be gone by now.
+                    # On a file system without locks, the training may have removed it by now.
                     if _identity(path) == before:
                         raise
         return None
@@ -162,7 +166,7 @@ class Checkpoints:
     def rows(self, num_updates: int) -> str | None:
         """Return the lines of the rows that were saved with a state.
 
-        Older versions saved none, and then None is returned.
+        Return None for a checkpoint of an older version, which saved no rows.
 
         Raises:
             InvalidArgumentError: the checkpoint is damaged.
@@ -171,18 +175,18 @@ class Checkpoints:
         return file.read_text(encoding="utf-8") if file.exists() else None
 
     def devices(self, num_updates: int) -> list[str]:
-        """Return what the run had trained on; nothing if an older version saved the checkpoint."""
+        """Return the devices that the run had trained on, or [] for an older version's."""
         path = self.folder / str(num_updates)
         try:
             sums = json.loads(regular(path / _CHECKSUMS).read_bytes())
             if sums[_DEVICES] == _checksum(path / _DEVICES):
                 return json.loads((path / _DEVICES).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            pass  # Of a damaged checkpoint nothing is said before `restore` names it.
+            pass  # `restore` reports a damaged checkpoint later.
         return []
 
     def _whole(self, num_updates: int) -> Path:
-        """Return the folder of a checkpoint, or refuse a damaged one."""
+        """Return the folder of a checkpoint, or refuse the checkpoint if it is damaged."""
         path = self.folder / str(num_updates)
         if (damage := _damage(path)) is not None:
             older = [
@@ -203,10 +207,10 @@ class Checkpoints:
                 shutil.rmtree(path, ignore_errors=True)
         for number in sorted(self._done())[: -self._keep]:
             path = self.folder / str(number)
-            # A reader sees a whole checkpoint or none.
+            # Renamed before it is removed, so that a reader sees a whole checkpoint or none.
             removed = self.folder / f"replaced-{number}"
             with contextlib.suppress(OSError), locked(path, wait=False) as is_free:
-                if is_free:  # The next save removes one that is being read.
+                if is_free:  # If somebody is reading it, the next save removes it.
                     path.rename(removed)
                     shutil.rmtree(removed, ignore_errors=True)
 
@@ -222,14 +226,14 @@ def _require_kinds(path: Path, held: Mapping[str, Any], expected: Mapping[str, A
             )
 
 
-# A quarter of a second of a warm start, if it came after compiling.
+# After compiling, the import would add a quarter of a second to a warm start.
 def import_orbax() -> None:
-    """Load what saves checkpoints, while the compiler works."""
+    """Import orbax while the compiler works."""
     import orbax.checkpoint  # noqa: F401
 
 
 def newest_kept(checkpoints: Checkpoints) -> str:
-    """Return which checkpoint is there after a failure, for the message."""
+    """Say which checkpoint is left after a failure, for its message."""
     newest = checkpoints.latest()
     if newest is None:
         return "no checkpoint was saved before"
@@ -237,7 +241,7 @@ def newest_kept(checkpoints: Checkpoints) -> str:
 
 
 def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
-    """Have orbax write a folder: each process its own part."""
+    """Have orbax write a folder, to which each process adds its own part."""
     import orbax.checkpoint as ocp
 
     with orbax_silenced(), ocp.StandardCheckpointer() as checkpointer:
@@ -245,7 +249,7 @@ def _write(path: Path, arrays: dict[str, jax.Array]) -> None:
 
 
 def _sums(path: Path, group: Processes) -> dict[str, str]:
-    """Return the checksums of the files that this process wrote, or process 0 for all."""
+    """Return the checksums of this process's files, and in process 0 also of the common ones."""
     own = f"ocdbt.process_{group.process_id}"
     sums = {}
     for file in sorted(path.rglob("*")):
@@ -268,7 +272,7 @@ def _finish(path: Path, rows: str, devices: Sequence[str], sums: dict[str, str])
 
 
 def _system_error(error: Exception) -> str | None:
-    """Return the system's own words, which orbax may hide in a ValueError, or None."""
+    """Return the operating system's message, which orbax may hide in a ValueError, or None."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     code = re.search(r"os_error_code='(\d+)'", str(error))
@@ -276,8 +280,8 @@ def _system_error(error: Exception) -> str | None:
 
 
 def _damage(path: Path) -> str | None:
-    """Return which file is not as it was saved, or None."""
-    # Orbax notices most damage, but not all of it, and not in one way.
+    """Say which file is not as it was saved, or return None."""
+    # Orbax doesn't notice all damage, and reports what it notices in different ways.
     try:
         sums = json.loads(regular(path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, checksum in sums.items() if _checksum(path / name) != checksum]
@@ -286,13 +290,14 @@ def _damage(path: Path) -> str | None:
     except OSError as error:
         return f"{os.path.relpath(error.filename, path)} can't be read: {error.strerror}"
     except (ValueError, AttributeError, RecursionError):
-        # no UTF-8, no JSON, no object, no name of a file, or nested too deeply
+        # The file of checksums is not UTF-8, not JSON, not an object, names an impossible file or
+        # is nested too deeply.
         changed = [_CHECKSUMS]
     return f"{changed[0]} is not as it was saved" if changed else None
 
 
 def _identity(path: Path) -> int | None:
-    """Return what tells a folder from another one of the same name, or None if it is gone."""
+    """Return what distinguishes a folder from a later one of the same name, or None."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -310,18 +315,18 @@ def _names(tree: Any) -> list[str]:
 
 
 def _arrays(state: Any) -> dict[str, jax.Array]:
-    """Return the leaves by name as orbax takes them: none empty, and keys as their words."""
+    """Return the leaves by name as orbax takes them: without empty ones, and keys as numbers."""
     named = zip(_names(state), jax.tree.leaves(state), strict=True)
     return {name: numbers_of(leaf) for name, leaf in named if leaf.size}
 
 
 def _numpy(kind: Any) -> np.ndarray:
-    """Return an array of a shape and type that takes no memory."""
+    """Return an array of this shape and dtype that takes no memory."""
     return np.broadcast_to(np.zeros((), kind.dtype), kind.shape)
 
 
 def _placed(held: Any, like: Any, placement: Any) -> Any:
-    """Return the kinds of saved arrays, each with where it is to lie."""
+    """Return the shapes of saved arrays, each with its sharding."""
     lies = jax.tree.leaves(jax.tree.broadcast(placement, like))
     return {
         name: jax.ShapeDtypeStruct(held[name].shape, held[name].dtype, sharding=sharding)
@@ -332,7 +337,7 @@ def _placed(held: Any, like: Any, placement: Any) -> Any:
 
 def _leaf(saved: Any, like: Any) -> jax.Array:
     if is_on_host(like):
-        # Not by way of the device, whose memory may be too small for it.
+        # Straight to the host, since the device's memory may be too small for it.
         held = saved if like.size else np.zeros(like.shape, like.dtype)
         return jax.device_put(held, jax.memory.Space.Host)
     if not like.size:

@@ -1,6 +1,6 @@
-"""What a training is: `TrainingConfig` as you describe it, `ResolvedConfig` as it runs.
+"""The configuration of a training: `TrainingConfig` as you write it, `ResolvedConfig` as it runs.
 
-Importing this module loads no JAX, since the command line takes its flags from here.
+The command line takes its flags from here, so importing this module doesn't import JAX.
 """
 
 import collections
@@ -33,22 +33,21 @@ if TYPE_CHECKING:
     from myriad.agents.agent import Learner
     from myriad.envs import Environment
 
-# Fields of the configuration that are an agent's hyperparameters under the same name.
+# Fields of the configuration that are also hyperparameters of agents, under the same names.
 _SHARED_WITH_AGENT = ("rollout_steps", "buffer_size", "batch_size")
-# The evaluations of a training by default: enough for a curve. Episodes one after another take no
-# more than some percent of what as many steps of training do.
+# Evaluations in a training by default: enough for a curve, at a few percent of the training's time.
 _EVALUATIONS = 20
-# Between two evaluations, updates and the episodes of an environment are counted in int32.
+# Between two evaluations, updates and each environment's episodes are counted in int32.
 _LONGEST_WINDOW = 2**31 - 1
-# Two ways to say the same: how long a training is, how large its gradient steps are, and the seed.
+# Pairs of fields that set the same thing: the length, the size of gradient steps, the seed.
 SAME = (
     frozenset({"steps_per_env", "total_steps"}),
     frozenset({"batch_size", "agent.num_minibatches"}),
     frozenset({"seed", "seeds"}),
 )
-# What Weights & Biases takes as a tag.
+# The lengths of a tag that Weights & Biases accepts.
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
-# The fields behind switches of the command line, which have no field of their own.
+# Switches and variables are not fields. Each is listed with the field that it sets, for messages.
 _BEHIND_SWITCH = {
     "bf16": "agent.compute_dtype to 'bfloat16'",
     "flash_attention": "agent.attention to 'chunked', or to 'cudnn' on a GPU,",
@@ -56,14 +55,14 @@ _BEHIND_SWITCH = {
     "torch_compile": "compile_mode to 'aot' or 'off'",
     "optimal_batch_size": "batch_size",
 }
-# How a file says None, for which TOML has no word.
+# TOML has no null, so a file says None like this.
 _NONE = "none"
 
 
 class TrainingConfig(BaseModel):
-    """A training as you describe it. `myriad.create_config` checks it, `resolve` completes it.
+    """A training as you describe it. `myriad.create_config` checks it and `resolve` completes it.
 
-    Steps are counted per environment. All environments together take `num_envs` times as many.
+    Steps are counted per environment. All environments together do `num_envs` times as many.
 
     Attributes:
         env: Environment: a name that `myriad envs` lists, or package.module:Name for your own.
@@ -75,15 +74,16 @@ class TrainingConfig(BaseModel):
             the agent and num_envs.
         total_steps: Steps of all environments together, in place of steps_per_env. Rounded up to
             whole updates.
-        scan_chunk_size: Steps of every environment in one compiled call. Changes no result. By
-            default at most 1,000, and a million of all environments together.
+        scan_chunk_size: Steps of every environment in one compiled call. Results don't depend on
+            it. By default at most 1,000, and at most a million over all environments.
         rollout_steps: Steps of every environment between two updates of an on-policy agent. By
             default the agent's own number.
         buffer_size: Transitions that a replay buffer holds. By default the agent's own number.
         batch_size: Rows of experience in one gradient step. By default the agent's own number. For
             ppo and pqn it sets agent.num_minibatches.
-        num_shards: Shards that the training is cut into, a power of two. Devices share them, and
-            their number changes nothing but rounding. Part of the training, as num_envs is.
+        num_shards: Number of shards that the training is cut into, a power of two. Devices share
+            the shards, and the number of devices changes nothing but rounding. The number of
+            shards is part of the training, as num_envs is.
         reduction: How gradients are added up over shards. exact: in one fixed order, for the same
             bits on any number of devices of a kind. fast: in whatever order is fastest.
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
@@ -92,29 +92,30 @@ class TrainingConfig(BaseModel):
         eval_max_steps: Steps after which an evaluation cuts an episode off.
         target_return: Stop as soon as an evaluation's mean return reaches this. Without it, the
             training runs to its end.
-        checkpoint_every_s: Least seconds between two checkpoints, which follow an evaluation. A
-            checkpoint is also saved at the end and at an interrupt.
-        monitor_every: Evaluations between two rows of monitor.jsonl, which say where the time goes.
-            0 writes none.
+        checkpoint_every_s: Minimum seconds between two checkpoints, each of which follows an
+            evaluation. A checkpoint is also saved at the end and at an interrupt.
+        monitor_every: Evaluations between two rows of monitor.jsonl, which show where the time
+            goes. 0 writes none.
         compile_mode: When programs compile. aot: before the first step. cached: at their first
-            call. jit: the same, but none is kept for the next run. off: never, for debugging at
-            tiny sizes.
-        film_every: Evaluations between two films of an episode, in the run's folder films. 0 makes
-            none.
-        log_to: Trackers beside the run's folder: tensorboard, wandb.
-        wandb_project: Project of Weights & Biases. By default that in WANDB_PROJECT, or myriad.
-        wandb_name: Name of the run there. By default that in WANDB_NAME, or the run folder's.
-        wandb_tags: Tags of the run there.
-        seed: Seed that every random number of the run follows from.
-        seeds: Seeds of trainings side by side in one program, in place of seed.
+            call. jit: at their first call, without keeping them for the next run. off: never, for
+            debugging at tiny sizes.
+        film_every: Evaluations between two films of an episode, saved in the run's folder under
+            films. 0 makes none.
+        log_to: Trackers that get the metrics in addition to the run's folder: tensorboard, wandb.
+        wandb_project: Project in Weights & Biases. By default WANDB_PROJECT, or else myriad.
+        wandb_name: Name of the run in Weights & Biases. By default WANDB_NAME, or else the name of
+            the run's folder.
+        wandb_tags: Tags of the run in Weights & Biases.
+        seed: Seed of all random numbers in the run.
+        seeds: Seeds to train side by side in one program, in place of seed.
         mapping: How seeds share a device. map: one after another. vmap: side by side. By default
             map on a CPU and vmap elsewhere.
-        env_options: Fields of the environment or its parameters that differ from their defaults.
-        agent_options: Hyperparameters of the agent that differ from their defaults.
+        env_options: Fields of the environment, or of its parameters, that differ from the defaults.
+        agent_options: Hyperparameters of the agent that differ from the defaults.
     """
 
-    # TOML has an infinity, and so has Python's JSON. Pydantic would write null, which is the
-    # default.
+    # TOML and Python's JSON can write infinity. Pydantic would write null, which would be read as
+    # the default.
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, ser_json_inf_nan="constants"
     )
@@ -192,8 +193,8 @@ class TrainingConfig(BaseModel):
     def to_toml(self) -> str:
         """Write the configuration as TOML.
 
-        An option that is None, and a `target_return` of None, are written as "none". Other fields
-        that are None follow from the rest, and are left out.
+        An option that is None and a `target_return` of None are written as "none". Other fields
+        that are None follow from the rest and are left out.
         """
         return tomli_w.dumps(self._plain())
 
@@ -210,7 +211,7 @@ class TrainingConfig(BaseModel):
         return without_none(table)
 
     def named(self) -> set[str]:
-        """Return what the configuration gives a value to, options by their dotted names."""
+        """Return the names of the fields that have a value, with options by dotted name."""
         given = {name for name in self.model_fields_set if getattr(self, name) is not None}
         tables = {"env": self.env_options, "agent": self.agent_options}
         dotted = {f"{owner}.{name}" for owner, table in tables.items() for name in table}
@@ -228,12 +229,12 @@ class TrainingConfig(BaseModel):
     def from_toml(
         cls, text: str, file: Path | None = None, *, otherwise: Mapping[str, Any] | None = None
     ) -> Self:
-        """Read what `to_toml` wrote, or a person.
+        """Read a configuration that `to_toml` or a person wrote.
 
         Args:
             text: the configuration.
-            file: where it comes from, for the message.
-            otherwise: fields for which the text has no value.
+            file: where it comes from, for error messages.
+            otherwise: values of fields that the text leaves out.
 
         Raises:
             InvalidArgumentError: the text is not TOML, or not a configuration.
@@ -248,14 +249,14 @@ class TrainingConfig(BaseModel):
     @classmethod
     @checked
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote. Raises what `from_toml` does."""
+        """Read a configuration that `to_json` wrote. Raises the errors of `from_toml`."""
         return _checked(cls, _parsed(json.loads, text, "JSON"))
 
     def with_seeds(self, seeds: Iterable[int]) -> Self:
         """Return the same training with these seeds side by side.
 
         Raises:
-            InvalidArgumentError: they are not different integers of 64 bits.
+            InvalidArgumentError: the seeds are not different 64-bit integers.
         """
         fields = self.model_dump(exclude_unset=True) | {"seeds": plain("seeds", [*seeds])}
         return _checked(type(self), fields)
@@ -265,7 +266,7 @@ class TrainingConfig(BaseModel):
         return self.model_copy(update={"seed": seed, "seeds": None, "mapping": None})
 
     def from_preset(self) -> dict[str, Any]:
-        """Return what the preset sets and you leave open, options by dotted name.
+        """Return the fields that the preset sets and you leave open, with options by dotted name.
 
         Raises:
             UnknownNameError: the agent has no such preset.
@@ -280,7 +281,7 @@ class TrainingConfig(BaseModel):
         return {name: value for name, value in fields.items() if name not in given}
 
     def tunes(self) -> bool:
-        """Return whether the preset has the autotuner choose the chunk, and you leave it open."""
+        """Return whether the preset lets the autotuner choose the chunk, and you leave it open."""
         return self.preset is not None and self._preset().auto_tune and not self.scan_chunk_size
 
     def _preset(self) -> Preset:
@@ -298,7 +299,7 @@ class TrainingConfig(BaseModel):
             _set(fields, name, value)
         whose = f" of preset {self.preset!r}"
         names = {name: f"{name}{whose}" for name in missing}
-        # Some errors name an option alone.
+        # Some errors name an option without its owner.
         names |= {name.rpartition(".")[2]: f"{name}{whose}" for name in missing}
         try:
             return _checked(type(self), fields).resolve()
@@ -311,7 +312,7 @@ class TrainingConfig(BaseModel):
 
     @contextlib.contextmanager
     def _options_named(self, owner: str) -> Iterator[None]:
-        """Let an error call an option by its dotted name, as you gave it."""
+        """Make errors call an option by its dotted name, as you gave it."""
         table = self.env_options if owner == "env" else self.agent_options
         try:
             yield
@@ -319,7 +320,7 @@ class TrainingConfig(BaseModel):
             raise error.renamed({name: f"{owner}.{name}" for name in table}) from None
 
     def _one_seed(self) -> int:
-        """Return the seed, the first one of several."""
+        """Return the seed, or the first of several seeds."""
         if self.seeds is None or self.seed in self.seeds:
             return self.seed
         if "seed" in self.model_fields_set:
@@ -334,8 +335,8 @@ class TrainingConfig(BaseModel):
 
         Raises:
             UnknownNameError: there is no such environment, agent or option.
-            InvalidArgumentError: an option can't be used, or the agent can't act in this
-                environment or learn from so many.
+            InvalidArgumentError: an option can't be used, the agent can't act in this environment,
+                or it can't learn from so many environments.
         """
         from myriad.agents import default_num_envs, make_learner
         from myriad.envs import make_env
@@ -362,8 +363,8 @@ class TrainingConfig(BaseModel):
             )
         window = self.eval_frequency or -(-steps // _EVALUATIONS)
         eval_frequency = min(steps, _whole(min(window, _LONGEST_WINDOW), unit))
-        # About a million steps of all environments: enough to hide the cost of a call, and still
-        # some calls a second for the progress.
+        # About a million steps over all environments hide the overhead of a call, and still allow
+        # several calls per second, so that the progress moves.
         default_chunk = max(1, min(1_000, 1_000_000 // num_envs))
         untuned = min(steps, _whole(default_chunk, unit))
         chunk = min(steps, _whole(self.scan_chunk_size or untuned, unit))
@@ -372,7 +373,7 @@ class TrainingConfig(BaseModel):
             "steps_per_env": steps,
             "total_steps": None,
             "preset": None,
-            # An on-policy agent's is said by its number of minibatches.
+            # `num_minibatches` says it for an on-policy agent.
             "batch_size": None,
             "seed": seed,
             "eval_frequency": eval_frequency,
@@ -393,7 +394,8 @@ class TrainingConfig(BaseModel):
         """Return the learner with the shards of the training.
 
         Raises:
-            InvalidArgumentError: it can't learn from so many environments, or can't be cut so.
+            InvalidArgumentError: it can't learn from so many environments, or can't be cut into
+                these shards.
         """
         learner.require_num_envs(num_envs)
         if self.num_shards == 1:
@@ -430,17 +432,17 @@ class TrainingConfig(BaseModel):
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedConfig:
-    """A training as it runs: every default is known, and the environment and the agent are built.
+    """A training as it runs, with every default filled in and the environment and agent built.
 
     `TrainingConfig.resolve` makes it. An agent learns in updates of `steps_per_update` steps.
-    Trainings, chunks and the windows between evaluations are rounded up to whole updates, and no
-    chunk or window is longer than the training.
+    The length of a training, of a chunk and of the window between two evaluations is rounded up to
+    whole updates. No chunk or window is longer than the training.
 
     Attributes:
-        config: the configuration with every default filled in. A run's `config.toml` holds it,
-            and it resolves to this again.
+        config: the configuration with every default filled in. A run's `config.toml` holds it, and
+            it resolves to this object again.
         env: the environment.
-        learner: the agent, or a fixed policy in a learner's place.
+        learner: the agent, or a fixed policy that takes a learner's place.
         num_envs: environments in parallel.
         steps_per_env: steps of every environment in the whole training.
         eval_frequency: steps of every environment between two evaluations.
@@ -478,10 +480,11 @@ class ResolvedConfig:
         return dataclasses.replace(self, config=config)
 
     def logged_as(self, names: Mapping[str, str | None]) -> "ResolvedConfig":
-        """Return the same training with names at Weights & Biases where it gives none.
+        """Return the same training, with its names in Weights & Biases filled in.
 
         Args:
-            names: `project` and `name`; None for what nobody set.
+            names: values of `project` and `name` that are used if the training sets none; None for
+                a name that nobody set.
 
         Raises:
             InvalidArgumentError: a name is too long.
@@ -493,7 +496,7 @@ class ResolvedConfig:
         return dataclasses.replace(self, config=_checked(TrainingConfig, fields))
 
     def with_chunk(self, scan_chunk_size: int) -> "ResolvedConfig":
-        """Return the same training in chunks of so many steps, rounded up to whole updates."""
+        """Return the same training with this chunk size, rounded up to whole updates."""
         chunk = min(self.steps_per_env, _whole(scan_chunk_size, self.learner.steps_per_update))
         config = self.config.model_copy(update={"scan_chunk_size": chunk})
         return dataclasses.replace(self, config=config, scan_chunk_size=chunk)
@@ -507,9 +510,9 @@ def make_config(
     scan_chunk_size: int | None = None,
     **overrides: Any,
 ) -> TrainingConfig:
-    """Describe a training: `myriad.create_config` without its autotuner.
+    """Describe a training, as `myriad.create_config` does but without the autotuner.
 
-    Arguments are the fields of `TrainingConfig`, and options by dotted name such as
+    The arguments are the fields of `TrainingConfig`, and options by dotted name, such as
     `"agent.learning_rate"` or `"env.gravity"`.
 
     Raises:
@@ -543,13 +546,13 @@ def make_config(
         {name: plain(name, value) for name, value in fields.items()},
         [*known, "agent.<hyperparameter>", "env.<parameter>"],
     )
-    # A mistake in the options is reported here, and not when the training starts.
+    # Resolve it now, to report a mistake in the options here and not when the training starts.
     config.resolve()
     return config
 
 
 def canonical(name: str) -> str:
-    """Return a field's own name for an option of the agent that is also a field."""
+    """Return the field's name for an option of the agent that is also a field."""
     option = name.removeprefix("agent.")
     return option if option in _SHARED_WITH_AGENT else name
 
@@ -575,7 +578,7 @@ def _filled_options(
         for name, value in config.agent_options.items()
         if name not in _SHARED_WITH_AGENT
     }
-    # What you chose stays, too: an adapter may keep it where no field of the environment shows it.
+    # Keep all options that you chose: an adapter may hold one where no field shows it.
     return shared | {
         "env_options": config.env_options | of_env,
         "agent_options": chosen | of_agent,
@@ -586,7 +589,7 @@ def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        # The last one: before it, the message may quote a key that says "line 9".
+        # The last match is the place. Before it, the message may quote a key that says "line 9".
         places = re.findall(r"line (\d+),? column", str(error))
         line = text.split("\n")[int(places[-1]) - 1].rstrip("\r") if places else ""
         shows = f"; the line is {shown(line)}" if line else ""
@@ -598,12 +601,12 @@ def _parsed(parse: Callable[[str], Any], text: str, language: str) -> Any:
 
 
 def _checked(cls: Any, fields: Mapping[str, Any], known: Sequence[str] = ()) -> Any:
-    """Build the configuration, with pydantic's report turned into one sentence.
+    """Build the configuration, and turn pydantic's report of a mistake into one sentence.
 
     Args:
-        cls: its class.
-        fields: their values.
-        known: the names to list, if not those of a file.
+        cls: the class of the configuration.
+        fields: the values of its fields.
+        known: the names to suggest for an unknown one; by default those of a file.
     """
     if not isinstance(fields, Mapping):
         raise InvalidArgumentError(

@@ -15,17 +15,17 @@ from myriad.envs.vector import BatchState, VectorEnv
 from myriad.loops import while_loop
 from myriad.random import make_key
 
-# Folded into a run's key for its evaluations, so that they share no key with the training, and into
-# that of an evaluation by itself, so that equal seeds of both share none.
+# Folded into the key of an evaluation during a training and of one by itself. So an evaluation
+# shares no key with the training, nor with an evaluation of the other kind under an equal seed.
 _DURING_TRAINING, _ALONE = 0xE7, 0xE8
-# Steps are counted in int32 here.
+# An evaluation counts steps in int32.
 _MOST_STEPS = 2**31 - 1
 
 _Carry = tuple[jax.Array, BatchState, Any, jax.Array, jax.Array]
 
 
 def evaluation_key(key: jax.Array, num_updates: Counter) -> jax.Array:
-    """Return the key of the evaluation after so many updates of the run that began with `key`."""
+    """Return the key of the evaluation after `num_updates` of the run that began with `key`."""
     return num_updates.key(key, _DURING_TRAINING)
 
 
@@ -35,9 +35,9 @@ def key_alone(seed: int) -> jax.Array:
 
 
 class Evaluation:
-    """Episodes side by side, each in an environment of its own, until every one has ended.
+    """Episodes side by side, each in its own environment, until all have ended.
 
-    A learner's shards share the episodes, and its devices the shards.
+    The learner's shards share the episodes, and its devices share the shards.
 
     Args:
         env: the environment.
@@ -59,14 +59,14 @@ class Evaluation:
         self._max_steps = min(max_steps, _MOST_STEPS)
         self._first_memory, self._policy = policy_of(learner, greedy=greedy)
         self._num_episodes = num_episodes
-        # Whatever acts can be evaluated. What is no learner is not cut.
+        # Fixed policies can be evaluated as well. They have no shards.
         self._shards: Shards = getattr(learner, "shards", Shards())
         self._by_shard: frozenset[str] = getattr(learner, "by_shard", frozenset())
-        # Every shard has as many. Nobody looks at those beyond `num_episodes`.
+        # Every shard runs equally many episodes. Those beyond `num_episodes` are dropped.
         self._envs = VectorEnv(env, -(-num_episodes // self._shards.num_shards))
 
     def returns(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return the first two of what `episodes` does."""
+        """Return the first two results of `episodes`."""
         return self.episodes(agent, key)[:2]
 
     def episodes(self, agent: Any, key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -74,7 +74,8 @@ class Evaluation:
 
         Returns:
             each episode's return, float32 `[num_episodes]`, whether it ended within `max_steps`,
-            and its steps, int32; the return of one that did not end is what it had come to.
+            and its number of steps, int32. The return of an episode that was cut off counts up to
+            there.
         """
         if self._shards.is_one:
             return self._episodes(agent, key, None)
@@ -94,7 +95,7 @@ class Evaluation:
     def _episodes(
         self, agent: Any, key: jax.Array, shard: jax.Array | None
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Run the episodes of a shard, or all if there is only one."""
+        """Run the episodes of a shard, or all episodes if there is only one shard."""
         key = self._shards.key(key, shard)
         env_index = jnp.arange(self._envs.num_envs, dtype=jnp.uint32)
         keys_of = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
@@ -112,7 +113,8 @@ class Evaluation:
             action, memory = self._policy(agent, memory, act_key, obs)
             step_keys = keys_of(step_key, env_index)
             before = batch_state.num_episodes
-            # One set of keys for both: after its first reset an environment no longer counts.
+            # Step and reset may share keys: after its first reset, an environment's results are
+            # ignored.
             batch_state, _ = self._envs.step(batch_state, action, step_keys, step_keys)
             first_ended = (before == 0) & (batch_state.num_episodes == 1)
             return (
@@ -123,7 +125,7 @@ class Evaluation:
                 jnp.where(before == 0, step.astype(jnp.int32) + 1, lengths),
             )
 
-        # No step has this number, so the reset shares its keys with none.
+        # No step has this number, so the reset shares no key with a step.
         batch_state = self._envs.reset(
             keys_of(jax.random.fold_in(key, jnp.uint32(0xFFFFFFFF)), env_index)
         )

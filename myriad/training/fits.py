@@ -1,7 +1,7 @@
 """Compile a training or an evaluation only if it fits into memory, and say what would fit.
 
-By the shapes before the compiler works, and by what the compiler states before anything runs. The
-trainer, `evaluate` and the autotuner call this.
+The shapes are checked before the compiler works, and the compiler's own figures before anything
+runs. The trainer, `evaluate` and the autotuner call this.
 """
 
 import contextlib
@@ -31,9 +31,11 @@ from myriad.training.memory import (
 )
 from myriad.training.programs import CompiledTraining, ProgramSize
 
-# Tracing at a size that no shape can have fails in other words. Below it, nothing is traced twice.
+# From this size on, look at the shapes first: tracing an impossible size raises an unclear error.
+# Below it, that would only trace twice.
 _MANY = 1 << 20
-# A hundredth is left for what doesn't grow with the numbers, so that what is named is not refused.
+# Leave a hundredth for memory that doesn't grow with the numbers, so that the number that a message
+# suggests is not refused in turn.
 _MARGIN = 0.99
 
 
@@ -50,12 +52,12 @@ def compile_within_memory(
     """Compile a training's programs, unless it doesn't fit into memory.
 
     Args:
-        training: not compiled yet.
+        training: the training, not compiled yet.
         limit: see `myriad.hardware.available_bytes`.
         saves: whether checkpoints are saved.
         resumes: whether it begins with a checkpoint.
-        subject: what needs the memory, in the message; by default the settings that decide it.
-        by_shapes_first: look at the shapes before the compiler works also where numbers are small.
+        subject: what needs the memory, for the message; by default the settings that decide it.
+        by_shapes_first: check the shapes before the compiler works even if the numbers are small.
         meanwhile: called while the compiler works.
 
     Raises:
@@ -64,7 +66,7 @@ def compile_within_memory(
     resolved = training.resolved
     config = resolved.config
     sizes = (resolved.num_envs, config.buffer_size or 0, config.eval_rollouts)
-    # Programs that compile at their first call can't be asked what they need.
+    # Programs that compile at their first call can't say yet what they need.
     is_compiled = config.compile_mode == "aot"
     if by_shapes_first or max(sizes) > _MANY or not is_compiled:
         require_fit(resolved, least_needs(resolved), available_bytes(limit), subject)
@@ -83,18 +85,19 @@ def compile_within_memory(
 def programs_at_a_time(sizes: Sequence[ProgramSize], room: int, what: str) -> int:
     """Return how many programs the compiler may work on at a time: all, or one.
 
-    A program that the persistent cache holds needs less. What is in it shows only later.
+    A program in the persistent cache needs less memory, but only a later lookup shows whether it is
+    there.
 
     Args:
-        sizes: of the programs.
+        sizes: the size of each program.
         room: bytes that the compiler may take.
-        what: is compiled, for the message.
+        what: the name of what is compiled, for the message.
 
     Raises:
         InvalidArgumentError: not even one at a time fits into `room`.
     """
     if resolve_platform() != "cpu":
-        return len(sizes)  # The compiler works in the host's memory.
+        return len(sizes)  # The compiler works in the host's memory, not in the device's.
     together, one_by_one = compiler_bytes(sizes)
     if together <= room:
         return len(sizes)
@@ -125,7 +128,7 @@ def compile_evaluation(
     programs_at_a_time([size], available_bytes(), f"{config.agent} on {config.env}")
     compiled = traced.lower().compile()
     release_freed_memory()
-    # The agent's state is there already.
+    # The agent's state is in memory already, so only the rest counts.
     _require_episodes(num_episodes, evaluation_bytes(compiled), is_compiled=True)
     return compiled
 
@@ -145,7 +148,7 @@ def _require_episodes(num_episodes: int, stated: int, *, is_compiled: bool) -> N
 
 @contextlib.contextmanager
 def shortage_named() -> Iterator[None]:
-    """Turn JAX's error into a sentence where memory runs out although it was predicted to suffice.
+    """Turn JAX's error into a sentence if memory runs out although it should have sufficed.
 
     Another process may have taken it, or `ulimit -v` counts addresses that nothing uses.
 
@@ -168,8 +171,8 @@ def require_restorable(path: Path, state: Any) -> None:
     """Raise unless there is room to load a checkpoint.
 
     Args:
-        path: of its run, for the message.
-        state: its shapes.
+        path: the run's folder, for the message.
+        state: the shapes of the state.
     """
     needed = bytes_of(state) + restoring_bytes(state)
     room = available_bytes()
@@ -185,8 +188,8 @@ def require_fit(resolved: ResolvedConfig, needs: Needs, room: int, subject: str 
 
     Args:
         resolved: the training.
-        needs: what it needs.
-        room: bytes that it may take.
+        needs: the bytes that it needs.
+        room: the bytes that it may take.
         subject: see `compile_within_memory`.
 
     Raises:
@@ -210,12 +213,12 @@ def _settings(resolved: ResolvedConfig) -> str:
 
 
 def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
-    """Return the numbers with which the training would fit, each with the others as they are."""
+    """Return the numbers with which the training would fit, if you change one at a time."""
     config = resolved.config
     size = state_size(resolved)
     at_most = "at most about" if needs.is_compiled else "fewer than"
     room = round(_MARGIN * stated_bytes_within(room))
-    # Calls hold this many times the state.
+    # A call holds this many times the state.
     share = (needs.state + needs.beside) / needs.state
     state = min(int(room / share), room - needs.evaluation)
     multiple = resolved.learner.num_envs_multiple
@@ -224,7 +227,7 @@ def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
     if 0 < envs < resolved.num_envs:
         remedies.append(f"{at_most} {envs:,} environments fit")
     if config.buffer_size is not None and size.fixed > state / 2:
-        # A smaller buffer needn't make calls or checkpoints smaller: only what is filled is saved.
+        # A smaller buffer may leave calls and checkpoints as large: only its filled part is saved.
         left = room - max(needs.beside, needs.evaluation) - size.per_env * resolved.num_envs
         slots = config.buffer_size * left // max(1, size.fixed)
         if 0 < slots < config.buffer_size:
@@ -241,7 +244,7 @@ def _what_fits(resolved: ResolvedConfig, needs: Needs, room: int) -> str:
 
 
 def _what_fits_together(resolved: ResolvedConfig, share: float) -> str:
-    """Return smaller numbers for all settings, where no single one of them helps."""
+    """Return smaller numbers for all settings together, when changing one is not enough."""
     config = resolved.config
     multiple = resolved.learner.num_envs_multiple
     envs = int(share * resolved.num_envs) // multiple * multiple

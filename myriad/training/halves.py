@@ -1,6 +1,6 @@
-"""The halves of an update, collecting and learning, each in a program of its own.
+"""The two halves of an update, collecting and learning, each in its own program.
 
-A compiled chunk has no clock inside, so they are measured apart.
+No clock can run inside a compiled chunk, so the halves are measured apart.
 """
 
 import dataclasses
@@ -21,16 +21,16 @@ _NUM_PAIRS = 7
 
 
 class Halves:
-    """The halves of a training's updates on one device, with what they take.
+    """The halves of a training's updates on one device, with their arguments.
 
     Args:
         resolved: the training.
 
     Attributes:
         init: maps a key to a `TrainState`, jitted.
-        collect: maps a `TrainState` to the next one and what is learned from, jitted.
-        learn: maps a `TrainState` and that to the next state, jitted. Both donate the state, as a
-            training does, or a replay buffer would be copied.
+        collect: maps a `TrainState` to the next one and the experience to learn from, jitted.
+        learn: maps a `TrainState` and that experience to the next state, jitted. Both donate the
+            state, as a training does, since otherwise a replay buffer would be copied.
 
     Raises:
         InvalidArgumentError: the agent has no `collect` and `learn`.
@@ -39,7 +39,7 @@ class Halves:
     def __init__(self, resolved: ResolvedConfig):
         learner = resolved.learner.scheduled(resolved.num_updates)
         if not learner.shards.is_one:
-            # One shard with all environments takes the same steps.
+            # A single shard with all environments does the same steps.
             learner = dataclasses.replace(cast("Any", learner), shards=Shards())
         loop = LearningLoop(resolved.env, learner, resolved.num_envs)
         self.collect: Any = jax.jit(loop.collect, donate_argnums=0)
@@ -47,16 +47,16 @@ class Halves:
         self.init: Any = jax.jit(loop.init)
         self._run: Any = jax.jit(loop.run, donate_argnums=0)
         self._seed = resolved.config.seed
-        # A replay buffer must be filled before anything is learned from it.
+        # A replay buffer must be filled before an agent learns from it.
         self._before = learner.first_learning_update(resolved.num_envs) - 1
-        self.shapes()  # refuses before anything takes long
+        self.shapes()  # Raises now, before anything takes long.
 
     def shapes(self) -> tuple[Any, Any]:
-        """Return the shapes of a state, and of what the agent learns from."""
+        """Return the shapes of a state and of the experience that the agent learns from."""
         return result_shapes(self._traced_collect())
 
     def traced(self) -> list[jax.stages.Traced]:
-        """Return the programs that `arguments` and then `learn` run, in this order."""
+        """Return the traced programs of `arguments` and then of `learn`."""
         collect = self._traced_collect()
         state, experience = result_shapes(collect)
         fill = [self._run.trace(state, *self._fill())] if self._before else []
@@ -64,7 +64,7 @@ class Halves:
         return [first, *fill, collect, self.learn.trace(state, experience)]
 
     def arguments(self) -> tuple[Any, Any]:
-        """Return a state in which the agent learns, and what it learns from."""
+        """Return a state in which the agent learns, and the experience that it learns from."""
         state = self.init(make_key(self._seed))
         if self._before:
             state, _ = self._run(state, *self._fill())
@@ -74,12 +74,12 @@ class Halves:
         return self.collect.trace(result_shapes(self.init.trace(make_key(self._seed))))
 
     def _fill(self) -> tuple[np.int32, np.bool_]:
-        """Return the other arguments of `run`: the updates before the first that learns."""
+        """Return the other arguments of `run`, with the updates before the first that learns."""
         return np.int32(self._before), np.bool_(True)  # noqa: FBT003
 
 
 def measure_halves(resolved: ResolvedConfig) -> Comparison:
-    """Time collecting, `a`, and learning, `b`, in alternation and on one device.
+    """Time collecting (`a`) and learning (`b`) in alternation on one device.
 
     Raises:
         InvalidArgumentError: the agent has no `collect` and `learn`.

@@ -1,4 +1,4 @@
-"""Signals that ask a training to end: it saves first, and says how to go on."""
+"""Signals that ask a training to end. It saves a checkpoint first and says how to resume."""
 
 import contextlib
 import shlex
@@ -16,11 +16,11 @@ from myriad.signals import IN_A_ROW_S, end_by_signal
 
 
 class Interrupt(threading.Event):
-    """Set by the first signal that asks the process to end, so that the running chunk ends well.
+    """Set by the first signal that asks the process to end, so that the running chunk can finish.
 
     Attributes:
         number: which signal it was.
-        restore: puts back the handlers that were there before.
+        restore: reinstalls the handlers that were there before.
     """
 
     number = 0
@@ -37,17 +37,17 @@ class Interrupt(threading.Event):
 
 @contextlib.contextmanager
 def interrupt_noted() -> Iterator[Interrupt]:
-    """Turn the first SIGINT or SIGTERM into a flag. A later one ends the process.
+    """Turn the first SIGINT or SIGTERM into a flag. A second one ends the process.
 
-    A signal that is ignored stays ignored, and a SIGTERM that you handle stays yours.
+    A signal that is ignored stays ignored, and your own handler of SIGTERM stays in place.
     """
     noted = Interrupt()
     if threading.current_thread() is not threading.main_thread():
-        # Only the main thread may set handlers, and only it is interrupted.
+        # Only the main thread may set handlers, and only the main thread is interrupted.
         yield noted
         return
     previous: dict[int, Any] = {}
-    # None is a handler that Python didn't install, and can't put back.
+    # None stands for a handler that Python didn't install and can't put back.
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
         previous[signal.SIGINT] = signal.getsignal(signal.SIGINT)
     if (ours := signal.getsignal(signal.SIGTERM)) in (signal.SIG_DFL, end_by_signal):
@@ -78,14 +78,14 @@ def interrupt_noted() -> Iterator[Interrupt]:
 
 
 class SharedInterrupt:
-    """An interrupt of any of a training's processes, which all of them see at the same chunk.
+    """An interrupt of any process of a training, which all processes see at the same chunk.
 
     Args:
-        own: that of this process.
+        own: the interrupt of this process.
         group: the processes.
 
     Attributes:
-        number: which signal it was, once all have seen it.
+        number: which signal it was, once all processes have seen it.
     """
 
     def __init__(self, own: Interrupt, group: Processes):
@@ -95,7 +95,7 @@ class SharedInterrupt:
         self.number = 0
 
     def is_set(self) -> bool:
-        """Return whether all processes end. Each must ask equally often."""
+        """Return whether all processes end. Each must call this equally often."""
         if self._own.number and not self._told:
             self._told = True
             self._all.interrupt(self._own.number)
@@ -109,7 +109,7 @@ class SharedInterrupt:
         Raises:
             KeyboardInterrupt: it was an interrupt.
         """
-        # None may go before all have arrived here: the others would take it for lost.
+        # No process may leave before all are here, or the others would take it for lost.
         self._all.leave()
         self._own.restore()
         _end_as(self.number, said if self._all.is_first else "")
@@ -132,7 +132,7 @@ def _end_as(number: int, said: str) -> None:
 
 
 def how_to_go_on(done: int, total: int, path: Path, num_processes: int = 1) -> str:
-    """Return what an interrupted run says.
+    """Return the sentence that an interrupted run prints.
 
     Args:
         done: steps that are saved.

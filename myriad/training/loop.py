@@ -20,7 +20,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.random import make_key
 from myriad.xla import holds_keys, is_on_host, output_fusion, put_everywhere, result_shapes
 
-# One key per purpose: no two draws share a stream.
+# Folded into a key for each purpose, so that no two draws share a stream.
 _AGENT, _ENVIRONMENTS, _UPDATE = range(3)
 _STEP, _RESET = range(2)
 
@@ -30,9 +30,9 @@ _STEP, _RESET = range(2)
 class TrainState:
     """All that a run carries: its key, the updates done, the learner and the environments.
 
-    `metric_sums` adds up each update's metrics since the window began, in the order of the updates;
-    the episode statistics of the environments count from there, too. With shards, the leaves of the
-    environments and some of the learner's begin with an axis of shards, `[S, N / S, ...]`.
+    `metric_sums` adds up the metrics of the updates since the window began, in their order. The
+    episode statistics of the environments count from there as well. With shards, the leaves of the
+    environments and some of the learner's leaves begin with an axis of shards, `[S, N / S, ...]`.
     """
 
     key: jax.Array
@@ -45,15 +45,15 @@ class TrainState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What the host learns of a chunk.
+    """The results of a chunk that the host reads.
 
-    The sums are those of the window between two evaluations, so far.
+    The sums cover the current window between two evaluations up to this chunk.
 
     Attributes:
         metric_sums: each metric's sum over the window's updates, float32 scalars.
         num_episodes: episodes that ended in the window, as `myriad.counters.whole` reads it.
         return_sum: the sum of their returns, float32 scalar.
-        is_bad: for each of `PARTS`, whether what must not be is in it, boolean `[4]`.
+        is_bad: for each of `PARTS`, whether it was found, boolean `[4]`.
     """
 
     metric_sums: dict[str, jax.Array]
@@ -62,18 +62,18 @@ class Report:
     is_bad: jax.Array
 
 
-# Infinities have their use in an environment's state, such as a best distance so far. Nothing can
-# be learned from one that an agent sees, so there they stop a run as a NaN does everywhere.
+# What stops a run. An environment's state may hold an infinity, such as the best distance so far
+# before the first step. But an agent can't learn from an infinity that it sees.
 PARTS = (
     "NaN or infinity in a metric",
     "NaN or infinity in the agent's state",
     "NaN or infinity in an observation or a reward",
     "NaN in an environment's state",
 )
-# A leaf beyond this size, or in the host's memory, is a replay buffer. What it holds came from the
-# environments, which are looked at themselves.
+# A leaf from this size on, or in the host's memory, is a replay buffer. It isn't searched for NaNs:
+# its content came from the environments, which are searched themselves.
 _LARGE = 1 << 20
-# Below this size a copy costs nothing worth a loop of its own.
+# Leaves below this size are joined before the search, since copying them is cheap.
 _SMALL = 1 << 16
 
 
@@ -81,16 +81,16 @@ class LearningLoop:
     """`num_envs` environments and the learner, as two pure functions to jit or to vmap.
 
     A learner with one shard may share large gradient steps among devices, see `parallel_learner`.
-    Each device then holds the whole state and does all the rest. Of several shards, each device
-    holds and does its own ones, and all hold the parameters. `jitted` and `on_one_device` know what
-    lies where.
+    Each device then holds the whole state and does all other work itself. With several shards, each
+    device holds and computes its own shards, and all devices hold the parameters. `jitted` and
+    `on_one_device` know the placement.
 
     Args:
         env: the environment.
         learner: the agent.
         num_envs: environments in parallel.
         params: environment parameters other than `env.default_params`.
-        num_devices: devices that share gradient steps, or the shards.
+        num_devices: devices that share the gradient steps or the shards.
 
     Raises:
         InvalidArgumentError: the devices don't divide the shards.
@@ -139,9 +139,9 @@ class LearningLoop:
         return TrainState(key, Counter.of(0), agent, batch_state, zeros)
 
     def jitted(self, *, donate: bool = True) -> tuple[Any, Any]:
-        """Return `init`, of a key or a seed, and `run` as jitted functions.
+        """Return `init` and `run` as jitted functions. `init` takes a key or a seed.
 
-        A seed, traced, keeps 32 bits. `make_key` outside keeps all 64.
+        A seed keeps only 32 bits when traced. To keep all 64, call `make_key` and pass the key.
 
         Args:
             donate: give the state's memory to the next state. Otherwise each call copies it.
@@ -174,7 +174,7 @@ class LearningLoop:
         init = jax.jit(init_from, **of_init)
 
         def traced() -> ClosedJaxpr:
-            # Found again when the programs are compiled.
+            # JAX caches this trace and uses it again when the programs are compiled.
             state = result_shapes(init.trace(make_key(0)))
             return jax.jit(run).trace(state, np.int32(0), np.bool_(False)).jaxpr  # noqa: FBT003
 
@@ -191,7 +191,7 @@ class LearningLoop:
 
     @property
     def devices(self) -> str:
-        """What `run` trains on, such as "2 CPU devices"."""
+        """The devices that `run` trains on, such as "2 CPU devices"."""
         devices = self._everywhere.mesh.devices.flat
         held = f"{self.num_devices} {devices[0].platform.upper()} device"
         num_processes = len({device.process_index for device in devices})
@@ -200,25 +200,25 @@ class LearningLoop:
 
     @property
     def placement(self) -> Any:
-        """Where a state lies: a tree of shardings that begins as that of a `TrainState`."""
+        """The placement of a state: a tree of shardings, a prefix of a `TrainState`."""
         mesh = self._everywhere.mesh
         return jax.tree.map(lambda spec: NamedSharding(mesh, spec), self._specs())
 
     def key(self, seed: int) -> jax.Array:
-        """Return the key of a seed where `init` takes it."""
+        """Return the key of a seed, on the devices where `init` takes it."""
         key = make_key(seed)
         return key if jax.process_count() == 1 else put_everywhere(key, self._everywhere)
 
     def everywhere(self, state: TrainState) -> TrainState:
-        """Put a state, from a checkpoint say, where `run` takes it."""
+        """Put a state, for example from a checkpoint, on the devices where `run` takes it."""
         if not self.shards.is_one:
             return jax.device_put(state, self.placement)
         return state if self.num_devices == 1 else jax.device_put(state, self._everywhere)
 
     def on_one_device(self, tree: Any) -> Any:
-        """Return a part of the state as the first device holds it, with all shards.
+        """Return a part of the state on the first device, with all shards.
 
-        What lies on devices of several processes stays there.
+        If several processes train, the part stays on their devices.
         """
         if self.num_devices == 1 or jax.process_count() > 1:
             return tree
@@ -227,11 +227,11 @@ class LearningLoop:
         return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
     def for_evaluation(self, tree: Any) -> Any:
-        """Return a part of the state where an evaluation takes it."""
+        """Return a part of the state, on the devices where an evaluation takes it."""
         return tree if not self.shards.is_one else self.on_one_device(tree)
 
     def _specs(self) -> Any:
-        """Return how the mesh cuts a state: a tree that begins as that of a `TrainState`."""
+        """Return how the mesh partitions a state: a tree that is a prefix of a `TrainState`."""
         whole: Any = PartitionSpec()
         if self.shards.is_one:
             return whole
@@ -241,7 +241,7 @@ class LearningLoop:
         return TrainState(whole, whole, specs, by_shard, whole)
 
     def _over_shards(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
-        """Return a function of the whole state, of one that each device applies to its part."""
+        """Turn a function of one device's part into a function of the whole state."""
         if self.shards.is_one:
             return function
         mesh = self._everywhere.mesh
@@ -255,9 +255,9 @@ class LearningLoop:
         """Do some updates.
 
         Args:
-            state: from `init` or `run`.
-            num_updates: how many, int32 scalar: an argument, so that a chunk's remainder is the
-                same program.
+            state: the result of `init` or `run`.
+            num_updates: how many, int32 scalar. It is an argument, so that a shorter last chunk
+                runs the same program.
             begin: whether a new window of sums begins here, boolean scalar.
         """
         whole = PartitionSpec()
@@ -271,8 +271,8 @@ class LearningLoop:
         state = _begin_window(state, begin)
 
         def body(_: jax.Array, state: TrainState) -> TrainState:
-            # By the number of the update alone: a run draws the same however it is cut into chunks,
-            # or resumed.
+            # The key depends only on the number of the update, so a run draws the same numbers
+            # whatever its chunks are and wherever it is resumed.
             key = state.num_updates.key(state.key, _UPDATE)
             agent, batch_state, metrics = self.learner.update(
                 key, state.agent, state.batch_state, self._step
@@ -284,7 +284,7 @@ class LearningLoop:
         return state, _report(state, self.shards)
 
     def collect(self, state: TrainState) -> tuple[TrainState, Any]:
-        """Do the first half of an update; return what is learned from, too.
+        """Do the first half of an update, and return the experience to learn from as well.
 
         Raises:
             InvalidArgumentError: the learner's updates have no halves.
@@ -298,7 +298,7 @@ class LearningLoop:
     def learn(self, state: TrainState, experience: Any) -> TrainState:
         """Do the second half of an update."""
         key = state.num_updates.key(state.key, _UPDATE)
-        # The key of `collect` again, as in `Learner.update`. Each half folds its own purposes in.
+        # The same key as in `collect`, as in `Learner.update`. Each half folds in its own purposes.
         agent, metrics = self.learner.learn(key, state.agent, state.batch_state, experience)
         sums = {name: state.metric_sums[name] + value for name, value in metrics.items()}
         return TrainState(state.key, state.num_updates + 1, agent, state.batch_state, sums)
@@ -306,7 +306,7 @@ class LearningLoop:
     def _step(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array
     ) -> tuple[BatchState, Transition]:
-        # A shard's learner has folded its number into `key`.
+        # The learner has already folded the shard's number into `key`.
         step_keys, reset_keys = (
             self._env_keys(jax.random.fold_in(key, purpose)) for purpose in (_STEP, _RESET)
         )
@@ -321,9 +321,9 @@ class LearningLoop:
 
 
 def parallel_learner(learner: Any, num_envs: int) -> tuple[Any, int]:
-    """Return the learner and how many devices share its gradient steps, as it finds worth it.
+    """Return the learner, and how many devices it finds worth sharing its gradient steps among.
 
-    Shards spread over as many devices as divide them, be it worth it or not.
+    Shards always spread over the largest number of devices that divides them.
     """
     if not learner.shards.is_one:
         return learner, _devices_of_shards(learner.shards.num_shards)
@@ -341,7 +341,7 @@ def _devices_of_shards(num_shards: int) -> int:
     """
     num_devices = jax.device_count()
     num_processes = jax.process_count()
-    # A device that has no shard would do without its process.
+    # A process whose devices have no shard would take no part in the training.
     if num_processes > 1 and num_shards % num_devices:
         fits = num_devices if num_devices & (num_devices - 1) == 0 else "a power of two"
         raise InvalidArgumentError(
@@ -352,7 +352,7 @@ def _devices_of_shards(num_shards: int) -> int:
 
 
 def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
-    # A selection, since `begin` is an argument: one program both begins a window and continues it.
+    # A select and not an `if`, so that one program can both begin and continue a window.
     sums, num_episodes, return_sum = jax.tree.map(
         lambda leaf: jnp.where(begin, jnp.zeros_like(leaf), leaf),
         (state.metric_sums, state.batch_state.num_episodes, state.batch_state.return_sum),
@@ -365,7 +365,8 @@ def _begin_window(state: TrainState, begin: jax.Array) -> TrainState:
 
 def _report(state: TrainState, shards: Shards) -> Report:
     batch_state = shards.joined(state.batch_state)
-    # In the order of `PARTS`. A bad reward stays in the sums, so that one look at the end finds it.
+    # In the order of `PARTS`. The sums keep a bad reward, so one check at the end of a chunk is
+    # enough.
     seen = (batch_state.obs, batch_state.episode_return, batch_state.return_sum)
     is_bad = [_holds(_is_not_finite, part) for part in (state.metric_sums, state.agent, seen)]
     is_bad.append(_holds(jnp.isnan, batch_state.env_state))
@@ -390,8 +391,8 @@ def _holds(is_bad: Callable[[jax.Array], jax.Array], tree: Any) -> jax.Array:
     ]
     small = [leaf.ravel() for leaf in floats if leaf.size < _SMALL]
     if small:
-        # One plain loop for these, not fused with their joining: a loop each would be a tenth of
-        # what is to compile.
+        # The barrier makes this one plain loop, not fused with the concatenation. A loop for each
+        # leaf would be a tenth of all that is to compile.
         small = [jax.lax.optimization_barrier(jnp.concatenate(small))]
     looked_at = small + [leaf for leaf in floats if leaf.size >= _SMALL]
     return (

@@ -1,4 +1,4 @@
-"""What a training needs of memory, by its shapes and by the compiler. Nothing runs."""
+"""How much memory a training needs, from its shapes and from the compiler. Nothing runs."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,20 +13,22 @@ from myriad.training.loop import LearningLoop
 from myriad.training.programs import CompiledTraining, ProgramSize
 from myriad.xla import is_on_host, result_shapes
 
-# A process also holds the interpreter's and XLA's threads, code, and a copy of a report.
+# Besides its programs, a process holds the threads of the interpreter and of XLA, code, and a copy
+# of a report.
 _BESIDE_PROGRAMS = 32 << 20
-# On a CPU, a product copies matrices in the order that it reads them, which the compiler doesn't
-# state. The gradients of an actor and of a critic run side by side: 4 to 6.5 copies were measured.
+# On a CPU, a matrix product copies its factors into the order in which it reads them, and the
+# compiler's figures leave these copies out. The gradients of an actor and of a critic run side by
+# side: 4 to 6.5 copies were measured.
 COPIES = 6
-# The return, the length and whether it ended: what an evaluation gives back of an episode.
+# An evaluation returns for each episode the return, the length and whether it ended.
 EPISODE_BYTES = 9
-# A checkpoint is compressed in memory. Trained environments and full buffers came to 36 to 43% of
-# their size. One that is restored is held twice.
+# A checkpoint is compressed in memory. Trained environments and full buffers shrank to 36 to 43% of
+# their size. While a checkpoint is restored, memory holds it twice.
 SAVING_SHARE = 0.75
 _RESTORING_SHARE = 1.05
 _RESTORING = 64 << 20
-# What the compiler takes, from nine trainings on two cores. One program at a time took 0.5 to 0.6
-# of what three side by side do.
+# Memory of the compiler, measured in nine trainings on two cores. One program at a time took 0.5 to
+# 0.6 of what three side by side take.
 _COMPILING = 60 << 20
 _COMPILING_OPERATION = 72 << 10
 _COMPILING_PRODUCT = 5 << 20
@@ -38,8 +40,8 @@ class StateSize:
     """Bytes of a training's state.
 
     Attributes:
-        fixed: what the replay buffer and the parameters take, however many environments there are.
-        per_env: what each environment adds.
+        fixed: bytes of the replay buffer and the parameters, which every training has.
+        per_env: bytes that each environment adds.
     """
 
     fixed: int
@@ -59,10 +61,10 @@ class Needs:
     """Bytes that a training holds.
 
     Attributes:
-        state: throughout.
-        beside: the most that a call or a checkpoint holds beside the state.
-        evaluation: what an evaluation holds beside the state.
-        is_compiled: whether the compiler has stated them. Before that they are the least.
+        state: bytes of the state, held throughout.
+        beside: the most that a call or a checkpoint holds in addition to the state.
+        evaluation: what an evaluation holds in addition to the state.
+        is_compiled: whether the numbers come from the compiler. Otherwise they are lower bounds.
     """
 
     state: int
@@ -72,7 +74,7 @@ class Needs:
 
     @property
     def stated(self) -> int:
-        """The most at a time."""
+        """The most bytes that the training holds at a time."""
         return self.state + max(self.beside, self.evaluation)
 
 
@@ -81,7 +83,7 @@ def state_size(resolved: ResolvedConfig) -> StateSize:
 
     Nothing is allocated.
     """
-    # An agent may refuse fewer: its batch must divide into minibatches.
+    # An agent may refuse fewer environments, since its batch must divide into minibatches.
     few = resolved.learner.num_envs_multiple
     small = _state_bytes(resolved, few)
     large = _state_bytes(resolved, 2 * few)
@@ -92,13 +94,13 @@ def state_size(resolved: ResolvedConfig) -> StateSize:
 def _state_bytes(resolved: ResolvedConfig, num_envs: int) -> int:
     loop = LearningLoop(resolved.env, resolved.learner, num_envs)
     leaves = jax.tree.leaves(result_shapes(jax.jit(loop.init).trace(make_key(0))))
-    # A CPU's device and its host share their memory.
+    # On a CPU, device and host share one memory.
     is_cpu = resolve_platform() == "cpu"
     return bytes_of([leaf for leaf in leaves if is_cpu or not is_on_host(leaf)])
 
 
 def least_needs(resolved: ResolvedConfig) -> Needs:
-    """Return the least that a training can need, by its shapes."""
+    """Return a lower bound of what a training needs, from its shapes."""
     state = state_size(resolved).bytes(resolved.num_envs)
     return Needs(state, 0, EPISODE_BYTES * resolved.config.eval_rollouts, is_compiled=False)
 
@@ -117,23 +119,23 @@ def program_needs(
     run = Stated.of(training.run)
     _, of_run, _ = training.sizes
     is_cpu = resolve_platform() == "cpu"
-    # Each device holds the whole state. Those of a CPU share its memory.
+    # Each device holds the whole state, and all devices of a CPU share its memory.
     num_devices = training.loop.num_devices if is_cpu else 1
     state = num_devices * init.results
-    # The state is donated, so most of what a call returns lies where its arguments were.
+    # The state is donated, so most results of a call reuse the memory of its arguments.
     returned = run.results - run.aliases
     copied = COPIES * of_run.product_bytes if is_cpu else 0
     beside = [
         num_devices * (init.arguments + init.temporaries),
         num_devices * (run.temporaries + returned + copied),
     ]
-    # Elsewhere a checkpoint is made in another memory than the state lies in.
+    # On other devices, a checkpoint is made in the host's memory and not where the state lies.
     if is_cpu:
         if saves:
             beside.append(round(SAVING_SHARE * _written_bytes(training)))
         if resumes:
             beside.append(restoring_bytes(training.state_shapes))
-    # One device evaluates, or each its shards.
+    # One device evaluates alone, or with shards each device evaluates its own.
     evaluation = evaluation_bytes(training.evaluate)
     if not training.loop.shards.is_one:
         evaluation *= num_devices
@@ -141,7 +143,7 @@ def program_needs(
 
 
 def program_bytes(training: CompiledTraining) -> int:
-    """Return the most bytes that a training's programs hold at once, by what the compiler states.
+    """Return the most bytes that a training's programs hold at once, from the compiler's figures.
 
     The state is included.
     """
@@ -149,13 +151,13 @@ def program_bytes(training: CompiledTraining) -> int:
 
 
 def evaluation_bytes(compiled: jax.stages.Compiled) -> int:
-    """Return what an evaluation holds beside the agent."""
+    """Return the bytes that an evaluation holds in addition to the agent."""
     stated = Stated.of(compiled)
     return stated.temporaries + stated.results
 
 
 def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
-    """Return what one call of a program holds, its arguments included."""
+    """Return the bytes that one call of a program holds, including its arguments."""
     stated = Stated.of(compiled)
     is_cpu = resolve_platform() == "cpu"
     copied = COPIES * ProgramSize.of(traced).product_bytes if is_cpu else 0
@@ -164,17 +166,17 @@ def call_bytes(traced: jax.stages.Traced, compiled: jax.stages.Compiled) -> int:
 
 
 def restoring_bytes(shapes: Any) -> int:
-    """Return what restoring a state from a checkpoint holds beside the state."""
+    """Return the bytes that restoring a checkpoint holds in addition to the state."""
     return round(_RESTORING_SHARE * bytes_of(shapes)) + _RESTORING
 
 
 def bytes_of(tree: Any) -> int:
-    """Return the bytes of a tree's arrays, by their shapes."""
+    """Return the bytes of a tree's arrays, from their shapes."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _written_bytes(training: CompiledTraining) -> int:
-    """Return the bytes of the state that something is written to: not the rest of the buffer."""
+    """Return the bytes of the state without the part of the buffer that is never written."""
     state = bytes_of(training.state_shapes)
     slots = training.resolved.config.buffer_size
     if slots is None:
@@ -186,7 +188,7 @@ def _written_bytes(training: CompiledTraining) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Stated:
-    """Bytes of a program on one device: what the compiler states, or 0 where it states nothing."""
+    """Bytes of a program on one device as the compiler states them, or 0 if it states nothing."""
 
     arguments: int = 0
     results: int = 0
@@ -195,7 +197,7 @@ class Stated:
 
     @classmethod
     def of(cls, compiled: jax.stages.Compiled) -> "Stated":
-        # `myriad.xla.describe` reads the whole program, too, which takes longer than this.
+        # Not through `myriad.xla.describe`, which also reads the whole program and takes longer.
         stats = compiled.memory_analysis()
         if stats is None:
             return cls()
@@ -208,7 +210,7 @@ class Stated:
 
 
 def compiler_bytes(sizes: Sequence[ProgramSize]) -> tuple[int, int]:
-    """Return what the compiler holds for programs side by side, and for one after another."""
+    """Return the bytes of the compiler for programs side by side, and for one after another."""
     operations = sum(size.operations for size in sizes)
     products = sum(size.products for size in sizes)
     together = _COMPILING + _COMPILING_OPERATION * operations + _COMPILING_PRODUCT * products

@@ -1,4 +1,4 @@
-"""Options of environments and agents as a file holds them: numbers, strings, truths, lists."""
+"""Options of environments and agents as a file holds them: numbers, strings, booleans, lists."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from myriad.errors import InvalidArgumentError
 
-# A configuration is read by people, and compared with others.
+# The longest list in a configuration, since people read and compare configurations.
 _MOST_ITEMS = 100_000
 _PLAIN = (bool, int, float, str, list)
 
@@ -18,8 +18,8 @@ def plain(name: str, value: Any) -> Any:
     tuples and ranges do.
 
     Args:
-        name: how the user calls the value, for the message.
-        value: anything.
+        name: the user's name of the value, for the message.
+        value: any value.
 
     Raises:
         InvalidArgumentError: the value is or holds an array of several dimensions, or a key.
@@ -58,11 +58,11 @@ def with_tuples(value: Any) -> Any:
 def options_of(thing: Any, *, with_none: bool = False) -> dict[str, Any]:
     """Return the fields of a dataclass that a file can hold: no arrays and no nested objects.
 
-    Fields marked as derived are left out. They follow from other fields, or from the machine.
+    Fields marked as derived are left out, since they follow from other fields or from the machine.
 
     Args:
         thing: a dataclass: an environment, its parameters, or an agent.
-        with_none: also return what is switched off by None, which TOML can't say.
+        with_none: also return fields that are None, for which TOML has no word.
     """
     options = {}
     for field in dataclasses.fields(thing):
@@ -76,7 +76,7 @@ def options_of(thing: Any, *, with_none: bool = False) -> dict[str, Any]:
 
 
 def without_none(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is None, at any depth: TOML has no word for it."""
+    """Leave out every None, at any depth, since TOML has no word for it."""
     return {
         name: without_none(value) if isinstance(value, dict) else value
         for name, value in table.items()

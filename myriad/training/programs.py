@@ -1,6 +1,6 @@
-"""A training's three compiled programs, and the loop of chunks between two evaluations.
+"""A training's three compiled programs, and the loop over chunks between two evaluations.
 
-The trainer runs it and the autotuner times it, so what is tuned is what will run.
+The trainer runs this loop and the autotuner times it, so the autotuner measures what will run.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ OnReport = Callable[[Report, int], None]
 
 
 class Flag(Protocol):
-    """What is looked at between chunks, such as a `threading.Event`."""
+    """A flag that is checked between chunks, such as a `threading.Event`."""
 
     def is_set(self) -> bool:
         """Return whether to stop."""
@@ -42,12 +42,12 @@ class Flag(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ProgramSize:
-    """How large a traced program is, with those inside it.
+    """The size of a traced program, including the programs nested in it.
 
     Attributes:
-        operations: how many there are.
-        products: how many of them multiply matrices.
-        product_bytes: the largest matrix that they multiply.
+        operations: number of operations.
+        products: how many of the operations multiply matrices.
+        product_bytes: bytes of the largest matrix that they multiply.
     """
 
     operations: int
@@ -74,14 +74,14 @@ class CompiledTraining:
         resolved: the training.
 
     Attributes:
-        resolved: the same.
+        resolved: the training.
         loop: the updates, as pure functions.
         steps_per_update: steps of all environments together in one update.
         num_updates: updates in the whole training.
         eval_every: updates between two evaluations.
         chunk: updates in one call of `run`. The autotuner changes it.
         state_shapes: the shapes of a `TrainState`, once compiled.
-        sizes: of `init`, `run` and `evaluate`, once compiled.
+        sizes: the sizes of `init`, `run` and `evaluate`, once compiled.
         compile_s: seconds that tracing and compiling took.
         from_cache: whether every program came from the persistent cache.
     """
@@ -95,10 +95,10 @@ class CompiledTraining:
         self.chunk = resolved.updates_per_chunk
         learner = resolved.learner.scheduled(self.num_updates)
         num_devices = 1
-        if config.compile_mode != "off":  # the devices of a CPU share a compiled program
+        if config.compile_mode != "off":  # Uncompiled, one device does all the work.
             learner, num_devices = parallel_learner(learner, resolved.num_envs)
         self.loop = LearningLoop(resolved.env, learner, resolved.num_envs, num_devices=num_devices)
-        # That of the loop, which knows how many devices share its shards.
+        # Use the loop's learner, which knows how many devices share its shards.
         self._evaluation = Evaluation(
             resolved.env,
             self.loop.learner,
@@ -118,9 +118,9 @@ class CompiledTraining:
         meanwhile: Callable[[], None] = lambda: None,
         at_a_time: Callable[[Sequence[ProgramSize]], int] = len,
     ) -> None:
-        """Compile the three programs side by side. Nothing compiles once the training runs.
+        """Compile the three programs side by side. After that nothing compiles while they run.
 
-        Other values of `compile_mode` than aot leave that to the first call.
+        With any `compile_mode` but aot, programs compile at their first call instead, or never.
 
         Args:
             meanwhile: called while the compiler works.
@@ -145,8 +145,9 @@ class CompiledTraining:
             traced = (first, running, evaluation)
             self.sizes = tuple(ProgramSize.of(each) for each in traced)
             workers = at_a_time(self.sizes)
-            # The longest goes first. While the compiler works, Python is free to lower the next
-            # one and to import. The collector would take a sixth of tracing to find nothing.
+            # The slowest compilation starts first. While the compiler works, Python is free to
+            # lower the next program and to import modules. The collector is paused, since it would
+            # take a sixth of tracing and find nothing.
             with ThreadPoolExecutor(workers) as pool:
                 compiling = [
                     pool.submit(running.lower().compile),
@@ -176,7 +177,7 @@ class CompiledTraining:
         return self.init(self.loop.key(self.resolved.config.seed))
 
     def next_boundary(self, done: int) -> int:
-        """Return the update after which the next evaluation comes."""
+        """Return the update after which the next evaluation follows."""
         return min(self.num_updates, (done // self.eval_every + 1) * self.eval_every)
 
     def run_window(
@@ -189,14 +190,15 @@ class CompiledTraining:
     ) -> tuple[TrainState, int]:
         """Run chunks up to an update, or until `interrupted` is set.
 
-        The device always works on the next chunk while the host reads a report.
+        The device works on the next chunk while the host reads the report of the previous one.
 
         Args:
             state: the state after `done` updates. It is donated.
             done: updates done.
             boundary: the update to stop at, no later than the next evaluation's.
-            on_report: called with each chunk's report, fetched, and the updates done by then.
-            interrupted: looked at between chunks.
+            on_report: called with each chunk's report, in the host's memory, and the updates done
+                by then.
+            interrupted: checked between chunks.
 
         Returns:
             the state, and the updates it has done.
@@ -221,7 +223,7 @@ class CompiledTraining:
         return jax.jit(
             self._evaluate,
             in_shardings=(lies.agent, lies.key, lies.num_updates),
-            # Every process reads the returns.
+            # Replicated, since every process reads the returns.
             out_shardings=lies.key,
         )
 

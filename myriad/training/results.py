@@ -1,4 +1,4 @@
-"""What a training returns."""
+"""The results of a training, as `train_and_evaluate` and `resume` return them."""
 
 import dataclasses
 import statistics
@@ -20,7 +20,7 @@ class Timings:
 
     Attributes:
         compile_s: seconds of tracing and compiling.
-        train_s: seconds of training, evaluations left out.
+        train_s: seconds of training, without evaluations.
         evaluate_s: seconds of evaluations.
         total_s: seconds of the whole run.
         steps_per_s: steps/s of all environments together while training.
@@ -37,7 +37,7 @@ class Timings:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResults:
-    """What a training came to.
+    """The results of a training.
 
     Attributes:
         agent_state: the learner's state with its parameters.
@@ -46,8 +46,8 @@ class TrainingResults:
         evaluations: a row per evaluation: update, steps, mean return and its standard deviation
             over the episodes.
         config: the configuration with every default filled in.
-        timings: how long it took.
-        run_folder: the folder that all of it is written to.
+        timings: how long the training took.
+        run_folder: the run's folder, which holds all of this.
         stopped: `end`, or `target` if the target return was reached.
     """
 
@@ -62,14 +62,14 @@ class TrainingResults:
 
 @dataclasses.dataclass(frozen=True)
 class SeedResults(TrainingResults):
-    """What many seeds of one training came to.
+    """The results of many seeds of one training.
 
-    `agent_state` has the axis of seeds first, `[M, ...]`, as NumPy's arrays. `training` and
+    `agent_state` holds NumPy arrays with the axis of seeds first, `[M, ...]`. `training` and
     `evaluations` have a row for each seed, with the column `seed`. `stopped` is `target` if every
     seed reached it. The rate in `timings` is that of all seeds together.
 
     Attributes:
-        seeds: in the order of all that is listed by seed.
+        seeds: the seeds, in the order of everything that is listed by seed.
         final_returns: the mean return of each seed's last evaluation.
         reached_target: whether each seed stopped at the target return.
     """
@@ -85,7 +85,7 @@ class SeedResults(TrainingResults):
 
     @property
     def return_interval(self) -> tuple[float, float]:
-        """Student's 95% interval of that mean over seeds; NaNs for one seed."""
+        """Student's 95% interval of that mean over seeds, or NaNs for a single seed."""
         return mean_interval(self.final_returns)
 
     def agent_state_of(self, seed: int) -> Any:
@@ -99,10 +99,10 @@ class SeedResults(TrainingResults):
 
 
 def slot_of(seeds: Sequence[int], seed: int) -> int:
-    """Return where a seed is among those of a run.
+    """Return the position of a seed among the seeds of a run.
 
     Raises:
-        InvalidArgumentError: it isn't there.
+        InvalidArgumentError: the run has no such seed.
     """
     if seed not in seeds:
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""A row of `metrics.jsonl`: what a window between two evaluations came to."""
+"""Make a row of `metrics.jsonl`: the results of a window between two evaluations."""
 
 import math
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ def row_of_window(
     """Return the figures of a window and of the evaluation at its end.
 
     Args:
-        programs: what trained.
+        programs: the programs that trained.
         done: updates done.
-        report: of the window, fetched.
-        returns: of the evaluation's episodes, `[E]`.
-        ended: whether each of them ended, `[E]`.
+        report: the window's report, in the host's memory.
+        returns: the returns of the evaluation's episodes, `[E]`.
+        ended: whether each episode ended, `[E]`.
     """
     window = done % programs.eval_every or programs.eval_every
     episodes = whole(report.num_episodes)
@@ -47,12 +47,12 @@ def row_of_window(
 
 
 def training_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a row says of the training."""
+    """Return the part of a row that is about the training."""
     return {name: value for name, value in row.items() if not name.startswith("eval_")}
 
 
 def evaluation_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a row says of the evaluation."""
+    """Return the part of a row that is about the evaluation."""
     placed = {name: row[name] for name in ("seed", "update", "steps") if name in row}
     measured = {
         name.removeprefix("eval_"): value for name, value in row.items() if name.startswith("eval_")
@@ -61,7 +61,7 @@ def evaluation_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def bad_parts(report: Report) -> str | None:
-    """Return where a report tells of a NaN or an infinity, or None."""
+    """Say where a report contains a NaN or an infinity, or return None."""
     bad = [part for part, is_bad in zip(PARTS, report.is_bad, strict=True) if is_bad]
     if not bad:
         return None

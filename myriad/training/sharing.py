@@ -1,4 +1,4 @@
-"""What the processes of one training must have in common before they begin."""
+"""Check what the processes of one training must have in common before they begin."""
 
 import contextlib
 import os
@@ -16,17 +16,17 @@ from myriad.files import write_errors_explained
 from myriad.training.config import ResolvedConfig
 from myriad.training.logging.run_folder import RunFolder, RunFolderOfOthers
 
-# JAX's own, which change a program or its results.
+# JAX's settings that change a program or its results.
 _JAX_SETTINGS = ("jax_disable_jit", "jax_default_matmul_precision", "jax_threefry_partitionable")
-# Seconds after which a file that process 0 wrote must be seen from another host.
+# Seconds within which another host must see a file that process 0 wrote.
 _SEEN_S = 10.0
 
 
 def require_same_training(group: Processes, resolved: ResolvedConfig, profile_chunks: int) -> None:
-    """Raise unless all processes are about to do the same, and can do it together.
+    """Raise unless all processes are about to run the same training, and can run it together.
 
     Raises:
-        InvalidArgumentError: something differs, or is for one process alone.
+        InvalidArgumentError: the processes differ, or a setting works in a single process only.
     """
     if group.count == 1:
         return
@@ -61,7 +61,7 @@ def require_same_training(group: Processes, resolved: ResolvedConfig, profile_ch
 def new_folder(
     group: Processes, path: Path, config_toml: str, environment: Mapping[str, Any]
 ) -> RunFolder:
-    """Have process 0 make a run's folder, and return it as this process uses it.
+    """Let process 0 make a run's folder, and return the folder for use in this process.
 
     Raises:
         InvalidArgumentError: see `RunFolder.create`, or a process doesn't see the folder.
@@ -78,7 +78,7 @@ def new_folder(
 
 
 def written_folder(group: Processes, path: Path) -> tuple[RunFolder, str]:
-    """Return the folder of a run that is there, and its configuration.
+    """Return the folder of an existing run, and its configuration.
 
     Raises:
         InvalidArgumentError: see `RunFolder.config_toml`, or a process doesn't see the folder.
@@ -90,10 +90,10 @@ def written_folder(group: Processes, path: Path) -> tuple[RunFolder, str]:
 
 
 def _shared(group: Processes, folder: RunFolder) -> RunFolder:
-    """Return the folder if every process sees what process 0 writes into it.
+    """Return the folder if every process sees the files that process 0 writes into it.
 
     Raises:
-        InvalidArgumentError: one doesn't, or a file can't be written.
+        InvalidArgumentError: a process doesn't see them, or a file can't be written.
     """
     if group.count == 1:
         return folder

@@ -1,16 +1,16 @@
-"""Trainings that are too short to learn are warned of before they begin."""
+"""Warn of trainings that are too short to learn, before they begin."""
 
 import warnings
 
 from myriad.errors import ShortTrainingWarning
 from myriad.training.config import ResolvedConfig
 
-# Fewer updates than this don't train, whatever the agent.
+# With fewer updates than this, no agent learns much.
 _FEW_UPDATES = 10
 
 
 def too_few_updates(resolved: ResolvedConfig) -> str | None:
-    """Return why a training has too few updates to learn much, or None."""
+    """Say why a training has too few updates to learn much, or return None."""
     first = resolved.learner.first_learning_update(resolved.num_envs)
     learning = max(0, resolved.num_updates - first + 1)
     if learning >= _FEW_UPDATES:
@@ -21,12 +21,12 @@ def too_few_updates(resolved: ResolvedConfig) -> str | None:
 
 
 def warn_of_short(resolved: ResolvedConfig, reason: str, *, stacklevel: int) -> None:
-    """Say that a training can't be expected to learn.
+    """Warn that a training can't be expected to learn.
 
     Args:
         resolved: the training.
-        reason: what follows on the number of its steps.
-        stacklevel: of the caller, for the warning.
+        reason: the rest of the sentence, after the number of steps.
+        stacklevel: the caller's `stacklevel` for the warning.
     """
     warnings.warn(
         f"{resolved.steps_per_env:,} steps of each of {resolved.num_envs:,} environments {reason}: "

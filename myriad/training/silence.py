@@ -1,4 +1,4 @@
-"""Keep orbax's own noise from standard error: a failed save or restore is said in one sentence."""
+"""Keep orbax's output off standard error, so that a failed save or restore is one sentence."""
 
 import contextlib
 import logging
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 _LOGGERS = ("absl", "asyncio", "concurrent.futures")
-# What threads say whose event loop ended with the first error.
+# Errors of threads whose event loop ended with the first error.
 _LEFT_BEHIND = ("Event loop is closed", "_ssock", "was never awaited")
 
 
 @contextlib.contextmanager
 def orbax_silenced() -> Iterator[None]:
-    """Print nothing of the errors that orbax meets in the block besides the one that it raises.
+    """Silence all errors of orbax in the block except the one that it raises.
 
-    Threads that it leaves behind after an error fail one by one, even after the block. So what they
-    log, their closed event loops and coroutines that nobody awaited stay unsaid in this process
-    from then on. Everything else is printed as before.
+    Threads that it leaves behind after an error fail one by one, even after the block. So after an
+    error this process no longer prints what they log, nor their closed event loops, nor their
+    coroutines that were never awaited. Everything else is printed as before.
     """
     if _active:
-        yield  # It is silent, after an error or around this block.
+        yield  # It is silent already, after an error or inside another such block.
         return
     silence = _Silence()
     silence.begin()
@@ -35,14 +35,14 @@ def orbax_silenced() -> Iterator[None]:
 
 
 class _Silence:
-    """Stands before Python's reports of errors, and drops those of orbax's threads."""
+    """Filters Python's reports of errors, and drops those of orbax's threads."""
 
     def __init__(self):
         self._uncaught = sys.excepthook
         self._unraisable = sys.unraisablehook
 
     def begin(self) -> None:
-        """Drop them from now on."""
+        """Start to drop reports."""
         _active.append(self)
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(self.passes)
@@ -50,7 +50,10 @@ class _Silence:
         sys.unraisablehook = self.unraisable
 
     def end(self) -> None:
-        """Print them again. A hook before which somebody has put another one stays, and passes."""
+        """Stop dropping reports.
+
+        If another hook was installed over ours, ours must stay, but it passes everything on.
+        """
         _active.remove(self)
         for name in _LOGGERS:
             logging.getLogger(name).removeFilter(self.passes)
@@ -60,12 +63,12 @@ class _Silence:
             sys.unraisablehook = self._unraisable
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Return whether a line of a log is not orbax's."""
+        """Return whether a log record is not orbax's."""
         error = record.exc_info[1] if record.exc_info else None
         return not (_is_of_orbax(error) or "orbax" in f"{record.msg} {record.args}")
 
     def uncaught(self, kind: Any, error: Any, trace: Any) -> None:
-        # What the block raised comes from orbax too, and must be printed if nobody caught it.
+        # The error that the block raised is orbax's as well, and must be printed if uncaught.
         if not (self in _active and _is_left_behind(error)):
             self._uncaught(kind, error, trace)
 
@@ -83,7 +86,7 @@ def _is_left_behind(error: BaseException | None) -> bool:
 
 def _is_of_orbax(error: BaseException | None) -> bool:
     if not isinstance(error, Exception):
-        return False  # An interrupt is nobody's noise.
+        return False  # Never drop an interrupt.
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     modules = (frame.f_globals.get("__name__", "") for frame in frames)
     return _is_left_behind(error) or any(name.split(".")[0] == "orbax" for name in modules)

@@ -1,4 +1,4 @@
-"""The host's side of a training: compile once, call chunk after chunk, evaluate, save, report."""
+"""The host loop of a training: compile once, call chunk after chunk, evaluate, save and report."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,8 @@ from myriad.training.rows import bad_parts, evaluation_row, row_of_window, train
 from myriad.training.short import too_few_updates, warn_of_short
 from myriad.xla import default_dtype, matmul_precision
 
-# Beyond so many steps an environment that ends no episode is one that hardly ever does.
+# Don't look for ended episodes in longer trainings: an environment that has ended none by then
+# hardly ever does.
 _FEW_STEPS = 1_000
 
 
@@ -46,10 +47,10 @@ class Trainer:
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         quiet: show no progress.
         profile_chunks: chunks to trace into the folder.
-        settings: what is active, for the progress and the trackers.
+        settings: the active settings, for the progress and the trackers.
 
     Attributes:
-        has_trained: whether an update was done, now or before it was resumed.
+        has_trained: whether an update was done, now or before the run was resumed.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Trainer:
             quiet=quiet or not self._all.is_first,
         )
         self.has_trained = False
-        # What the run has trained on, with this process last.
+        # The devices that the run has trained on, those of this process last.
         self._devices = [self.programs.loop.devices]
         self._monitor = Monitor()
         self._profile = Profile(folder, profile_chunks, say)
@@ -80,14 +81,14 @@ class Trainer:
         self._report: Any = None
 
     def run(self) -> TrainingResults:
-        """Train to the end, from the newest checkpoint where there is one.
+        """Train to the end, from the newest checkpoint if there is one.
 
         Raises:
             InvalidArgumentError: it doesn't fit into memory.
-            DivergedError: a NaN came up, or an infinity where none can be learned from. The run's
-                folder holds the last good checkpoint.
-            KeyboardInterrupt: you interrupted it. A checkpoint was saved first. SIGTERM saves one,
-                too, and then ends the process, unless you have a handler for it.
+            DivergedError: there is a NaN, or an infinity where the agent can't learn from one. The
+                run's folder holds the last good checkpoint.
+            KeyboardInterrupt: you interrupted it. A checkpoint was saved first. SIGTERM also saves
+                one and then ends the process, unless you have a handler for it.
         """
         start = time.perf_counter()
         with contextlib.ExitStack() as opened:
@@ -129,7 +130,7 @@ class Trainer:
         )
 
     def _note_devices(self) -> None:
-        """Say that a run goes on on other devices, before anything takes long."""
+        """Warn that a run continues on other devices, before anything takes long."""
         now = self._devices[-1]
         done = self._checkpoints.latest()
         before = self._all.broadcast([] if done is None else self._checkpoints.devices(done))
@@ -181,7 +182,7 @@ class Trainer:
         self.has_trained = True
         self._all.go_on_with(self.folder.path)
         loop = self.programs.loop
-        # One process reads the whole state. Of several, each reads what it will hold.
+        # A single process reads the whole state. Of several, each reads the part that it will hold.
         placement = loop.placement if self._all.count > 1 else None
         state = self._checkpoints.restore(done, self.programs.state_shapes, placement)
         release_freed_memory()
@@ -189,7 +190,7 @@ class Trainer:
         return (loop.everywhere(state) if placement is None else state), done, rows
 
     def _rows_until(self, done: int) -> str:
-        """Return the lines up to a checkpoint, and cut the run's file back to them."""
+        """Return the lines up to a checkpoint, and cut the run's `metrics.jsonl` back to them."""
         lines = self._checkpoints.rows(done)
         if lines is None:
             lines = lines_of(self.folder.rows_until(done))
@@ -200,17 +201,17 @@ class Trainer:
     def _save(self, done: int, state: TrainState, rows: list[dict[str, Any]]) -> None:
         with self._monitor.timed("save"):
             self.folder.flush()
-            # Of one device, since all hold the same, or with the shards of all.
+            # Save one device's copy, since all hold the same. With shards, join those of all.
             state = self.programs.loop.on_one_device(state)
             self._checkpoints.save(done, state, lines_of(rows), self._devices)
             self._all.go_on_with(self.folder.path)
-            # A whole state, compressed, once for each save.
+            # Each save leaves a freed copy of the whole compressed state in the allocator.
             release_freed_memory()
 
     def _train(
         self, state: TrainState, done: int, rows: list[dict[str, Any]], trackers: list[Tracker]
     ) -> tuple[TrainState, str]:
-        """Go from window to window; save when it is time to, and stop where the run ends."""
+        """Train window by window, save when it is time to, and stop at the end of the run."""
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
         score = None
@@ -244,7 +245,7 @@ class Trainer:
         return state, "target" if self._reached(rows) else "end"
 
     def _log(self, rows: list[dict[str, Any]], state: TrainState, trackers: list[Tracker]) -> None:
-        """Write the newest row to the run's folder and to the trackers, with what else is due."""
+        """Write the newest row to the run's folder and the trackers, and do what else is due."""
         done = rows[-1]["update"]
         steps = rows[-1]["steps"]
         with self._monitor.timed("log"):
@@ -271,7 +272,7 @@ class Trainer:
         score: str | None,
         interrupted: Flag,
     ) -> tuple[TrainState, int]:
-        """Run up to the next evaluation, or to an interrupt, watching what comes back."""
+        """Run up to the next evaluation or an interrupt, and check every report."""
         start = time.perf_counter()
         first = done
         steps = self.programs.steps_per_update
@@ -289,14 +290,14 @@ class Trainer:
             return self.programs.run_window(state, done, boundary, watch, interrupted)
 
     def _watch(self, report: Report, done: int) -> Report:
-        """Return the report, or stop the run if it tells of a NaN or an infinity."""
+        """Return the report, or stop the run if it contains a NaN or an infinity."""
         if (what := bad_parts(report)) is not None:
             kept = newest_kept(self._checkpoints)
             raise DivergedError(f"{what} by update {done}; {kept} in {self.folder.path}.")
         return report
 
     def _row(self, state: TrainState, done: int) -> dict[str, Any]:
-        """Evaluate, and return the window's figures as one row."""
+        """Evaluate, and return the figures of the window and the evaluation as one row."""
         returns, ended, _ = self._evaluate(state)
         row = row_of_window(self.programs, done, self._report, returns, ended)
         train_s = self._monitor.seconds["train"]
@@ -309,10 +310,10 @@ class Trainer:
         return jax.device_get(self.programs.evaluate(state.agent, state.key, state.num_updates))
 
     def _warn_if_short(self, state: TrainState) -> None:
-        """Say that a training can't be expected to learn, before it begins."""
+        """Warn that a training can't be expected to learn, before it begins."""
         resolved = self.programs.resolved
         if not resolved.learner.metric_names:
-            return  # Nothing is learned anyway.
+            return  # A fixed policy learns nothing anyway.
         reason = too_few_updates(resolved)
         steps = resolved.steps_per_env
         if (
@@ -331,20 +332,20 @@ class Trainer:
         target = self.config.target_return
         if target is None:
             return False
-        # Another host may round the mean otherwise.
+        # Process 0 decides for all, since another host may round the mean differently.
         return self._all.broadcast(bool(rows) and bool(rows[-1]["eval_return"] >= target))
 
 
 def environment_record(
     config: TrainingConfig, settings: Sequence[ActiveSetting] = ()
 ) -> dict[str, Any]:
-    """Return what a resolved configuration does not say: hardware, versions, settings.
+    """Return what a resolved configuration leaves out: hardware, versions and settings.
 
-    Also the preset of the one that was given, if that set anything.
+    The record also names the preset that was given, if it set anything.
 
     Args:
         config: the training.
-        settings: what is active in it.
+        settings: the active settings.
     """
     return {
         "preset": config.preset if config.from_preset() else None,

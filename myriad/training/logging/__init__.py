@@ -1,1 +1,1 @@
-"""What a run records and shows: its folder, its history, trackers, the progress line, films."""
+"""What a run records and shows: its folder, its history, trackers, the progress line and films."""

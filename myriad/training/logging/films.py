@@ -1,4 +1,4 @@
-"""Films of the agent on its way: an episode after every few evaluations."""
+"""Films of the agent during a training: one episode after every few evaluations."""
 
 import dataclasses
 from pathlib import Path
@@ -11,7 +11,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.files import write_errors_explained
 from myriad.training.config import ResolvedConfig
 
-# Frames of a film. It shows an episode's beginning if that is longer.
+# The most frames of a film. Of a longer episode it shows the beginning.
 _NUM_STEPS = 200
 
 
@@ -20,7 +20,7 @@ class Films:
 
     Args:
         resolved: the training.
-        folder: where the films lie, made with the first one.
+        folder: where to save the films. It is made with the first one.
     """
 
     def __init__(self, resolved: ResolvedConfig, folder: Path):
@@ -28,7 +28,7 @@ class Films:
         self._folder = folder
 
     def record(self, agent: Any, update: int) -> None:
-        """Record an episode of the agent after so many updates.
+        """Record an episode of the agent as it is after `update` updates.
 
         Raises:
             InvalidArgumentError: the film can't be written.
@@ -53,10 +53,10 @@ class Films:
 
 @dataclasses.dataclass(frozen=True)
 class _Remembered:
-    """The greedy agent as a controller that remembers its state.
+    """The greedy agent as a controller whose memory is the agent's state.
 
-    As an argument of the compiled program and not a constant in it, the state leaves the program
-    the same, so that the compilation cache holds it for the next film.
+    So the state is an argument of the compiled program and not a constant in it. The program is
+    then the same for every film, and the compilation cache holds it.
     """
 
     learner: Any
@@ -70,7 +70,7 @@ class _Remembered:
 
 
 def require_drawing(resolved: ResolvedConfig) -> None:
-    """Raise InvalidArgumentError if films are asked for, and the environment can't be drawn."""
+    """Raise InvalidArgumentError if films are asked for but the environment can't be drawn."""
     every = resolved.config.film_every
     if not every:
         return

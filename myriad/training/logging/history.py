@@ -1,4 +1,4 @@
-"""What a training measured on its way: rows that become a DataFrame, a CSV or a Parquet file."""
+"""The metrics of a training: rows that become a DataFrame, a CSV file or a Parquet file."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ Row = Mapping[str, Any]
 
 
 class History(Sequence[Row]):
-    """The rows of a training, in order, each a mapping from column to number.
+    """The rows of a training in order, each a mapping from column to number.
 
-    A row may lack a column. It is empty there in every file.
+    A row may lack a column. Its cell is then empty in every file.
     """
 
     def __init__(self, rows: Sequence[Row]):

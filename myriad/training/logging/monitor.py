@@ -1,4 +1,4 @@
-"""Where the seconds of a training go, and how much of the machine it uses."""
+"""Monitor where a training's time goes and how much of the machine it uses."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import jax
 
 from myriad.host import resident_bytes, usable_cores
 
-# What the trainer does, one after another. The rest of the seconds is the host's.
+# The trainer's phases, one after another. All other time is the host's.
 PHASES = ("train", "evaluate", "log", "save")
 
 
@@ -18,7 +18,7 @@ class Monitor:
     """Times the phases of a training, and describes what happened since the last row.
 
     Attributes:
-        seconds: of each of `PHASES` so far.
+        seconds: the seconds of each of `PHASES` so far.
     """
 
     def __init__(self):
@@ -30,7 +30,7 @@ class Monitor:
 
     @contextlib.contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Count the seconds of the block for one of `PHASES`, without a phase inside it."""
+        """Count the block's seconds as one of `PHASES`, except for a phase inside the block."""
         start = time.perf_counter()
         before, self._inside_s = self._inside_s, 0.0
         try:
@@ -41,19 +41,19 @@ class Monitor:
             self._inside_s = before + spent
 
     def restart(self, steps: int) -> None:
-        """Begin to measure here, after `steps` of all environments together."""
+        """Start measuring now, after `steps` of all environments together."""
         self._last = self._now(steps)
 
     def row(self, steps: int) -> dict[str, Any]:
         """Describe the time since the last row.
 
         Args:
-            steps: of all environments together so far.
+            steps: steps of all environments together so far.
 
         Returns:
             `seconds`, `steps_per_s` while training, the share of the seconds that each phase took,
-            `device_utilisation` from 0 to 1, `device_memory_bytes` and `process_memory_bytes`. None
-            stands for what this machine can't tell.
+            `device_utilisation` from 0 to 1, `device_memory_bytes` and `process_memory_bytes`. A
+            value is None if this machine can't tell it.
         """
         before, now = self._last, self._now(steps)
         self._last = now
@@ -81,7 +81,7 @@ class Monitor:
 
 
 def summary(row: dict[str, Any]) -> str:
-    """Return a row as the progress shows it, such as "train 93%, evaluate 4%, device 87%"."""
+    """Return a row as the progress line shows it: "train 93%, evaluate 4%, device 87%"."""
     shares = [f"{name} {row[f'{name}_share']:.0%}" for name in ("train", "evaluate")]
     used = row["device_utilisation"]
     shares.append("device unavailable" if used is None else f"device {used:.0%}")
@@ -91,7 +91,7 @@ def summary(row: dict[str, Any]) -> str:
 
 
 class _Gpu:
-    """What JAX and NVML tell of a GPU."""
+    """The figures of a GPU that JAX and NVML report."""
 
     def __init__(self, device: Any):
         self._device = device
@@ -123,7 +123,7 @@ class _Gpu:
 def _handle_of(nvml: Any, index: int) -> Any:
     """Return NVML's handle of the GPU that this process sees under a number.
 
-    `CUDA_VISIBLE_DEVICES` may hide and order them, by number or by UUID.
+    NVML sees all GPUs, while `CUDA_VISIBLE_DEVICES` may hide or reorder them by number or UUID.
     """
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     name = visible[index] if index < len(visible) else str(index)

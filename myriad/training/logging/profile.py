@@ -16,7 +16,7 @@ class Profile:
 
     Args:
         folder: the run's folder.
-        num_chunks: chunks to trace; 0 for none.
+        num_chunks: number of chunks to trace; 0 for none.
         say: prints a sentence.
     """
 
@@ -27,7 +27,7 @@ class Profile:
         self._say = say
 
     def start(self) -> None:
-        """Begin, if chunks are to be traced."""
+        """Start the trace, if there are chunks to trace."""
         if not self._num_chunks:
             return
         with write_errors_explained(self._path), _refusals_named():
@@ -35,14 +35,14 @@ class Profile:
         self._left = self._num_chunks
 
     def count(self) -> None:
-        """Count a chunk. The last one ends the trace."""
+        """Count a chunk, and end the trace after the last one."""
         if self._left:
             self._left -= 1
             if not self._left:
                 self._end()
 
     def close(self) -> None:
-        """End the trace where the training ended before it."""
+        """End the trace, if the training ended before it."""
         if self._left:
             self._left = 0
             self._end()
@@ -50,7 +50,7 @@ class Profile:
     def _end(self) -> None:
         with write_errors_explained(self._path), _refusals_named():
             jax.profiler.stop_trace()
-        # A resumed run may have written others before.
+        # The folder may also hold traces from before the run was resumed.
         trace = max(self._traces(), key=lambda path: path.stat().st_mtime_ns)
         size = trace.stat().st_size / 2**20
         self._say(f"{trace}: {size:.1f} MiB; open it at ui.perfetto.dev")
@@ -61,7 +61,7 @@ class Profile:
 
 @contextlib.contextmanager
 def _refusals_named() -> Iterator[None]:
-    """Turn what JAX says, as where another trace is running, into our error."""
+    """Turn JAX's error into Myriad's, for example if another trace is running."""
     try:
         yield
     except (RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""How far a training is: a live line on a terminal, and elsewhere a line every half minute."""
+"""The progress of a training: a live line on a terminal, else a line every half minute."""
 
 import math
 import sys
@@ -6,12 +6,12 @@ import time
 
 from myriad.files import say
 
-# Seconds between two lines where there is no terminal.
+# Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
 
 
 class Progress:
-    """Steps, steps/s, return and time left on standard error.
+    """Shows steps, steps/s, return and time left on standard error.
 
     Args:
         total_steps: steps of all environments together in the whole training.
@@ -45,7 +45,7 @@ class Progress:
         self._bar.start()
 
     def say(self, sentence: str) -> None:
-        """Print a line above the bar, or by itself where there is no terminal."""
+        """Print a line above the live line, or by itself if there is no terminal."""
         if self._bar is not None:
             self._bar.console.print(sentence, highlight=False, markup=False)
         elif not self._quiet:
@@ -57,7 +57,7 @@ class Progress:
             self._bar.update(self._task, description="training")
 
     def monitor(self, summary: str) -> None:
-        """Show from now on where the time goes."""
+        """From now on also show where the time goes."""
         self._monitored = f"  {summary}"
 
     def shorten(self, total_steps: int) -> None:
@@ -67,11 +67,11 @@ class Progress:
             self._bar.update(self._task, total=total_steps)
 
     def update(self, steps: int, rate: float, score: str | None) -> None:
-        """Show how far the training is.
+        """Show the progress.
 
         Args:
             steps: steps of all environments together so far.
-            rate: in steps/s.
+            rate: speed in steps/s.
             score: the last evaluation's mean return, None before the first.
         """
         shown = "-" if score is None else score
@@ -93,6 +93,6 @@ class Progress:
             )
 
     def close(self) -> None:
-        """Leave the line as it stands."""
+        """Stop updating, and leave the line as it is."""
         if self._bar is not None:
             self._bar.stop()

@@ -1,4 +1,4 @@
-"""A run's folder on the disk: its configuration, its metrics line by line, and who may write."""
+"""A run's folder on disk: its configuration, its metrics line by line, and its lock."""
 
 import contextlib
 import hashlib
@@ -21,7 +21,7 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 # The first line of config.toml. Without it, a person or an older version wrote the file.
 _SEAL = re.compile(r"# sha256 of the lines below: [0-9a-f]*")
 
-# What `replacing` calls the first files of a run until they are whole.
+# The temporary names that `replacing` gives the first files of a run until they are whole.
 _TEMPORARY = re.compile(r"\.(config\.\d+\.toml|environment\.\d+\.json)")
 
 
@@ -41,10 +41,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config_toml: str, environment: Mapping[str, Any]) -> "RunFolder":
-        """Make the folder. If several processes make the same one, one of them succeeds.
+        """Make the folder. If several processes make the same one, only one of them succeeds.
 
         Args:
-            path: the folder; those above it are made, too.
+            path: the folder. Missing parents are made, too.
             config_toml: the text of `config.toml`.
             environment: what `environment.json` holds: hardware, versions, precision.
 
@@ -68,14 +68,14 @@ class RunFolder:
                 )
             with replacing(path / "environment.json") as new:
                 new.write_text(json.dumps(environment, indent=2), encoding="utf-8")
-            # The configuration comes last: where it is, the folder is a run.
+            # The configuration comes last, since its presence makes the folder a run.
             with replacing(path / "config.toml") as new:
                 new.write_text(_sealed(config_toml), encoding="utf-8")
         return folder
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep every other process out during the block, even if this one is killed in it.
+        """Lock the folder during the block. The lock also ends if the process is killed.
 
         Raises:
             InvalidArgumentError: another process holds the folder, or it can't be written.
@@ -104,7 +104,7 @@ class RunFolder:
                 the run wrote it.
         """
         path = self.path / "config.toml"
-        # These also answer where the name is too long for the system.
+        # Unlike pathlib's, these don't raise if the name is too long for the system.
         if not os.path.exists(path):  # noqa: PTH110
             names = ((each, each / "environment.json") for each in self.path.parents[:2])
             runs = [each for each, record in names if os.path.exists(record)]  # noqa: PTH110
@@ -119,13 +119,13 @@ class RunFolder:
         if text != _sealed(rest):
             raise InvalidArgumentError(
                 f"{path} is not as the run wrote it: undo the change, or remove its first line to "
-                "go on with what it says."
+                "continue with the changed file."
             )
         return rest
 
     @property
     def metrics(self) -> Path:
-        """The file of rows, a line of JSON each."""
+        """The file of rows, one line of JSON each."""
         return self.path / "metrics.jsonl"
 
     def append(self, row: Row) -> None:
@@ -140,20 +140,20 @@ class RunFolder:
                 with self.metrics.open("a", encoding="utf-8") as file:
                     file.write(lines_of([row]))
             except OSError:
-                # A full disk may have taken the first half of the line.
+                # A full disk may have accepted only the first part of the line, so cut it off.
                 with contextlib.suppress(OSError):
                     os.truncate(self.metrics, size)
                 raise
 
     def append_monitor(self, row: Row) -> None:
-        """Add a line to `monitor.jsonl`. A resumed run adds its own below.
+        """Add a line to `monitor.jsonl`. A resumed run appends to the same file.
 
         Raises:
             InvalidArgumentError: the line can't be written.
         """
         path = self.path / "monitor.jsonl"
         with write_errors_explained(path), path.open("a+b") as file:
-            # A kill may have cut the last line.
+            # If the process was killed, the last line may lack its end.
             if file.tell() and not _ends_line(file):
                 file.write(b"\n")
             file.write(lines_of([row]).encode())
@@ -169,16 +169,16 @@ class RunFolder:
                 os.fsync(file.fileno())
 
     def go_back_to(self, rows: Sequence[Row]) -> bool:
-        """Cut `metrics.jsonl` back to the rows that a checkpoint holds: the run goes on from there.
+        """Cut `metrics.jsonl` back to the rows of the checkpoint from which the run resumes.
 
-        A resumed run writes the later ones again. Where the file is missing or empty, it is made
+        The resumed run writes the later rows again. If the file is missing or empty, it is made
         again from the checkpoint.
 
         Returns:
-            whether it was made again.
+            whether the file was made again.
 
         Raises:
-            InvalidArgumentError: the file holds other rows than the checkpoint. It stays as it is.
+            InvalidArgumentError: the file contradicts the checkpoint. It stays as it is.
         """
         kept = lines_of(rows).encode()
         try:
@@ -202,7 +202,7 @@ class RunFolder:
         return not found and bool(kept)
 
     def rows_until(self, update: int) -> list[dict[str, Any]]:
-        """Read the rows up to an update, for a checkpoint of an older version, which holds none.
+        """Read the rows up to an update, for a checkpoint of an older version that holds no rows.
 
         Raises:
             InvalidArgumentError: a line among them is damaged, or the file can't be read.
@@ -215,7 +215,7 @@ class RunFolder:
                 is_later = row["update"] > update
             except (ValueError, TypeError, AttributeError, KeyError) as error:
                 if not line.endswith("\n"):
-                    break  # A kill cut this line, so it came after the checkpoint.
+                    break  # A kill cut this last line short, so it is newer than the checkpoint.
                 raise InvalidArgumentError(
                     f"{self.metrics} is damaged: line {number} is not a row, and a checkpoint of "
                     "this older version holds no copy; mend or remove that line."
@@ -240,18 +240,18 @@ class RunFolder:
 
 
 class RunFolderOfOthers(RunFolder):
-    """A run's folder in a process that only reads it: process 0 of the training writes."""
+    """A run's folder in a process that only reads it, since process 0 does all the writing."""
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Process 0 keeps other processes out."""
+        """Process 0 holds the lock."""
         yield
 
     def append(self, row: Row) -> None:
         """Process 0 adds the line."""
 
     def append_monitor(self, row: Row) -> None:
-        """Process 0 adds the line of its own machine."""
+        """Process 0 adds the line, about its own machine."""
 
     def flush(self) -> None:
         """Process 0 waits for the disk."""
@@ -266,7 +266,7 @@ def lines_of(rows: Sequence[Row]) -> str:
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:
-    """Read what `lines_of` wrote."""
+    """Read the rows that `lines_of` wrote."""
     rows = map(json.loads, text.splitlines())
     return [{name: _NON_FINITE.get(value, value) for name, value in row.items()} for row in rows]
 
@@ -282,7 +282,7 @@ def _sealed(config_toml: str) -> str:
 
 
 def _is_record(path: Path) -> bool:
-    """Whether a run wrote this `environment.json`."""
+    """Return whether a run wrote this `environment.json`."""
     try:
         return "versions" in json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -290,7 +290,7 @@ def _is_record(path: Path) -> bool:
 
 
 def _is_of_new_run(path: Path) -> bool:
-    """Whether a run that has not trained yet has this file."""
+    """Return whether this is a file of a run that has not trained yet."""
     return (
         path.name in (".lock", "config.toml")
         or _TEMPORARY.fullmatch(path.name) is not None
@@ -299,12 +299,12 @@ def _is_of_new_run(path: Path) -> bool:
 
 
 def _require_own(path: Path) -> None:
-    """Refuse a folder that holds what no run wrote."""
-    # One look at the folder: another creator's files may come and go between two.
+    """Refuse a folder that holds files which no run wrote."""
+    # List the folder only once: files of another process that makes it may come and go.
     foreign = {each.name for each in path.iterdir() if not _is_of_new_run(each)}
     lock = path / ".lock"
     if lock.exists() and (not lock.is_file() or lock.stat().st_size):
-        foreign.add(lock.name)  # ours is empty, and taking the lock would empty this one
+        foreign.add(lock.name)  # Our locks are empty. Taking this one would erase its content.
     if foreign and not (path / "config.toml").exists():
         raise InvalidArgumentError(
             f"run folder {path} holds {min(foreign)}, which no run wrote: "

@@ -1,4 +1,4 @@
-"""Where a run's rows also go on request: TensorBoard, Weights & Biases."""
+"""Trackers that also get a run's rows if you ask for it: TensorBoard, Weights & Biases."""
 
 import contextlib
 import importlib
@@ -14,7 +14,7 @@ from myriad.training.logging.run_folder import RunFolder
 
 
 class Tracker(Protocol):
-    """A place beside the run's folder that a row of metrics also goes to."""
+    """A destination for rows of metrics, in addition to the run's folder."""
 
     def log(self, row: Row, step: int) -> None: ...
 
@@ -26,14 +26,14 @@ class TensorBoard:
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
         writers, self._event = self.library()
-        # tensorboardX's SummaryWriter hands rows to a thread, which loses two minutes at a kill
-        # and dies on a full disk.
+        # Not through tensorboardX's SummaryWriter, which hands rows to a thread. The thread loses
+        # two minutes of rows if the process is killed, and dies if the disk is full.
         self._path = folder.path / "tensorboard"
         with write_errors_explained(self._path):
             self._path.mkdir(exist_ok=True)
             self._writer = writers.EventsWriter(str(self._path / "events"))
         described = json.dumps(dict(config), indent=2, default=str)
-        # A block of code in Markdown, which TensorBoard shows under "Text".
+        # TensorBoard shows Markdown under "Text", in which an indented block is code.
         text = "".join(f"    {line}\n" for line in described.splitlines())
         self._write(
             0,
@@ -71,15 +71,15 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases; `WANDB_MODE=offline` keeps it on this machine."""
+    """A run in Weights & Biases. `WANDB_MODE=offline` keeps it on this machine."""
 
     def __init__(self, folder: RunFolder, config: Mapping[str, Any]):
-        # A resumed run goes on under the id that its folder's name ends with, `run-<time>-<id>`.
+        # A resumed run keeps its id, with which its wandb folder's name `run-<time>-<id>` ends.
         ids = [path.name.rpartition("-")[2] for path in sorted(folder.path.glob("wandb/*run-*"))]
         given = {
             "project": config.get("wandb_project") or "myriad",
             "name": config.get("wandb_name") or folder.path.name,
-            # Not None, or wandb would take those in WANDB_TAGS.
+            # An empty list and not None, for which wandb would take the tags of WANDB_TAGS.
             "tags": config.get("wandb_tags") or [],
             "config": dict(config),
         }
@@ -92,8 +92,8 @@ class WeightsAndBiases:
         """Return what `wandb.init` returns for these arguments.
 
         Raises:
-            NotInstalledError: wandb is absent.
-            InvalidArgumentError: it can't start so.
+            NotInstalledError: wandb is not installed.
+            InvalidArgumentError: wandb can't start with these arguments.
         """
         wandb = cls.library()
         try:
@@ -128,7 +128,7 @@ def make_trackers(
 ) -> list[Tracker]:
     """Build the trackers called `names`. If one can't be built, those before it are closed.
 
-    Raises what `require_trackers` does, and InvalidArgumentError if one can't start.
+    Raises the errors of `require_trackers`, and InvalidArgumentError if a tracker can't start.
     """
     require_trackers(names)
     trackers: list[Tracker] = []
@@ -143,11 +143,11 @@ def make_trackers(
 def require_trackers(names: Sequence[str]) -> None:
     """Raise unless every tracker is known and installed.
 
-    This is asked before the run's folder is made, so that a mistake leaves none behind.
+    Call this before the run's folder is made, so that a mistake leaves no folder behind.
 
     Raises:
-        UnknownNameError: no such tracker.
-        NotInstalledError: its library is absent.
+        UnknownNameError: there is no such tracker.
+        NotInstalledError: its library is not installed.
     """
     for name in names:
         if name not in TRACKERS:

@@ -1,4 +1,4 @@
-"""What many seeds of a training need of memory, and how many of them fit."""
+"""How much memory many seeds of a training need, and how many of them fit."""
 
 import dataclasses
 from collections.abc import Callable
@@ -22,24 +22,24 @@ from myriad.training.memory import (
 )
 from myriad.training.population import Population
 
-# What is named must not be refused.
+# A margin, so that the number of seeds that a message suggests is not refused in turn.
 _MARGIN = 0.99
 
 
 @dataclasses.dataclass(frozen=True)
 class SeedNeeds:
-    """Bytes that trainings side by side hold at most.
+    """The most bytes that trainings side by side hold.
 
     Attributes:
-        per_slot: what another training adds.
-        per_device: what a device holds beside its trainings.
+        per_slot: bytes that each training adds.
+        per_device: bytes that a device holds in addition to its trainings.
     """
 
     per_slot: int
     per_device: int
 
     def bytes(self, num_slots: int, num_devices: int) -> int:
-        """Return the bytes of so many trainings. Every device has as many slots."""
+        """Return the bytes of `num_slots` trainings. Every device has equally many slots."""
         slots = -(-num_slots // num_devices) * num_devices
         return slots * self.per_slot + num_devices * self.per_device
 
@@ -48,7 +48,7 @@ class SeedNeeds:
         slots = max(0, room - num_devices * self.per_device) // self.per_slot
         if slots >= num_devices:
             return slots // num_devices * num_devices
-        # So few have a device each.
+        # With fewer trainings than devices, each has its own device.
         return min(num_devices - 1, max(0, room // (self.per_slot + self.per_device)))
 
 
@@ -73,14 +73,14 @@ def seed_needs(population: Population, *, saves: bool, resumes: bool) -> SeedNee
         if is_cpu:
             temporaries += COPIES * sizes[name].product_bytes
         if population.mapping == "map":
-            # One slot runs at a time. The states are copied beside the donated ones.
+            # One slot runs at a time, but all states are copied although they are donated.
             copied = min(temporaries, state)
             scaling.append(held + copied)
             fixed.append(temporaries - copied)
         else:
             scaling.append(held + temporaries)
             fixed.append(0)
-    # Elsewhere a checkpoint is made in another memory than the states lie in.
+    # On other devices, a checkpoint is made in the host's memory and not where the states lie.
     if is_cpu:
         joined = state if population.num_devices > 1 else 0
         if saves:
@@ -98,7 +98,7 @@ def compile_seeds_within_memory(
     """Compile the programs of many seeds, unless they don't fit into memory.
 
     Args:
-        population: not compiled yet.
+        population: the trainings, not compiled yet.
         resumes: whether it begins with a checkpoint.
         meanwhile: called while the compiler works.
 
@@ -117,7 +117,7 @@ def compile_seeds_within_memory(
 
 
 def _require_room(population: Population, needs: SeedNeeds, *, is_compiled: bool) -> None:
-    # The devices of a CPU share its memory.
+    # All devices of a CPU share its memory.
     num_devices = population.num_devices if jax.default_backend() == "cpu" else 1
     slots = population.num_slots
     if num_devices == 1:

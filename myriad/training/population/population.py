@@ -24,17 +24,17 @@ from myriad.training.population.slot_programs import (
 )
 from myriad.xla import holds_keys, numbers_of
 
-# One for each device.
+# One state for each device.
 PopulationState = tuple[DeviceState, ...]
 
 
 def default_mapping() -> Mapped:
-    """Return how slots share a device where nobody says it, as `Population` describes."""
+    """Return how slots share a device by default, as `Population` describes."""
     return "map" if jax.default_backend() == "cpu" else "vmap"
 
 
 def saved_shapes(one: TrainState, num_trainings: int) -> DeviceState:
-    """Return the shapes of what a checkpoint of many trainings holds, if only seeds differ.
+    """Return the shapes of a checkpoint of many trainings that differ only in their seeds.
 
     Args:
         one: the shapes of one training's state.
@@ -51,10 +51,11 @@ def saved_shapes(one: TrainState, num_trainings: int) -> DeviceState:
 class Population:
     """Trainings of one shape side by side, each in a slot of one compiled program.
 
-    A training in a slot ends in the same bits as the same training alone on one device, whatever
-    its neighbours are, if `mapping` is "map". With "vmap" it agrees within 1e-5. Slots are spread
-    over the devices, which run the same program at the same time. In one device they run one after
-    another on a CPU, whose caches hold one training better than all, and side by side on others.
+    If `mapping` is "map", a training in a slot ends in the same bits as the same training alone on
+    one device, whatever its neighbours are. With "vmap" it agrees within 1e-5. Slots are spread
+    over the devices, which run the same program at the same time. By default the slots of one
+    device run one after another on a CPU, whose caches hold one training better than all of them,
+    and side by side on other devices.
 
     Args:
         resolved: the trainings. Its seed is not read.
@@ -132,7 +133,7 @@ class Population:
         return self.programs.state_shapes
 
     def compile(self, at_a_time: Any = len, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Compile all programs side by side. Nothing compiles once the trainings run.
+        """Compile all programs side by side. After that nothing compiles while the trainings run.
 
         Args:
             at_a_time: called with the programs' sizes before the compiler works; returns how many
@@ -147,8 +148,8 @@ class Population:
         """Return the state before the first update.
 
         Args:
-            seeds: of each training, `[M]`.
-            options: a value for each slot of everything in `traced`, `[M]`.
+            seeds: one for each training, `[M]`.
+            options: for each name in `traced`, a value for each slot, `[M]`.
 
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
@@ -157,7 +158,7 @@ class Population:
             name: self._pad(value)
             for name, value in self.programs.words(options or {}, self.num_slots).items()
         }
-        # All slots begin anew in a blank state: the program that resets a training compiles once.
+        # Refill all slots of a blank state, so that no second program for a first state compiles.
         is_new = np.ones(self._padded, bool)
         seed_words = self._pad(_words_of_seeds(seeds, self.num_slots))
         blank = self._on_each("blank")
@@ -173,10 +174,10 @@ class Population:
         """Begin new trainings in some slots. The others stay as they are.
 
         Args:
-            state: it is donated.
-            slots: which begin anew, int `[K]`, each once.
-            seeds: of the new trainings, `[K]`.
-            options: a value for each new training of everything in `traced`, `[K]`.
+            state: the state of the population. It is donated.
+            slots: the slots that begin anew, int `[K]`, each once.
+            seeds: one for each new training, `[K]`.
+            options: for each name in `traced`, a value for each new training, `[K]`.
 
         Raises:
             InvalidArgumentError: a seed or a value can't be used.
@@ -212,13 +213,13 @@ class Population:
         """Do some updates in every slot, and wait for them.
 
         Args:
-            state: it is donated.
-            num_updates: of each training, int `[M]`. A slot with 0 stays as it is and costs next to
-                nothing with mapping "map".
+            state: the state of the population. It is donated.
+            num_updates: updates of each training, int `[M]`. A slot with 0 stays as it is and costs
+                almost nothing with mapping "map".
             begin: whether a new window of sums begins in a slot, boolean `[M]`.
 
         Returns:
-            the next state, and a report, fetched, with leaves `[M, ...]`.
+            the next state, and a report in the host's memory with leaves `[M, ...]`.
 
         Raises:
             InvalidArgumentError: an array has another shape or kind.
@@ -234,11 +235,11 @@ class Population:
         """Run the episodes of an evaluation with the policy of every active slot.
 
         Args:
-            state: of the population.
+            state: the state of the population.
             active: which slots to evaluate, boolean `[M]`; by default all. The others give zeros
                 and, with mapping "map", cost nothing.
-            keys: a key for all, or one for each slot, `[M]`, as `make_key` makes; None for each
-                training's own, with which it evaluates alone.
+            keys: one key for all slots, or one for each, `[M]`, from `make_key`. None uses each
+                training's own key, as when it is evaluated alone.
 
         Returns:
             returns, float32 `[M, E]`, and whether an episode ended, boolean `[M, E]`.
@@ -270,7 +271,7 @@ class Population:
         return count.high.astype(np.int64) << 32 | count.low.astype(np.int64)
 
     def member(self, state: PopulationState, slot: int) -> TrainState:
-        """Return the state of one training as NumPy's arrays, its key as its two words."""
+        """Return the state of one training as NumPy arrays, with its key as its two words."""
 
         def taken(leaf: jax.Array) -> np.ndarray:
             return np.asarray(jax.device_get(numbers_of(leaf)))[slot % self._slots_per_device]
@@ -278,19 +279,19 @@ class Population:
         return jax.tree.map(taken, state[slot // self._slots_per_device].members)
 
     def gathered(self, state: PopulationState) -> DeviceState:
-        """Fetch all trainings, as a checkpoint holds them: the same for any number of devices.
+        """Fetch all trainings as a checkpoint holds them, the same for any number of devices.
 
         Returns:
-            NumPy's arrays, leaves `[M, ...]`, a key as its two words.
+            NumPy arrays with leaves `[M, ...]`. A key is an array of its two words.
         """
         return self._gathered(jax.tree.map(numbers_of, each) for each in state)
 
     def scattered(self, trainings: DeviceState) -> PopulationState:
-        """Spread over the devices what `gathered` returned, or what a checkpoint held of it."""
+        """Spread trainings from `gathered` or from a checkpoint over the devices."""
 
         def share_of(index: int) -> DeviceState:
             first = index * self._slots_per_device
-            # The slots that fill up the last device hold the last training once more.
+            # Unused slots of the last device hold copies of the last training.
             slots = np.minimum(np.arange(first, first + self._slots_per_device), self.num_slots - 1)
             device = jax.local_devices()[index]
             return jax.tree.map(lambda leaf: jax.device_put(_taken(leaf, slots), device), trainings)
@@ -299,7 +300,7 @@ class Population:
 
     @property
     def saved_shapes(self) -> DeviceState:
-        """The shapes of what `gathered` returns, with keys as keys."""
+        """The shapes of the result of `gathered`, with keys as keys."""
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((self.num_slots, *leaf.shape[1:]), leaf.dtype),
             self.state_shapes,
@@ -312,7 +313,7 @@ class Population:
     def _on_each(
         self, program: str, *arrays: Any, state: Sequence[Any] = (), unpack: bool = False
     ) -> list[Any]:
-        """Call a program on every device, each with its share of the arrays, without waiting."""
+        """Call a program on every device with its share of the arrays, without waiting for it."""
         results = []
         for i, programs in enumerate(self.programs.of_devices):
             share = slice(i * self._slots_per_device, (i + 1) * self._slots_per_device)
@@ -324,9 +325,9 @@ class Population:
         return results
 
     def _gathered(self, shares: Iterable[Any]) -> Any:
-        """Fetch what each device returned, `[K, ...]`, as one tree with leaves `[M, ...]`."""
+        """Fetch the results of each device, `[K, ...]`, as one tree with leaves `[M, ...]`."""
         fetched = jax.device_get(list(shares))
-        if len(fetched) == 1:  # No copy, where a state may be large.
+        if len(fetched) == 1:  # Avoid a copy, since a state may be large.
             return jax.tree.map(lambda leaf: leaf[: self.num_slots], fetched[0])
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.num_slots], *fetched)
 
@@ -345,7 +346,7 @@ class Population:
         return array.astype(kind)
 
     def _pad(self, values: np.ndarray) -> np.ndarray:
-        """Add zeros for the slots that fill up the devices."""
+        """Add zeros for the unused slots of the devices."""
         padding = [(0, self._padded - len(values))] + [(0, 0)] * (values.ndim - 1)
         return np.pad(values, padding)
 
@@ -355,11 +356,11 @@ def require_seeds(run_folder: Path, seeds: Sequence[int], keys: jax.Array) -> No
 
     Args:
         run_folder: where they are saved, for the message.
-        seeds: of each training, `[M]`.
-        keys: of each training, as saved, `[M]`.
+        seeds: one for each training, `[M]`.
+        keys: the saved key of each training, `[M]`.
 
     Raises:
-        InvalidArgumentError: a seed has changed, or its place.
+        InvalidArgumentError: a seed or the order of the seeds has changed.
     """
     expected = jax.vmap(seed_key)(*_words_of_seeds(seeds, len(seeds)).T)
     if (jax.random.key_data(keys) != jax.random.key_data(expected)).any():

@@ -1,4 +1,4 @@
-"""The host's side of many seeds of one training: side by side in one program, one run folder."""
+"""The host loop for many seeds of one training, side by side in one program and one run folder."""
 
 import contextlib
 import dataclasses
@@ -37,18 +37,18 @@ from myriad.training.results import SeedResults, Timings
 from myriad.training.rows import bad_parts, evaluation_row, row_of_window, training_row
 from myriad.training.short import too_few_updates, warn_of_short
 
-# Steps of all trainings of a device in one call: some seconds at most, so that an interrupt need
-# not wait long. Where a training alone is in smaller chunks, so are these.
+# The most steps of all trainings of a device in one call: a few seconds, so that an interrupt
+# doesn't wait long. If one training alone has smaller chunks, these are smaller as well.
 _STEPS_PER_CALL = 4_000_000
 
 Rows = list[dict[str, Any]]
 
 
 def resolved_for_seeds(resolved: ResolvedConfig, profile_chunks: int = 0) -> ResolvedConfig:
-    """Return a training of many seeds as it runs, with its mapping.
+    """Return a training of many seeds as it runs, with its mapping filled in.
 
     Raises:
-        InvalidArgumentError: something in it can't go with many seeds.
+        InvalidArgumentError: a setting can't be combined with many seeds.
     """
     config = resolved.config
     replay_memory = config.agent_options.get("replay_memory", "device")
@@ -77,16 +77,16 @@ def resolved_for_seeds(resolved: ResolvedConfig, profile_chunks: int = 0) -> Res
 class SeedsTrainer:
     """Many seeds of one training, their program and their run folder.
 
-    All seeds that have not stopped have done as many updates.
+    All seeds that have not stopped have done the same number of updates.
 
     Args:
-        resolved: from `resolved_for_seeds`.
+        resolved: the result of `resolved_for_seeds`.
         folder: the run's folder. A run in it is resumed from its newest checkpoint.
         quiet: show no progress.
-        settings: what is active, for the progress.
+        settings: the active settings, for the progress.
 
     Attributes:
-        has_trained: whether an update was done, now or before it was resumed.
+        has_trained: whether an update was done, now or before the run was resumed.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class SeedsTrainer:
         self._settings = settings
         self._checkpoints = Checkpoints(folder.checkpoints)
         self._monitor = Monitor()
-        # Steps of a seed that runs to the end.
+        # The steps of a seed that doesn't stop early.
         self._steps = self.population.num_updates * self.population.steps_per_update
         self._progress = Progress(len(self.seeds) * self._steps, quiet=quiet)
         self._newest: dict[int, dict[str, Any]] = {}
@@ -115,11 +115,11 @@ class SeedsTrainer:
         self._chunk = max(1, min(resolved.updates_per_chunk, _STEPS_PER_CALL // per_update))
 
     def run(self) -> SeedResults:
-        """Train all seeds to the end, from the newest checkpoint where there is one.
+        """Train all seeds to the end, from the newest checkpoint if there is one.
 
         Raises:
             InvalidArgumentError: they don't fit into memory.
-            DivergedError: a NaN came up in a seed, or an infinity where none can be learned from.
+            DivergedError: a seed has a NaN, or an infinity where the agent can't learn from one.
             KeyboardInterrupt: you interrupted it. A checkpoint was saved first.
         """
         start = time.perf_counter()
@@ -167,7 +167,7 @@ class SeedsTrainer:
         return f"{number} {platform} device{'s' if number > 1 else ''}"
 
     def _note_devices(self) -> None:
-        """Say that a run goes on where its updates are rounded differently."""
+        """Warn that a run continues on devices that round its updates differently."""
         done = self._checkpoints.latest()
         before = [] if done is None else self._checkpoints.devices(done)
         if before and self._devices not in before:
@@ -220,7 +220,7 @@ class SeedsTrainer:
             release_freed_memory()
 
     def _train(self, state: PopulationState, done: int, rows: Rows) -> tuple[PopulationState, int]:
-        """Go from window to window; save when it is time to, and stop where all seeds have."""
+        """Train window by window, save when it is time to, and stop once all seeds have."""
         population = self.population
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
@@ -248,7 +248,7 @@ class SeedsTrainer:
     def _run_window(
         self, state: PopulationState, done: int, boundary: int, interrupted: threading.Event
     ) -> tuple[PopulationState, int]:
-        """Run up to the next evaluation, or to an interrupt, watching what comes back."""
+        """Run up to the next evaluation or an interrupt, and check every report."""
         start = time.perf_counter()
         before = self._steps_done(done)
         running = self._running
@@ -266,7 +266,7 @@ class SeedsTrainer:
         return state, done
 
     def _watch(self, report: Report, done: int, running: np.ndarray) -> None:
-        """Stop the run if a seed's report tells of a NaN or an infinity."""
+        """Stop the run if a seed's report contains a NaN or an infinity."""
         for slot in np.flatnonzero(running & report.is_bad.any(axis=1)).tolist():
             what = bad_parts(_of_slot(report, slot))
             kept = newest_kept(self._checkpoints)
@@ -275,7 +275,7 @@ class SeedsTrainer:
             )
 
     def _evaluate(self, state: PopulationState, done: int, rows: Rows) -> None:
-        """Evaluate the seeds that run, and write a row for each."""
+        """Evaluate the seeds that still run, and write a row for each."""
         running = self._running
         with self._monitor.timed("evaluate"):
             returns, ended = self.population.evaluate(state, running)
@@ -301,7 +301,7 @@ class SeedsTrainer:
 
     @property
     def _running(self) -> np.ndarray:
-        """Which seeds have not stopped, boolean `[M]`."""
+        """Return which seeds have not stopped, boolean `[M]`."""
         return np.array([not self._has_reached(seed) for seed in self.seeds])
 
     def _has_reached(self, seed: int) -> bool:
@@ -310,7 +310,7 @@ class SeedsTrainer:
         return target is not None and newest is not None and newest["eval_return"] >= target
 
     def _steps_done(self, done: int) -> int:
-        """Return the steps of all seeds together. Those that stopped did fewer updates."""
+        """Return the steps of all seeds together. Seeds that stopped early did fewer."""
         per_update = self.population.steps_per_update
         return sum(
             self._newest[seed]["steps"] if self._has_reached(seed) else done * per_update

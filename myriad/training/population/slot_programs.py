@@ -1,4 +1,4 @@
-"""The programs of trainings that share a device: one slot after another, or side by side."""
+"""The programs of trainings that share a device, one slot after another or side by side."""
 
 import dataclasses
 import time
@@ -33,15 +33,15 @@ _EPOCHS = "num_epochs"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class DeviceState:
-    """The states of the trainings of one device, and what differs by slot.
+    """The states of one device's trainings, and the hyperparameters that differ by slot.
 
-    Every device has as many slots, `K`. The last ones stay idle where there are not enough
+    Every device has the same number of slots, `K`. The last slots stay idle if there are not enough
     trainings.
 
     Attributes:
         members: a `TrainState` whose leaves have the axis of slots first, `[K, ...]`.
-        options: the hyperparameters that differ by slot: the words of a float64, uint32 `[K, 2]`,
-            or int32 `[K]`.
+        options: the hyperparameters that differ by slot, either the words of a float64, uint32
+            `[K, 2]`, or int32 `[K]`.
     """
 
     members: TrainState
@@ -49,7 +49,7 @@ class DeviceState:
 
 
 class SlotPrograms:
-    """What each device of a population runs: `blank`, `refill`, `run` and `evaluate`.
+    """The programs that each device of a population runs: `blank`, `refill`, `run`, `evaluate`.
 
     Args:
         resolved: the trainings. Its seed is not read.
@@ -59,12 +59,12 @@ class SlotPrograms:
 
     Attributes:
         num_slots: slots of each device.
-        traced: names of what differs by slot.
+        traced: names of the hyperparameters that differ by slot.
         mapping: "map" or "vmap".
         loop: the updates of one training, as pure functions.
         evaluation: the episodes of one training.
         state_shapes: the shapes of a `DeviceState`, once compiled.
-        sizes: of the programs, once compiled.
+        sizes: the sizes of the programs, once compiled.
         of_devices: the compiled programs of each device, by name.
         compile_s: seconds that tracing and compiling took.
         from_cache: whether every program came from the persistent cache.
@@ -100,10 +100,10 @@ class SlotPrograms:
         at_a_time: Any = len,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """Compile all programs side by side. Nothing compiles once the trainings run.
+        """Compile all programs side by side. After that nothing compiles while the trainings run.
 
         Args:
-            devices: which get a set of programs each.
+            devices: the devices, each of which gets its own set of programs.
             at_a_time: called with the programs' sizes before the compiler works; returns how many
                 it may work on at a time.
             meanwhile: called while the compiler works.
@@ -115,8 +115,8 @@ class SlotPrograms:
             traced = [self._trace(device) for device in devices]
             self.sizes = tuple(ProgramSize.of(each) for each, _ in traced[0].values())
             with ThreadPoolExecutor(at_a_time(self.sizes)) as pool:
-                # One device's after another's: a program of 2 partitions would fuse otherwise, and
-                # end in other bits than a training alone.
+                # Each device has its own programs. One program of 2 partitions would be fused
+                # differently, and end in other bits than a training alone.
                 compiling = [
                     {
                         name: pool.submit(each.lower().compile, options)
@@ -133,7 +133,7 @@ class SlotPrograms:
         self.from_cache = hits.count >= sum(map(len, traced))
 
     def _trace(self, device: Any) -> dict[str, tuple[jax.stages.Traced, Any]]:
-        """Return a device's programs as they are traced, with the options to compile them with."""
+        """Return a device's traced programs, with the compiler options of each."""
         slots = self.num_slots
         low, high = (np.zeros(slots, np.uint32) for _ in range(2))
         options = {
@@ -143,7 +143,7 @@ class SlotPrograms:
         counts = np.zeros(slots, np.int32)
         flags = np.zeros(slots, bool)
         keys = np.zeros((slots, 2), np.uint32)
-        # Traced for its shapes alone: `refill` resets a training, also at the first time.
+        # Traced only for its shapes. `refill` resets a training, even the first in a slot.
         state = result_shapes(self._jitted(self._first, device).trace(low, high, options))
         self.state_shapes = state
         there = SingleDeviceSharding(device)
@@ -154,8 +154,9 @@ class SlotPrograms:
         refill = self._jitted(self._refill, device, donate=True)
         refill = refill.trace(state, flags, low, high, options)
 
-        # Compiled with the options of a training alone, so that both end in the same bits. Mapped
-        # by vmap, a program indexes where one alone doesn't, and only its own options suit it.
+        # With "map", use the compiler options of a training alone, so that both end in the same
+        # bits. Under vmap, a program has indexing that a training alone lacks, so only its own
+        # options suit it.
         def jaxpr_of_run() -> Any:
             if self.mapping == "vmap":
                 return run.jaxpr
@@ -204,8 +205,8 @@ class SlotPrograms:
         high: jax.Array,
         options: dict[str, jax.Array],
     ) -> DeviceState:
-        # Slots that are mapped one after another skip what they don't need. Under vmap all of them
-        # compute both sides, and one is chosen.
+        # With "map", a slot skips the branch that it doesn't need. Under vmap, every slot computes
+        # both branches and selects one.
         return jax.lax.cond(is_new, lambda: self._first(low, high, options), lambda: state)
 
     def _run(
@@ -236,7 +237,7 @@ class SlotPrograms:
         return jax.lax.cond(active, episodes, nothing)
 
     def _loop_of(self, options: dict[str, jax.Array]) -> LearningLoop:
-        """Return the loop of a training with its own hyperparameters."""
+        """Return the loop of a training with these hyperparameters."""
         given = {
             name: value if name == _EPOCHS else TracedFloat.of_words(value)
             for name, value in options.items()
@@ -265,11 +266,11 @@ class SlotPrograms:
         """Return hyperparameters as the programs take them.
 
         Args:
-            options: the values of everything in `traced`, `[count]`.
-            count: how many there must be of each.
+            options: values for each name in `traced`, `[count]`.
+            count: how many values each must have.
 
         Raises:
-            InvalidArgumentError: a value or their number can't be used.
+            InvalidArgumentError: a value or the number of values can't be used.
         """
         if not isinstance(options, Mapping):
             raise InvalidArgumentError(
@@ -300,7 +301,7 @@ def as_array(name: str, values: Any) -> np.ndarray:
     """Return values as an array.
 
     Raises:
-        InvalidArgumentError: its rows have different lengths.
+        InvalidArgumentError: the rows have different lengths.
     """
     try:
         return np.asarray(values)
