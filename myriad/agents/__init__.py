@@ -25,7 +25,7 @@ AGENTS = Registry(
     },
 )
 
-# Fields that `create` fills in from the environment; those marked as derived are the trainer's.
+# Fields that `create` fills in from the environment. The trainer sets those marked as derived.
 _BUILT = ("env", "actuator", "action_space")
 
 
@@ -44,8 +44,8 @@ def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
         **overrides: fields of the agent that differ from their defaults.
 
     Raises:
-        UnknownNameError: no such agent or field; the message holds the closest name.
-        InvalidArgumentError: the agent can't act in this environment; the message says why.
+        UnknownNameError: there is no such agent or field. The message suggests the closest name.
+        InvalidArgumentError: the agent can't act in this environment. The message says why.
     """
     kind = AGENTS.load(name)
     for old, new in getattr(kind, "renamed", {}).items():
@@ -60,7 +60,7 @@ def make_agent(name: str, env: AnyEnvironment, **overrides: Any) -> Any:
 
 
 def options_of(kind: Any) -> list[dataclasses.Field[Any]]:
-    """Return the fields of an agent's class that you may set."""
+    """Return the fields of an agent's class that you can set."""
     return [
         field
         for field in dataclasses.fields(kind)
@@ -69,7 +69,7 @@ def options_of(kind: Any) -> list[dataclasses.Field[Any]]:
 
 
 def default_num_envs(name: str) -> int:
-    """Return how many environments the agent called `name` trains in, unless you say so.
+    """Return how many environments the agent called `name` trains in by default.
 
     Raises:
         UnknownNameError: there is no such agent.
@@ -87,19 +87,19 @@ def make_learner(
     total_steps: int | None = None,
     **overrides: Any,
 ) -> Learner:
-    """Build the agent called `name` for the trainer; a fixed policy becomes a learner of nothing.
+    """Build the agent called `name` for the trainer. A fixed policy becomes a learner of nothing.
 
     Args:
         name: one of `list_agents()`.
         env: the environment it is to act in.
-        num_envs: environments that it will learn from, which its defaults follow; None for its own
-            number.
-        total_steps: steps of all environments together, which its defaults follow, too; None if
-            nobody says how many.
-        **overrides: fields of the agent that differ from its defaults. `batch_size` is known to
-            every agent with gradient steps: minibatches of so many rows, where it has those.
+        num_envs: environments that it will learn from; None for the agent's own number. Defaults of
+            other fields depend on it.
+        total_steps: steps of all environments together; None if unknown. Defaults of other fields
+            depend on it as well.
+        **overrides: fields of the agent that differ from its defaults. Every agent with gradient
+            steps takes `batch_size`. An agent with minibatches makes them that large.
 
-    Raises what `make_agent` does.
+    Raises the errors of `make_agent`.
     """
     from myriad.agents.controller import ControllerLearner, controller_of
 
@@ -117,7 +117,7 @@ def make_learner(
 
 
 def _with_batch_size(agent: Any, num_envs: int, given: Mapping[str, Any]) -> Any:
-    """Return an on-policy agent with minibatches of the `batch_size` that was given."""
+    """Return an on-policy agent whose minibatches have the given `batch_size`."""
     from myriad.agents.minibatches import minibatches_of
 
     num_minibatches = minibatches_of(num_envs * agent.rollout_steps, given["batch_size"])

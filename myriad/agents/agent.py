@@ -1,7 +1,7 @@
-"""What an agent is: a pure choice of actions, and for a learner also a pure update from experience.
+"""The protocols of agents: a pure function chooses actions, and a learner has a pure update too.
 
-In docstrings `N` is the number of environments, `O` the shape of an observation and `A` that of an
-action.
+In docstrings `N` is the number of environments, `O` the shape of an observation and `A` the shape
+of an action.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from myriad.errors import InvalidArgumentError
 
 State = TypeVar("State")
 
-# Steps of all environments together, where an agent has no number of its own.
+# Steps of all environments together, for agents without a default of their own.
 DEFAULT_TOTAL_STEPS = 500_000
-# The mesh axis over which a learner that shares its gradient steps among devices may sum.
+# The mesh axis over which a learner may sum if it shares its gradient steps among devices.
 LEARNER_AXIS = "learner"
 
 
 class Agent(Protocol):
-    """A fixed policy. If `uses_observation` is False, no observation is carried."""
+    """A fixed policy. If `uses_observation` is False, a rollout carries no observation."""
 
     uses_observation: bool
 
@@ -32,12 +32,12 @@ class Agent(Protocol):
 
 
 class EnvStep(Protocol):
-    """Advances all environments by one step, with auto-reset; use each key for one step only."""
+    """Advances all environments by one step, with auto-reset. Use each key for one step only."""
 
     def __call__(
         self, key: jax.Array, batch_state: BatchState, action: jax.Array
     ) -> tuple[BatchState, Transition]:
-        """Apply `action`, `[N, *A]`; choose the next one under `obs` of the state returned."""
+        """Apply `action`, `[N, *A]`. Choose the next action from `obs` of the returned state."""
         ...
 
 
@@ -45,16 +45,16 @@ class EnvStep(Protocol):
 class Learner(Protocol[State]):
     """An agent that learns: a frozen dataclass whose fields are its hyperparameters.
 
-    Derive from it: the members behind `act` have defaults, which suit most learners.
+    Derive your learner from it. The members after `act` have defaults that suit most learners.
 
     Attributes:
         default_num_envs: environments that it learns from if you don't say how many.
-        structural: its numbers that switch a part of the program on or off, so that they can't
-            differ by slot in a `Population`. Integers never can, but for `num_epochs`.
-        by_shard: names of the parts of its state that begin with an axis of shards, where there are
-            several. A learner that names none can't be cut.
-        shards: how the training is cut. A learner that can be has a field of this name, which the
-            trainer sets.
+        structural: names of numeric fields that switch a part of the program on or off, so that
+            they can't differ by slot in a `Population`. Integers never can, except `num_epochs`.
+        by_shard: names of the parts of its state that begin with an axis of shards if there are
+            several. A learner that names none can't be cut into shards.
+        shards: how the training is cut. A learner that can be cut has a field of this name, which
+            the trainer sets.
     """
 
     default_num_envs: ClassVar[int]
@@ -64,7 +64,7 @@ class Learner(Protocol[State]):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """What `update` reports."""
+        """The names of the metrics that `update` reports."""
         ...
 
     @property
@@ -73,7 +73,7 @@ class Learner(Protocol[State]):
         ...
 
     def init(self, key: jax.Array, num_envs: int) -> State:
-        """Draw the first parameters; every array that learning changes is in the result."""
+        """Draw the first parameters. The result holds every array that learning changes."""
         ...
 
     def update(
@@ -82,8 +82,8 @@ class Learner(Protocol[State]):
         """Collect `steps_per_update` steps of all environments and learn from them.
 
         Returns:
-            The next state, the next batch, and a float32 scalar for each of `metric_names`, of
-            which the trainer reports means.
+            the next state, the next state of the environments, and a float32 scalar for each of
+            `metric_names`. The trainer reports their means.
         """
         state, batch_state, experience = self.collect(key, state, batch_state, step)
         state, metrics = self.learn(key, state, batch_state, experience)
@@ -92,7 +92,7 @@ class Learner(Protocol[State]):
     def collect(
         self, key: jax.Array, state: State, batch_state: BatchState, step: EnvStep
     ) -> tuple[State, BatchState, Any]:
-        """Take the steps of an update; return what is learned from, too.
+        """Take the steps of an update, and return the experience to learn from as well.
 
         A learner that has this and `learn` needs no `update`. Their shares of the time can then be
         measured.
@@ -105,11 +105,11 @@ class Learner(Protocol[State]):
     def learn(
         self, key: jax.Array, state: State, batch_state: BatchState, experience: Any
     ) -> tuple[State, dict[str, jax.Array]]:
-        """Learn from what `collect` returned; return the metrics of `update`."""
+        """Learn from the experience of `collect`, and return the metrics of `update`."""
         raise self._undivided()
 
     def act(self, state: State, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N, *A]` for observations `[N, *O]`; `greedy` leaves exploration out."""
+        """Choose actions `[N, *A]` for observations `[N, *O]`. `greedy` leaves exploration out."""
         ...
 
     def _undivided(self) -> InvalidArgumentError:
@@ -124,43 +124,43 @@ class Learner(Protocol[State]):
 
     @property
     def num_envs_multiple(self) -> int:
-        """A number of environments such that it can learn from each of its multiples."""
+        """A number of which every multiple is a number of environments that it can learn from."""
         return 1
 
     @classmethod
     def defaults_for(
         cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the fields whose defaults are others in such a training.
+        """Return defaults that are different in such a training.
 
         Args:
             num_envs: environments that it learns from.
-            total_steps: steps of all environments together; None if nobody says how many.
+            total_steps: steps of all environments together; None if unknown.
             chosen: the fields that are set already.
         """
         return {}
 
     def default_total_steps(self, num_envs: int) -> int:
-        """Return the steps of all environments together in a training, unless you say how many."""
+        """Return the default number of steps of all environments together in a training."""
         return DEFAULT_TOTAL_STEPS
 
     def require_num_envs(self, num_envs: int) -> None:
         """Raise InvalidArgumentError if it can't learn from so many environments."""
 
     def scheduled(self, num_updates: int) -> Self:
-        """Return the learner for a training of so many updates.
+        """Return the learner for a training of `num_updates` updates.
 
-        A schedule that follows the training's length gets its length here, unless you chose one.
+        A schedule over the whole training gets its length here, unless you chose a length.
         """
         return self
 
     def first_learning_update(self, num_envs: int) -> int:
-        """Return which update changes the parameters first, counted from 1."""
+        """Return the first update that changes the parameters, counted from 1."""
         return 1
 
     def shared_among(self, num_envs: int, num_devices: int) -> int:
-        """Return how many of the devices are worth sharing a gradient step among.
+        """Return among how many of the devices it is worth sharing a gradient step.
 
-        A learner that answers more than 1 has a field `num_devices`, which the trainer sets.
+        A learner that returns more than 1 has a field `num_devices`, which the trainer sets.
         """
         return 1

@@ -1,4 +1,4 @@
-"""Bang-bang control: full force towards the setpoint, whichever side the quantity is on."""
+"""Bang-bang control: full force towards the setpoint, from either side."""
 
 import dataclasses
 from typing import Annotated, Any
@@ -13,14 +13,15 @@ from myriad.ranges import Number, require_ranges
 
 @dataclasses.dataclass(frozen=True)
 class BangBang:
-    """Full on below the setpoint and full off above it, as a thermostat is.
+    """Full on below the setpoint and full off above it, like a thermostat.
 
     Attributes:
-        actuator: what makes actions of outputs.
-        env: the environment, whose `control_error` is what the setpoint lacks.
-        offset: added to the error: on already (or only) so far above (or below) the setpoint, in
-            the error's unit.
-        hysteresis: the error must leave this band, either way, before the output changes.
+        actuator: turns outputs into actions.
+        env: the environment. Its `control_error` is the distance up to the setpoint.
+        offset: added to the error, in its unit. A positive offset switches that far above the
+            setpoint, and a negative one that far below it.
+        hysteresis: the error must leave a band of this size, on either side, before the output
+            changes.
     """
 
     actuator: Actuator
@@ -40,13 +41,13 @@ class BangBang:
         return controller
 
     def first_memory(self) -> jax.Array:
-        """Return the output, -1: off."""
+        """Return the first output, -1, which is off."""
         return jnp.full((), -1.0, jnp.float32)
 
     def control(
         self, memory: jax.Array, key: jax.Array, obs: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Switch where the error has left the band."""
+        """Switch if the error has left the band."""
         error = self.env.control_error(obs) + self.offset
         output = jnp.where(jnp.abs(error) > self.hysteresis, jnp.sign(error), memory).astype(
             jnp.float32

@@ -1,4 +1,4 @@
-"""Controllers: fixed control laws with a memory, and how the trainer runs them as learners."""
+"""Controllers: fixed control laws with a memory, and the learner that runs one in the trainer."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,14 +18,14 @@ _ACT, _STEP = range(2)
 
 
 class Controller(Protocol):
-    """A control law for ONE environment. What it remembers starts afresh with every episode."""
+    """A control law for ONE environment. Its memory starts afresh in every episode."""
 
     def first_memory(self) -> Any:
-        """Return what is remembered before an episode's first step: a pytree of arrays."""
+        """Return the memory before an episode's first step: a pytree of arrays."""
         ...
 
     def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-        """Choose an action for `obs`, `[*O]`, and return the next memory with it."""
+        """Choose an action for `obs`, `[*O]`, and return it with the next memory."""
         ...
 
 
@@ -59,7 +59,7 @@ class ControllerLearner(Learner[Any]):
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_envs, *leaf.shape)), memory)
 
     def control(self, memory: Any, key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
-        """Choose `[N, *A]` and return the next memories."""
+        """Choose actions `[N, *A]`, and return them with the next memories."""
         return jax.vmap(self.controller.control)(memory, jax.random.split(key, obs.shape[0]), obs)
 
     def init(self, key: jax.Array, num_envs: int) -> Any:
@@ -75,7 +75,7 @@ class ControllerLearner(Learner[Any]):
         return select_reset(done, self.first_memory(done.shape[0]), memory), batch_state, {}
 
     def act(self, state: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose as in an episode's first step; an evaluation carries the memory instead."""
+        """Choose as in an episode's first step. An evaluation calls `control` with the memory."""
         return self.control(self.first_memory(obs.shape[0]), key, obs)[0]
 
 
@@ -99,7 +99,7 @@ def policy_of(learner: Learner, *, greedy: bool) -> tuple[Callable[[int], Any], 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedPolicy:
-    """A learner as it stands: a fixed policy for `Rollout`, greedy unless it is told otherwise."""
+    """A learner with a fixed state, as a policy for `Rollout`. It is greedy by default."""
 
     learner: Any
     state: Any
@@ -113,7 +113,7 @@ class TrainedPolicy:
 
 @dataclasses.dataclass(frozen=True)
 class Memoryless:
-    """A fixed policy in a controller's place."""
+    """A fixed policy as a controller without memory."""
 
     policy: Agent
 
@@ -129,7 +129,7 @@ class Memoryless:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Remembered:
-    """The state of an environment, and of the controller in it."""
+    """The state of an environment, and the memory of its controller."""
 
     env_state: Any
     memory: Any
@@ -137,9 +137,9 @@ class Remembered:
 
 @dataclasses.dataclass(frozen=True)
 class WithMemory:
-    """An environment that keeps its controller's memory, so that an episode's end resets both.
+    """An environment that keeps its controller's memory, so that auto-reset resets both.
 
-    An action is that of the environment and the controller's next memory.
+    An action is a pair of the environment's action and the controller's next memory.
     """
 
     env: Environment
@@ -170,24 +170,24 @@ class WithMemory:
 
 
 _AGENT = "an agent, as make_agent or load_agent gives it"
-# What a function takes that is given a fixed policy or a controller.
+# The type of an argument that is a fixed policy or a controller.
 AnyAgent = Annotated[Agent, Like(_AGENT, "act")] | Annotated[Controller, Like(_AGENT, "control")]
 
 
 def controller_of(agent: Any) -> Controller:
-    """Return any agent but a learner as a controller of ONE environment."""
+    """Return a fixed policy or a controller as a controller of ONE environment."""
     return agent if hasattr(agent, "control") else Memoryless(agent)
 
 
 @dataclasses.dataclass(frozen=True)
 class Actuator:
-    """Turns a controller's output, -1 to 1, into an action; on or off if there are two."""
+    """Turns a controller's output, -1 to 1, into an action. Of two actions, it takes on or off."""
 
     space: Discrete | Box
 
     @classmethod
     def of(cls, name: str, env: Environment) -> "Actuator":
-        """Build it for the actions of `env`.
+        """Build the actuator for the actions of `env`.
 
         Raises:
             InvalidArgumentError: the environment has no setpoint, or its actions are not one
@@ -197,7 +197,7 @@ class Actuator:
         kind = type(env).__name__
         if not hasattr(env, "control_error"):
             raise InvalidArgumentError(
-                f"{name} needs a setpoint, and {kind} has none: it lacks the method "
+                f"{name} needs a setpoint, but {kind} has none: it lacks the method "
                 "control_error(obs); train a learner such as ppo instead."
             )
         if not isinstance(space, Discrete | Box) or space.shape not in ((), (1,)):

@@ -1,7 +1,7 @@
 """DQN: Q-learning from a replay buffer, towards the values of a target network.
 
 In docstrings `N` is the number of environments, `B` the transitions of a gradient step, `D` the
-size of a flattened observation, `A` the number of actions and `P` that of parameters.
+size of a flattened observation, `A` the number of actions and `P` the number of parameters.
 """
 
 import dataclasses
@@ -55,17 +55,18 @@ from myriad.random import make_key
 from myriad.ranges import Integer, require_ranges
 from myriad.registry import is_integer
 
-# One key per purpose: no two draws share a stream.
+# Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SAMPLE = range(2)
-# A gradient step for every 4 transitions, as with 8 environments, and at most so many an update.
+# With many environments too, take a gradient step for every 4 transitions, as with 8 environments,
+# but at most 32 in an update.
 _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS = 4, 32
 # Steps of each environment in a training, about four of CartPole's longest episodes.
 _STEPS_PER_ENV = 2_000
 
-# Sums of the metrics, and errors where priorities need them.
+# Sums of the metrics, and errors if priorities need them.
 _Totals = tuple[list[jax.Array], jax.Array | None]
 
-# Of a replay buffer, shards differ in what it holds, and not in how much.
+# The axes of a replay buffer over shards: they hold different transitions, but equally many.
 _BY_SHARD: Any = ReplayState(columns=0, num_writes=cast("Any", None), is_full=cast("Any", None))
 
 
@@ -76,25 +77,24 @@ def _total_steps(num_envs: int) -> int:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class DQNState:
-    """All that learning changes. What is switched off is None.
+    """The state that learning changes. Parts that are switched off are None.
 
-    With shards, what is of slots or environments begins with an axis of them. Each shard has its
-    part of the buffer, with the priorities of its slots, and its part of every batch comes from
-    there.
+    With shards, arrays over slots or environments begin with an axis of shards. Each shard has its
+    part of the buffer with the priorities of its slots, and draws its part of every batch there.
 
     Attributes:
         params: the network's parameters as one vector, `[P]`.
-        target_params: the target network's, always float32.
+        target_params: the target network's parameters, always float32.
         opt_state: the optimiser's state.
         num_updates: updates done.
         replay: the buffer; observations in it are as the environment gave them, flattened.
-        priorities: how often each of its slots is sampled.
-        pending: the last `n_step - 1` steps, whose returns are not complete; leaves `[n_step - 1,
-            N, ...]`.
+        priorities: how often each slot of the buffer is sampled.
+        pending: the last `n_step - 1` steps, whose returns are not complete yet, with leaves
+            `[n_step - 1, N, ...]`.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`.
-        loss_scale: of float16's gradients; None where there are none.
+        loss_scale: the scale of the loss for float16; None if gradients need none.
     """
 
     params: jax.Array
@@ -114,69 +114,74 @@ class DQNState:
 class DQN(Learner[DQNState]):
     """Mnih et al. (2015), "Human-level control through deep reinforcement learning", algorithm 1.
 
-    Double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
-    Q-learning"); n-step returns as in Hessel et al. (2018), "Rainbow"; optionally dueling (Wang et
-    al. 2016, "Dueling network architectures"), with hidden layers shared by both streams. Other
-    differences from the first paper: Adam for RMSProp, a target network that follows softly,
-    squared errors unless `huber_delta` is given, and observations and rewards scaled by running
-    moments, as they are when sampled. By default a value bootstraps through truncation, as in Pardo
-    et al. (2018), "Time limits in reinforcement learning".
+    It is double by default (van Hasselt et al. 2016, "Deep reinforcement learning with double
+    Q-learning"). It uses n-step returns as in Hessel et al. (2018), "Rainbow". It is optionally
+    dueling (Wang et al. 2016, "Dueling network architectures"), with hidden layers shared by both
+    streams. Other differences from the first paper are Adam in place of RMSProp, a target network
+    that follows softly, squared errors unless `huber_delta` is given, and observations and rewards
+    that are scaled by running moments when they are sampled. By default a value bootstraps through
+    truncation, as in Pardo et al. (2018), "Time limits in reinforcement learning".
 
     An update is `train_every` steps of every environment, then `gradient_steps` steps on samples of
-    the buffer: none until `learning_starts` transitions were seen. That is a trip count and no
-    branch, and it depends on the number of updates alone, so results are the same however updates
-    are cut into chunks.
+    the buffer. There are no gradient steps until `learning_starts` transitions were seen. This is a
+    trip count and not a branch, and it depends only on the number of updates, so results don't
+    depend on how updates are cut into chunks.
 
     Attributes:
         env: the environment, for its spaces.
         train_every: steps of every environment in an update.
         gradient_steps: gradient steps in an update.
         batch_size: transitions of a gradient step, `B`.
-        buffer_size: transitions that the buffer holds; what it does with more environments, see
-            `ReplayRing`.
-        replay_memory: where the buffer lies: device, or host for one that is larger than the
-            device's memory. Rows and samples are then copied between them. Changes no result.
+        buffer_size: transitions that the buffer holds. `ReplayRing` says what happens with more
+            environments than that.
+        replay_memory: where the buffer lies: device, or host for a buffer that is larger than the
+            device's memory. The host copies rows and samples to and from the device. Results are
+            the same.
         learning_starts: transitions before the first gradient step.
         priority_alpha: how much a transition's last error decides how often it is sampled; 0
-            samples all alike. All samples of an update are drawn before its first gradient step.
-        priority_beta: how far weights correct for that, rising to 1 while the learning rate falls.
-        learning_rate: Adam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for
-            all of the training's, None for a constant rate.
+            samples all transitions equally. All samples of an update are drawn before its first
+            gradient step.
+        priority_beta: how far weights correct for prioritised sampling. It rises to 1 while the
+            learning rate falls.
+        learning_rate: learning rate of Adam.
+        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
+            whole training, None for a constant rate.
         gamma: the discount.
         n_step: rewards in a target before it bootstraps.
-        bootstrap_truncated: value the last observation of an episode that was truncated; False
-            takes a time limit for an end, after which nothing follows.
+        bootstrap_truncated: bootstrap from the value of the last observation of a truncated
+            episode; False treats a time limit as a termination.
         double: the network itself chooses the action that the target network values.
-        dueling: the network gives a value and advantages.
-        huber_delta: errors beyond it count linearly; None squares all.
+        dueling: the network outputs a value and advantages.
+        huber_delta: errors beyond it count linearly; None squares all errors.
         polyak: the share of the target network that stays when it is renewed; 0 copies the
             network.
         target_period: updates between renewals of the target network.
-        epsilon_start: probability of a random action at first.
+        epsilon_start: probability of a random action at the start.
         epsilon_end: probability of a random action after `exploration_steps`.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
-        optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
-        max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
+        optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
+        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         gradient_accumulation: parts that a batch is cut into. Their gradients are averaged before a
             step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
         network: mlp, cnn, attention, or `module:Class` of your own. See docs/networks.md.
-        attention: of network attention: auto, reference, xla, chunked or cudnn.
-        attention_patch: of network attention: the side of a token in cells.
-        hidden_sizes: widths of the hidden layers. With network cnn those after the convolution,
-            with attention those after the mean of the tokens.
+        attention: implementation of attention in network attention: auto, reference, xla, chunked
+            or cudnn.
+        attention_patch: side of a token in cells, in network attention.
+        hidden_sizes: widths of the hidden layers. In network cnn they follow the convolution, in
+            network attention the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
-        param_dtype: the dtype that parameters are kept in: float32, bfloat16 or float16. Each step
-            is computed in float32 and rounded to it.
-        compute_dtype: of the network's products and activations.
-        output_dtype: of what the network returns. Losses take it in float32.
-        loss_scaling: dynamic, where gradients pass through float16; off only where none does.
-        normalize_observations: shift and scale them by running moments.
-        normalize_rewards: scale them by the running deviation of the discounted return. A sum of
-            `n_step` rewards is scaled and then cut to -10 to 10, not each of them.
-        shards: how the training is cut; the trainer's choice.
+        param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
+            float32 and rounded to it.
+        compute_dtype: dtype of the network's products and activations.
+        output_dtype: dtype of the network's outputs. Losses convert them to float32.
+        loss_scaling: dynamic or off. It has an effect only if gradients pass through float16, and
+            then it must be dynamic.
+        normalize_observations: shift and scale observations by their running moments.
+        normalize_rewards: scale rewards by the running deviation of the discounted return. The sum
+            of `n_step` rewards is scaled and then cut to -10 to 10, not each reward.
+        shards: how the training is cut. The trainer sets it.
     """
 
     env: Environment
@@ -191,7 +196,7 @@ class DQN(Learner[DQNState]):
     learning_rate: Positive = 3e-4
     anneal_updates: ManyUpdates = WHOLE_TRAINING
     gamma: Fraction = 0.995
-    # A sum of so many rewards is unrolled.
+    # Bounded, since the sum over these steps is unrolled in the program.
     n_step: Annotated[int, Integer(1, 512)] = 3
     bootstrap_truncated: bool = True
     double: bool = True
@@ -218,7 +223,7 @@ class DQN(Learner[DQNState]):
     output_dtype: str = "float32"
     loss_scaling: str = DYNAMIC
     normalize_observations: bool = True
-    # At CartPole's own scale of rewards DQN did not learn.
+    # With unscaled rewards, DQN did not learn CartPole.
     normalize_rewards: bool = True
     shards: Shards = dataclasses.field(default=Shards(), metadata={"derived": True})
     default_num_envs: ClassVar[int] = 8
@@ -230,7 +235,7 @@ class DQN(Learner[DQNState]):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """What `update` reports."""
+        """The names of the metrics that `update` reports."""
         names = ("loss", "epsilon")
         return names + GRADIENT_METRICS if self.gradient_statistics else names
 
@@ -246,7 +251,7 @@ class DQN(Learner[DQNState]):
         require_ranges(learner)
         require_whole_parts(learner.batch_size, learner.gradient_accumulation)
         learner._network.require_outputs()
-        learner._ring(1)  # refuses the memory
+        learner._ring(1)  # Raises if `replay_memory` can't be used.
         return learner
 
     @classmethod
@@ -255,7 +260,7 @@ class DQN(Learner[DQNState]):
     ) -> dict[str, Any]:
         """Take more gradient steps after each step of many environments, from a larger buffer.
 
-        Epsilon falls within a fifth of the training at most.
+        Epsilon falls during at most a fifth of the training.
         """
         explored = q_learning.exploration_steps(
             cls.exploration_steps, num_envs, total_steps or _total_steps(num_envs)
@@ -263,9 +268,10 @@ class DQN(Learner[DQNState]):
         defaults: dict[str, Any] = {"exploration_steps": explored}
         gradient_steps = min(num_envs // _TRANSITIONS_PER_STEP, _MOST_GRADIENT_STEPS)
         if gradient_steps > cls.gradient_steps:
-            # The target network is renewed once an update, so it follows faster.
+            # The target network is renewed once per update. With more gradient steps in an update,
+            # it must follow faster.
             taken: Any = chosen.get("gradient_steps")
-            if not is_integer(taken) or taken < 1:  # refused later, if it was given
+            if not is_integer(taken) or taken < 1:  # If you gave this value, it is refused later.
                 taken = gradient_steps
             polyak = round(cls.polyak ** (taken / cls.gradient_steps), 3)
             defaults |= {"gradient_steps": gradient_steps, "polyak": polyak}
@@ -284,11 +290,11 @@ class DQN(Learner[DQNState]):
 
     @property
     def num_envs_multiple(self) -> int:
-        """Environments for each shard."""
+        """At least one environment for each shard."""
         return self.shards.num_shards
 
     def require_num_envs(self, num_envs: int) -> None:
-        """Raise InvalidArgumentError unless shards have whole parts of batches and the buffer."""
+        """Raise InvalidArgumentError unless the shards divide the batches and the buffer evenly."""
         if self.shards.is_one:
             return
         if self.replay_memory != "device":
@@ -301,21 +307,21 @@ class DQN(Learner[DQNState]):
         require_whole_parts(self._batch_of_shard, self.gradient_accumulation)
 
     def scheduled(self, num_updates: int) -> Self:
-        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
         return annealed_over(self, num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> DQNState:
         """Draw the network's parameters and allocate the buffer."""
         params = self._network.init(key)
         obs_size = self._network.obs_size
-        # What follows is of a shard, and then of each.
+        # Build the arrays of one shard, and then stack them for each shard.
         num_envs = num_envs // self.shards.num_shards
         stacked = self.shards.stacked
         window = Step.zeros((self.n_step, num_envs), obs_size, self._obs_dtype)
         return DQNState(
             params,
-            # A copy: the trainer donates the state, and a buffer can be donated only once.
-            # Its small steps would be lost in a narrower dtype.
+            # A copy, since the trainer donates the state and can donate a buffer only once. It is
+            # float32, since the target's small steps would be lost in a narrower dtype.
             target_params=jnp.array(wide(params), copy=True),
             opt_state=self._optimizer.init(wide(params)),
             num_updates=Counter.of(0),
@@ -333,7 +339,7 @@ class DQN(Learner[DQNState]):
         )
 
     def act(self, state: DQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N]` for observations `[N, *O]`: the best action, or one to explore."""
+        """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         values = self._network.values_in_blocks(state.params, flatten(obs), state.obs_stats)
         if greedy:
             return q_learning.best_action(values)
@@ -342,7 +348,7 @@ class DQN(Learner[DQNState]):
     def collect(
         self, key: jax.Array, state: DQNState, batch_state: BatchState, step: EnvStep
     ) -> tuple[DQNState, BatchState, None]:
-        """Take `train_every` steps of all environments, and write them into the buffer."""
+        """Take `train_every` steps of all environments and write them into the buffer."""
         collect_key = jax.random.fold_in(key, _COLLECT)
 
         def body(t: jax.Array, carry: tuple[DQNState, BatchState]) -> tuple[DQNState, BatchState]:
@@ -366,21 +372,21 @@ class DQN(Learner[DQNState]):
         self, key: jax.Array, state: DQNState, batch_state: BatchState, experience: None
     ) -> tuple[DQNState, dict[str, jax.Array]]:
         """Learn from the buffer."""
-        # Every write to the buffer comes before the gather. In the other order XLA copies the
-        # whole buffer in each step, which ran at 0.07 of the speed.
+        # All writes to the buffer come before the gather. In the other order XLA copies the whole
+        # buffer in each step, which ran at 0.07 of the speed.
         epsilon = self._epsilon(state)
         state, metrics = self._learn(jax.random.fold_in(key, _SAMPLE), state)
         state = dataclasses.replace(state, num_updates=state.num_updates + 1)
         return state, metrics | {"epsilon": epsilon}
 
     def target(self, params: jax.Array, batch: Experience, target_values: jax.Array) -> jax.Array:
-        """Return the targets, `[B]`; `target_values`, `[B, A]`, are those of `batch.next_obs`."""
+        """Return the targets, `[B]`. `target_values`, `[B, A]`, are the values of `next_obs`."""
         chosen_by = self._network.values(params, batch.next_obs) if self.double else target_values
         next_value = q_learning.value_of(target_values, q_learning.best_action(chosen_by))
         return batch.reward + batch.discount * next_value
 
     def error(self, params: jax.Array, batch: Experience, target: jax.Array) -> jax.Array:
-        """Return how far values are from targets, `[B]`."""
+        """Return the differences of values and targets, `[B]`."""
         values = self.shards.apart(self._network.values(params, batch.obs))
         return q_learning.value_of(values, batch.action) - target
 
@@ -391,14 +397,14 @@ class DQN(Learner[DQNState]):
         target: jax.Array,
         weight: jax.Array | None = None,
     ) -> jax.Array:
-        """Return half the mean squared error, or Huber's; `weight`, `[B]`, weighs transitions."""
+        """Return half the mean squared error, or Huber's loss. `weight`, `[B]`, is optional."""
         error = self.error(params, batch, target)
         if self.huber_delta is None:
             return 0.5 * _weighted_mean(jnp.square(error), weight)
         return _weighted_mean(optax.losses.huber_loss(error, delta=self.huber_delta), weight)
 
     def _remember(self, state: DQNState, obs: Any, result: Transition, t: jax.Array) -> DQNState:
-        """Put a step into the buffer and the moments; `t` counts the steps of this update."""
+        """Add a step to the buffer and to the moments. `t` counts the steps of this update."""
         obs = self.shards.all_at_once(flatten)(obs)
         final_obs = self.shards.all_at_once(flatten)(cast("Any", result.final_obs))
         obs_stats = update_moments(state.obs_stats, obs, self.shards)
@@ -419,13 +425,13 @@ class DQN(Learner[DQNState]):
         step = Step(obs, result.action, result.reward, terminated, result.truncated, final_obs)
         all_at_once = self.shards.all_at_once
         window = all_at_once(lambda step: jax.tree.map(lambda leaf: leaf[None], step))(step)
-        # One-step returns need no window: the step itself is complete.
+        # One-step returns need no window, since the step itself is complete.
         pending = None
         counts = None
         if state.pending is not None:
             window = all_at_once(_with_step)(state.pending, window)
             pending = all_at_once(lambda steps: jax.tree.map(lambda leaf: leaf[1:], steps))(window)
-            # The first windows are not full.
+            # The first windows of a training are not full, so they don't count.
             missing = self.n_step - 1
             before = state.num_updates.clipped(missing) * min(self.train_every, missing)
             counts = before + t >= missing
@@ -447,7 +453,7 @@ class DQN(Learner[DQNState]):
         )
 
     def _learn(self, key: jax.Array, state: DQNState) -> tuple[DQNState, dict[str, jax.Array]]:
-        """Take the gradient steps and renew the target; metrics are 0 before learning starts."""
+        """Take the gradient steps and renew the target. Metrics are 0 before learning starts."""
         num_envs = self.shards.num_envs(state.running_return)
         ring = self._ring(num_envs // self.shards.num_shards)
         slots, weights = self._drawn(key, state, ring)
@@ -455,7 +461,7 @@ class DQN(Learner[DQNState]):
 
         def prepared(_: Any, found: Experience) -> tuple[Experience, jax.Array]:
             batch = self._normalized(state, found)
-            # The target network rests meanwhile, so all of its values are one product.
+            # The target network doesn't change within an update, so one product gives all values.
             return batch, self._network.values(state.target_params, batch.next_obs)
 
         batch, target_values = self.shards.each(prepared, found)
@@ -506,7 +512,7 @@ class DQN(Learner[DQNState]):
         i: jax.Array,
         carry: tuple[Learned, _Totals],
     ) -> tuple[Learned, _Totals]:
-        """Take gradient step `i`, and add up its metrics."""
+        """Take gradient step `i`, and add its metrics to the totals."""
         learned, (totals, errors) = carry
         params = wide(learned.params)
         rows = jax.tree.map(lambda leaf: leaf[i], batches)
@@ -536,14 +542,14 @@ class DQN(Learner[DQNState]):
     def _gradient(
         self, params: jax.Array, loss_scale: LossScale | None, rows: Any
     ) -> tuple[jax.Array, jax.Array]:
-        """Return the loss of a batch, scaled, and its gradient, `[P]`."""
+        """Return the scaled loss of a batch and its gradient, `[P]`."""
         batch, target_values, weight = rows
         target = self.target(params, batch, target_values)
         loss = scaled(self.loss, loss_scale)
         return jax.value_and_grad(loss)(params, batch, target, weight)
 
     def _errors(self, params: jax.Array, rows: Any) -> jax.Array:
-        """Return the errors of a batch, `[B]`, part by part as its gradient."""
+        """Return the errors of a batch, `[B]`, computed in the same parts as its gradient."""
 
         def of_part(rows: Any) -> jax.Array:
             batch, target_values, _ = rows
@@ -559,9 +565,9 @@ class DQN(Learner[DQNState]):
     def _drawn(
         self, key: jax.Array, state: DQNState, ring: ReplayRing
     ) -> tuple[jax.Array, jax.Array | None]:
-        """Draw the slots of all gradient steps, int32 `[B]`, with weights if they have any.
+        """Draw the slots of all gradient steps, int32, and their weights if there are priorities.
 
-        Each shard draws its part of every batch, of its own slots.
+        Each shard draws its part of every batch from its own slots.
         """
         size = self._batch_of_shard
         if state.priorities is None:
@@ -581,17 +587,17 @@ class DQN(Learner[DQNState]):
         return ravel(slots), ravel(weights)
 
     def _weights(self, probability: jax.Array, size: jax.Array, beta: Any) -> jax.Array:
-        """Return the weights of what was sampled, at most 1 in a batch of all shards."""
+        """Return the weights of sampled transitions, at most 1 in a batch of all shards."""
         if self.shards.is_one:
             return importance_weights(probability, size, beta)
-        # A transition's share of its own shard's slots: all shards sample equally many.
+        # A probability within the shard's own slots is right, since all shards sample equally many.
         weights = self.shards.each(
             lambda _, probability: unscaled_weights(probability, size, beta), probability
         )
         return weights / self.shards.largest(jnp.max(weights, axis=-1, keepdims=True))
 
     def _normalized(self, state: DQNState, batch: Experience) -> Experience:
-        """Normalise transitions by today's moments."""
+        """Normalise transitions by the current moments."""
         return dataclasses.replace(
             batch,
             obs=self._inputs(state, batch.obs),
@@ -609,7 +615,7 @@ class DQN(Learner[DQNState]):
         return jnp.where(is_due, renewed, state.target_params)
 
     def first_learning_update(self, num_envs: int) -> int:
-        """Return which update learns first, counted from 1: an n-step return must be complete."""
+        """Return the first update that learns, from 1. An n-step return must be complete then."""
         num_steps = max(math.ceil(self.learning_starts / num_envs), self.n_step)
         return math.ceil(num_steps / self.train_every)
 
@@ -622,7 +628,7 @@ class DQN(Learner[DQNState]):
         )
 
     def _ring(self, num_envs: int) -> ReplayRing:
-        """Return the ring of a shard with so many environments."""
+        """Return the ring of a shard with `num_envs` environments."""
         return ReplayRing(self._slots_of_shard, num_envs, self.replay_memory)
 
     def _of_shards(self, replay: ReplayState) -> ReplayState:
@@ -637,7 +643,7 @@ class DQN(Learner[DQNState]):
         return self.batch_size // self.shards.num_shards
 
     def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
-        """Return the Q-values of prepared observations `[B, D]`, `[B, A]`."""
+        """Return the Q-values, `[B, A]`, of prepared observations, `[B, D]`."""
         return self._network.values(params, inputs)
 
     def _inputs(self, state: DQNState, obs: jax.Array) -> jax.Array:

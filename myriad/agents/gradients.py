@@ -1,4 +1,4 @@
-"""What learners do with the gradient of a minibatch: a step, and what is reported of it."""
+"""The gradient step of all learners, and the statistics that they report of it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,17 +12,17 @@ from myriad.agents.precision import LossScale, unscaled, wide
 from myriad.agents.shards import Shards
 from myriad.errors import InvalidArgumentError
 
-# What a learner with `gradient_statistics` reports beside its losses.
+# The metrics that a learner with `gradient_statistics` reports in addition to its losses.
 GRADIENT_METRICS = ("gradient_norm", "update_norm", "parameter_norm")
 
 
 class Learned(NamedTuple):
-    """What a gradient step changes.
+    """The part of a learner's state that a gradient step changes.
 
     Attributes:
         params: one vector, `[P]`, in the dtype that parameters are kept in.
         opt_state: the optimiser's state, float32.
-        loss_scale: None where gradients need none.
+        loss_scale: the scale of the loss; None if gradients need none.
     """
 
     params: jax.Array
@@ -39,20 +39,20 @@ def take_step(
     *,
     statistics: bool,
 ) -> tuple[Learned, list[jax.Array]]:
-    """Take one gradient step, in float32. One whose gradient is not finite may be skipped.
+    """Take one gradient step in float32. With a loss scale, a non-finite gradient is skipped.
 
     All shards take the same step, and round it alike.
 
     Args:
-        learned: what came of the steps before.
-        gradient: of the scaled loss, float32 `[P]`.
-        update: the optimiser's: from a gradient and its state to a step and its next state.
-        learning_rate: a step is multiplied by it.
-        shards: of the learner.
+        learned: the result of the steps before.
+        gradient: the gradient of the scaled loss, float32 `[P]`.
+        update: the optimiser's function from a gradient and a state to a step and the next state.
+        learning_rate: the factor of the step.
+        shards: the shards of the learner.
         statistics: whether to return the values of `GRADIENT_METRICS`.
 
     Returns:
-        what came of the step, and its statistics or nothing. Those of a skipped step are of zeros.
+        the result of the step, and its statistics or an empty list. A skipped step counts as 0.
     """
 
     def stepped(learned: Learned, gradient: jax.Array) -> tuple[Learned, list[jax.Array]]:
@@ -74,17 +74,17 @@ def take_step(
 
 def norm(vector: jax.Array) -> jax.Array:
     """Return the Euclidean norm of `[P]`, a float32 scalar."""
-    # A product with itself is a vector loop, as a sum of squares in a fixed order is not.
+    # A dot product compiles to a vector loop. A sum of squares in a fixed order does not.
     return jnp.sqrt(jnp.vdot(vector, vector, precision=EXACT))
 
 
 def gradient_metrics(gradient: jax.Array, update: jax.Array, params: jax.Array) -> list[jax.Array]:
-    """Return the values of `GRADIENT_METRICS`, all from `[P]`.
+    """Return the values of `GRADIENT_METRICS`, from vectors `[P]`.
 
     Args:
-        gradient: before it is clipped.
-        update: what is subtracted from the parameters.
-        params: the parameters before that.
+        gradient: the gradient before it is clipped.
+        update: the change that is subtracted from the parameters.
+        params: the parameters before the step.
     """
     return [norm(gradient), norm(update), norm(params)]
 

@@ -1,4 +1,4 @@
-"""What learners have alike in their hyperparameters: the ranges, and rates that fall."""
+"""Ranges of hyperparameters that learners share, and learning rates that fall."""
 
 import dataclasses
 from typing import Annotated, Any
@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from myriad.counters import Counter
 from myriad.ranges import INT64, Integer, Number
 
-# The value of `anneal_updates` that stands for the length of the training.
+# The value of `anneal_updates` that means the length of the training.
 WHOLE_TRAINING = "training"
 
 
-# Hyperparameters with their ranges. A learner's `create` holds it to them.
+# Types of hyperparameters with their ranges, which a learner's `create` checks.
 Fraction = Annotated[float, Number(0, 1)]
 Positive = Annotated[float, Number(positive=True)]
 PositiveOrOff = Annotated[float | None, Number(positive=True, words=(None,))]
@@ -22,9 +22,9 @@ Weight = Annotated[float, Number(0)]
 Count = Annotated[int, Integer(1)]
 ManyUpdates = Annotated[int | str | None, Integer(1, INT64, words=(WHOLE_TRAINING, None))]
 ManySteps = Annotated[int, Integer(1, INT64)]
-# What one update repeats. No interrupt is looked at meanwhile.
+# How often an update repeats something. It is bounded, since an update can't be interrupted.
 Repetitions = Annotated[int, Integer(1, 100_000)]
-# The first weights of a layer are orthogonal, which takes minutes beyond this.
+# The initial weights of a layer are orthogonal, and drawing wider ones takes minutes.
 Widths = Annotated[tuple[int, ...], Integer(1, 16_384, items=(0, 64))]
 
 
@@ -38,7 +38,7 @@ def annealed_over(learner: Any, num_updates: int) -> Any:
 def annealed(
     rate: float, num_updates: Counter, anneal_updates: int | str | None
 ) -> jax.Array | float:
-    """Return a rate that falls linearly to 0 over `anneal_updates`; otherwise it is constant."""
+    """Return a rate that falls linearly to 0 over `anneal_updates`, or is constant without them."""
     if anneal_updates is None or isinstance(anneal_updates, str):
         return rate
     return rate * jnp.maximum(1 - num_updates.as_float() / float(anneal_updates), 0)

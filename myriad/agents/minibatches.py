@@ -1,4 +1,4 @@
-"""Minibatches of experience: shuffled, packed into rows, and cut into blocks for the cache."""
+"""Minibatches of experience: shuffled, packed into rows and cut into blocks for the cache."""
 
 import dataclasses
 import math
@@ -20,30 +20,30 @@ from myriad.registry import is_integer
 # A dataclass that is a pytree, with leaves `[B, ...]`.
 Batch = TypeVar("Batch")
 
-# Activations of so many rows and 64 units are 256 KB, which leaves room in the second-level cache
-# of today's cores.
+# Activations of 1,024 rows and 64 units are 256 KB, which leaves room in the second-level cache of
+# today's cores.
 BLOCK_ROWS = 1024
-# Up to so many bits of a row's number, a permutation is one sort of single words.
+# If row numbers have at most this many bits, a permutation is one sort of single words.
 _INDEX_BITS = 20
-# From so many environments on, the agents' own rollouts of 64 steps are too long.
+# From this many environments on, the agents' default rollouts of 64 steps are too long.
 MANY_ENVS = 128
 _SHORT_ROLLOUT, _MANY_MINIBATCHES, _UPDATES = 16, 32, 48
-# A gradient of more rows is hardly better, and costs in proportion.
+# More rows hardly improve a gradient, and its cost grows in proportion.
 _ENOUGH_ROWS = 16_384
-# Observations of up to so many numbers are kept normalised beside the other columns, a gather for
-# all. Wider ones, such as pictures, would be copies of the larger part of a rollout.
+# Observations of up to this many numbers are kept normalised next to the other columns, so that one
+# gather gets all. For wider ones, such as pictures, that would copy most of a rollout.
 _NARROW = 64
 
 
 def draw_permutations(key: jax.Array, num: int, size: int) -> jax.Array:
     """Draw `num` permutations of 0 to `size - 1`, int32 `[num, size]`, by sorting random words.
 
-    The low bits of a word are its index, the others random. Of two words that draw alike the lower
-    index comes first. Up to 2**20 rows at least 12 bits of a word are random; beyond that a second
-    word comes before it.
+    The low bits of a word are its index, and the others are random. If two words draw equal bits,
+    the lower index comes first. Up to 2**20 rows, at least 12 bits of a word are random. Beyond
+    that, a second random word decides first.
     """
-    # `jax.random.permutation` sorts pairs of a word and an element, and does so twice from some
-    # thousand elements on.
+    # `jax.random.permutation` sorts pairs of a word and an element, and from some thousand elements
+    # on it does so twice.
     return _sorted_rows(jax.random.bits(key, (_words_per_row(size), num, size)), size)
 
 
@@ -68,21 +68,21 @@ def repeat_epochs(
     num_rows: int,
     minibatches: Callable[[jax.Array], Any],
 ) -> tuple[Any, Any]:
-    """Learn in a number of epochs that only the running program knows.
+    """Learn for a number of epochs that is known only when the program runs.
 
-    The results are those of one scan over the minibatches of `draw_permutations`, bit for bit.
+    The results equal those of one scan over the minibatches of `draw_permutations` bit for bit.
 
     Args:
-        train_step: takes what is learned and a minibatch; returns the next and metrics.
-        learned: what the first step begins with.
-        key: that of the permutations, a `mix2x32` key.
+        train_step: maps the learned state and a minibatch to the next state and the metrics.
+        learned: the state before the first step.
+        key: the key of the permutations, a `mix2x32` key.
         num_epochs: passes over the batch, int32 scalar, at least 1.
         num_rows: rows of the batch.
-        minibatches: maps permutations, int32 `[1, num_rows]`, to what `train_step` takes of each
-            minibatch, leaves `[num_minibatches, ...]`.
+        minibatches: maps permutations, int32 `[1, num_rows]`, to the minibatches as `train_step`
+            takes them, with leaves `[num_minibatches, ...]`.
 
     Returns:
-        what is learned, and the metrics' means over all steps.
+        the learned state, and the means of the metrics over all steps.
     """
 
     def step(carry: tuple[Any, Any], minibatch: Any) -> tuple[tuple[Any, Any], None]:
@@ -100,7 +100,8 @@ def repeat_epochs(
     metrics = jax.eval_shape(train_step, learned, one)[1]
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
     learned, totals = jax.lax.fori_loop(0, num_epochs, epoch, (learned, zeros))
-    # The compiler makes a product of a division by a constant, and so the mean of one scan is one.
+    # The mean of a single scan divides by a constant, which the compiler turns into a product. So
+    # multiply here as well, to get the same bits.
     share = 1 / (num_epochs * steps_per_epoch).astype(jnp.float32)
     share = jax.lax.optimization_barrier(share)
     return learned, jax.tree.map(lambda total: total * share, totals)
@@ -149,7 +150,7 @@ def minibatches_of(batch_rows: int, batch_size: int) -> int:
     """Return how many minibatches of `batch_size` rows a batch divides into.
 
     Raises:
-        InvalidArgumentError: it doesn't. The message names the nearest sizes that it divides into.
+        InvalidArgumentError: it doesn't divide evenly. The message names the nearest sizes that do.
     """
     if batch_rows % batch_size == 0:
         return batch_rows // batch_size
@@ -169,10 +170,7 @@ def is_narrow(rows: jax.Array) -> bool:
 
 
 def kept_prepared(rows: jax.Array, prepare: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """Return what `gatherer` keeps of prepared rows, `[B, D]`: all of them where they are narrow.
-
-    Of wide ones it is `[B, 0]`.
-    """
+    """Return the prepared rows that `gatherer` keeps: narrow rows, `[B, D]`, or none, `[B, 0]`."""
     return prepare(rows) if is_narrow(rows) else rows[:, :0].astype(jnp.float32)
 
 
@@ -184,14 +182,14 @@ def gatherer(
 ) -> Callable[[jax.Array], Batch]:
     """Return a function from row numbers, `[M]`, to those rows of a batch.
 
-    One field is prepared for the network: once for all rows where they are narrow, and with every
-    gather where a prepared copy of all would be large.
+    One field is prepared for the network. Narrow rows are prepared once for the whole batch. Wide
+    rows are prepared in every gather, since a prepared copy of the batch would be large.
 
     Args:
         batch: a dataclass and pytree with leaves `[B, ...]`.
         field: the field to prepare, `[B, D]`.
         prepare: maps rows of it to float32 rows.
-        kept: what `kept_prepared` returned, if it was called before.
+        kept: the result of `kept_prepared`, if it was called before.
     """
     rows = getattr(batch, field)
     if kept is None:
@@ -209,10 +207,10 @@ def gatherer(
 def gatherer_of_shards(
     batch: Batch, field: str, prepare: Callable[[jax.Array], jax.Array], shards: Shards
 ) -> Callable[[jax.Array], Batch]:
-    """Return what `gatherer` does for all shards of a device, whose rows it takes as `joined`.
+    """Return a `gatherer` for all shards of a device, whose row numbers are those in `joined`.
 
     Args:
-        batch: with leaves `[B, ...]`, or `[L, B, ...]` with several shards.
+        batch: a batch with leaves `[B, ...]`, or `[L, B, ...]` with several shards.
         field: the field to prepare.
         prepare: maps rows of it to float32 rows.
         shards: how the batch is cut.
@@ -226,14 +224,14 @@ def _with(batch: Any, field: str, value: jax.Array) -> Any:
 
 
 def _pack(batch: Any) -> jax.Array:
-    """Lay leaves `[B, ...]` side by side, `[B, columns]`: a minibatch is then one gather."""
+    """Lay leaves `[B, ...]` side by side, `[B, columns]`, so that a minibatch is one gather."""
     return jnp.concatenate(
         [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(batch)], axis=-1
     )
 
 
 def _unpack(rows: jax.Array, like: Batch) -> Batch:
-    """Undo `_pack` for any number of rows; `like` is the batch that was packed."""
+    """Undo `_pack` for any number of rows. `like` is the batch that was packed."""
     leaves, structure = jax.tree.flatten(like)
     widths = [math.prod(leaf.shape[1:]) for leaf in leaves]
     columns = jnp.split(rows, [sum(widths[: i + 1]) for i in range(len(widths) - 1)], axis=-1)
@@ -246,19 +244,19 @@ def _unpack(rows: jax.Array, like: Batch) -> Batch:
 def shapes_for_many(num_envs: int, num_epochs: int, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hyperparameters by which an on-policy agent learns from many environments.
 
-    A long rollout of many environments is a batch that takes long to collect and is learned from a
-    few times only. Short ones in large minibatches learn about as much from each, so that a
-    training takes about as many updates from 128 environments as from a million. It also takes as
-    many gradient steps in each: where minibatches would grow beyond what a gradient gains from,
-    there are fewer passes over the batch, and more minibatches in a pass.
+    A long rollout of many environments is a batch that takes long to collect, and the agent learns
+    from it only a few times. With short rollouts in large minibatches, an update learns about as
+    much. So a training takes about as many updates from 128 environments as from a million, and an
+    update as many gradient steps. If minibatches would grow too large to improve the gradient,
+    there are fewer passes over the batch, with more minibatches in each.
 
     Args:
         num_envs: environments that it learns from.
-        num_epochs: passes over the batch, while minibatches are small enough.
+        num_epochs: passes over the batch, as long as minibatches are small enough.
         chosen: the fields that are set already.
     """
     rollout_steps: Any = chosen.get("rollout_steps")
-    if not is_integer(rollout_steps):  # refused later, if it was given
+    if not is_integer(rollout_steps):  # If you gave an invalid value, it is refused later.
         rollout_steps = _SHORT_ROLLOUT
     rows = num_envs * rollout_steps
     num_passes = num_epochs
@@ -276,7 +274,7 @@ def steps_for_many(
 ) -> int:
     """Return the steps of all environments together in a training of unknown length.
 
-    Many environments take so many each, and `least` together.
+    Each of many environments takes `steps_per_env` steps, and all together take at least `least`.
     """
     if num_envs < MANY_ENVS:
         return DEFAULT_TOTAL_STEPS
@@ -291,17 +289,17 @@ def share_of_rows(order: jax.Array, num_devices: int) -> jax.Array:
 
 
 def mean_over_devices(tree: Any, num_devices: int) -> Any:
-    """Average what each device made of its share."""
+    """Average the devices' results."""
     return tree if num_devices == 1 else jax.lax.pmean(tree, LEARNER_AXIS)
 
 
 def mean_over_blocks(function: Callable[[Any], Any], rows: Any, num_parts: int = 1) -> Any:
-    """Apply a `function` that is a mean over rows to blocks, and average: the mean of all rows.
+    """Apply a `function` that is a mean over rows to blocks of rows, and average the results.
 
     Args:
         function: maps a pytree of rows to a pytree.
         rows: a pytree with leaves `[B, ...]`.
-        num_parts: the fewest blocks, a divisor of `B`. What a block needs of memory is needed once.
+        num_parts: the least number of blocks, a divisor of `B`. Memory holds one block at a time.
     """
     num_rows = jax.tree.leaves(rows)[0].shape[0]
     size = block_size(num_rows // num_parts)
@@ -321,7 +319,7 @@ def mean_over_blocks(function: Callable[[Any], Any], rows: Any, num_parts: int =
 
 
 def map_over_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array) -> jax.Array:
-    """Apply a `function` that maps each row by itself to blocks of rows: the result is the same."""
+    """Apply a `function` that maps each row by itself to one block of rows after another."""
     size = block_size(rows.shape[0])
     if size == rows.shape[0]:
         return function(rows)
@@ -332,7 +330,7 @@ def map_over_blocks(function: Callable[[jax.Array], jax.Array], rows: jax.Array)
 def block_size(num_rows: int) -> int:
     """Return how many rows a network takes at once.
 
-    On a CPU that is at most `BLOCK_ROWS`, if a divisor is near; else it is all.
+    On a CPU it is the largest divisor up to `BLOCK_ROWS`, unless that is small. Else it is all.
     """
     if jax.default_backend() != "cpu":
         return num_rows

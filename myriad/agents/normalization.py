@@ -1,4 +1,4 @@
-"""Running moments of what a learner has seen: it normalises observations and rewards by them."""
+"""Running moments, by which a learner normalises observations and rewards."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from myriad.agents.networks import EXACT
 from myriad.agents.shards import Shards
 
-# Added to a variance before its root, so that what never varies is divided by 1e-4 and not by 0.
+# Added to a variance before the root, so that a constant is divided by 1e-4 and not by 0.
 _EPSILON = 1e-8
 
 
@@ -18,13 +18,13 @@ _EPSILON = 1e-8
 class RunningMoments:
     """Mean and variance of all elements so far, per dimension, float32.
 
-    Batches are merged by Chan, Golub and LeVeque (1979), "Updating formulae and a pairwise
-    algorithm for computing sample variances", here in the form that keeps the variance and not the
-    sum of squares, which would grow for ever.
+    Batches are merged as in Chan, Golub and LeVeque (1979), "Updating formulae and a pairwise
+    algorithm for computing sample variances". This form keeps the variance and not the sum of
+    squares, which would grow for ever.
 
     Attributes:
-        count: elements seen, float32 scalar; past 2**24 batches of it, it stops growing and the
-            oldest fade.
+        count: elements seen, float32 scalar. It stops growing at 2**24 times the size of a batch,
+            and from then on the oldest elements fade.
         mean: `[*S]`; 0 before the first batch.
         variance: `[*S]`, about the mean, divided by `count`; 1 before the first batch.
 
@@ -41,13 +41,13 @@ class RunningMoments:
 
     @classmethod
     def create(cls, shape: tuple[int, ...]) -> "RunningMoments":
-        """Return the moments of nothing, under which `normalize` leaves values as they are."""
+        """Return the moments of no elements, with which `normalize` leaves values as they are."""
         return cls(
             jnp.zeros((), jnp.float32), jnp.zeros(shape, jnp.float32), jnp.ones(shape, jnp.float32)
         )
 
     def update(self, batch: jax.Array) -> "RunningMoments":
-        """Merge a batch, `[..., *S]`: every leading axis counts elements."""
+        """Merge a batch, `[..., *S]`, whose leading axes count elements."""
         batch = batch.reshape(-1, *self.mean.shape).astype(jnp.float32)
         return self.merged(*moments_of(batch), batch.shape[0])
 
@@ -71,12 +71,12 @@ class RunningMoments:
         return jnp.clip(deviations, -limit, limit)
 
     def scale(self, values: jax.Array, limit: float = 10.0) -> jax.Array:
-        """Divide `[..., *S]` by the standard deviation, so that signs stay; clip to +-`limit`."""
+        """Divide `[..., *S]` by the standard deviation, which keeps signs; clip to +-`limit`."""
         return jnp.clip(values * jax.lax.rsqrt(self.variance + _EPSILON), -limit, limit)
 
 
 def first_or(old: RunningMoments | None, new: RunningMoments | None) -> RunningMoments | None:
-    """Return the old moments, or the new ones where the old are those of nothing."""
+    """Return the old moments, or the new ones if the old have seen no elements."""
     if old is None or new is None:
         return None
     return jax.tree.map(
@@ -87,19 +87,19 @@ def first_or(old: RunningMoments | None, new: RunningMoments | None) -> RunningM
 def preserve_outputs(
     layers: dict[str, Any], old: RunningMoments, new: RunningMoments
 ) -> dict[str, Any]:
-    """Return a network's layers, the first changed so that it computes under `new` what it did.
+    """Return a network's layers, with the first adapted so that outputs under `new` stay the same.
 
     Van Hasselt et al. (2016), "Learning values across many orders of magnitude", do so for a last
-    layer when the scale of its targets changes. Without it a policy falls over as a coordinate
-    spreads: CartPole's cart hardly moves before the pole is balanced.
+    layer when the scale of its targets changes. Without this, a policy collapses when a coordinate
+    begins to vary more: CartPole's cart hardly moves until the pole is balanced.
 
-    A deviation's change counts up to a factor of 2, and a mean's up to a deviation: a coordinate
-    that never varied before has had no part in what was learned.
+    The change of a deviation counts up to a factor of 2, and the change of a mean up to one
+    deviation: a coordinate that never varied before played no part in what was learned.
 
     Args:
-        layers: flax's parameters, the first layer under `Dense_0`: `kernel`, `[D, H]`, and `bias`.
-        old: the moments that its inputs were normalised by.
-        new: the moments that they will be normalised by.
+        layers: flax's parameters. The first layer, `Dense_0`, has `kernel`, `[D, H]`, and `bias`.
+        old: the moments by which its inputs were normalised.
+        new: the moments by which they will be normalised.
     """
     first = layers["Dense_0"]
     old_inverse = jax.lax.rsqrt(old.variance + _EPSILON)
@@ -121,13 +121,13 @@ def moments_of(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def moments_of_all(of_each: Any, shards: Shards) -> tuple[jax.Array, jax.Array]:
-    """Return mean and variance of all shards together, of those of equally many rows in each.
+    """Return mean and variance of all shards together. Each shard has equally many rows.
 
-    They are merged as `RunningMoments` has it, in a binary tree.
+    They are merged as in `RunningMoments`, in a binary tree.
 
     Args:
         of_each: mean and variance of each shard, `[L, *S]`.
-        shards: where they lie.
+        shards: the shards.
     """
     mean, variance = shards.gathered(of_each)
     while mean.shape[0] > 1:
@@ -140,9 +140,9 @@ def moments_of_all(of_each: Any, shards: Shards) -> tuple[jax.Array, jax.Array]:
 def update_moments(
     stats: RunningMoments | None, batch: jax.Array, shards: Shards | None = None
 ) -> RunningMoments | None:
-    """Merge a batch into the moments; None, where normalisation is off, stays None.
+    """Merge a batch into the moments. If normalisation is off they are None, and stay None.
 
-    With shards the batch is that of each of them, `[L, ..., *S]`, and counts as one.
+    With shards, `batch` holds the part of each shard, `[L, ..., *S]`, and counts as one batch.
     """
     if stats is None or shards is None or shards.is_one:
         return None if stats is None else stats.update(batch)
@@ -168,20 +168,20 @@ def scale_rewards(stats: RunningMoments | None, reward: jax.Array) -> jax.Array:
 def discounted_return(
     previous: jax.Array, reward: jax.Array, done: jax.Array, discount: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Discount an episode's rewards from its start; rewards are scaled by the spread of this.
+    """Return the discounted sum of an episode's rewards, by whose deviation rewards are scaled.
 
-    `R_t = discount * R_(t-1) + r_t`, begun again at 0 after an episode's end, as Engstrom et al.
-    (2020), "Implementation matters in deep policy gradients", describe it; values of the scaled
+    `R_t = discount * R_(t-1) + r_t` starts again at 0 after an episode's end, as Engstrom et al.
+    (2020), "Implementation matters in deep policy gradients", describe it. Values of the scaled
     rewards then stay of order 1.
 
     Args:
         previous: `R_(t-1)`, or 0 where an episode begins, `[N]`.
         reward: `r_t`, `[N]`.
         done: whether step t ended the episode, `[N]`.
-        discount: per step.
+        discount: the discount per step.
 
     Returns:
-        `R_t`, and what the next step takes as `previous`.
+        `R_t`, and `previous` for the next step.
     """
     running = discount * previous + reward
     return running, jnp.where(done, 0, running)

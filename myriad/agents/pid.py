@@ -23,19 +23,19 @@ class PIDMemory:
 
 @dataclasses.dataclass(frozen=True)
 class PID:
-    """The discrete PID law in position form, with the sum held to a limit against windup.
+    """The discrete PID law in position form, whose sum is limited against windup.
 
-    Output -1 to 1 spans the range of actions; where there are only two, an output above 0 is the
-    upper one. Source: Astrom and Hagglund (1995), "PID Controllers: Theory, Design, and Tuning",
-    sections 3.2 and 3.5.
+    Outputs from -1 to 1 span the range of actions. If there are only two actions, an output above 0
+    takes the upper one. Source: Astrom and Hagglund (1995), "PID Controllers: Theory, Design, and
+    Tuning", sections 3.2 and 3.5.
 
     Attributes:
-        actuator: what makes actions of outputs.
-        env: the environment, whose `control_error` is what the setpoint lacks.
-        proportional: output per error.
-        integral: output per error and step.
-        derivative: output per error's change in a step.
-        limit: the greatest size of the sum's share of the output.
+        actuator: turns outputs into actions.
+        env: the environment. Its `control_error` is the distance up to the setpoint.
+        proportional: output per unit of error.
+        integral: output per unit of error and step.
+        derivative: output per change of the error in a step.
+        limit: the largest absolute value of the integral term in the output.
     """
 
     actuator: Actuator
@@ -57,14 +57,14 @@ class PID:
         return controller
 
     def first_memory(self) -> PIDMemory:
-        """Return the memory before any error."""
+        """Return the memory before the first error."""
         zero = jnp.zeros((), jnp.float32)
         return PIDMemory(zero, zero, zero)
 
     def control(
         self, memory: PIDMemory, key: jax.Array, obs: jax.Array
     ) -> tuple[jax.Array, PIDMemory]:
-        """Sum the three terms; the first step of an episode has no change yet."""
+        """Sum the three terms. The first step of an episode has no change of the error yet."""
         error = self.env.control_error(obs)
         total = jnp.clip(memory.total + self.integral * error, -self.limit, self.limit)
         change = (error - memory.error) * memory.started

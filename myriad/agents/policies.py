@@ -1,8 +1,8 @@
-"""Stochastic policies: what a network's outputs mean as a distribution and as an action.
+"""Stochastic policies, which turn a network's outputs into a distribution and into actions.
 
-`N` is the batch, `P` the network's outputs, `C` the components of an action. A choice is float32
-`[N, C]` whatever the space, so that a batch of experience is one array; `action` turns it into what
-the environment takes.
+`N` is the batch, `P` the network's outputs and `C` the components of an action. A choice is float32
+`[N, C]` for every space, so that a batch of experience is one array. `action` turns a choice into
+the environment's action.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 class Policy(Protocol):
     """A family of distributions over the actions of one space.
 
-    `outputs`, `[N, P]`, come from a network under an observation; `log_std`,
-    `[C]` or empty, is learned too but depends on none.
+    `outputs`, `[N, P]`, is the network's output for observations. `log_std`, `[C]` or empty, is
+    learned as well but doesn't depend on observations.
     """
 
     @property
@@ -31,7 +31,7 @@ class Policy(Protocol):
     def num_choices(self) -> int: ...
 
     def initial_log_std(self) -> jax.Array:
-        """Return the first values of the parameters that depend on no observation."""
+        """Return the initial `log_std`."""
         ...
 
     def sample(self, key: jax.Array, outputs: jax.Array, log_std: jax.Array) -> jax.Array:
@@ -49,15 +49,15 @@ class Policy(Protocol):
         ...
 
     def action(self, choice: jax.Array) -> jax.Array:
-        """Return what the environment takes for choices `[N, C]`: `[N, *A]`."""
+        """Return the environment's actions `[N, *A]` for choices `[N, C]`."""
         ...
 
 
-# Written out here, because distrax needs TensorFlow Probability, whose stable release fails to
-# import beside today's JAX.
+# Written out here instead of using distrax, which needs TensorFlow Probability. The stable release
+# of that fails to import with today's JAX.
 @dataclasses.dataclass(frozen=True)
 class CategoricalPolicy:
-    """Independent categorical components; the `P` outputs are all their logits in order."""
+    """Independent categorical components. The `P` outputs are the logits of all in order."""
 
     nvec: tuple[int, ...]
     scalar: bool
@@ -109,12 +109,13 @@ class CategoricalPolicy:
 
 @dataclasses.dataclass(frozen=True)
 class GaussianPolicy:
-    """A diagonal Gaussian; its deviations depend on no observation, its draws are clipped.
+    """A diagonal Gaussian. Its deviations don't depend on observations, and its draws are clipped.
 
-    A choice of -1 to 1 spans each bounded dimension, and there the mean is the hyperbolic tangent
-    of the output: a mean far outside the box would clip every draw alike, and nothing could be
-    learned from them. A draw outside is clipped for the environment alone, so that the density is
-    the Gaussian's own. An unbounded dimension takes outputs as means and choices as actions.
+    Choices from -1 to 1 span each bounded dimension, where the mean is the hyperbolic tangent of
+    the output. A mean far outside the box would clip every draw to the same action, and the agent
+    couldn't learn from them. Draws outside the box are clipped only for the environment, so that
+    the density stays that of the Gaussian. In an unbounded dimension, outputs are the means and
+    choices are the actions.
     """
 
     space: Box
@@ -167,7 +168,7 @@ def make_policy(space: Space) -> Policy:
     """Return the policy for an action space.
 
     Raises:
-        InvalidArgumentError: the space is of none of the kinds that have one.
+        InvalidArgumentError: there is no policy for this kind of space.
     """
     if isinstance(space, Discrete):
         return CategoricalPolicy((space.n,), scalar=True)

@@ -1,8 +1,8 @@
 """Proximal policy optimisation: collect a rollout, then learn in epochs of minibatches.
 
 In docstrings `T` is the steps of a rollout, `N` the environments, `B = T N` the batch, `D` the size
-of a flattened observation, `C` the components of an action and `P` the outputs of the policy's
-network.
+of a flattened observation, `C` the components of an action and `P` the number of outputs of the
+policy's network.
 """
 
 import dataclasses
@@ -72,27 +72,28 @@ from myriad.envs.vector import BatchState
 from myriad.errors import InvalidArgumentError, shown
 from myriad.ranges import Integer, require_ranges
 
-# One key per purpose: no two draws share a stream.
+# Folded into a key for each purpose, so that no two draws share a stream.
 _ACTOR, _CRITIC = range(2)
 _COLLECT, _SHUFFLE = range(2)
-# Rows of a minibatch below which another device costs more to wait for than it computes.
+# The least rows of a minibatch for each device. With fewer, waiting for another device costs more
+# than it saves.
 _LEAST_SHARE = 4096
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PPOState:
-    """All that learning changes. What normalisation would carry is None where it is off.
+    """The state that learning changes. Moments are None if their normalisation is off.
 
     Attributes:
-        params: the networks' parameters, `actor` and `critic`, and the policy's own, `log_std`.
+        params: the parameters of the networks, `actor` and `critic`, and of the policy, `log_std`.
         opt_state: the optimiser's state, over all parameters as one vector.
         num_updates: updates done.
         obs_stats: moments of the observations, `[D]`.
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`, or `[S, N / S]` with
             `S` shards.
-        loss_scale: of float16's gradients; None where there are none.
+        loss_scale: the scale of the loss for float16; None if gradients need none.
     """
 
     params: dict[str, Any]
@@ -107,7 +108,7 @@ class PPOState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PPOBatch:
-    """What the losses read: `obs`, `[B, D]`, `choice` `[B, C]`, the others `[B]`."""
+    """The inputs of the losses: `obs`, `[B, D]`, `choice`, `[B, C]`, and the others, `[B]`."""
 
     obs: jax.Array
     choice: jax.Array
@@ -122,53 +123,55 @@ class PPO(Learner[PPOState]):
     """Schulman et al. (2017), "Proximal policy optimization algorithms", equation 7.
 
     Advantages are those of Schulman et al. (2016), "High-dimensional continuous control using
-    generalized advantage estimation". Differences from the first paper: actor and critic are
-    separate networks; advantages are normalised in each minibatch; and of what Engstrom et al.
-    (2020), "Implementation matters in deep policy gradients", found in its reference
-    implementation, there are orthogonal weights, running normalisation of observations and rewards,
-    a clipped gradient and an annealed learning rate, and on demand clipped values. Values bootstrap
-    through truncation. Actions in a Box are drawn from a diagonal Gaussian with free log standard
-    deviations, in units in which -1 to 1 spans the box: its mean is kept within by a hyperbolic
-    tangent, its draws by clipping.
+    generalized advantage estimation". There are some differences from the first paper. Actor and
+    critic are separate networks. Advantages are normalised in each minibatch. Several details come
+    from the reference implementation, as Engstrom et al. (2020), "Implementation matters in deep
+    policy gradients", describe it: orthogonal weights, running normalisation of observations and
+    rewards, a clipped gradient, an annealed learning rate and, if you ask for them, clipped values.
+    Values bootstrap through truncation. Actions in a Box are drawn from a diagonal Gaussian with
+    learned log standard deviations, in units in which -1 to 1 spans the box. A hyperbolic tangent
+    keeps the mean inside the box, and clipping the draws.
 
     Attributes:
         env: the environment, for its spaces.
         rollout_steps: steps of every environment between updates, `T`.
         num_epochs: passes over the batch.
-        num_minibatches: gradient steps in each pass; divides the batch.
-        learning_rate: Adam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for
-            all of the training's, None for a constant rate.
+        num_minibatches: gradient steps in each pass. It must divide the batch.
+        learning_rate: learning rate of Adam.
+        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
+            whole training, None for a constant rate.
         gamma: the discount.
-        gae_lambda: 1 weighs whole returns, 0 single steps.
+        gae_lambda: weight of longer returns in an advantage: 1 uses whole returns, 0 single steps.
         clip_epsilon: how far a probability ratio may go from 1.
-        value_clip: how far a value may go from the old one, in scaled rewards; None leaves values
-            free.
+        value_clip: how far a value may go from the old one, in scaled rewards; None doesn't clip
+            values.
         entropy_coef: weight of the entropy bonus.
         value_coef: weight of the squared error of values.
-        optimizer_epsilon: added to the root mean square of gradients that Adam divides by.
-        max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
+        optimizer_epsilon: added to the root mean square of gradients by which Adam divides.
+        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
             before a step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
         network: mlp, cnn, attention, or `module:Class` of your own. See docs/networks.md.
-        attention: of network attention: auto, reference, xla, chunked or cudnn.
-        attention_patch: of network attention: the side of a token in cells.
-        hidden_sizes: widths of the hidden layers, of actor and critic alike. With network cnn
-            those after the convolution, with attention those after the mean of the tokens.
+        attention: implementation of attention in network attention: auto, reference, xla, chunked
+            or cudnn.
+        attention_patch: side of a token in cells, in network attention.
+        hidden_sizes: widths of the hidden layers, the same for actor and critic. In network cnn
+            they follow the convolution, in network attention the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
-        param_dtype: the dtype that parameters are kept in: float32, bfloat16 or float16. Each step
-            is computed in float32 and rounded to it.
-        compute_dtype: of the network's products and activations.
-        output_dtype: of what the network returns. Losses take it in float32.
-        loss_scaling: dynamic, where gradients pass through float16; off only where none does.
-        normalize_observations: shift and scale them by running moments.
-        preserve_outputs: when those moments change, change the networks' first layers so that both
-            compute what they did before. For network mlp alone.
-        normalize_rewards: scale them by the running deviation of the discounted return.
-        normalize_advantages: shift and scale them within each minibatch.
-        num_devices: devices that share each gradient step of one shard; the trainer's choice.
-        shards: how the training is cut; the trainer's choice, too.
+        param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
+            float32 and rounded to it.
+        compute_dtype: dtype of the network's products and activations.
+        output_dtype: dtype of the network's outputs. Losses convert them to float32.
+        loss_scaling: dynamic or off. It has an effect only if gradients pass through float16, and
+            then it must be dynamic.
+        normalize_observations: shift and scale observations by their running moments.
+        preserve_outputs: when those moments change, adapt the first layers of both networks so that
+            their outputs stay the same. Only for network mlp.
+        normalize_rewards: scale rewards by the running deviation of the discounted return.
+        normalize_advantages: shift and scale advantages within each minibatch.
+        num_devices: devices that share each gradient step of one shard. The trainer sets it.
+        shards: how the training is cut. The trainer sets it.
     """
 
     env: Environment
@@ -183,7 +186,7 @@ class PPO(Learner[PPOState]):
     value_clip: PositiveOrOff = None
     entropy_coef: Weight = 0.01
     value_coef: Weight = 0.5
-    # That of OpenAI's baselines. Adam's paper has 1e-8.
+    # The value of OpenAI's baselines. Adam's paper has 1e-8.
     optimizer_epsilon: Weight = 1e-5
     max_grad_norm: Limit = 0.5
     gradient_accumulation: Count = 1
@@ -208,13 +211,13 @@ class PPO(Learner[PPOState]):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """What `update` reports."""
+        """The names of the metrics that `update` reports."""
         names = ("loss", "policy_loss", "value_loss", "entropy", "clip_fraction")
         return names + GRADIENT_METRICS if self.gradient_statistics else names
 
     @classmethod
     def create(cls, env: Environment, **overrides: Any) -> "PPO":
-        """Build the learner for `env`; the defaults are the same for every kind of action space.
+        """Build the learner for `env`. The defaults are the same for every kind of action space.
 
         Raises:
             InvalidArgumentError: a value can't be used.
@@ -229,7 +232,7 @@ class PPO(Learner[PPOState]):
     def defaults_for(
         cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Learn from many environments in short rollouts, large minibatches and larger steps."""
+        """Use short rollouts, large minibatches and larger steps for many environments."""
         if num_envs < MANY_ENVS:
             return {}
         return shapes_for_many(num_envs, 4, chosen) | {"learning_rate": 1e-3}
@@ -250,11 +253,11 @@ class PPO(Learner[PPOState]):
 
     @property
     def num_envs_multiple(self) -> int:
-        """Enough environments for whole minibatches, in whole parts."""
+        """Enough environments for whole minibatches that divide into whole parts."""
         return self.num_minibatches * self.gradient_accumulation * self.shards.num_shards
 
     def shared_among(self, num_envs: int, num_devices: int) -> int:
-        """Return how many devices to share a gradient step among: each needs enough rows."""
+        """Return how many devices share a gradient step. Each of them needs enough rows."""
         rows = num_envs * self.rollout_steps // self.num_minibatches
         parts = self.gradient_accumulation
         return max(
@@ -273,11 +276,11 @@ class PPO(Learner[PPOState]):
         )
 
     def scheduled(self, num_updates: int) -> Self:
-        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
         return annealed_over(self, num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PPOState:
-        """Draw the networks' parameters; raises what `require_num_envs` does."""
+        """Draw the networks' parameters. Raises the errors of `require_num_envs`."""
         self.require_num_envs(num_envs)
         size = self._obs_size
         # Two networks: one block-diagonal network for both ran at 0.71 of their speed, and a
@@ -308,9 +311,8 @@ class PPO(Learner[PPOState]):
         def choose(key: jax.Array, obs: jax.Array) -> tuple[jax.Array, Any]:
             outputs = self._outputs(state.params, self._inputs(state, flatten(obs)))
             choice = self.policy.sample(key, outputs, wide(state.params["log_std"]))
-            # The critic stays out of the loop over steps, since one product values the whole
-            # rollout.
-            # The outputs are kept: log probabilities are computed once for the whole rollout.
+            # The critic is not called in the loop over steps, since one product later values the
+            # whole rollout. Outputs are kept, so that log probabilities are also computed once.
             return self.policy.action(choice), (outputs, choice)
 
         batch_state, running_return, trajectory = collect_by_shard(
@@ -329,9 +331,10 @@ class PPO(Learner[PPOState]):
     ) -> tuple[PPOState, dict[str, jax.Array]]:
         """Learn from a rollout.
 
-        The policy acts and learns under the moments from before the rollout, but for the first
-        one, which it learns from under its own: before it there are none, and what is learned must
-        not depend on the unit of an observation. Rewards are scaled with the rollout included.
+        The policy acts and learns with the moments from before the rollout. Before the first
+        rollout there are none, so it learns from that one with the rollout's own moments. Otherwise
+        the result would depend on the units of observations. The moments for rewards include the
+        rollout.
         """
         obs_stats = update_moments(state.obs_stats, experience.obs, self.shards)
         return_stats = update_moments(state.return_stats, experience.discounted_return, self.shards)
@@ -361,14 +364,14 @@ class PPO(Learner[PPOState]):
         return self.policy.action(choice)
 
     def _batch(self, state: PPOState, trajectory: Trajectory, last_obs: jax.Array) -> PPOBatch:
-        """Add values, advantages and targets; one product gives the values of the whole rollout."""
+        """Add values, advantages and targets. One product gives all values of the rollout."""
 
         def values(obs: jax.Array) -> jax.Array:
             return self._values(state.params, self._inputs(state, obs))
 
         obs = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         value = map_over_blocks(values, obs).reshape(trajectory.reward.shape)
-        # The last observations have values alone: no action was chosen under them yet.
+        # The last observations only need values, since no action was chosen for them yet.
         next_value = trajectory.next_value(value, map_over_blocks(values, last_obs))
         reward = scale_rewards(state.return_stats, trajectory.reward)
         advantage = gae(
@@ -390,7 +393,7 @@ class PPO(Learner[PPOState]):
     def _learn(
         self, key: jax.Array, state: PPOState, batch: PPOBatch
     ) -> tuple[PPOState, dict[str, jax.Array]]:
-        """Take all gradient steps, on one vector of parameters: a step of Adam is then one loop."""
+        """Take all gradient steps on one vector of parameters: a step of Adam is then one loop."""
         flat, unravel = ravel_pytree(state.params)
         learning_rate = annealed(self.learning_rate, state.num_updates, self.anneal_updates)
         num_rows = batch.advantage.shape[-1]
@@ -399,7 +402,8 @@ class PPO(Learner[PPOState]):
             return self._standardized(*self._minibatches(batch.advantage, permutations))
 
         at_once = None
-        # A population passes a traced `num_epochs`, whose permutations can't be drawn at once.
+        # A population passes a traced `num_epochs`, for which the permutations can't be drawn at
+        # once.
         if isinstance(self.num_epochs, int):
             at_once = self._all_minibatches(key, batch.advantage)
         rows_of = gatherer_of_shards(
@@ -431,9 +435,9 @@ class PPO(Learner[PPOState]):
         return next_state, dict(zip(self.metric_names, means, strict=True))
 
     def _all_minibatches(self, key: jax.Array, advantage: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return what `_minibatches` does of all epochs, with the steps first.
+        """Return the result of `_minibatches` for all epochs, with the axis of steps first.
 
-        Each shard shuffles its own rows, and has its part of every minibatch.
+        Each shard shuffles its own rows, and has a part of every minibatch.
         """
         num_rows = advantage.shape[-1]
 
@@ -449,7 +453,7 @@ class PPO(Learner[PPOState]):
     def _minibatches(
         self, advantage: jax.Array, permutations: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Return the rows of each minibatch and their advantages, from those of all rows, `[B]`."""
+        """Return the rows of each minibatch and their advantages. `advantage` is `[B]`."""
         num_rows = advantage.shape[0]
         orders = permutations.reshape(-1, num_rows // self.num_minibatches)
         return orders, advantage[orders]
@@ -457,8 +461,8 @@ class PPO(Learner[PPOState]):
     def _standardized(
         self, orders: jax.Array, advantages: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        # Here, and not in the loss: every shard, device and block standardises by the whole
-        # minibatch.
+        # Not in the loss, which sees only a block: every shard, device and block must standardise
+        # by the whole minibatch.
         if self.normalize_advantages:
             advantages = _standardize(advantages, self.shards)
         return orders, advantages
@@ -470,15 +474,15 @@ class PPO(Learner[PPOState]):
         learned: Learned,
         minibatch: tuple[jax.Array, jax.Array],
     ) -> tuple[Learned, jax.Array]:
-        """Take one gradient step; each shard or device takes its share of the rows."""
+        """Take one gradient step, in which each shard or device takes its share of the rows."""
         share = tuple(share_of_rows(rows, self.num_devices) for rows in minibatch)
         gradient_of = functools.partial(gradient, wide(learned.params), learned.loss_scale)
 
         def of_shard(_: Any, rows: tuple[jax.Array, ...]) -> Any:
             return mean_over_blocks(gradient_of, rows, self.gradient_accumulation)
 
-        # No collective is inside the function that is differentiated: of parameters that every
-        # device holds, the gradient of a sum over devices counts each of them.
+        # Average outside the differentiated function. Every device holds all parameters, and the
+        # gradient of a sum over devices would count the parameters once for each device.
         means = self.shards.mean(self.shards.each(of_shard, share))
         mean, metrics = mean_over_devices(means, self.num_devices)
 
@@ -495,7 +499,7 @@ class PPO(Learner[PPOState]):
     def _preserved(
         self, params: dict[str, Any], old: RunningMoments | None, new: RunningMoments | None
     ) -> dict[str, Any]:
-        """Return the parameters under which both networks compute from `new` what they did."""
+        """Return parameters with which both networks compute under `new` what they did before."""
         if old is None or new is None or not self.preserve_outputs:
             return params
         return params | {
@@ -511,19 +515,20 @@ class PPO(Learner[PPOState]):
             )
 
     def loss(self, params: dict[str, Any], batch: PPOBatch) -> tuple[jax.Array, jax.Array]:
-        """Return a minibatch's loss, equation 9 negated, and five values of `metric_names`."""
+        """Return a minibatch's loss (the negative of equation 9) and five of `metric_names`."""
         outputs = self.shards.apart(self._outputs(params, batch.obs))
         log_prob, entropy = self.policy.log_prob_and_entropy(
             outputs, params["log_std"], batch.choice
         )
-        # Probabilities' ratio from a difference of logarithms: neither can underflow by itself.
+        # Compute the ratio of probabilities from the difference of logarithms, since a probability
+        # by itself may underflow.
         ratio = jnp.exp(log_prob - batch.log_prob)
         lowest = number(1 - self.clip_epsilon)
         clipped = jnp.clip(ratio, lowest, number(1 + self.clip_epsilon))
         policy_loss = -jnp.minimum(ratio * batch.advantage, clipped * batch.advantage)
         value = self.shards.apart(self._values(params, batch.obs))
         value_loss = self._value_loss(value, batch)
-        # One reduction of all terms: each by itself would be three small loops.
+        # Reduce all terms together, since separate reductions would be three small loops.
         terms = jnp.stack([policy_loss, value_loss, entropy, ratio != clipped], axis=1)
         means = jnp.mean(terms, axis=0)
         loss = means[0] + self.value_coef * means[1] - self.entropy_coef * means[2]
@@ -544,7 +549,7 @@ class PPO(Learner[PPOState]):
         return normalize_obs(state.obs_stats, obs)
 
     def outputs(self, params: dict[str, Any], inputs: jax.Array) -> jax.Array:
-        """Return all that the networks give for prepared observations `[B, D]`, `[B, P + 1]`."""
+        """Return the outputs of both networks, `[B, P + 1]`, for prepared observations `[B, D]`."""
         value = self._values(params, inputs)
         return jnp.concatenate([self._outputs(params, inputs), value[:, None]], axis=1)
 
@@ -556,7 +561,7 @@ class PPO(Learner[PPOState]):
 
     @property
     def _actor(self) -> Any:
-        # Small last weights: the first policy is all but uniform.
+        # Small last weights make the first policy nearly uniform.
         return NetworkSpec.of(self).build(self.policy.num_outputs, output_scale=0.01)
 
     @property
@@ -581,19 +586,20 @@ def gae(
     gamma: float,
     gae_lambda: float,
 ) -> jax.Array:
-    """Return generalized advantages (Schulman et al. 2016, equation 16); all arrays `[T, N]`.
+    """Return generalized advantages (Schulman et al. 2016, equation 16). All arrays are `[T, N]`.
 
     Args:
-        reward: of step t.
-        value: of the observation that step t was chosen under.
-        next_value: of the observation that it led to, before any reset; counts unless `terminated`.
+        reward: the reward of step t.
+        value: the value of the observation before step t.
+        next_value: the value of the observation after step t, before any reset. It counts unless
+            `terminated`.
         terminated: whether the process ended with step t.
-        done: whether the episode did, by termination or truncation.
+        done: whether the episode ended with step t, by termination or truncation.
         gamma: the discount.
         gae_lambda: the weight of longer returns.
     """
     delta = reward + gamma * jnp.where(terminated, 0, next_value) - value
-    # Nothing that follows an episode's end counts for it.
+    # An advantage doesn't reach beyond the end of its episode.
     decay = gamma * gae_lambda * jnp.where(done, 0, jnp.ones_like(value))
 
     def back(
@@ -607,7 +613,7 @@ def gae(
 
 
 def _standardize(rows: jax.Array, shards: Shards) -> jax.Array:
-    """Shift and scale each row of `[G, B]`, or each over all shards of `[L, G, B]`."""
+    """Shift and scale each row of `[G, B]`, or of `[L, G, B]` over all shards."""
     if shards.is_one:
         return (rows - jnp.mean(rows, axis=1, keepdims=True)) / (
             jnp.std(rows, axis=1, keepdims=True) + 1e-8

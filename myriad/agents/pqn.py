@@ -51,16 +51,16 @@ from myriad.envs import Environment
 from myriad.envs.vector import BatchState
 from myriad.ranges import Integer, require_ranges
 
-# One key per purpose: no two draws share a stream.
+# Folded into a key for each purpose, so that no two draws share a stream.
 _COLLECT, _SHUFFLE = range(2)
-# Steps of all environments together in a training with many of them, at least.
+# The least steps of all environments together in a training with many environments.
 _LEAST_STEPS = 786_432
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PQNState:
-    """All that learning changes. What normalisation would carry is None where it is off.
+    """The state that learning changes. Moments are None if their normalisation is off.
 
     Attributes:
         params: the network's parameters as one vector, `[P]`.
@@ -70,7 +70,7 @@ class PQNState:
         return_stats: moments of the discounted return.
         running_return: the discounted return of the running episodes, `[N]`, or `[S, N / S]` with
             `S` shards.
-        loss_scale: of float16's gradients; None where there are none.
+        loss_scale: the scale of the loss for float16; None if gradients need none.
     """
 
     params: jax.Array
@@ -85,9 +85,9 @@ class PQNState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class PQNBatch:
-    """What the loss reads: `obs`, `[B, D]`, `action`, float32 `[B]`, and `target`, `[B]`.
+    """The inputs of the loss: `obs`, `[B, D]`, `action`, float32 `[B]`, and `target`, `[B]`.
 
-    float32 holds the numbers of actions exactly, up to 2**24, so all columns can be one array.
+    float32 holds the numbers of actions exactly up to 2**24, so all columns can be one array.
     """
 
     obs: jax.Array
@@ -99,52 +99,54 @@ class PQNBatch:
 class PQN(Learner[PQNState]):
     """Gallici et al. (2024), "Simplifying deep temporal difference learning", algorithm 1.
 
-    Q-learning towards lambda returns, several epochs of minibatches over each rollout, made stable
-    by layer norm. Differences from the paper's CartPole: tanh in place of ReLU after the layer
-    norm, observations and rewards scaled by running moments where it multiplies rewards by 0.1, a
-    tight bound on the gradient, a last layer that begins near 0, and a value that bootstraps
-    through truncation, where the paper's code takes every end for a termination. Epsilon falls over
-    a number of steps and not over a share of the training, and to another value in each
-    environment, as Mnih et al. (2016) have it for each actor: where all of them have come to do
-    everything right, the network forgets what is wrong.
+    This is Q-learning towards lambda returns, with several epochs of minibatches over each rollout.
+    Layer norm makes it stable. There are some differences from the paper's CartPole: tanh in place
+    of ReLU after the layer norm, observations and rewards that are scaled by running moments (the
+    paper multiplies rewards by 0.1), a tight bound on the gradient, a last layer that begins near
+    0, and values that bootstrap through truncation (the paper's code treats every end as a
+    termination). Epsilon falls over a number of steps and not over a share of the training. It
+    falls to a different value in each environment, as Mnih et al. (2016) do for each actor: if all
+    environments came to act without mistakes, the network would forget what mistakes are worth.
 
     Attributes:
         env: the environment, for its spaces.
         rollout_steps: steps of every environment between updates, `T`.
         num_epochs: passes over the batch.
-        num_minibatches: gradient steps in each pass; divides the batch.
-        learning_rate: RAdam's.
-        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for
-            all of the training's, None for a constant rate.
+        num_minibatches: gradient steps in each pass. It must divide the batch.
+        learning_rate: learning rate of RAdam.
+        anneal_updates: updates over which the learning rate falls linearly to 0; "training" for the
+            whole training, None for a constant rate.
         gamma: the discount.
-        td_lambda: 1 weighs whole returns, 0 single steps.
-        epsilon_start: probability of a random action at first.
+        td_lambda: weight of longer returns in a target: 1 uses whole returns, 0 single steps.
+        epsilon_start: probability of a random action at the start.
         epsilon_end: probability of a random action after `exploration_steps`, averaged over
             environments.
-        epsilon_spread: how far environments differ in it, evenly, from `epsilon_end * (1 -
+        epsilon_spread: how much environments differ in it: it rises evenly from `epsilon_end * (1 -
             epsilon_spread)` in the first to `epsilon_end * (1 + epsilon_spread)` in the last; 0
-            makes them all alike.
+            makes all the same.
         exploration_steps: steps of all environments together over which epsilon falls linearly.
-        optimizer_epsilon: added to the root mean square of gradients that RAdam divides by.
-        max_grad_norm: the gradient's norm is clipped to it; infinity leaves it.
+        optimizer_epsilon: added to the root mean square of gradients by which RAdam divides.
+        max_grad_norm: the gradient's norm is clipped to this; infinity never clips.
         gradient_accumulation: parts that a minibatch is cut into. Their gradients are averaged
             before a step, so that activations take less memory.
         gradient_statistics: report the norms of the gradient, of each step and of the parameters.
         network: mlp, cnn, attention, or `module:Class` of your own. See docs/networks.md.
-        attention: of network attention: auto, reference, xla, chunked or cudnn.
-        attention_patch: of network attention: the side of a token in cells.
-        hidden_sizes: widths of the hidden layers. With network cnn those after the convolution,
-            with attention those after the mean of the tokens.
+        attention: implementation of attention in network attention: auto, reference, xla, chunked
+            or cudnn.
+        attention_patch: side of a token in cells, in network attention.
+        hidden_sizes: widths of the hidden layers. In network cnn they follow the convolution, in
+            network attention the mean of the tokens.
         activation: a name in `myriad.agents.networks.ACTIVATIONS`.
         layer_norm: normalise every hidden layer before its activation.
-        param_dtype: the dtype that parameters are kept in: float32, bfloat16 or float16. Each step
-            is computed in float32 and rounded to it.
-        compute_dtype: of the network's products and activations.
-        output_dtype: of what the network returns. Losses take it in float32.
-        loss_scaling: dynamic, where gradients pass through float16; off only where none does.
-        normalize_observations: shift and scale them by running moments.
-        normalize_rewards: scale them by the running deviation of the discounted return.
-        shards: how the training is cut; the trainer's choice.
+        param_dtype: dtype of the parameters: float32, bfloat16 or float16. Each step is computed in
+            float32 and rounded to it.
+        compute_dtype: dtype of the network's products and activations.
+        output_dtype: dtype of the network's outputs. Losses convert them to float32.
+        loss_scaling: dynamic or off. It has an effect only if gradients pass through float16, and
+            then it must be dynamic.
+        normalize_observations: shift and scale observations by their running moments.
+        normalize_rewards: scale rewards by the running deviation of the discounted return.
+        shards: how the training is cut. The trainer sets it.
     """
 
     env: Environment
@@ -181,7 +183,7 @@ class PQN(Learner[PQNState]):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """What `update` reports."""
+        """The names of the metrics that `update` reports."""
         names = ("loss", "epsilon")
         return names + GRADIENT_METRICS if self.gradient_statistics else names
 
@@ -202,9 +204,9 @@ class PQN(Learner[PQNState]):
     def defaults_for(
         cls, num_envs: int, total_steps: int | None, chosen: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Learn from many environments in short rollouts and large minibatches.
+        """Use short rollouts and large minibatches for many environments.
 
-        Epsilon falls within a fifth of the training at most.
+        Epsilon falls during at most a fifth of the training.
         """
         explored = q_learning.exploration_steps(
             cls.exploration_steps, num_envs, total_steps or steps_for_many(num_envs, _LEAST_STEPS)
@@ -223,7 +225,7 @@ class PQN(Learner[PQNState]):
 
     @property
     def num_envs_multiple(self) -> int:
-        """Enough environments for whole minibatches, in whole parts."""
+        """Enough environments for whole minibatches that divide into whole parts."""
         return self.num_minibatches * self.gradient_accumulation * self.shards.num_shards
 
     def require_num_envs(self, num_envs: int) -> None:
@@ -236,11 +238,11 @@ class PQN(Learner[PQNState]):
         )
 
     def scheduled(self, num_updates: int) -> Self:
-        """Let the learning rate fall over the whole training, unless you chose otherwise."""
+        """Let the learning rate fall over the whole training, unless you set `anneal_updates`."""
         return annealed_over(self, num_updates)
 
     def init(self, key: jax.Array, num_envs: int) -> PQNState:
-        """Draw the network's parameters; raises what `require_num_envs` does."""
+        """Draw the network's parameters. Raises the errors of `require_num_envs`."""
         self.require_num_envs(num_envs)
         params = self._network.init(key)
         return PQNState(
@@ -258,7 +260,7 @@ class PQN(Learner[PQNState]):
         )
 
     def act(self, state: PQNState, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Choose `[N]` for observations `[N, *O]`: the best action, or one to explore."""
+        """Choose actions `[N]` for observations `[N, *O]`: the best one, or one to explore."""
         values = self._values(state, flatten(obs))
         if greedy:
             return q_learning.best_action(values)
@@ -298,8 +300,8 @@ class PQN(Learner[PQNState]):
     ) -> tuple[PQNState, dict[str, jax.Array]]:
         """Learn from a rollout.
 
-        The network acts and learns under the moments from before the rollout; rewards are scaled
-        with it included.
+        The network acts and learns with the moments from before the rollout. The moments for
+        rewards include the rollout.
         """
         obs_stats = update_moments(state.obs_stats, experience.obs, self.shards)
         return_stats = update_moments(state.return_stats, experience.discounted_return, self.shards)
@@ -323,14 +325,14 @@ class PQN(Learner[PQNState]):
     def loss(
         self, params: jax.Array, obs: jax.Array, action: jax.Array, target: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Return half a minibatch's mean squared error, and its metrics; `obs` is normalised."""
+        """Return half a minibatch's mean squared error and its metrics. `obs` is normalised."""
         values = self.shards.apart(self._network.values(params, obs))
         value = q_learning.value_of(values, action)
         loss = 0.5 * jnp.mean(jnp.square(value - target))
         return loss, {"loss": loss}
 
     def _batch(self, state: PQNState, trajectory: Trajectory, last_obs: jax.Array) -> PQNBatch:
-        """Add the targets; the best values are those that the actions were chosen by."""
+        """Add the targets, from the best values that were computed to choose the actions."""
         action, value = trajectory.choice
         last_value = jnp.max(self._values(state, last_obs), axis=1)
         target = lambda_returns(
@@ -400,7 +402,7 @@ class PQN(Learner[PQNState]):
         return dataclasses.replace(state, **learned._asdict()), means
 
     def _permutations(self, key: jax.Array, num_rows: int) -> jax.Array:
-        """Draw those of all epochs. Each shard shuffles its own rows."""
+        """Draw the permutations of all epochs. Each shard shuffles its own rows."""
 
         def of_shard(shard: Any) -> jax.Array:
             return draw_permutations(self.shards.key(key, shard), self.num_epochs, num_rows)
@@ -425,7 +427,7 @@ class PQN(Learner[PQNState]):
         return self._network.values_in_blocks(state.params, obs, state.obs_stats)
 
     def outputs(self, params: jax.Array, inputs: jax.Array) -> jax.Array:
-        """Return the Q-values of prepared observations `[B, D]`, `[B, A]`."""
+        """Return the Q-values, `[B, A]`, of prepared observations, `[B, D]`."""
         return self._network.values(params, inputs)
 
     def _inputs(self, state: PQNState, obs: jax.Array) -> jax.Array:
@@ -456,14 +458,14 @@ def lambda_returns(
     gamma: float,
     td_lambda: float,
 ) -> jax.Array:
-    """Return the targets of Gallici et al. (2024), equation 5; all arrays are `[T, N]`.
+    """Return the targets of Gallici et al. (2024), equation 5. All arrays are `[T, N]`.
 
     Args:
-        reward: of step t.
-        next_value: the best value of the observation that the step led to, before any reset; counts
+        reward: the reward of step t.
+        next_value: the best value of the observation after step t, before any reset. It counts
             unless `terminated`.
         terminated: whether the process ended with step t.
-        done: whether the episode did, by termination or truncation.
+        done: whether the episode ended with step t, by termination or truncation.
         gamma: the discount.
         td_lambda: the weight of longer returns.
     """
@@ -474,7 +476,8 @@ def lambda_returns(
         target = reward + times_unless(gamma, terminated, ahead)
         return target, target
 
-    # Nothing is later than the last step: begun with its own value, its target is one step.
+    # The last step has no later target. Starting from its own next value makes its target a
+    # one-step target.
     return jax.lax.scan(back, next_value[-1], (reward, next_value, terminated, done), reverse=True)[
         1
     ]

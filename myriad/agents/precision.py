@@ -1,7 +1,7 @@
 """The dtypes of a network, and the loss scale that keeps float16's gradients from vanishing.
 
 Products and activations are in `compute_dtype`. Losses, reductions, layer norm and the optimiser
-stay in float32, whatever the dtypes.
+always stay in float32.
 """
 
 import dataclasses
@@ -16,7 +16,8 @@ from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 DTYPES = ("float32", "bfloat16", "float16")
 DYNAMIC = "dynamic"
 _OFF = "off"
-# Micikevicius et al. (2018), "Mixed precision training", with the customary numbers.
+# Dynamic loss scaling as in Micikevicius et al. (2018), "Mixed precision training", with the usual
+# numbers.
 _FIRST_SCALE = 2.0**15
 _MOST_SCALE = 2.0**24
 _STEPS_TO_DOUBLE = 2_000
@@ -24,12 +25,12 @@ _STEPS_TO_DOUBLE = 2_000
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """Names of dtypes: float32, bfloat16 or float16.
+    """The dtypes of a network, each float32, bfloat16 or float16 by name.
 
     Attributes:
-        param_dtype: of the parameters.
-        compute_dtype: of products and activations.
-        output_dtype: of what the network returns.
+        param_dtype: dtype of the parameters.
+        compute_dtype: dtype of products and activations.
+        output_dtype: dtype of the network's outputs.
 
     Raises:
         UnknownNameError: there is no such dtype.
@@ -47,11 +48,11 @@ class Precision:
 
     @classmethod
     def of(cls, learner: Any) -> "Precision":
-        """Return the precision that a learner's hyperparameters of the same names say.
+        """Return the precision from a learner's hyperparameters of the same names.
 
         Raises:
             UnknownNameError: there is no such dtype.
-            InvalidArgumentError: `loss_scaling` is no way of scaling, or float16 has none.
+            InvalidArgumentError: `loss_scaling` has an unknown value, or is off with float16.
         """
         precision = cls(learner.param_dtype, learner.compute_dtype, learner.output_dtype)
         scaling = learner.loss_scaling
@@ -68,32 +69,32 @@ class Precision:
 
     @property
     def hidden(self) -> "Precision":
-        """That of a hidden layer, whose outputs are activations."""
+        """The precision of a hidden layer, whose outputs are activations."""
         return dataclasses.replace(self, output_dtype=self.compute_dtype)
 
     @property
     def before_norm(self) -> "Precision":
-        """That of a layer whose outputs are normalised."""
+        """The precision of a layer whose outputs are normalised."""
         return dataclasses.replace(self, output_dtype="float32")
 
     @property
     def needs_loss_scale(self) -> bool:
-        """Whether gradients pass through float16, where what is below 6e-8 vanishes."""
+        """Whether gradients pass through float16, in which values below 6e-8 vanish."""
         return "float16" in (self.compute_dtype, self.output_dtype)
 
 
-# The default of what takes a precision.
+# The default precision of networks and layers.
 FLOAT32 = Precision()
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class LossScale:
-    """What the loss is multiplied by, so that gradients fit into float16.
+    """The factor of the loss that makes gradients fit into float16.
 
     Attributes:
-        scale: float32 scalar, a power of 2.
-        good_steps: steps since it last changed, int32 scalar.
+        scale: the factor, float32 scalar, a power of 2.
+        good_steps: steps since the scale last changed, int32 scalar.
     """
 
     scale: jax.Array
@@ -101,13 +102,13 @@ class LossScale:
 
     @classmethod
     def create(cls, precision: Precision) -> "LossScale | None":
-        """Return the first one, or None where gradients need none."""
+        """Return the first loss scale, or None if gradients need none."""
         if not precision.needs_loss_scale:
             return None
         return cls(jnp.float32(_FIRST_SCALE), jnp.int32(0))
 
     def after(self, is_finite: jax.Array) -> "LossScale":
-        """Return the next one: doubled after 2,000 finite gradients, halved after another."""
+        """Return the next scale: doubled after 2,000 finite gradients, halved after any other."""
         good_steps = jnp.where(is_finite, self.good_steps + 1, 0)
         doubles = good_steps >= _STEPS_TO_DOUBLE
         larger = jnp.where(doubles, jnp.minimum(2 * self.scale, _MOST_SCALE), self.scale)
@@ -116,7 +117,7 @@ class LossScale:
 
 
 def scaled(loss: Callable[..., Any], loss_scale: LossScale | None) -> Callable[..., Any]:
-    """Return a loss, or a loss with what comes beside it, multiplied by the scale."""
+    """Return a loss function whose loss is multiplied by the scale. Auxiliary values stay."""
     if loss_scale is None:
         return loss
 
@@ -132,13 +133,13 @@ def scaled(loss: Callable[..., Any], loss_scale: LossScale | None) -> Callable[.
 def unscaled(
     gradient: jax.Array, loss_scale: LossScale | None
 ) -> tuple[jax.Array, jax.Array | None, LossScale | None]:
-    """Divide a gradient, `[P]`, by the scale, and decide whether a step is taken with it.
+    """Divide a gradient, `[P]`, by the scale, and decide whether to take a step with it.
 
-    A gradient with an infinity or a NaN becomes 0 and its step is skipped. With the scale at 1 it
-    stays: no smaller one would help, and the run has to stop.
+    A gradient with an infinity or a NaN becomes 0, and its step is skipped. At scale 1 it is kept,
+    since no smaller scale would help and the run has to stop.
 
     Returns:
-        the gradient, whether the step is taken, where None says that all are, and the next scale.
+        the gradient, whether the step is taken (None if every step is), and the next scale.
     """
     if loss_scale is None:
         return gradient, None, None

@@ -1,7 +1,7 @@
 """Prioritised experience replay: a tree of sums over the slots of a replay buffer.
 
 Schaul et al. (2016), "Prioritized experience replay", section 3.3. In docstrings `S` is the number
-of slots, `G` that of batches and `B` that of transitions in one.
+of slots, `G` the number of batches and `B` the number of transitions in a batch.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Self
 import jax
 import jax.numpy as jnp
 
-# Added to an error, so that no transition is lost for ever.
+# Added to an error, so that every transition can be sampled again.
 _LEAST = 1e-6
 
 
@@ -21,8 +21,8 @@ class Priorities:
 
     Attributes:
         sums: a binary tree, float32 `[2 L]` with `L` leaves, of which the first `S` are slots. Node
-            `i` is the sum of nodes `2 i` and `2 i + 1`, and node 1 that of all.
-        largest: the largest priority so far, which new transitions begin with.
+            `i` is the sum of nodes `2 i` and `2 i + 1`, and node 1 is the sum of all leaves.
+        largest: the largest priority so far, with which new transitions begin.
     """
 
     sums: jax.Array
@@ -30,28 +30,29 @@ class Priorities:
 
     @classmethod
     def create(cls, num_slots: int) -> Self:
-        """Return those of empty slots."""
+        """Return the priorities of empty slots."""
         num_leaves = 1 << (num_slots - 1).bit_length()
         return cls(jnp.zeros(2 * num_leaves, jnp.float32), jnp.ones((), jnp.float32))
 
     def added(self, slots: jax.Array) -> "Priorities":
-        """Return them with the largest priority at `slots`, int32 `[N]`."""
+        """Return the priorities after transitions were written to `slots`, int32 `[N]`."""
         values = jnp.broadcast_to(self.largest, slots.shape)
         return Priorities(_with_leaves(self.sums, slots, values), self.largest)
 
     def updated(
         self, slots: jax.Array, errors: jax.Array, alpha: float, counts: jax.Array
     ) -> "Priorities":
-        """Return them after transitions were learned from.
+        """Return the priorities after the agent learned from transitions.
 
         Args:
-            slots: int32, of any shape. Of a slot that comes twice the larger error counts.
+            slots: the slots of the transitions, int32, of any shape. If a slot occurs twice, the
+                larger error counts.
             errors: their temporal-difference errors, float32.
             alpha: the exponent.
-            counts: whether they were, boolean scalar. Otherwise nothing changes.
+            counts: whether the agent learned from them, boolean scalar. If not, nothing changes.
         """
         old = self.sums[slots + self.sums.shape[0] // 2]
-        # Not a selection of the whole tree, which would copy it.
+        # Select among values and not among whole trees, which would copy the tree.
         values = jnp.where(counts, (jnp.abs(errors) + _LEAST) ** alpha, old)
         largest = jnp.maximum(self.largest, jnp.max(values))
         return Priorities(_with_leaves(self.sums, slots, values), largest)
@@ -59,9 +60,9 @@ class Priorities:
     def sample(
         self, key: jax.Array, num_batches: int, batch_size: int
     ) -> tuple[jax.Array, jax.Array]:
-        """Draw batches of slots in proportion to their values.
+        """Draw batches of slots in proportion to their priorities.
 
-        Each batch has one from each of `batch_size` equal shares of the sum.
+        The sum is cut into `batch_size` equal parts, and a batch has one slot from each part.
 
         Returns:
             slots, int32 `[G, B]`, and their probabilities, float32 `[G, B]`.
@@ -75,13 +76,13 @@ class Priorities:
         def descend(_: int, place: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             node, left_over = place
             left = self.sums[2 * node]
-            # Rounding must not lead to an empty slot.
+            # Rounding must not lead into an empty subtree.
             goes_right = (left_over >= left) & (self.sums[2 * node + 1] > 0)
             left_over = jnp.where(goes_right, left_over - left, left_over)
             return 2 * node + goes_right, left_over
 
-        # A loop: XLA would fuse unrolled levels, and repeat each for every use by the one below it.
-        # With 16,384 leaves that took minutes to compile.
+        # A loop, since XLA would fuse unrolled levels and repeat each one for every use by the
+        # level below. With 16,384 leaves that took minutes to compile.
         node, _ = jax.lax.fori_loop(
             0, _depth(self.sums), descend, (jnp.ones(shape, jnp.int32), left_over)
         )
@@ -94,22 +95,22 @@ def importance_weights(
     """Return the weights that correct for sampling by priority, `[G, B]`, at most 1 in a batch.
 
     Args:
-        probability: of each sampled transition, `[G, B]`.
-        size: how many there are to sample from, int32 scalar.
-        beta: 1 corrects wholly, 0 not at all.
+        probability: the probability of each sampled transition, `[G, B]`.
+        size: how many transitions there are to sample from, int32 scalar.
+        beta: 1 corrects fully, 0 not at all.
     """
     weight = unscaled_weights(probability, size, beta)
     return weight / jnp.max(weight, axis=-1, keepdims=True)
 
 
 def unscaled_weights(probability: jax.Array, size: jax.Array, beta: float | jax.Array) -> jax.Array:
-    """Return `importance_weights` before they are divided by the largest of their batch."""
+    """Return `importance_weights` before the division by the largest of their batch."""
     return (jnp.maximum(size, 1) * probability) ** -beta
 
 
 def _with_leaves(sums: jax.Array, slots: jax.Array, values: jax.Array) -> jax.Array:
     node = slots + sums.shape[0] // 2
-    # The order in which a scatter writes the same place twice is not defined. A maximum has none.
+    # If a scatter writes the same place twice, the order is undefined. A maximum needs no order.
     sums = sums.at[node].set(0).at[node].max(values)
 
     def ascend(_: int, tree: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -1,7 +1,7 @@
-"""What DQN and PQN share: Q-networks on one parameter vector, and the choice of actions.
+"""The parts that DQN and PQN share: Q-networks on one parameter vector, and the choice of actions.
 
 In docstrings `B` is any batch, `D` the size of a flat observation, `A` the number of actions and
-`P` of parameters.
+`P` the number of parameters.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.spaces import Discrete
 
 _LAYER_NORM_EPSILON = 1e-6  # flax's
-_EXPLORED = 0.2  # of a training, while epsilon falls
+_EXPLORED = 0.2  # The share of a training during which epsilon falls.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +34,8 @@ class QNetwork:
     """A network of Q-values whose parameters are one vector, `[P]`.
 
     On one vector an optimiser is a loop or two, whatever the number of layers. With `dueling`, the
-    last layer gives a value and advantages whose mean is taken off (Wang et al. 2016, equation 9);
-    both share all hidden layers. Without `spec`, or where it says so, it is an `MLP`.
+    last layer outputs a value and advantages whose mean is subtracted (Wang et al. 2016, equation
+    9), and both share all hidden layers. The network is an `MLP` unless `spec` names another.
     """
 
     obs_size: int
@@ -48,7 +48,7 @@ class QNetwork:
 
     @classmethod
     def create(cls, env: Environment, *args: Any, **kwargs: Any) -> "QNetwork":
-        """Build the network for `env`'s flat observations and actions; the other fields follow."""
+        """Build the network for `env`'s flat observations and actions. Other fields are given."""
         space = env.action_space(env.default_params)
         assert isinstance(space, Discrete), "create has refused the others"
         return cls(
@@ -80,14 +80,14 @@ class QNetwork:
     def values_in_blocks(
         self, params: jax.Array, obs: jax.Array, stats: RunningMoments | None
     ) -> jax.Array:
-        """Return the values of observations as they came, for batches that need no gradient."""
+        """Return the values of unprepared observations, for batches that need no gradient."""
         return map_over_blocks(lambda rows: self.values(params, normalize_obs(stats, rows)), obs)
 
     def _outputs(self, params: Any, obs: jax.Array) -> jax.Array:
-        """Apply an MLP: the same function in fewer passes over the batch, and a faster gradient.
+        """Apply an MLP in fewer passes over the batch than flax, and with a faster gradient.
 
-        A layer's mean over its features is linear in its inputs, so it is taken off weights and
-        bias instead.
+        A layer's mean over its features is linear in its inputs, so it is subtracted from the
+        weights and the bias instead.
         """
         hidden = obs
         for i in range(len(self.hidden_sizes)):
@@ -106,7 +106,7 @@ class QNetwork:
 
     @cached_property
     def module(self) -> Any:
-        """The network in flax. Small last weights: no action begins with much of an advantage."""
+        """The network in flax. Small last weights give no action much of an advantage at first."""
         if self.spec is not None:
             return self.spec.build(self.num_outputs, output_scale=0.01)
         return MLP(
@@ -128,7 +128,7 @@ class QNetwork:
         return self.num_actions + 1 if self.dueling else self.num_actions
 
     def require_outputs(self) -> None:
-        """Raise what `NetworkSpec.require_outputs` does."""
+        """Raise the errors of `NetworkSpec.require_outputs`."""
         if self.spec is not None:
             self.spec.require_outputs(self.num_outputs)
 
@@ -139,7 +139,7 @@ class QNetwork:
     @cached_property
     def _unravel(self) -> Any:
         shapes = jax.eval_shape(self.module.init, jax.random.key(0), self._no_obs)
-        # This is kept beyond the trace that asks for it first, so it may hold no tracer.
+        # The result is cached beyond the trace that first asks for it, so it must hold no tracer.
         with jax.ensure_compile_time_eval():
             return ravel_pytree(
                 jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
@@ -148,7 +148,7 @@ class QNetwork:
 
 @jax.custom_vjp
 def _normalize(centred: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
-    """Normalise rows of mean 0, `[B, O]`, then scale and shift: a layer norm's second half."""
+    """Normalise rows of mean 0, `[B, O]`, then scale and shift: the second half of a layer norm."""
     return _normalize_forward(centred, scale, shift)[0]
 
 
@@ -164,8 +164,8 @@ def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax
     weighted = gradient * centred
     mean = jnp.matmul(weighted, (scale / scale.size)[:, None], precision=EXACT)
     along = jnp.square(inverse) * mean
-    # The whole layer norm's gradient has its mean over features taken off, too. `_centre` does
-    # that, since its gradient is itself.
+    # In the gradient of a whole layer norm, the mean over features is subtracted as well. `_centre`
+    # does that, since its gradient is `_centre` itself.
     return (
         inverse * (gradient * scale - centred * along),
         jnp.matmul(inverse[:, 0], weighted, precision=EXACT),
@@ -175,12 +175,12 @@ def _normalize_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax
 
 @jax.custom_vjp
 def _centre(matrix: jax.Array) -> jax.Array:
-    """Take the mean over columns off a matrix: a projection, and so its own gradient."""
+    """Subtract the mean over columns from a matrix. This is a projection, so its own gradient."""
     return matrix - _mean_columns(matrix)
 
 
 def _mean_columns(matrix: jax.Array) -> jax.Array:
-    """Average `[B, O]` over its columns, `[B, 1]`; on a CPU as a product."""
+    """Average `[B, O]` over its columns, `[B, 1]`, on a CPU as a product."""
     if jax.default_backend() != "cpu":
         return jnp.mean(matrix, axis=1, keepdims=True)
     return matrix @ jnp.full((matrix.shape[1], 1), 1 / matrix.shape[1], matrix.dtype)
@@ -191,10 +191,12 @@ _centre.defvjp(lambda matrix: (_centre(matrix), None), lambda _, gradient: (_cen
 
 
 def exploration_steps(own: int, num_envs: int, total_steps: int) -> int:
-    """Return the steps over which epsilon falls: a fifth of the training, and `own` at most of few.
+    """Return the steps over which epsilon falls: a fifth of the training.
+
+    With fewer than `MANY_ENVS` environments it is at most `own`.
 
     Args:
-        own: the agent's number, for fewer than `MANY_ENVS` environments.
+        own: the agent's default number of steps.
         num_envs: environments that it learns from.
         total_steps: steps of all environments together.
     """
@@ -203,26 +205,26 @@ def exploration_steps(own: int, num_envs: int, total_steps: int) -> int:
 
 
 def best_action(values: jax.Array) -> jax.Array:
-    """Return the first of the best actions under `values`, `[B, A]`: int32 `[B]`."""
+    """Return the action of the highest value, and the first of several: int32 `[B]`."""
     return jnp.argmax(values, axis=1).astype(jnp.int32)
 
 
 def epsilon_greedy(key: jax.Array, values: jax.Array, epsilon: jax.Array) -> jax.Array:
-    """Choose the best of `values`, `[B, A]`, or with probability `epsilon` any action.
+    """Choose the best action under `values`, `[B, A]`, or with probability `epsilon` any action.
 
-    `epsilon` is `[]` or `[B]`; the actions are int32 `[B]`.
+    `epsilon` is `[]` or `[B]`, and the actions are int32 `[B]`.
     """
     batch, num_actions = values.shape
     explore, which = jax.random.bits(key, (2, batch))
     # The bias of the remainder is below num_actions / 2**32.
     anything = (which % np.uint32(num_actions)).astype(jnp.int32)
-    # 24 bits, which float32 holds exactly: at epsilon 0 nothing explores and at 1 everything does.
+    # float32 holds 24 bits exactly, so epsilon 0 never explores and epsilon 1 always does.
     explores = (explore >> 8).astype(jnp.float32) < epsilon * np.float32(1 << 24)
     return jnp.where(explores, anything, best_action(values))
 
 
 def value_of(values: jax.Array, action: jax.Array) -> jax.Array:
-    """Take each `action`'s value from `values`, `[B, A]`: a masked sum is faster than a gather."""
+    """Take each `action`'s value from `values`, `[B, A]`. A masked sum is faster than a gather."""
     chosen = action[:, None] == jnp.arange(values.shape[1], dtype=jnp.int32)
     return jnp.sum(jnp.where(chosen, values, 0), axis=1)
 
@@ -233,7 +235,7 @@ def linear(start: float, end: float | jax.Array, fraction: jax.Array) -> jax.Arr
 
 
 def clip_by_norm(max_norm: float | TracedFloat) -> optax.GradientTransformation:
-    """Scale a gradient vector, `[P]`, to norm `max_norm` at most: optax's rule, vectorised."""
+    """Scale a gradient vector, `[P]`, to at most norm `max_norm`: optax's rule, vectorised."""
     is_known = not isinstance(max_norm, TracedFloat)
     if is_known and math.isinf(max_norm):
         return optax.identity()
@@ -242,7 +244,7 @@ def clip_by_norm(max_norm: float | TracedFloat) -> optax.GradientTransformation:
     def clip(updates: Any, state: optax.OptState, params: Any = None) -> tuple[Any, optax.OptState]:
         share = most / jnp.maximum(norm(updates), most)
         if not is_known:
-            # The quotient of infinities is not a number.
+            # Infinity divided by infinity would be NaN.
             share = jnp.where(jnp.isinf(most), 1, share)
         return updates * share, state
 
@@ -250,10 +252,10 @@ def clip_by_norm(max_norm: float | TracedFloat) -> optax.GradientTransformation:
 
 
 def scale_by_radam_alike(eps: Any) -> optax.GradientTransformation:
-    """Return `optax.scale_by_radam` that rounds alike in programs of any number of devices.
+    """Return an `optax.scale_by_radam` that rounds the same way for any number of devices.
 
-    Of its divisions by a scalar the compiler makes products in some programs and not in others.
-    Here they are products.
+    The compiler turns optax's divisions by a scalar into products in some programs and not in
+    others. Here they are always products.
     """
     b1, b2, threshold = 0.9, 0.999, 5.0
     longest = 2 / (1 - b2) - 1

@@ -1,4 +1,4 @@
-"""The uniformly random agent: the reference that environment throughput is measured with."""
+"""The uniformly random agent, with which environment throughput is measured."""
 
 import dataclasses
 from typing import ClassVar
@@ -22,5 +22,5 @@ class RandomAgent:
         return cls(env.action_space(env.default_params))
 
     def act(self, key: jax.Array, obs: jax.Array | None) -> jax.Array:
-        """Draw an action; `obs` is not read."""
+        """Draw an action. `obs` is ignored."""
         return self.action_space.sample(key)

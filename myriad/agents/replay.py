@@ -1,6 +1,6 @@
 """Experience replay: a ring of columns, on the device or in the host's memory, sampled uniformly.
 
-In docstrings `N` is the number of environments and `B` that of sampled transitions.
+In docstrings `N` is the number of environments and `B` the number of sampled transitions.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ MEMORIES = ("device", "host")
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class ReplayState:
-    """What a ring holds.
+    """The content of a ring.
 
     Attributes:
         columns: transitions, leaves `[capacity, ...]`.
@@ -36,25 +36,25 @@ class ReplayState:
     is_full: jax.Array
 
 
-# Not flashbax's buffer: that refuses more environments than slots, such as 100,000 and 10,000.
+# Not flashbax's buffer, which refuses more environments than slots, such as 100,000 and 10,000.
 @dataclasses.dataclass(frozen=True)
 class ReplayRing:
-    """A ring of `capacity` transitions; each write takes one from every environment.
+    """A ring of `capacity` transitions. Each write gets one transition of every environment.
 
-    With at most as many environments as slots, a write is one row of all, and the ring holds whole
-    rows: the last `capacity // num_envs` of them, `num_slots` transitions. The slots beyond those
-    stay empty.
+    With at most as many environments as slots, a write is one row of all environments. The ring
+    holds the last `capacity // num_envs` rows, which are `num_slots` transitions. The remaining
+    slots stay empty.
 
-    With more environments than slots, a write keeps a block of `capacity`, which moves on by
-    `capacity` from write to write, and begins again at environment 0 after `ceil(num_envs /
-    capacity)` writes; the last block ends at the last environment. So every environment is kept
-    equally often, but for those that two blocks share.
+    With more environments than slots, a write keeps only a block of `capacity` environments. The
+    block moves on by `capacity` with every write, and starts again at environment 0 after
+    `ceil(num_envs / capacity)` writes. The last block ends at the last environment. So every
+    environment is kept equally often, except those that two blocks share.
 
-    Either way a write is one contiguous update of each column, in place within a compiled loop as
-    long as the ring is written before it is sampled.
+    Either way a write is one contiguous update of each column. In a compiled loop it happens in
+    place, as long as the ring is written before it is sampled.
 
     With `memory="host"` the columns lie in the host's memory, and the host writes and gathers. Only
-    rows and samples go between it and the device. A CPU's device has the same memory as its host.
+    rows and samples move between host and device. On a CPU, both have the same memory.
 
     Raises:
         InvalidArgumentError: a size is not an integer of at least 1.
@@ -93,7 +93,7 @@ class ReplayRing:
         """Allocate the ring for rows like `row`, arrays or shapes `[N, ...]`.
 
         Raises:
-            InvalidArgumentError: JAX's backend reaches no memory of the host.
+            InvalidArgumentError: JAX's backend can't reach the host's memory.
         """
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct((self.capacity, *leaf.shape[1:]), leaf.dtype), row
@@ -116,7 +116,7 @@ class ReplayRing:
             row = jax.tree.map(
                 lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, env_index, self.capacity), row
             )
-        # Nothing selects over a whole column, not even for a row that doesn't count: at 1,000,000
+        # Never select between whole columns, not even for a row that doesn't count. With 1,000,000
         # slots that made a step 39 times as long.
         columns = self._where_columns_lie(_updated)(state.columns, row, start)
         num_writes = state.num_writes + (1 if counts is None else counts)
@@ -130,7 +130,7 @@ class ReplayRing:
         return jnp.where(state.is_full, self.num_slots, state.num_writes * self.envs_per_write)
 
     def sample(self, key: jax.Array, state: ReplayState, batch_size: int) -> Any:
-        """Draw uniformly with replacement, leaves `[B, ...]`; an empty ring gives slot 0."""
+        """Draw uniformly with replacement, leaves `[B, ...]`. An empty ring gives slot 0."""
         return self.at(state, self.draw(key, state, batch_size))
 
     def draw(self, key: jax.Array, state: ReplayState, batch_size: int) -> jax.Array:
@@ -140,7 +140,7 @@ class ReplayRing:
         return (jax.random.bits(key, (batch_size,)) % size).astype(jnp.int32)
 
     def at(self, state: ReplayState, slots: jax.Array) -> Any:
-        """Return what lies in `slots`, int32 `[B]`, each below the capacity."""
+        """Return the transitions in `slots`, int32 `[B]`, each below the capacity."""
         rows = self._where_columns_lie(_gathered)(state.columns, slots)
         return rows if self.memory == "device" else jax.device_put(rows, jax.memory.Space.Device)
 
@@ -149,7 +149,7 @@ class ReplayRing:
         return self._next_slot(state) + jnp.arange(self.envs_per_write, dtype=jnp.int32)
 
     def _where_columns_lie(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `fn(columns, *others)`, to be called with others that lie on the device."""
+        """Return `fn(columns, *others)`, for calls with `others` on the device."""
         if self.memory == "device":
             return fn
         on_host = compute_on("device_host")(jax.jit(fn))
@@ -159,13 +159,13 @@ class ReplayRing:
 
     def _next_slot(self, state: ReplayState) -> jax.Array:
         if self.num_envs > self.capacity:
-            # Every write fills the whole ring.
+            # With more environments than slots, every write fills the whole ring.
             return jnp.zeros((), jnp.int32)
         return state.num_writes * self.num_envs
 
     @property
     def _period(self) -> int:
-        """Writes until the next goes where the first went."""
+        """The number of writes after which the next goes where the first went."""
         if self.num_envs > self.capacity:
             return -(-self.num_envs // self.capacity)
         return self.capacity // self.num_envs
@@ -180,7 +180,7 @@ def _updated(columns: Any, row: Any, start: jax.Array) -> Any:
 
 
 def _gathered(columns: Any, slots: jax.Array) -> Any:
-    # None needs the check that JAX's default mode makes.
+    # All slots are valid, so skip the check of JAX's default mode.
     return jax.tree.map(lambda column: column.at[slots].get(mode="promise_in_bounds"), columns)
 
 
@@ -200,15 +200,15 @@ def _require_host_memory() -> None:
     device = jax.local_devices()[0]
     if "pinned_host" not in {memory.kind for memory in device.addressable_memories()}:
         raise InvalidArgumentError(
-            f"replay_memory must be 'device' on {device.platform}, whose JAX backend reaches no "
-            "memory of the host, but got 'host'."
+            f"replay_memory must be 'device' on {device.platform}, whose JAX backend can't reach "
+            "the host's memory, but got 'host'."
         )
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step of all environments, leaves `[N, ...]`; `final_obs` comes before any reset."""
+    """One step of all environments, leaves `[N, ...]`. `final_obs` is from before any reset."""
 
     obs: jax.Array
     action: jax.Array
@@ -232,15 +232,15 @@ class Step:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Experience:
-    """What a value learns from, `reward + discount * value(next_obs)`; leaves `[N or B, ...]`.
+    """Transitions for the target `reward + discount * value(next_obs)`, leaves `[N or B, ...]`.
 
     Attributes:
-        obs: what `action` was chosen under.
-        action: int32.
+        obs: the observation from which `action` was chosen.
+        action: the action, int32.
         reward: the discounted sum of up to n rewards.
-        discount: of the value of `next_obs`: `gamma` to the number of rewards, 0 after a
-            termination.
-        next_obs: what the last of those steps led to, before any reset.
+        discount: the factor of the value of `next_obs`: `gamma` to the power of the number of
+            rewards, or 0 after a termination.
+        next_obs: the observation after the last of those steps, before any reset.
     """
 
     obs: jax.Array
@@ -253,8 +253,8 @@ class Experience:
 def n_step(steps: Step, gamma: float) -> Experience:
     """Return the n-step experience that begins with the first of n steps, leaves `[n, N, ...]`.
 
-    The sum stops at the end of an episode. A truncated one goes on with the value of its last
-    observation, a terminated one with none (Sutton and Barto 2018, equation 7.1).
+    The sum stops at the end of an episode. A truncated episode bootstraps from the value of its
+    last observation, and a terminated one from none (Sutton and Barto 2018, equation 7.1).
     """
     num_steps, num_envs = steps.reward.shape
     alive = jnp.ones(num_envs, bool)

@@ -1,8 +1,9 @@
-"""Shards: how a training is cut, so that it comes to the same whatever number of devices runs it.
+"""Shards: the parts of a training that make its result independent of the number of devices.
 
-A shard is a run of consecutive environments with its part of every minibatch, of replay and of what
-moments are taken of. A device works off its own shards one after another. Learners call this within
-a loop's `shard_map`. In docstrings `S` is the number of shards and `L` that of one device's.
+A shard is a run of consecutive environments, with its part of every minibatch, of the replay buffer
+and of the samples that moments are computed from. A device processes its own shards one after
+another. Learners call this within a loop's `shard_map`. In docstrings `S` is the number of all
+shards and `L` the number of one device's shards.
 """
 
 import dataclasses
@@ -27,14 +28,14 @@ Reduction = Literal["exact", "fast"]
 class Shards:
     """How many shards there are, and on how many devices.
 
-    With one shard every method is the identity, or calls the function that it is given: a learner
-    is written once, and without shards its program holds nothing of them.
+    With one shard, every method is the identity or just calls the given function. So a learner is
+    written once, and its program without shards contains no trace of them.
 
     Attributes:
         num_shards: `S`, a power of two.
-        reduction: how gradients are added up: "exact", gathered and added in one fixed order, or
-            "fast", as the devices' own sum has it.
-        num_devices: devices that share the shards; divides `S`.
+        reduction: how gradients are added up. "exact" gathers them and adds them in one fixed
+            order. "fast" uses the devices' own sum.
+        num_devices: devices that share the shards. It divides `S`.
     """
 
     num_shards: int = 1
@@ -43,7 +44,7 @@ class Shards:
 
     @property
     def is_one(self) -> bool:
-        """Whether nothing is cut."""
+        """Whether there is only one shard."""
         return self.num_shards == 1
 
     @property
@@ -55,7 +56,7 @@ class Shards:
         """Return the same shards on another number of devices.
 
         Raises:
-            InvalidArgumentError: it doesn't divide the shards.
+            InvalidArgumentError: the number doesn't divide the shards.
         """
         if self.num_shards % num_devices:
             nearest = largest_share(self.num_shards, num_devices)
@@ -66,9 +67,9 @@ class Shards:
         return dataclasses.replace(self, num_devices=num_devices)
 
     def require_divides(self, name: str, value: int) -> None:
-        """Raise InvalidArgumentError unless the shards divide `value`; `name` says what it is."""
+        """Raise InvalidArgumentError unless the shards divide `value`, which is called `name`."""
         if value % self.num_shards:
-            # The largest power of two in it.
+            # The largest power of two that divides it.
             fits = value & -value
             raise InvalidArgumentError(
                 f"num_shards must divide {name} = {value:,}, as {fits} does, "
@@ -85,7 +86,7 @@ class Shards:
         Args:
             function: takes the shard's number, uint32 scalar, or None if there is only one, and its
                 part of each tree.
-            trees: with leaves `[L, ...]`.
+            trees: pytrees with leaves `[L, ...]`.
 
         Returns:
             the results, leaves `[L, ...]`.
@@ -100,24 +101,24 @@ class Shards:
         return jax.lax.map(of_shard, (numbers, trees))
 
     def alike(self, function: Callable[..., Any], *trees: Any) -> Any:
-        """Apply a function to what all devices hold, so that all programs round it alike."""
+        """Apply a function to values that all devices hold, rounded the same in all programs."""
         if self.is_one:
             return function(*trees)
         return _out_of_line(lambda trees: function(*trees), trees)
 
     def apart(self, tree: Any) -> Any:
-        """Return the same, but keep the compiler from fusing its gradient with what follows."""
+        """Return the tree, but keep the compiler from fusing its gradient with what follows."""
         return tree if self.is_one else _apart(tree)
 
     def all_at_once(
         self, function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0
     ) -> Callable[..., Any]:
-        """Return a function over trees with leaves `[L, ...]`, for one that only moves data."""
-        # Without arithmetic nothing rounds, so that it may depend on `L`.
+        """Map a function that only moves data over trees with leaves `[L, ...]`, all at once."""
+        # Without arithmetic nothing is rounded, so the program may depend on `L`.
         return function if self.is_one else jax.vmap(function, in_axes, out_axes)
 
     def stacked(self, tree: Any) -> Any:
-        """Return one shard's first values for each shard of this device, leaves `[L, ...]`."""
+        """Copy one shard's first values for each shard of this device, leaves `[L, ...]`."""
         if self.is_one:
             return tree
         return jax.tree.map(
@@ -128,20 +129,20 @@ class Shards:
         """Lay this device's shards one behind another: `[L, B, ...]` becomes `[L B, ...]`."""
         if self.is_one:
             return tree
-        # By its number of rows, since -1 finds none for a leaf without columns.
+        # Compute the number of rows, since -1 can't be inferred for a leaf without columns.
         return jax.tree.map(
             lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]), tree
         )
 
     def rows_in_joined(self, rows: jax.Array, num_rows: int) -> jax.Array:
-        """Return where rows of each shard's `num_rows`, `[L, ...]`, are found in `joined`."""
+        """Turn each shard's row numbers below `num_rows`, `[L, ...]`, into rows of `joined`."""
         if self.is_one:
             return rows
         first = np.arange(self.per_device, dtype=np.int32) * np.int32(num_rows)
         return rows + first.reshape(-1, *[1] * (rows.ndim - 1))
 
     def steps_first(self, tree: Any) -> Any:
-        """Return leaves `[G, L, ...]`, to scan over, of leaves `[L, G, ...]`."""
+        """Turn leaves `[L, G, ...]` into leaves `[G, L, ...]`, to scan over steps."""
         if self.is_one:
             return tree
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), tree)
@@ -151,18 +152,18 @@ class Shards:
         return self.steps_first(tree)
 
     def num_envs(self, of_each: jax.Array) -> int:
-        """Return the environments of all shards, of a leaf `[L, N / S]`, or `[N]` without them."""
+        """Return the number of all environments, from a leaf `[L, N / S]`, or `[N]` unsharded."""
         return of_each.shape[-1] * self.num_shards
 
     def own_part(self, of_all: jax.Array, shard: jax.Array | None) -> jax.Array:
-        """Return a shard's part of `[N, ...]`, `[N / S, ...]`."""
+        """Return a shard's part, `[N / S, ...]`, of `[N, ...]`."""
         if shard is None:
             return of_all
         size = of_all.shape[0] // self.num_shards
         return jax.lax.dynamic_slice_in_dim(of_all, shard.astype(jnp.int32) * size, size)
 
     def gathered(self, tree: Any) -> Any:
-        """Return leaves `[L, ...]` of all devices, `[S, ...]`, in one collective."""
+        """Gather leaves `[L, ...]` of all devices into `[S, ...]`, in one collective."""
         if self.is_one:
             return tree
         leaves, structure = jax.tree.flatten(tree)
@@ -188,11 +189,11 @@ class Shards:
         return of_each if self.is_one else _fixed_sum(self.gathered(of_each))
 
     def total_count(self, counts: jax.Array) -> jax.Array:
-        """Add up integers of each device, of any shape: no order changes their sum."""
+        """Add up integers of all devices, of any shape. Their sum doesn't depend on the order."""
         return counts if self.is_one else jax.lax.psum(counts, SHARD_AXIS)
 
     def any(self, flags: jax.Array) -> jax.Array:
-        """Return which flags any device has, boolean of any shape."""
+        """Return which flags are set on any device, boolean of any shape."""
         return flags if self.is_one else jax.lax.psum(flags.astype(jnp.int32), SHARD_AXIS) > 0
 
     def largest(self, of_each: jax.Array) -> jax.Array:
@@ -206,7 +207,7 @@ class Shards:
 
 
 def largest_share(num_shards: int, num_devices: int) -> int:
-    """Return the most of the devices that the shards divide among evenly."""
+    """Return the largest number of the devices that divides the shards evenly."""
     return max(n for n in range(1, num_devices + 1) if num_shards % n == 0)
 
 
@@ -216,12 +217,12 @@ def shard_mesh(num_devices: int) -> Mesh:
 
 
 def placement(tree: Any, by_shard: frozenset[str]) -> Any:
-    """Return where the leaves of a tree lie.
+    """Return how the leaves of a tree are placed on the devices.
 
     Args:
         tree: arrays or their shapes.
-        by_shard: names of those whose first axis is that of shards, such as `replay.columns`, with
-            all below them. The others lie on every device.
+        by_shard: names of leaves or subtrees whose first axis is the axis of shards, such as
+            `replay.columns`. All other leaves lie on every device.
     """
 
     def spec(path: Any, _: Any) -> PartitionSpec:
@@ -233,20 +234,20 @@ def placement(tree: Any, by_shard: frozenset[str]) -> Any:
 
 
 def _out_of_line(function: Callable[[Any], Any], argument: Any) -> Any:
-    """Call a function where the compiler fuses nothing in it with anything around it.
+    """Call a function in a loop of one pass, to keep the compiler from fusing it with other code.
 
-    So it rounds alike in a program of any number of devices and shards.
+    So it rounds the same way in programs of any number of devices and shards.
     """
     if waits_for_host():
-        # A GPU would ask its host for the number of passes.
+        # No loop on a GPU, which would ask its host for the number of passes.
         return _apart(function(_apart(argument)))
     shapes = jax.eval_shape(function, argument)
     empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     once = _apart(jnp.int32(1))
 
     def body(_: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        # Behind this, the compiler can't know that no pass changes the argument, and so leaves all
-        # that follows from it in the loop.
+        # The barrier hides from the compiler that no pass changes the argument. So the compiler
+        # can't hoist the function out of the loop.
         argument = _apart(carry[0])
         return argument, function(argument)
 
@@ -254,7 +255,7 @@ def _out_of_line(function: Callable[[Any], Any], argument: Any) -> Any:
 
 
 def _apart(tree: Any) -> Any:
-    """Keep the compiler from fusing what makes a tree with what uses it, which rounds otherwise."""
+    """Keep the compiler from fusing a tree's producers and consumers, which changes rounding."""
     return jax.lax.optimization_barrier(tree)
 
 
@@ -264,7 +265,7 @@ def _side_by_side(leaves: list[jax.Array]) -> jax.Array:
 
 
 def _split_like(flat: jax.Array, leaves: list[jax.Array]) -> list[jax.Array]:
-    """Cut the last axis into leaves of the shapes that `[L, ...]` have behind the first axis."""
+    """Undo `_side_by_side`: cut the last axis into leaves with the shapes of `leaves`."""
     sizes = [leaf[0].size for leaf in leaves]
     ends = np.cumsum(sizes)[:-1].tolist()
     parts = jnp.split(flat, ends, axis=-1)
@@ -275,12 +276,12 @@ def _split_like(flat: jax.Array, leaves: list[jax.Array]) -> list[jax.Array]:
 
 
 def _fixed_sum(of_shards: jax.Array) -> jax.Array:
-    """Add up `[S, ...]` in a binary tree: neighbours first."""
+    """Add up `[S, ...]` in a binary tree, neighbours first."""
     while of_shards.shape[0] > 1:
         of_shards = of_shards[0::2] + of_shards[1::2]
     return of_shards[0]
 
 
 def _mean_of_shards(of_shards: jax.Array) -> jax.Array:
-    # A division by a power of two rounds nothing.
+    # The number of shards is a power of two, so the division is exact.
     return _apart(_fixed_sum(of_shards) / of_shards.shape[0])

@@ -1,9 +1,9 @@
-"""Hyperparameters that a compiled program takes as arguments, with the bits that constants have.
+"""Hyperparameters as arguments of a compiled program, with the same bits as constants.
 
 A learner computes with its hyperparameters in Python's float64, such as `1 - clip_epsilon`, and the
-device takes the result in float32. A float32 argument would round before the subtraction, and a
-training would end differently. `TracedFloat` stands in a number's place and computes as Python
-does. `Population` puts it there.
+device gets the result in float32. A float32 argument would be rounded before the subtraction, and
+the training would end differently. `TracedFloat` replaces the number and computes as Python does.
+`Population` uses it.
 """
 
 import operator
@@ -20,14 +20,14 @@ from myriad.errors import InvalidArgumentError
 class TracedFloat:
     """A float64 that is known only when the program runs.
 
-    With Python's numbers and its like it computes in float64. With arrays it is a float32 scalar.
-    Pass it through `number` before you call a function of JAX with it.
+    With Python's numbers and other `TracedFloat`s it computes in float64. With arrays it is a
+    float32 scalar. Pass it through `number` before you call a function of JAX with it.
 
     Args:
-        value: returns it, to be called where float64 is on.
+        value: a function that returns the number. It is called while float64 is enabled.
     """
 
-    # NumPy's arrays leave the operation to this class.
+    # Makes NumPy's arrays leave operations to this class.
     __array_ufunc__ = None
 
     def __init__(self, value: Callable[[], jax.Array]):
@@ -44,7 +44,7 @@ class TracedFloat:
             return self._value().astype(jnp.float32)
 
     def __bool__(self) -> bool:
-        """Raise: what a number switches on or off is part of the program."""
+        """Raise, since a number that switches a part on or off must be known when tracing."""
         raise InvalidArgumentError(
             "a hyperparameter that switches a part of the agent on or off can't differ by slot."
         )
@@ -94,20 +94,20 @@ class TracedFloat:
 
 
 def number(value: Any) -> Any:
-    """Return a hyperparameter as JAX's functions take it: a known number stays what it is."""
+    """Return a hyperparameter as JAX's functions take it. A known number stays as it is."""
     return value.__jax_array__() if isinstance(value, TracedFloat) else value
 
 
 def float32(value: Any) -> Any:
-    """Return a hyperparameter rounded to float32: a known number stays known."""
+    """Return a hyperparameter rounded to float32. A known number stays known."""
     return value.__jax_array__() if isinstance(value, TracedFloat) else np.float32(value)
 
 
 def times_unless(factor: Any, is_zero: jax.Array, values: jax.Array) -> jax.Array:
-    """Return `factor * values`, or 0 where `is_zero`, rounded alike for known and traced factors.
+    """Return `factor * values`, or 0 where `is_zero`, rounded the same for both kinds of factors.
 
-    The compiler multiplies by a constant before it selects, and so adds the product in a step of
-    its own. A traced factor would be fused into a multiplication with addition, which rounds once.
+    The compiler multiplies by a constant before it selects, so it rounds the product before an
+    addition. With a traced factor it would fuse the product into a multiply-add, which rounds once.
     """
     if isinstance(factor, TracedFloat):
         return jnp.where(is_zero, 0, number(factor) * values)

@@ -1,7 +1,8 @@
 """Collecting experience: how every learner steps the batch of environments and what it keeps.
 
 PPO and PQN collect whole trajectories. DQN takes single steps and writes them into its buffer. In
-docstrings `T` is the steps, `N` the environments and `D` the size of a flattened observation.
+docstrings `T` is the number of steps, `N` the number of environments and `D` the size of a
+flattened observation.
 """
 
 import dataclasses
@@ -17,10 +18,10 @@ from myriad.agents.networks import flatten
 from myriad.agents.normalization import discounted_return
 from myriad.envs.vector import BatchState, Transition
 
-# One key per purpose: no two draws share a stream.
+# Folded into a key for each purpose, so that no two draws share a stream.
 _ACT, _STEP = range(2)
 
-# Chooses under the key and observations `[N, *O]`: an action `[N, *A]`, and what to keep of it.
+# Maps a key and observations `[N, *O]` to actions `[N, *A]` and to what the learner keeps of them.
 Choose = Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]]
 
 
@@ -30,13 +31,13 @@ class Trajectory:
     """Consecutive steps of every environment.
 
     Attributes:
-        obs: the flattened observations that actions were chosen under, `[T, N, D]`, in the
+        obs: the flattened observations from which actions were chosen, `[T, N, D]`, in the
             environment's dtype.
-        final_value: the value of what a step led to where it truncated the episode, before the
-            reset; 0 elsewhere, `[T, N]`.
+        final_value: the value of the last observation, before the reset, where a step truncated the
+            episode; 0 elsewhere, `[T, N]`.
         choice: what the learner keeps of its choice of an action, leaves `[T, N, ...]`.
-        reward: `[T, N]`.
-        discounted_return: of the running episode, `[T, N]`.
+        reward: the rewards, `[T, N]`.
+        discounted_return: the discounted return of the running episode, `[T, N]`.
         terminated: whether the process ended, `[T, N]`.
         truncated: whether time was up and the process had not ended, `[T, N]`.
     """
@@ -55,11 +56,11 @@ class Trajectory:
         return self.terminated | self.truncated
 
     def next_value(self, value: jax.Array, last_value: jax.Array) -> jax.Array:
-        """Return the value of what each step led to, `[T, N]`; meaningless where it terminated.
+        """Return the value after each step, `[T, N]`. It is meaningless after a termination.
 
         Args:
-            value: of `obs`, `[T, N]`.
-            last_value: of the observation after the last step, `[N]`.
+            value: the value of `obs`, `[T, N]`.
+            last_value: the value of the observation after the last step, `[N]`.
         """
         following = jnp.concatenate([value[1:], last_value[None]])
         return jnp.where(self.truncated, self.final_value, following)
@@ -70,13 +71,13 @@ class Trajectory:
 class _Pending:
     """The last truncated step of each environment whose value is not computed yet.
 
-    It holds one observation of each environment. Few steps truncate an episode, so one of each step
-    would be mostly empty.
+    It holds one observation of each environment. Few steps truncate an episode, so an array over
+    all steps would be mostly empty.
 
     Attributes:
-        obs: what the step led to, flattened, `[N, D]`.
-        step: which step it was, int32 `[N]`.
-        waits: whether there is one, boolean `[N]`.
+        obs: the observation after the step, before the reset, flattened, `[N, D]`.
+        step: the number of the step, int32 `[N]`.
+        waits: whether there is such a step, boolean `[N]`.
     """
 
     obs: jax.Array
@@ -85,12 +86,12 @@ class _Pending:
 
     @classmethod
     def none(cls, obs: jax.Array) -> "_Pending":
-        """Return that of environments none of which was truncated; `obs` is like theirs."""
+        """Return the state without a truncated step. `obs` gives shape and dtype."""
         num_envs = obs.shape[0]
         return cls(jnp.zeros_like(obs), jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool))
 
     def with_step(self, t: jax.Array, is_cut: jax.Array, obs: jax.Array) -> "_Pending":
-        """Put step `t` of the environments that it truncated in the place of what they had."""
+        """Replace the pending step by step `t` in the environments that it truncated."""
         return _Pending(
             jnp.where(is_cut[:, None], obs, self.obs),
             jnp.where(is_cut, t.astype(jnp.int32), self.step),
@@ -101,7 +102,7 @@ class _Pending:
 def act_and_step(
     key: jax.Array, t: jax.Array, batch_state: BatchState, choose: Choose, step: EnvStep
 ) -> tuple[BatchState, Any, Transition]:
-    """Take step `t` of all environments; return their state, what `choose` keeps, and the step."""
+    """Take step `t` of all environments. Return their state, what `choose` keeps, and the step."""
     act_key, step_key = (
         jax.random.fold_in(jax.random.fold_in(key, t), purpose) for purpose in (_ACT, _STEP)
     )
@@ -155,12 +156,12 @@ def collect(
     """Take `num_steps` steps of all environments.
 
     Args:
-        key: random numbers of these steps.
-        batch_state: the environments.
+        key: the key of these steps.
+        batch_state: the state of the environments.
         running_return: the discounted return of the running episodes, `[N]`.
         choose: chooses actions.
         step: advances the environments.
-        value_of: maps what truncated steps led to, flattened, `[N, D]`, to values, float32 `[N]`.
+        value_of: maps flattened observations after truncated steps, `[N, D]`, to float32 `[N]`.
         num_steps: `T`.
         gamma: the discount.
 
@@ -169,7 +170,8 @@ def collect(
         trajectory.
     """
     first_obs: Any = batch_state.obs
-    # Wide observations of every step would take too much memory; narrow ones cost less than loops.
+    # Wide observations of every step would take too much memory, so their values are computed in
+    # the loop. Narrow ones are kept, which costs less.
     pending = None if is_narrow(flatten(first_obs)) else _Pending.none(flatten(first_obs))
 
     def advance(carry: Any, t: jax.Array) -> tuple[Any, Any]:
@@ -188,7 +190,7 @@ def collect(
         return (batch_state, running_return, final_value, pending), (kept, final_obs)
 
     final_value = jnp.zeros((num_steps, running_return.shape[0]), jnp.float32)
-    # Steps are counted from each update on: the update's number is in `key` already.
+    # Steps count from 0 in each update, whose number is already folded into `key`.
     steps = jnp.arange(num_steps, dtype=jnp.uint32)
     carry, (kept, final_obs) = jax.lax.scan(
         advance, (batch_state, running_return, final_value, pending), steps
@@ -209,9 +211,9 @@ def _valued(
     is_due: jax.Array,
     value_of: Callable[[jax.Array], jax.Array],
 ) -> tuple[jax.Array, _Pending]:
-    """Compute the values of all pending steps if any of them `is_due`, `[N]`, and empty them.
+    """Compute and clear the values of all pending steps, if any of them `is_due`, `[N]`.
 
-    An environment that is truncated a second time needs its place, so its first value is due.
+    A value is due when its environment is truncated a second time, since it has only one place.
     """
 
     def value(carry: tuple[jax.Array, _Pending]) -> tuple[jax.Array, _Pending]:
@@ -219,7 +221,8 @@ def _valued(
         final_value = _at_step(final_value, pending.step, pending.waits, value_of(pending.obs))
         return final_value, dataclasses.replace(pending, waits=jnp.zeros_like(pending.waits))
 
-    # A loop of one pass or none: many seeds under vmap then skip it where none needs it.
+    # A loop of at most one pass and not a cond, so that many seeds under vmap skip it if none needs
+    # it. Under vmap, a cond would compute both branches.
     return jax.lax.while_loop(
         lambda carry: jnp.any(carry[1].waits & is_due), value, (final_value, pending)
     )
@@ -228,9 +231,9 @@ def _valued(
 def _values_of_cuts(
     final_obs: jax.Array, truncated: jax.Array, value_of: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """Return the values of `final_obs`, `[T, N, D]`, where `truncated`, `[T, N]`, and else 0.
+    """Return the values of `final_obs`, `[T, N, D]`, where `truncated`, `[T, N]`, and 0 elsewhere.
 
-    Each round values one step of every environment. Few steps truncate, so there are few rounds.
+    A round computes one step of every environment. Few steps truncate, so there are few rounds.
     """
     env_index = jnp.arange(truncated.shape[1])
 
@@ -255,7 +258,8 @@ def _at_step(
     final_value: jax.Array, step: jax.Array, counts: jax.Array, values: jax.Array
 ) -> jax.Array:
     """Add `values` at each environment's `step` where it `counts`, all `[N]`, to `[T, N]`."""
-    # Not an indexed update, beside which XLA may fuse no outputs.
+    # A select and not an indexed update, since a program with those can't have fused outputs (see
+    # `myriad.xla.output_fusion`).
     return final_value + jnp.where(counts & _is_step(step, final_value.shape[0]), values, 0)
 
 

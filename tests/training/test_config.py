@@ -310,7 +310,7 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
         ({"env_options": 5}, "env_options must be a table of names and values, but got 5"),
         (
             {"agent": "pid", "env": "snake"},
-            "pid needs a setpoint, and Snake has none",
+            "pid needs a setpoint, but Snake has none",
         ),
         (
             {"agent": "dqn", "env": "pendulum"},

@@ -1,4 +1,4 @@
-"""The learners' networks: an MLP, those for grids, and your own; `spec` builds them by name."""
+"""The learners' networks: an MLP, networks for grids and your own. `spec` builds them by name."""
 
 from myriad.agents.networks.mlp import (
     ACTIVATIONS,

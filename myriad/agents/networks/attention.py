@@ -19,18 +19,19 @@ _POSITION_SCALE = 0.02
 class Transformer(nn.Module):
     """Patches of a grid as tokens, pre-norm attention layers, and the mean of the tokens.
 
-    Vaswani et al. (2017), "Attention is all you need", with the layer norm before each part as in
-    Xiong et al. (2020), "On layer normalization in the transformer architecture", and patches and
-    learned positions as in Dosovitskiy et al. (2021), "An image is worth 16x16 words". There are 2
-    layers of 4 heads and 64 numbers a token; the feed-forward part has 128.
+    It follows Vaswani et al. (2017), "Attention is all you need", with the layer norm before each
+    part as in Xiong et al. (2020), "On layer normalization in the transformer architecture", and
+    with patches and learned positions as in Dosovitskiy et al. (2021), "An image is worth 16x16
+    words". There are 2 layers of 4 heads and 64 numbers per token. The feed-forward part has 128.
 
     Attributes:
         grid: the shape of an observation: height, width and channels.
-        patch: the side of a patch in cells. Zeros fill the last ones up.
+        patch: the side of a patch in cells. The last patches are padded with zeros.
         hidden_sizes: the width of each dense layer between the mean and the last layer.
         num_outputs: the width of the last layer.
-        activation: of the feed-forward parts and the dense layers; a name in `ACTIVATIONS`.
-        layer_norm: whether the dense layers are normalised, too.
+        activation: activation of the feed-forward parts and the dense layers; a name in
+            `ACTIVATIONS`.
+        layer_norm: whether the dense layers are normalised as well.
         output_scale: the gain of the last layer's initial weights.
         attention: a name in `myriad.agents.networks.kernels.IMPLEMENTATIONS`.
         precision: the dtypes. Softmax, layer norm and the mean are in float32.
@@ -90,7 +91,7 @@ class Transformer(nn.Module):
 
 
 def num_patches(grid: tuple[int, int, int], patch: int) -> int:
-    """Return how many patches a grid has: the tokens of a `Transformer`."""
+    """Return the number of patches in a grid, which are the tokens of a `Transformer`."""
     return -(-grid[0] // patch) * -(-grid[1] // patch)
 
 

@@ -15,7 +15,7 @@ _SIZE = 3
 class CNN(nn.Module):
     """One convolution of 3 x 3 cells with 16 channels, then dense layers.
 
-    Young and Tian (2019), "MinAtar: An Atari-inspired testbed", use it with one dense layer of 128.
+    Young and Tian (2019), "MinAtar: An Atari-inspired testbed", use it with a dense layer of 128.
     The convolution has stride 1 and no padding, so it maps `[H, W]` cells to `[H - 2, W - 2]`.
 
     Attributes:
@@ -58,8 +58,9 @@ class CNN(nn.Module):
         return last.astype(self.precision.output_dtype)
 
 
-# The convolution is a product with these. Of `lax.conv_general_dilated` with 4 channels XLA has no
-# fast gradient on a CPU: a gradient step of 1,024 rows of 10 x 10 cells took 238 ms, and so 12.
+# The convolution is a matrix product with these. XLA has no fast gradient of
+# `lax.conv_general_dilated` with 4 channels on a CPU: a gradient step of 1,024 rows of 10 x 10
+# cells took 238 ms with it, and 12 ms this way.
 def _neighbourhoods(cells: jax.Array) -> jax.Array:
     """Return the 3 x 3 cells around each inner cell, `[B, H - 2, W - 2, 9 C]`."""
     height, width = cells.shape[1] - _SIZE + 1, cells.shape[2] - _SIZE + 1

@@ -1,7 +1,7 @@
 """Implementations of attention, and the choice between them.
 
-In docstrings `B` is the batch, `T` the queries, `S` the keys, `H` the heads and `K` the numbers of
-a head.
+In docstrings `B` is the batch, `T` the queries, `S` the keys, `H` the heads and `K` the numbers per
+head.
 """
 
 import math
@@ -17,10 +17,10 @@ from myriad.agents.precision import Precision
 from myriad.errors import InvalidArgumentError, UnknownNameError
 
 AUTO = "auto"
-# The most queries, and keys, whose weights `chunked` holds at a time.
+# The most queries and the most keys whose weights `chunked` holds at a time.
 BLOCK = 128
 _HALF = ("bfloat16", "float16")
-# The first generation of GPUs that cuDNN's attention runs on.
+# The compute capability of the first GPUs that cuDNN's attention runs on.
 _CUDNN_CAPABILITY = 8
 
 
@@ -37,16 +37,16 @@ def attend(implementation: str, query: jax.Array, key: jax.Array, value: jax.Arr
 
 
 def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[str, str]:
-    """Return the implementation that a setting stands for here, and the reason.
+    """Return the implementation that a setting means on this device, and the reason.
 
     Args:
         name: "auto" or one of `IMPLEMENTATIONS`.
-        num_tokens: of the network.
-        precision: of the network.
+        num_tokens: number of tokens of the network.
+        precision: the network's dtypes.
 
     Raises:
         UnknownNameError: there is no such implementation.
-        InvalidArgumentError: this device, or the precision, doesn't have it.
+        InvalidArgumentError: it doesn't exist for this device or these dtypes.
     """
     if name != AUTO and name not in IMPLEMENTATIONS:
         raise UnknownNameError("attention", name, [AUTO, *IMPLEMENTATIONS])
@@ -58,7 +58,7 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
             f"device is a {jax.local_devices()[0].device_kind} and networks compute in "
             f"{precision.compute_dtype}."
         )
-    # JAX asks for products of float16 with sums in float32, which XLA has on no CPU.
+    # JAX asks for float16 products with sums in float32, which XLA lacks on CPUs.
     lacks_xla = precision.compute_dtype == "float16" and jax.default_backend() == "cpu"
     if name == "xla" and lacks_xla:
         raise InvalidArgumentError(
@@ -69,8 +69,8 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
         return name, "you chose it"
     if is_half and has_cudnn_attention():
         return "cudnn", f"a GPU has it for {precision.compute_dtype}"
-    # 32 rows of 400 tokens on two cores: a gradient took 124 ms in blocks and 386 ms with "xla". Up
-    # to one block neither was faster.
+    # On two cores, a gradient of 32 rows of 400 tokens took 124 ms in blocks and 386 ms with "xla".
+    # Up to one block, neither was faster.
     if num_tokens > BLOCK:
         return "chunked", f"{num_tokens:,} tokens are more than a block of {BLOCK}"
     if lacks_xla:
@@ -79,14 +79,14 @@ def choose_attention(name: str, num_tokens: int, precision: Precision) -> tuple[
 
 
 def attention_in_blocks(compute_dtype: str) -> str:
-    """Return the implementation that never holds all weights, the fastest for this device."""
+    """Return the fastest implementation for this device that never holds all weights."""
     is_cudnn = compute_dtype in _HALF and has_cudnn_attention()
     return "cudnn" if is_cudnn else "chunked"
 
 
 def has_cudnn_attention() -> bool:
     """Return whether this process's device is a GPU that cuDNN has attention for."""
-    # Only NVIDIA's GPUs have a number here.
+    # Only NVIDIA's GPUs have a numeric compute capability.
     capability = str(getattr(jax.local_devices()[0], "compute_capability", ""))
     number = re.fullmatch(r"(\d+)\.\d+", capability)
     return number is not None and int(number[1]) >= _CUDNN_CAPABILITY
@@ -112,8 +112,8 @@ def _cudnn(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
 def _chunked(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
     """Attend in blocks, as Dao et al. (2022), "FlashAttention", algorithms 1 and 4.
 
-    The weights of all keys never exist: a softmax's greatest score and sum are kept up to date from
-    block to block of keys, and the gradient computes the weights again.
+    The weights of all keys never exist at once. The maximum and the sum of each softmax are updated
+    from block to block of keys, and the gradient computes the weights again.
     """
     return _chunked_forward(query, key, value)[0]
 
@@ -190,7 +190,7 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 
 def _scores(queries: jax.Array, keys: jax.Array, is_key: jax.Array) -> jax.Array:
-    """Return scaled products of blocks, `[B, H, t, s]` in float32; -inf where no key is."""
+    """Return scaled products of blocks, `[B, H, t, s]` in float32, or -inf without a key."""
     scores = _product("bhtk,bhsk->bhts", queries, keys) / math.sqrt(queries.shape[-1])
     return jnp.where(is_key, scores, -jnp.inf)
 
@@ -200,7 +200,7 @@ def _product(subscripts: str, left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def _blocks(tokens: jax.Array) -> jax.Array:
-    """Cut `[B, T, H, K]` into blocks of tokens, `[blocks, B, H, t, K]`, filled up with zeros."""
+    """Cut `[B, T, H, K]` into blocks of tokens, `[blocks, B, H, t, K]`, padded with zeros."""
     batch, num_tokens, heads, width = tokens.shape
     num_blocks, size = _block_shape(num_tokens)
     missing = num_blocks * size - num_tokens
@@ -221,7 +221,7 @@ def _is_token(num_tokens: int) -> np.ndarray:
 
 
 def _block_shape(num_tokens: int) -> tuple[int, int]:
-    """Return how many blocks there are, and the tokens of each: all alike, at most `BLOCK`."""
+    """Return the number of blocks and the tokens of each, equally many and at most `BLOCK`."""
     num_blocks = -(-num_tokens // BLOCK)
     return num_blocks, -(-num_tokens // num_blocks)
 

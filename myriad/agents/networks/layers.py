@@ -16,7 +16,7 @@ def linear(num_outputs: int, precision: Precision, scale: float = _GAIN) -> Dens
 
 
 def normalized(hidden: jax.Array, precision: Precision) -> jax.Array:
-    """Apply a layer norm to the last axis: in float32, and back to the compute dtype."""
+    """Apply a layer norm to the last axis in float32, and convert back to the compute dtype."""
     norm = nn.LayerNorm(dtype="float32", param_dtype=precision.param_dtype)
     return norm(hidden).astype(precision.compute_dtype)
 
@@ -29,7 +29,7 @@ def hidden_layers(
     *,
     layer_norm: bool,
 ) -> jax.Array:
-    """Apply dense layers of these sizes, with layer norm if asked, and activations to `[B, I]`."""
+    """Apply dense layers of these sizes to `[B, I]`, with activations and, if asked, layer norm."""
     for size in sizes:
         hidden = linear(size, precision)(hidden)
         if layer_norm:

@@ -1,4 +1,4 @@
-"""The learners' network: a multilayer perceptron in flax, its parameters a plain pytree."""
+"""The learners' default network: a multilayer perceptron in flax, with a pytree of parameters."""
 
 import functools
 from collections.abc import Callable
@@ -21,13 +21,13 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "tanh": jnp.tanh,
 }
 
-# For a reduction that is written as a product: GPUs round the factors of a product to 11 bits by
-# default.
+# For reductions that are written as products, since GPUs round the factors of a product to 11 bits
+# by default.
 EXACT = jax.lax.Precision.HIGHEST
 
 
-# Linen and not nnx: a jitted call takes 1.06 times as long as with plain functions, and 9.5 to 15
-# times with `nnx.jit`.
+# Linen and not nnx: a jitted call takes 1.06 times as long as with plain functions, but 9.5 to 15
+# times as long with `nnx.jit`.
 class MLP(nn.Module):
     """Dense layers with activations between them, orthogonal initial weights and zero biases.
 
@@ -93,7 +93,7 @@ class Dense(nn.Module):
     def __call__(self, inputs: jax.Array) -> jax.Array:
         num_inputs = inputs.shape[-1]
         dtype = self.precision.param_dtype
-        # Drawn in float32 and then rounded, or rows would not be orthogonal.
+        # Draw in float32 and then round, or the rows would not be orthogonal.
         kernel = self.param(
             "kernel",
             lambda *args: self.kernel_init(*args).astype(dtype),
@@ -107,10 +107,10 @@ class Dense(nn.Module):
 def affine(
     inputs: jax.Array, kernel: jax.Array, bias: jax.Array, precision: Precision = FLOAT32
 ) -> jax.Array:
-    """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`; its gradient is a faster autodiff.
+    """Map `[B, I]` by a kernel `[I, O]` and a bias `[O]`, with a gradient faster than autodiff's.
 
-    Products are in the compute dtype, of inputs and kernels of any. The gradients of kernel and
-    bias add up in float32.
+    Inputs and kernels may have any dtype, and products are in the compute dtype. The gradients of
+    kernel and bias are summed in float32.
     """
     return _affine(inputs.astype(precision.compute_dtype), kernel, bias, precision)
 
@@ -135,14 +135,14 @@ def _affine_backward(
     inputs, kernel = saved
     transposed = inputs.T
     if jax.default_backend() == "cpu":
-        # XLA multiplies by a transposed left side in plain loops, unless the transpose is made
-        # first: for 128 rows of 4 inputs and 64 outputs 21 us, against 1.3.
+        # XLA multiplies by a transposed left side in plain loops unless the transpose is made
+        # first. For 128 rows of 4 inputs and 64 outputs that took 21 us instead of 1.3.
         transposed = jax.lax.optimization_barrier(transposed)
     of_outputs = gradient.astype(precision.compute_dtype)
     if precision.compute_dtype == "float32":
         of_inputs = of_outputs @ kernel.astype(inputs.dtype).T
     else:
-        # By the dimensions: behind a transpose XLA on a CPU multiplies in float32.
+        # Contract by dimension numbers, since after a transpose XLA on a CPU multiplies in float32.
         of_inputs = _product(
             of_outputs, kernel.astype(inputs.dtype), precision.compute_dtype, along=(1, 1)
         )
@@ -157,8 +157,8 @@ def _product(
     left: jax.Array, right: jax.Array, dtype: str, along: tuple[int, int] = (1, 0)
 ) -> jax.Array:
     """Multiply matrices, with sums over the dimensions `along` in float32, rounded to `dtype`."""
-    # XLA on a CPU turns a product of bfloat16 into one of float32 unless its result is float32. On
-    # a Xeon with AMX, 1,024 x 1,024 x 1,024 took 41 ms for 2.8.
+    # XLA on a CPU turns a bfloat16 product into a float32 product unless its result is float32. On
+    # a Xeon with AMX, 1,024 x 1,024 x 1,024 then took 41 ms instead of 2.8.
     result = "float32" if jax.default_backend() == "cpu" else dtype
     dimensions = (((along[0],), (along[1],)), ((), ()))
     product = jax.lax.dot_general(left, right, dimensions, preferred_element_type=jnp.dtype(result))
@@ -166,7 +166,7 @@ def _product(
 
 
 def sum_rows(matrix: jax.Array) -> jax.Array:
-    """Add up `[B, O]` over the batch in float32; on a CPU as a product, which is faster there."""
+    """Sum `[B, O]` over the batch in float32. On a CPU this is a product, which is faster there."""
     matrix = matrix.astype(jnp.float32)
     if jax.default_backend() != "cpu":
         return jnp.sum(matrix, axis=0)
@@ -176,32 +176,32 @@ def sum_rows(matrix: jax.Array) -> jax.Array:
 def orthogonal(scale: float) -> Callable[..., jax.Array]:
     """Return an initialiser of weights `[M, N]`: orthogonal rows or columns of norm `scale`.
 
-    As Saxe et al. (2014), "Exact solutions to the nonlinear dynamics of learning in deep linear
-    neural networks".
+    Source: Saxe et al. (2014), "Exact solutions to the nonlinear dynamics of learning in deep
+    linear neural networks".
     """
 
     def draw(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-        # Compiled also where nothing else is: flax asks for a weight's shape in every step.
+        # Compile this even if jit is disabled, since flax asks for a weight's shape in every step.
         with jax.disable_jit(False):  # noqa: FBT003
             return scale * _orthonormal(key, tuple(shape), dtype)
 
     return draw
 
 
-# Compiled once per shape, and traced once: flax asks for the shape of each weight whenever a
-# network is applied.
+# Jitted, so that each shape is traced and compiled only once: flax asks for the shape of each
+# weight whenever a network is applied.
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _orthonormal(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
-    """Draw uniformly a matrix with orthonormal rows or columns: Gram-Schmidt of a Gaussian one.
+    """Draw a uniform matrix with orthonormal rows or columns by Gram-Schmidt of a Gaussian one.
 
-    A QR factorisation would do the same, but on a CPU its lowering imports scipy, a quarter of a
-    second at start-up.
+    A QR factorisation would do the same, but on a CPU its lowering imports scipy, which takes a
+    quarter of a second at start-up.
     """
     fewer, longer = sorted(shape)
     numbers = jnp.arange(fewer)[:, None]
 
     def orthonormalize(turn: jax.Array, rows: jax.Array) -> jax.Array:
-        i = turn >> 1  # once leaves what rounding left; twice is enough (Giraud et al. 2005)
+        i = turn >> 1  # Once leaves rounding errors, and twice is enough (Giraud et al. 2005).
         row = jax.lax.dynamic_index_in_dim(rows, i, keepdims=False)
         before = jnp.where(numbers < i, rows, 0)
         along = jnp.matmul(before, row, precision=EXACT)

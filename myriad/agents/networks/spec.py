@@ -1,4 +1,4 @@
-"""A learner's network by its name, built for the observations of its environment."""
+"""Build a learner's network by name, for the observations of its environment."""
 
 import dataclasses
 import inspect
@@ -26,36 +26,36 @@ NETWORKS = Registry(
     },
 )
 
-# Cells of a grid share their weights, so the moments of each cell by itself would only tell apart
-# what the network takes to be alike. A first layer that changes with them is a dense one.
+# The cells of a grid share their weights, so normalising each cell by its own moments would only
+# make equal cells different. Preserving outputs works only for a dense first layer.
 _ON_A_GRID = {"normalize_observations": False, "preserve_outputs": False}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "mlp": {},
     "cnn": {"hidden_sizes": (128,), "activation": "relu", **_ON_A_GRID},
     "attention": {"hidden_sizes": (), "activation": "gelu", **_ON_A_GRID},
 }
-# What a network of your own does not take.
+# Hyperparameters that a network of your own does not take.
 _OF_OURS = ("hidden_sizes", "activation", "layer_norm")
-_LEAST_SIDE = 3  # of a grid under a convolution
+_LEAST_SIDE = 3  # The smallest side of a grid for a convolution.
 _PATCH = 2
 
 
 def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters that a learner has with the network that was chosen.
+    """Return the hyperparameters that a learner has by default with the chosen network.
 
     Args:
         kind: the learner's class.
-        overrides: its hyperparameters that were chosen.
+        overrides: the hyperparameters that you chose.
 
     Raises:
-        InvalidArgumentError: one was chosen that a network of your own does not take.
+        InvalidArgumentError: you chose one that a network of your own does not take.
     """
     name = overrides.get("network", "mlp")
     defaults = _DEFAULTS.get(name, {"preserve_outputs": False})
     known = {field.name: field.default for field in dataclasses.fields(kind)}
     if ":" in str(name):
         for field in _OF_OURS:
-            # A run's config.toml spells the default out.
+            # The default may be given, since a run's config.toml spells it out.
             if field in known and overrides.get(field, known[field]) != known[field]:
                 raise InvalidArgumentError(
                     f"{field} must be left out with network {shown(name)}, which has layers of its "
@@ -65,7 +65,7 @@ def network_defaults(kind: type, overrides: Mapping[str, Any]) -> dict[str, Any]
 
 
 def all_defaults(kind: type, name: str) -> dict[str, Any]:
-    """Return the defaults with a network of every hyperparameter that depends on the network.
+    """Return the defaults for a network of every hyperparameter that depends on the network.
 
     Args:
         kind: the learner's class.
@@ -79,7 +79,7 @@ def all_defaults(kind: type, name: str) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class NetworkSpec:
-    """What a learner's hyperparameters say of its network.
+    """A network as a learner's hyperparameters describe it.
 
     Attributes:
         name: mlp, cnn, attention, or `module:Class` of your own.
@@ -103,7 +103,7 @@ class NetworkSpec:
 
     @classmethod
     def of(cls, learner: Any) -> "NetworkSpec":
-        """Return what the fields of a learner say; raises what `Precision.of` does."""
+        """Return the network that a learner's fields describe. Raises `Precision.of`'s errors."""
         env = learner.env
         return cls(
             learner.network,
@@ -118,7 +118,7 @@ class NetworkSpec:
 
     @property
     def chosen_attention(self) -> tuple[str, str]:
-        """The implementation of attention, and the reason; raises what `choose_attention` does."""
+        """The implementation of attention and the reason. Raises `choose_attention`'s errors."""
         return choose_attention(
             self.attention, num_patches(self._grid, self.attention_patch), self.precision
         )
@@ -128,7 +128,7 @@ class NetworkSpec:
 
         Args:
             num_outputs: the width of the last layer.
-            output_scale: the gain of its initial weights. A network of your own has its own.
+            output_scale: the gain of its initial weights. A network of your own ignores it.
 
         Raises:
             UnknownNameError: there is no such network, activation or implementation of attention.
@@ -164,10 +164,10 @@ class NetworkSpec:
         return Transformer(self._grid, patch, *hidden, attention=implementation, **how)
 
     def require_outputs(self, *sizes: int) -> None:
-        """Raise what `build` does, or InvalidArgumentError if a network of your own is unfit.
+        """Raise the errors of `build`, or InvalidArgumentError if your own network is unfit.
 
         Args:
-            sizes: the widths of the outputs that the learner will ask it for.
+            sizes: the widths of the outputs that the learner will ask for.
         """
         for num_outputs in sizes:
             network = self.build(num_outputs)
@@ -215,7 +215,7 @@ class NetworkSpec:
 
 @dataclasses.dataclass(frozen=True)
 class OfFlat:
-    """A network of your own, which takes `[B, *O]`, for flat observations `[B, D]`."""
+    """Your own network, which takes `[B, *O]`, adapted to flat observations `[B, D]`."""
 
     module: nn.Module
     obs_shape: tuple[int, ...]
@@ -229,7 +229,7 @@ class OfFlat:
         return self.module.apply(params, self._shaped(obs))
 
     def require_outputs(self, name: str, num_outputs: int) -> None:
-        """Raise InvalidArgumentError unless the network maps as it must. Nothing is computed."""
+        """Raise InvalidArgumentError unless the shapes are right, without computing anything."""
         obs = jnp.zeros((2, *self.obs_shape), jnp.float32)
         what = (
             f"network must map float32 observations {['B', *self.obs_shape]} to floats "
@@ -265,7 +265,7 @@ def _init_and_apply(module: nn.Module, key: jax.Array, obs: jax.Array) -> Any:
 def _parameters(target: Any) -> Mapping[str, Any]:
     try:
         return inspect.signature(target).parameters
-    except (TypeError, ValueError):  # written in C
+    except (TypeError, ValueError):  # A function in C has no signature.
         return {}
 
 
