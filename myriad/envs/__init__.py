@@ -1,4 +1,4 @@
-"""Environments by name: `make_env` builds one, `list_envs` names them all."""
+"""Environments by name: `make_env` builds one, and `list_envs` lists the names."""
 
 import dataclasses
 import importlib
@@ -37,7 +37,7 @@ ENVIRONMENTS = Registry(
 
 
 def list_envs() -> list[str]:
-    """Return the names that `make_env` knows, sorted, aliases left out."""
+    """Return the names that `make_env` knows, sorted, without aliases."""
     return ENVIRONMENTS.names()
 
 
@@ -51,8 +51,8 @@ def make_env(name: str, **overrides: Any) -> Environment:
         **overrides: fields of the environment or of its parameters that differ from the defaults.
 
     Raises:
-        UnknownNameError: no such environment, or no such field.
-        InvalidArgumentError: `package.module:Name` can't be imported, or is no environment; or
+        UnknownNameError: there is no such environment or field.
+        InvalidArgumentError: `package.module:Name` can't be imported or is not an environment, or
             `jax_enable_x64` is on.
 
     Example:
@@ -69,13 +69,14 @@ def make_env(name: str, **overrides: Any) -> Environment:
             f"environment {name!r} must be a dataclass with the field default_params."
         )
     config = {field.name for field in dataclasses.fields(kind)} - {"default_params"}
-    # The configuration first: the default parameters may follow from it, as a scenario's do.
+    # Set the configuration first, since the default parameters may depend on it, as those of a
+    # scenario do.
     env = kind(**{field: value for field, value in overrides.items() if field in config})
     params = {
         field.name: getattr(env.default_params, field.name)
         for field in dataclasses.fields(env.default_params)
     }
-    # The fields of the configuration have been looked at by the class itself.
+    # The class itself has already checked the fields of the configuration.
     known = dict.fromkeys(config) | params | dict.fromkeys(ranges_of(env.default_params))
     check_overrides(ENVIRONMENTS.resolve(name), known, overrides)
     chosen = {field: value for field, value in overrides.items() if field in params}
@@ -91,10 +92,10 @@ def _is_environment_class(kind: Any) -> bool:
 
 @checked
 def register_env(name: str) -> Callable[[Kind], Kind]:
-    """Let `make_env`, and so every command, know the decorated environment class by `name`.
+    """Register the decorated environment class as `name`, for `make_env` and every command.
 
     Raises:
-        InvalidArgumentError: one of Myriad's own environments has this name, or it holds a colon.
+        InvalidArgumentError: one of Myriad's own environments has this name, or it has a colon.
 
     Example:
         >>> import dataclasses

@@ -1,4 +1,4 @@
-"""The former name of `myriad.adapters`, which your code may still import."""
+"""The former name of `myriad.adapters`, kept for code that still imports it."""
 
 import importlib
 import sys

@@ -1,8 +1,8 @@
 """A stochastic public-goods game: houses on a ring burn, and agents fight fires or rest.
 
-What is many, houses or agents, is a tuple of scalars, and loops over it are unrolled: a step stays
-one loop over environments. `H` is the number of houses, `A` of agents; agent 0 learns, the others
-follow a script.
+Houses and agents are tuples of scalars, and loops over them are unrolled, so that a step stays one
+loop over environments. `H` is the number of houses and `A` the number of agents. Agent 0 learns,
+and the others follow a script.
 """
 
 import dataclasses
@@ -27,21 +27,21 @@ REST, WORK = range(2)
 MODES = ("bernoulli", "continuous")
 
 Scalars = tuple[jax.Array, ...]
-# One agent's choice of a house, REST or WORK, and a signal.
+# One agent's choice: a house, REST or WORK, and a signal.
 Action = Sequence[jax.Array] | jax.Array
-# For one scalar draw each: an opponent has three to choose by.
+# An opponent's three keys, each for the draw of one scalar.
 Keys = list[jax.Array]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BucketBrigadeState:
-    """The village after a night. All int32 but for `progress`.
+    """The village after a night. All scalars are int32, except `progress`.
 
     Attributes:
         houses: SAFE, BURNING or RUINED, `H` scalars.
         progress: how far each fire is put out, 0 to 1, `H` float32 scalars; empty in bernoulli
-            mode, which needs none.
+            mode.
         locations: the house where each agent is, `A` scalars.
         modes: whether each agent rested or worked last, `A` scalars.
         signals: each agent's last signal, 0 or 1, `A` scalars.
@@ -59,22 +59,23 @@ class BucketBrigadeState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BucketBrigadeParams:
-    """A scenario's parameters: `beta`, `kappa`, `rho` are probabilities, most others rewards.
+    """A scenario's parameters. `beta`, `kappa` and `rho` are probabilities, most others rewards.
 
     Attributes:
-        beta: a burning house ignites a safe neighbour.
-        kappa: one worker puts a fire out.
-        rho: a safe house catches fire by itself, and any house burns at the start.
-        team_reward: to every agent, for all houses being safe.
-        team_penalty: from every agent, for all houses being ruined.
-        own_reward: to its owner, for a house that is safe again.
-        own_penalty: from its owner, every night, for a house in ruins.
-        cost_to_work: from an agent that works.
-        min_nights: an episode never ends before.
-        other_reward: to all but its owner, for a house that is safe again.
-        other_penalty: from all but its owner, every night, for a house in ruins.
-        reward_rest: to an agent that rests.
-        suppression_per_worker: what a worker adds to the progress at a house in a night; continuous
+        beta: probability that a burning house ignites a safe neighbour.
+        kappa: probability that one worker puts a fire out.
+        rho: probability that a safe house catches fire by itself, and that a house burns at the
+            start.
+        team_reward: reward of every agent if all houses are safe.
+        team_penalty: penalty of every agent if all houses are ruined.
+        own_reward: reward of the owner for a house that is safe again.
+        own_penalty: penalty of the owner, every night, for a house in ruins.
+        cost_to_work: cost for an agent that works.
+        min_nights: nights before which an episode never ends.
+        other_reward: reward of all agents but the owner for a house that is safe again.
+        other_penalty: penalty of all agents but the owner, every night, for a house in ruins.
+        reward_rest: reward of an agent that rests.
+        suppression_per_worker: progress that a worker adds at a house in a night. For continuous
             mode only.
     """
 
@@ -93,7 +94,7 @@ class BucketBrigadeParams:
     suppression_per_worker: NotNegative = 0.5
 
 
-# What an observation tells of a scenario, in this order.
+# The parameters of a scenario that an observation contains, in this order.
 OBSERVED_FIGURES = tuple(field.name for field in dataclasses.fields(BucketBrigadeParams))[:9]
 
 
@@ -125,10 +126,10 @@ def night(
     params: BucketBrigadeParams,
     mode: str,
 ) -> tuple[BucketBrigadeState, Scalars]:
-    """Play one night of `actions`, `[A, 3]`; return the state and all `A` rewards.
+    """Play one night of `actions`, `[A, 3]`, and return the state and all `A` rewards.
 
-    A house put out that catches fire again in the same night is burning at its end, and not
-    rewarded.
+    If a fire is put out and the house catches fire again in the same night, it is burning at the
+    end, and there is no reward for it.
     """
     workers = [
         [(action[0] == house) & (action[1] == WORK) for action in actions]
@@ -156,10 +157,10 @@ def night(
 def _suppress_by_chance(
     uniforms: Uniforms, state: BucketBrigadeState, workers: Any, params: BucketBrigadeParams
 ) -> tuple[list[jax.Array], Scalars]:
-    """Put each fire out with probability `1 - (1 - kappa)**workers`; what still burns is ruined."""
+    """Put each fire out with probability `1 - (1 - kappa)**workers`, else the house is ruined."""
     houses = []
     for house, u, working in zip(state.houses, uniforms.suppression, workers, strict=True):
-        # Each worker fails independently; a fire that all of them fail at ruins its house tonight.
+        # Workers fail independently. If all of them fail at a fire, the house is ruined tonight.
         failing = _power(1.0 - params.kappa, working)
         houses.append(
             jnp.where(house == BURNING, jnp.where(u < 1.0 - failing, SAFE, RUINED), house)
@@ -170,7 +171,7 @@ def _suppress_by_chance(
 def _suppress_by_progress(
     uniforms: Uniforms, state: BucketBrigadeState, workers: Any, params: BucketBrigadeParams
 ) -> tuple[list[jax.Array], list[jax.Array]]:
-    """Add each worker's share to the progress; at 1 the fire is out and the progress back at 0."""
+    """Add each worker's share to the progress. At 1 the fire is out, and progress is 0 again."""
     houses = []
     progress = []
     for house, before, working in zip(state.houses, state.progress, workers, strict=True):
@@ -189,7 +190,8 @@ def _spread(
 ) -> list[jax.Array]:
     """Ignite each safe house with probability `1 - (1 - beta)**burning_neighbours`, all at once."""
     spread = []
-    # The neighbours are those before any house ignites, so that fire moves one house a night.
+    # Use the neighbours' states from before any house ignites, so that fire moves one house a
+    # night.
     for i, (house, u) in enumerate(zip(houses, uniforms.ignition, strict=True)):
         neighbours = [houses[i - 1] == BURNING, houses[(i + 1) % len(houses)] == BURNING]
         caught = (house == SAFE) & (u < 1.0 - _power(1.0 - params.beta, neighbours))
@@ -224,15 +226,15 @@ def _rewards(
 
 
 def _power(base: float | jax.Array, factors: Sequence[jax.Array]) -> jax.Array | float:
-    """Return `base` to the number of true factors."""
-    # A product of choices, where `base ** count` would need a logarithm and an exponential.
+    """Return `base` to the power of the number of true factors."""
+    # A product of selects, since `base ** count` would need a logarithm and an exponential.
     power = 1.0
     for factor in factors:
         power = power * jnp.where(factor, base, 1.0)
     return power
 
 
-# Scripted opponents. Each sees the state before the night, not what the others are about to do.
+# Scripted opponents. Each sees the state before the night, but not what the others will do.
 
 
 def act_randomly(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
@@ -243,10 +245,10 @@ def act_randomly(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
 
 
 def fight_the_nearest_fire(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
-    """Work at the nearest burning house, one of the agent's own first, and signal so; else rest.
+    """Work at the nearest burning house, the agent's own first, and signal it. Otherwise rest.
 
-    Near is counted along the ring from where the agent is; of two equally near the lower number is
-    taken.
+    Distances are counted along the ring from the agent. Of two equally near houses, the one with
+    the lower number is taken.
     """
     num_houses = len(state.houses)
     num_agents = len(state.modes)
@@ -254,9 +256,9 @@ def fight_the_nearest_fire(keys: Keys, agent: int, state: BucketBrigadeState) ->
     for number, house in enumerate(state.houses):
         distance = jnp.abs(state.locations[agent] - number)
         distance = jnp.minimum(distance, num_houses - distance)
-        # Any of the agent's own houses ranks before all others: no distance reaches num_houses.
+        # The agent's own houses rank before all others, since no distance reaches num_houses.
         rank = distance + (0 if number % num_agents == agent else num_houses)
-        # The house travels with its rank in one integer, so that one minimum finds both.
+        # Rank and house are packed into one integer, so that one minimum finds both.
         best = jnp.where(house == BURNING, jnp.minimum(best, rank * num_houses + number), best)
     burning = best < 2 * num_houses * num_houses
     works = burning.astype(jnp.int32)
@@ -269,9 +271,9 @@ def rest(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
 
 
 def fight_the_worst_fire(keys: Keys, agent: int, state: BucketBrigadeState) -> Action:
-    """Work every night, at the fire furthest from being out, and signal so; else at home.
+    """Work every night, at the fire furthest from being out, and signal it. Else work at home.
 
-    Among equals the lowest number is taken.
+    Among equal fires, the house with the lowest number is taken.
     """
     place = _constant(agent % len(state.houses))
     least = jnp.full((), jnp.inf, jnp.float32)
@@ -294,26 +296,26 @@ POLICIES: dict[str, Callable[[Keys, int, BucketBrigadeState], Action]] = {
 
 @dataclasses.dataclass(frozen=True)
 class BucketBrigade:
-    """Save the village with scripted opponents; an action is `[house, work (0, 1), signal (0, 1)]`.
+    """Save the village with scripted opponents. Act by `[house, work (0, 1), signal (0, 1)]`.
 
-    House `h` belongs to agent `h % A`; the home of agent `i` is house `i % H`. The learner is agent
-    0.
+    House `h` belongs to agent `h % A`, and the home of agent `i` is house `i % H`. The learner is
+    agent 0.
 
     Observation, float32 `[H + 4 A + 9 + A]`: the houses' states (0 safe, 1 burning, 2 ruined), all
-    agents' signals, all agents' locations, each agent's last house and mode in turn, the figures of
-    `OBSERVED_FIGURES`, and the observer one-hot.
+    agents' signals, all agents' locations, each agent's last house and mode in turn, the parameters
+    in `OBSERVED_FIGURES`, and the observer one-hot.
 
     Args:
-        num_houses: on the ring, at least 3.
-        num_opponents: scripted agents.
-        mode: `bernoulli`, where a fire is put out at once or never, or `continuous`, where it needs
-            work and spreads.
-        opponents: a name in `POLICIES` for all of them, or one for each.
+        num_houses: number of houses on the ring, at least 3.
+        num_opponents: number of scripted agents.
+        mode: `bernoulli`, in which a fire is put out in its first night or never, or `continuous`,
+            in which a fire needs work and spreads.
+        opponents: a name in `POLICIES` for all opponents, or one for each.
         scenario: a name in `scenarios()`.
-        default_params: a scenario in full, in place of the one that `scenario` names.
+        default_params: all parameters of a scenario, in place of the one that `scenario` names.
     """
 
-    # A step is unrolled over houses and agents.
+    # Bounded, since a step is unrolled over houses and agents.
     num_houses: Annotated[int, Integer(3, 100)] = 10
     num_opponents: Annotated[int, Integer(0, 100)] = 2
     mode: str = "bernoulli"
@@ -377,7 +379,7 @@ class BucketBrigade:
         action: jax.Array,
         params: BucketBrigadeParams,
     ) -> tuple[jax.Array, BucketBrigadeState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
-        """Live through one night; `info["rewards"]` holds all agents' rewards, float32 `[A]`."""
+        """Play one night. `info["rewards"]` holds all agents' rewards, float32 `[A]`."""
         house, mode, signal = self.action_space(params).validate(action)
         draws, opponent_keys = self.draw_night(key)
         actions = [(house, mode, signal), *self.opponent_actions(opponent_keys, state)]
@@ -395,13 +397,13 @@ class BucketBrigade:
         )
 
     def draw_night(self, key: jax.Array) -> tuple[Uniforms, Keys]:
-        """Draw what `step` draws for the houses; return the opponents' keys, three for each."""
+        """Draw the numbers of `step` for the houses, and three keys for each opponent."""
         keys = scalar_keys(key, 3 * (self.num_houses + self.num_opponents))
         drawn = [jax.random.uniform(key) for key in keys[: 3 * self.num_houses]]
         return Uniforms(*(tuple(drawn[kind::3]) for kind in range(3))), keys[3 * self.num_houses :]
 
     def opponent_actions(self, keys: Keys, state: BucketBrigadeState) -> list[Action]:
-        """Choose what the opponents do; `keys` are those of `draw_night`."""
+        """Choose the opponents' actions. `keys` are those of `draw_night`."""
         return [
             POLICIES[policy](keys[3 * i : 3 * i + 3], i + 1, state)
             for i, policy in enumerate(self.policies)
@@ -410,7 +412,7 @@ class BucketBrigade:
     def observe(
         self, state: BucketBrigadeState, params: BucketBrigadeParams, agent: int = 0
     ) -> jax.Array:
-        """Return what `agent` sees, laid out as the class says."""
+        """Return the observation of `agent`, laid out as the class describes."""
         last = [
             scalar for pair in zip(state.locations, state.modes, strict=True) for scalar in pair
         ]
@@ -420,7 +422,7 @@ class BucketBrigade:
         return jnp.stack([jnp.asarray(scalar, jnp.float32) for scalar in seen])
 
     def observation_space(self, params: BucketBrigadeParams) -> Box:
-        """Return the bounds that the layout implies."""
+        """Return the bounds that follow from the layout."""
         figures = np.array([getattr(params, name) for name in OBSERVED_FIGURES], np.float32)
         place = self.num_houses - 1
         num_agents = self.num_agents

@@ -17,7 +17,7 @@ from myriad.spaces import Box, Discrete
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CartPoleState:
-    """Where the cart and the pole are: float32 scalars, and the steps since the reset, int32."""
+    """Coordinates of cart and pole, float32 scalars, and the steps since the reset, int32."""
 
     x: jax.Array
     x_dot: jax.Array
@@ -29,7 +29,7 @@ class CartPoleState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class CartPoleParams:
-    """Physical parameters in SI units, then the task's; `half_length` is Gymnasium's `length`."""
+    """Physical parameters in SI units, then the task's. `half_length` is Gymnasium's `length`."""
 
     gravity: Finite = 9.8
     mass_cart: Positive = 1.0
@@ -50,7 +50,7 @@ def accelerations(
     Source: Florian (2005), "Correct equations for the dynamics of the cart-pole system", equations
     23 and 24.
     """
-    # Reciprocals of parameters fold into constants; a division per step would not.
+    # Multiply by reciprocals of parameters, which fold into constants. A division would not.
     inverse_mass = 1.0 / (params.mass_cart + params.mass_pole)
     sin, cos = sin_cos(state.theta)
     push = (
@@ -78,7 +78,7 @@ def integrate(state: CartPoleState, force: jax.Array, params: CartPoleParams) ->
 
 @dataclasses.dataclass(frozen=True)
 class CartPole:
-    """Balance the pole by pushing left (0) or right (1); reward 1 per step, at most 500 steps.
+    """Balance the pole by pushing left (0) or right (1). Reward 1 per step, at most 500 steps.
 
     Observation: x, x_dot, theta, theta_dot, float32 `[4]`, in m, m/s, rad, rad/s.
     """
@@ -108,7 +108,7 @@ class CartPole:
         return _observe(state), state, jnp.ones((), jnp.float32), terminated, truncated, {}
 
     def control_error(self, obs: jax.Array) -> jax.Array:
-        """Return the lean to the right, rad, plus a little of the cart's position, to hold it."""
+        """Return the lean to the right, rad, plus a little of the cart's position to centre it."""
         return obs[2] + 0.1 * obs[0]
 
     def observation_space(self, params: CartPoleParams) -> Box:

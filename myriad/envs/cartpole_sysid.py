@@ -1,7 +1,7 @@
 """System identification of a cart and pole: push it to learn its parameters.
 
-What is known of them is a Gaussian posterior that a cubature Kalman filter keeps in the state, and
-the reward is how much closer its mean came to the truth.
+The state holds a Gaussian posterior of the parameters, which a cubature Kalman filter updates. The
+reward is how much closer its mean came to the truth.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from myriad.envs.estimation import (
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
-# Under the priors the first measurement outweighs what one Gaussian update can follow on the curve
-# of exp(score). Its likelihood L enters as L**0.1, then from there as L**0.9: the product is L, and
-# a linear model sees no difference.
+# With these priors, the first measurement is stronger than one Gaussian update can follow along the
+# curve of exp(score). So its likelihood L enters as L**0.1 and then, from there, as L**0.9. The
+# product is L, and in a linear model it makes no difference.
 _PARTS = (0.1, 0.9)
 
 
@@ -36,8 +36,9 @@ _PARTS = (0.1, 0.9)
 class CartPoleSysIDParams(CartPoleParams):
     """Parameters of the cart and pole (medians of the hidden ones), of the priors and the noise.
 
-    `spread` is the standard deviation of each hidden figure's natural logarithm; `x_noise`, m/s^2,
-    and `theta_noise`, rad/s^2, are those of the disturbances of the accelerations.
+    `spread` is the standard deviation of each hidden parameter's natural logarithm. `x_noise`,
+    m/s^2, and `theta_noise`, rad/s^2, are the standard deviations of the disturbances of the
+    accelerations.
     """
 
     spread: Spread = 0.3
@@ -50,7 +51,7 @@ class CartPoleSysIDParams(CartPoleParams):
 class CartPoleSysIDState:
     """The cart and pole, the hidden parameters' scores, and the posterior of these scores.
 
-    A score says where a figure lies in its prior: figure = median * exp(spread * score).
+    A score says where a parameter lies in its prior: parameter = median * exp(spread * score).
     """
 
     cart: CartPoleState
@@ -60,29 +61,29 @@ class CartPoleSysIDState:
 
 @dataclasses.dataclass(frozen=True)
 class CartPoleSysID:
-    """Push left (0) or right (1) so as to learn the `hidden` figures; 500 steps, never terminated.
+    """Push left (0) or right (1) to learn the `hidden` parameters. 500 steps, never terminated.
 
-    Each episode draws the hidden figures from independent log-normal priors. Gusts disturb the
-    accelerations by Gaussian noise, independent from step to step. Position and velocity are seen
-    exactly, so a change of velocity is a measurement of an acceleration with that noise. A cart or
-    pole beyond the limits of `cartpole-control` is caught and set up anew, about upright, within
-    the episode; the figures and what is known of them stay.
+    Each episode draws the hidden parameters from independent log-normal priors. Gusts disturb the
+    accelerations by Gaussian noise, which is independent from step to step. Position and velocity
+    are observed exactly, so a change of velocity measures an acceleration with that noise. A cart
+    or pole beyond the limits of `cartpole-control` is caught and set up again, nearly upright,
+    within the episode. The parameters and the posterior stay.
 
-    The estimate: the mean of a Gaussian posterior over the scores, by a cubature Kalman filter. The
-    model and the noise are the true ones; that the posterior is Gaussian is the approximation, a
-    good one up to the default spread.
+    The estimate is the mean of a Gaussian posterior over the scores, from a cubature Kalman filter.
+    The filter's model and noise are the true ones. Only the Gaussian posterior is an approximation,
+    which is good up to the default spread.
 
-    Reward: the reduction of the estimate's squared error, averaged over the hidden figures, in
-    units of the priors' variances. So a return is the error at the start, 1 on average, less that
-    at the end, and its expectation at most 1. Source: quadratic loss, in Chaloner and Verdinelli
-    (1995), "Bayesian experimental design: a review".
+    Reward: the reduction of the estimate's squared error, averaged over the hidden parameters, in
+    units of the priors' variances. So a return is the error at the start, which is 1 on average,
+    minus the error at the end, and its expectation is at most 1. Source: quadratic loss, in
+    Chaloner and Verdinelli (1995), "Bayesian experimental design: a review".
 
     Observation: x, x_dot, theta, theta_dot; the accelerations just measured; the last push, -1 or 1
     (these three are 0 at the start); the mean and the standard deviation of each score; float32 `[7
     + 2 * len(hidden)]`.
 
     Raises:
-        InvalidArgumentError: `hidden` isn't a tuple of different physical figures.
+        InvalidArgumentError: `hidden` isn't a tuple of different physical parameters.
     """
 
     hidden: tuple[str, ...] = ("mass_pole", "half_length", "force")
@@ -146,7 +147,7 @@ class CartPoleSysID:
         )
 
     def observation_space(self, params: CartPoleSysIDParams) -> Box:
-        """Return the bounds: none."""
+        """Return a space without bounds."""
         return Box(-np.inf, np.inf, (7 + 2 * len(self.hidden),))
 
     def action_space(self, params: CartPoleSysIDParams) -> Discrete:

@@ -1,4 +1,4 @@
-"""`check_env`: what an environment gets wrong, in sentences, before a training finds out slowly."""
+"""`check_env` finds the faults of an environment quickly, before a training does so slowly."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from myriad.xla import count_compilations
 
 _MEMBERS = ("default_params", "reset", "step", "observation_space", "action_space")
 _NUM_ENVS, _NUM_STEPS = 64, 256
-# What JAX raises when Python asks a traced value for its own.
+# The errors that JAX raises when Python needs the concrete value of a traced array.
 _TRACING_ERRORS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -26,21 +26,20 @@ _TRACING_ERRORS = (
 
 
 def check_env(env: Environment) -> None:
-    """Try `env` and name all its faults; takes a few seconds, most of them compilation.
+    """Try `env` and list all its faults. This takes a few seconds, mostly for compilation.
 
-    Checked: the members and their results' shapes and dtypes; random keys used twice or not at all;
-    observations outside their space or not finite; batched parameters; a time limit told as
-    termination; steps that recompile.
+    It checks the members and the shapes and dtypes of their results, random keys that are used
+    twice or not at all, observations outside their space or not finite, batched parameters, time
+    limits that are reported as terminations, and steps that recompile.
 
     Raises:
-        FaultyEnvironmentError: something is wrong; its `faults` are the sentences.
+        FaultyEnvironmentError: the environment has faults. Its `faults` lists them as sentences.
 
     Example:
         >>> from myriad import make_env
         >>> check_env(make_env("cartpole-control"))
     """
-    # Each stage stands on the ones before it: a fault in one makes the next stages' sentences
-    # noise.
+    # Stop at the first stage with faults, since they would cause misleading ones in later stages.
     for stage in (_members, _reset, _step, _keys, _batches, _behaviour):
         if faults := list(stage(env)):
             raise FaultyEnvironmentError(type(env).__name__, faults)
@@ -56,7 +55,7 @@ def _members(env: Any) -> Iterator[str]:
     except TypeError:
         yield (
             "the environment must be hashable, as a dataclass with frozen=True and its "
-            "figures in default_params is."
+            "parameters in default_params is."
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(env.default_params):
         if not isinstance(leaf, int | float | np.ndarray | np.generic | jax.Array):
@@ -113,7 +112,7 @@ def _step(env: Environment) -> Iterator[str]:
 
 
 def _keys(env: Environment) -> Iterator[str]:
-    """Trace under JAX's checker of key reuse, which follows only keys of JAX's own kind."""
+    """Trace with JAX's checker of key reuse, which follows only JAX's own kinds of keys."""
     params = env.default_params
     key = jax.random.key(0)
     state = jax.eval_shape(env.reset, key, params)[1]
@@ -161,7 +160,7 @@ def _batches(env: Environment) -> Iterator[str]:
 
 
 def _behaviour(env: Environment) -> Iterator[str]:
-    """Step `_NUM_ENVS` environments with random actions and look at all that comes out."""
+    """Step `_NUM_ENVS` environments with random actions and check all results."""
     params = env.default_params
     key = jax.random.key(0)
     space = env.action_space(params)
@@ -204,7 +203,7 @@ def _behaviour(env: Environment) -> Iterator[str]:
 def _time_limit_faults(
     env: Environment, step: Any, before: Any, after: Any, done: np.ndarray
 ) -> Iterator[str]:
-    """Set the state's clocks far ahead, and see whether every state then ends as terminated."""
+    """Set the state's clocks far ahead, and check whether every state is then terminated."""
     leaves, structure = jax.tree.flatten(after)
     is_clock = [
         _is_clock(old, new, done) for old, new in zip(jax.tree.leaves(before), leaves, strict=True)
@@ -223,15 +222,15 @@ def _time_limit_faults(
     action = jax.vmap(space.sample)(keys)
     now = step(keys, jax.tree.unflatten(structure, picked), action, params)
     then = step(keys, jax.tree.unflatten(structure, late), action, params)
-    # Where most states end at the next step anyway, the clock proves nothing. A number that the
-    # agent sees, such as the height of what falls, is part of the task and no clock.
+    # If most states end at the next step anyway, the clock proves nothing. A number that the agent
+    # sees, such as the height of a falling object, is part of the task and not a clock.
     is_seen = bool((then[0] != now[0]).any())
     ends = bool(then[3].all()) and not bool(then[4].any())
     if ends and not is_seen and float(np.mean(now[3])) < 0.5:
         yield (
-            "step tells a time limit as terminated: with the state's clock far ahead "
-            "every episode ends so. Return it "
-            "as truncated, so that a learner still values what would have come."
+            "step reports a time limit as terminated: with the state's clock far ahead "
+            "every episode terminates. Return it "
+            "as truncated, so that a learner still bootstraps from the last value."
         )
 
 

@@ -1,6 +1,6 @@
-"""What an environment is: two pure functions of ONE instance, which the rollout batches.
+"""The protocol of environments: two pure functions of ONE instance, which the rollout batches.
 
-In docstrings here `O` is the shape of an observation and `A` that of an action.
+In docstrings here `O` is the shape of an observation and `A` the shape of an action.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from myriad.errors import InvalidArgumentError
 from myriad.ranges import Integer, Number
 from myriad.spaces import Space
 
-# Parameters with their ranges, which `make_env` holds them to. They may be batched or traced.
+# Types of parameters with their ranges, which `make_env` checks. Values may be batched or traced.
 Finite = Annotated[float | jax.Array, Number(arrays=True)]
 NotNegative = Annotated[float | jax.Array, Number(0, arrays=True)]
 Positive = Annotated[float | jax.Array, Number(positive=True, arrays=True)]
@@ -29,10 +29,11 @@ Params = TypeVar("Params")
 
 
 class Environment(Protocol[State, Params]):
-    """A Markov decision process as pure functions; a frozen dataclass with these members is one.
+    """A Markov decision process as pure functions: any frozen dataclass with these members.
 
-    `default_params` is a dataclass pytree of figures that may be batched or differentiated; other
-    fields of the environment are static. Auto-reset belongs to the rollout, so `step` never resets.
+    `default_params` is a dataclass and pytree of numbers that may be batched or differentiated. All
+    other fields of the environment are static. The rollout does the auto-reset, so `step` never
+    resets.
     """
 
     @property
@@ -49,8 +50,8 @@ class Environment(Protocol[State, Params]):
 
         Returns:
             obs `[*O]`, state, reward (float32 scalar), terminated and truncated (boolean scalars),
-            info. `terminated` means that the process ended; `truncated` that the time was up, so
-            that a value still bootstraps.
+            info. `terminated` means that the process ended. `truncated` means that the time was up,
+            so that a value still bootstraps.
         """
         ...
 
@@ -63,7 +64,7 @@ class Environment(Protocol[State, Params]):
         ...
 
 
-# What a function takes that is given an environment.
+# The type of an argument that is an environment.
 AnyEnvironment = Annotated[
     Environment,
     Like(
@@ -76,7 +77,7 @@ AnyEnvironment = Annotated[
 
 
 def require_32_bits() -> None:
-    """Raise InvalidArgumentError under `jax_enable_x64`: environments compute in 32 bits."""
+    """Raise InvalidArgumentError under `jax_enable_x64`, since environments compute in 32 bits."""
     if jax.config.values["jax_enable_x64"]:
         raise InvalidArgumentError(
             "jax_enable_x64 must be False, since Myriad's environments, rollouts and trainings "

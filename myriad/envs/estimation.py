@@ -1,6 +1,6 @@
-"""What system identification shares: log-normal priors and a Gaussian posterior.
+"""The common parts of system identification: log-normal priors and a Gaussian posterior.
 
-A score says where a figure lies in its prior: figure = median * exp(spread * score).
+A score says where a parameter lies in its prior: parameter = median * exp(spread * score).
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ Scalars = tuple[jax.Array, ...]
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Gaussian:
-    """A Gaussian over `D` quantities: means, and the covariances' upper triangle by rows.
+    """A Gaussian over `D` quantities: the means, and the upper triangle of covariances by rows.
 
     All are float32 scalars, so that environments stay the fastest axis in memory.
     """
@@ -34,7 +34,7 @@ class Gaussian:
     ) -> "Gaussian":
         """Return the joint law of the first `keep` quantities and of `model`'s results.
 
-        It is exact where `model` is linear.
+        It is exact if `model` is linear.
 
 
         `model(*quantities)` returns the results expected and the variances of independent noise on
@@ -61,7 +61,7 @@ class Gaussian:
             if j < keep:
                 return entry[i, j]
             values = apart[j - keep]
-            if i < keep:  # of a kept quantity, later columns know nothing
+            if i < keep:  # Later columns don't involve a kept quantity.
                 moves = (columns[k][i - k] * (values[k] - values[size + k]) for k in range(i + 1))
                 return reduce(add, moves) * (reach * share)
             product = (
@@ -88,7 +88,7 @@ class Gaussian:
 
     def deviations(self) -> Scalars:
         """Return the standard deviation of each quantity, `D` scalars."""
-        # A variance of almost nothing may round below zero.
+        # A variance close to zero may be rounded below zero.
         return tuple(
             jnp.sqrt(jnp.maximum(x, 0.0)) for (i, j), x in self._entries().items() if i == j
         )
@@ -109,7 +109,7 @@ class Gaussian:
         return columns
 
     def _moved(self, column: Scalars, step: np.float32) -> Scalars:
-        """Return the mean moved by `step` times a column; the first quantities stay."""
+        """Return the mean moved by `step` times a column. The first quantities stay."""
         still = len(self.mean) - len(column)
         return self.mean[:still] + tuple(
             x + step * y for x, y in zip(self.mean[still:], column, strict=True)
@@ -124,7 +124,7 @@ def standard_gaussian(size: int) -> Gaussian:
 
 
 def with_scores(params: Any, names: tuple[str, ...], scores: Sequence[jax.Array]) -> Any:
-    """Put the figures called `names` at their scores; `params` holds their medians."""
+    """Set the parameters called `names` by their scores. `params` holds their medians."""
     factors = {
         name: jnp.exp(params.spread * score) for name, score in zip(names, scores, strict=True)
     }
@@ -134,7 +134,7 @@ def with_scores(params: Any, names: tuple[str, ...], scores: Sequence[jax.Array]
 
 
 def squared_error(estimate: Sequence[jax.Array], truth: Sequence[jax.Array]) -> jax.Array:
-    """Return the mean over the hidden figures of (estimate - truth)^2, in scores."""
+    """Return the mean over the hidden parameters of (estimate - truth)^2, in scores."""
     errors = [each - true for each, true in zip(estimate, truth, strict=True)]
     return reduce(add, (error * error for error in errors)) * np.float32(1 / len(errors))
 

@@ -21,15 +21,15 @@ from myriad.ranges import Integer, Number, require_ranges
 from myriad.spaces import Box, Discrete
 
 Target = Literal["constant", "sine"]
-# Every reaction is simulated, so rates and intervals decide how long a step takes.
+# Bounded, since every reaction is simulated: rates and intervals decide how long a step takes.
 Rate = Annotated[float | jax.Array, Number(0, 100, arrays=True)]
 Minutes = Annotated[float | jax.Array, Number(0, 1_440, positive=True, arrays=True)]
 HillExponent = Annotated[float | jax.Array, Number(0, 100, arrays=True)]
 
-# Reactions between two tests of whether any environment has time left: two are 10% faster than one,
-# four no faster.
+# Reactions between two checks of whether any environment has time left. Two are 10% faster than
+# one, and four are no faster.
 _REACTIONS_PER_PASS = 2
-# Passes that are one kernel on a GPU.
+# Passes of the loop that become one kernel on a GPU.
 _UNROLLED = 8
 # Minimax for the relative error: log2(1 + t) / t on [sqrt(1/2) - 1, sqrt(2) - 1], below 3e-8 ...
 _LOG2 = np.array(
@@ -68,8 +68,9 @@ class GeneCircuitState:
 class GeneCircuitParams:
     """Kinetics (rates per minute, half-saturations in molecules), then the task's parameters.
 
-    `eta` makes H under light; `nu` dilutes H and F; `rate_h` and `rate_f` are the most that H and F
-    make of F, with half-saturations `Kh`, `Kf` and Hill exponents `nh`, `nf`.
+    `eta` is the rate at which light makes H, and `nu` the dilution rate of H and F. `rate_h` and
+    `rate_f` are the greatest rates at which H and F make F, with half-saturations `Kh`, `Kf` and
+    Hill exponents `nh`, `nf`.
     """
 
     eta: Rate = 1.0
@@ -91,11 +92,11 @@ class GeneCircuitParams:
 def draw_params(
     key: jax.Array, spread: float = 0.1, medians: GeneCircuitParams = GeneCircuitParams()
 ) -> GeneCircuitParams:
-    """Draw one cell's kinetics from log-normal priors about `medians`; keep the task's.
+    """Draw one cell's kinetics from log-normal priors about `medians`. Keep the task's parameters.
 
     Args:
         key: a typed key, scalar; `jax.vmap` over keys draws many cells.
-        spread: the standard deviation of each figure's natural logarithm.
+        spread: the standard deviation of each parameter's natural logarithm.
         medians: the medians of the priors.
     """
     kinetic = ("eta", "nu", "rate_h", "Kh", "nh", "rate_f", "Kf", "nf")
@@ -112,21 +113,21 @@ def react(
 ) -> tuple[jax.Array, jax.Array]:
     """Run one control interval's reactions by Gillespie's direct method, without cap or leap.
 
-    Waiting times are memoryless, so the one that outlasts the interval is dropped, which leaves the
-    law unchanged. Source: Gillespie (1977), "Exact stochastic simulation of coupled chemical
+    Waiting times are memoryless, so dropping the one that outlasts the interval leaves the law
+    unchanged. Source: Gillespie (1977), "Exact stochastic simulation of coupled chemical
     reactions".
 
     Args:
         key: a typed key, scalar.
         H: molecules of CcaS-CcaR, float32 scalar, a whole number below 2**24.
         F: molecules of GFP, likewise.
-        light: 1 where H is made, else 0, float32 scalar.
-        params: the kinetic figures and the interval's length.
+        light: 1 if H is made, else 0, float32 scalar.
+        params: the kinetic parameters and the interval's length.
 
     Returns:
         H and F at the interval's end, float32 scalars.
     """
-    # log2(K) is taken once per interval. A Hill term is then one logarithm and one exponential.
+    # Compute log2(K) once per interval, so that a Hill term is one logarithm and one exponential.
     kinetics = _Kinetics(
         make_h=params.eta * light,
         nu=params.nu,
@@ -153,9 +154,9 @@ def react(
 
 
 class _Kinetics(NamedTuple):
-    """What an interval keeps fixed.
+    """The numbers that stay fixed during an interval.
 
-    `by_h` and `by_f` are a Hill term's greatest rate, log2 of K, and exponent.
+    `by_h` and `by_f` are the greatest rate, log2 of K and exponent of a Hill term.
     """
 
     make_h: jax.Array
@@ -175,23 +176,23 @@ class _Cell(NamedTuple):
 
 
 def _next_reaction(cell: _Cell, kinetics: _Kinetics, wait: jax.Array, choice: jax.Array) -> _Cell:
-    """Apply the next reaction if the interval lasts that long; `wait`, `choice`: uniform uint32."""
+    """Apply the next reaction if the interval lasts so long. `wait`, `choice`: uniform uint32."""
     make_h, nu, by_h, by_f = kinetics
     # The rates stacked in this order: H made, H lost, F made, F lost.
     to_lose_h = make_h + nu * cell.H
     to_make_f = to_lose_h + (cell.from_h + cell.from_f)
     total = to_make_f + nu * cell.F
     left = cell.left - _exponential(wait) / total
-    # A 24-bit uniform times the total is below the total even when rounded: no reaction of rate
-    # zero is ever chosen.
+    # A 24-bit uniform times the total stays below the total even when rounded, so a reaction of
+    # rate zero is never chosen.
     point = (choice >> 8).astype(jnp.float32) * np.float32(2**-24) * total
     of_h = point < to_lose_h
     made = point < jnp.where(of_h, make_h, to_make_f)
-    # A total of zero makes `left` minus infinity, and nothing is applied.
+    # If the total is zero, `left` is minus infinity and nothing is applied.
     change = jnp.where(left > 0, jnp.where(made, 1.0, -1.0), 0.0)
     H = jnp.where(of_h, cell.H + change, cell.H)
     F = jnp.where(of_h, cell.F, cell.F + change)
-    # Only one count changed, so one Hill term is computed and not two.
+    # Only one count changed, so only one Hill term is computed.
     term = hill(
         jnp.where(of_h, H, F), *(jnp.where(of_h, h, f) for h, f in zip(by_h, by_f, strict=True))
     )
@@ -228,7 +229,7 @@ class GeneCircuit:
     def reset(
         self, key: jax.Array, params: GeneCircuitParams
     ) -> tuple[jax.Array, GeneCircuitState]:
-        """Start without a molecule; nothing is drawn, so `key` is not used."""
+        """Start without molecules. Nothing is drawn, so `key` is not used."""
         zero = jnp.zeros((), jnp.int32)
         state = GeneCircuitState(H=zero, F=zero, time=zero)
         return self._observe(state, params), state
@@ -252,11 +253,11 @@ class GeneCircuit:
         return params.sine_offset + params.sine_amplitude * sin_cos(turn)[0]
 
     def control_error(self, obs: jax.Array) -> jax.Array:
-        """Return how far GFP is below its target, over 80: what a controller steers to zero."""
+        """Return how far GFP is below its target, over 80. A controller steers this to zero."""
         return obs[1] - obs[0]
 
     def observation_space(self, params: GeneCircuitParams) -> Box:
-        """Return the bounds: counts and targets start at 0 by default, and have no upper bound."""
+        """Return the bounds. By default counts and targets start at 0, without an upper bound."""
         return Box(-np.inf, np.inf, (2 + self.n_horizon,))
 
     def action_space(self, params: GeneCircuitParams) -> Discrete:
@@ -275,7 +276,7 @@ class GeneCircuit:
 
 
 def _exponential(bits: jax.Array) -> jax.Array:
-    """Turn uniform uint32 words into unit exponentials, float32: invert at bins' midpoints."""
+    """Turn uniform uint32 words into unit exponentials, float32, by inverting midpoints of bins."""
     uniform = bits.astype(jnp.float32) * np.float32(2**-32) + np.float32(2**-33)
     return log2(uniform) * np.float32(-math.log(2))
 
@@ -283,8 +284,8 @@ def _exponential(bits: jax.Array) -> jax.Array:
 def log2(x: jax.Array) -> jax.Array:
     """Return log2 of normal positive float32; of 0, -127."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int32)
-    # Mantissas from sqrt(1/2) to sqrt(2), and not from 1 to 2: near 1 the result is then as
-    # exact, relative to itself, as elsewhere.
+    # Mantissas go from sqrt(1/2) to sqrt(2) and not from 1 to 2, so that the relative error near 1
+    # is as small as elsewhere.
     exponent = (bits - _SQRT_HALF) >> 23
     t = jax.lax.bitcast_convert_type(bits - (exponent << 23), jnp.float32) - 1.0
     return exponent.astype(jnp.float32) + t * _horner(_LOG2, t)

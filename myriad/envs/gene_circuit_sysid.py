@@ -1,6 +1,6 @@
 """System identification of a cell: switch its light to learn its kinetics.
 
-The cell is simulated exactly; the filter that learns from it is the approximation. Priors,
+The cell is simulated exactly, and only the filter that learns from it is an approximation. Priors,
 posterior and reward are those of `estimation.py`.
 """
 
@@ -24,17 +24,16 @@ from myriad.envs.gene_circuit import GeneCircuitParams, GeneCircuitState, hill, 
 from myriad.random import scalar_keys
 from myriad.spaces import Box, Discrete
 
-# F is a whole number: where less than a molecule's worth of variance is expected, a Gaussian would
-# be too sure.
+# F is a whole number, so a Gaussian with a smaller variance than this would be too certain.
 _LEAST_VARIANCE = 1.0
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class GeneCircuitSysIDParams(GeneCircuitParams):
-    """The circuit's parameters (medians of the hidden ones); the targets' are not used.
+    """The circuit's parameters (medians of the hidden ones). Those of the target are not used.
 
-    `spread` is the standard deviation of each hidden figure's natural logarithm.
+    `spread` is the standard deviation of each hidden parameter's natural logarithm.
     """
 
     spread: Spread = 0.3
@@ -45,7 +44,7 @@ class GeneCircuitSysIDParams(GeneCircuitParams):
 class GeneCircuitSysIDState:
     """The cell, the hidden parameters' scores, and the posterior of the scores and of H.
 
-    A score says where a figure lies in its prior: figure = median * exp(spread * score).
+    A score says where a parameter lies in its prior: parameter = median * exp(spread * score).
     """
 
     cell: GeneCircuitState
@@ -55,30 +54,31 @@ class GeneCircuitSysIDState:
 
 @dataclasses.dataclass(frozen=True)
 class GeneCircuitSysID:
-    """Switch light off (0) or on (1) to learn the `hidden` kinetics; 288 intervals.
+    """Switch light off (0) or on (1) to learn the `hidden` kinetics in 288 intervals.
 
-    Each episode draws the hidden figures from independent log-normal priors. F is counted without
-    error at the end of each interval; H is not seen. All noise is that of the reactions.
+    Each episode draws the hidden parameters from independent log-normal priors. F is counted
+    without error at the end of each interval, and H is not observed. All noise comes from the
+    reactions.
 
-    The estimate: the mean of a Gaussian posterior over the scores and H, by a cubature Kalman
-    filter. Its likelihood approximates the law of the next F by a Gaussian that has the mean of the
-    deterministic rate equations, over the interval and from the F just seen, and the variance of
-    losing and making F at the rates of the interval's middle, though no less than 1 molecule^2; H
-    moves with its exact mean and variance. That is a linear noise approximation (Komorowski et al.
-    2009, "Bayesian inference of biochemical kinetic parameters using the linear noise
-    approximation") begun anew at each count; that H's noise already moves F within its interval is
-    left out.
+    The estimate is the mean of a Gaussian posterior over the scores and H, from a cubature Kalman
+    filter. Its likelihood approximates the law of the next F by a Gaussian. The mean comes from the
+    deterministic rate equations, over the interval and from the F just seen. The variance is that
+    of losing and making F at the rates of the interval's middle, but at least 1 molecule^2. H moves
+    with its exact mean and variance. This is a linear noise approximation (Komorowski et al. 2009,
+    "Bayesian inference of biochemical kinetic parameters using the linear noise approximation")
+    that starts again at each count. It leaves out that H's noise already moves F within its
+    interval.
 
-    Reward: the reduction of the estimate's squared error, averaged over the hidden figures, in
-    units of the priors' variances. So a return is the error at the start, 1 on average, less that
-    at the end, and its expectation at most 1. Source: quadratic loss, in Chaloner and Verdinelli
-    (1995), "Bayesian experimental design: a review".
+    Reward: the reduction of the estimate's squared error, averaged over the hidden parameters, in
+    units of the priors' variances. So a return is the error at the start, which is 1 on average,
+    minus the error at the end, and its expectation is at most 1. Source: quadratic loss, in
+    Chaloner and Verdinelli (1995), "Bayesian experimental design: a review".
 
     Observation: F / 80; the last light, 0 or 1; the mean and the standard deviation of H, / 80; the
     mean and the standard deviation of each score; float32 `[4 + 2 * len(hidden)]`.
 
     Raises:
-        InvalidArgumentError: `hidden` isn't a tuple of different kinetic figures.
+        InvalidArgumentError: `hidden` isn't a tuple of different kinetic parameters.
     """
 
     hidden: tuple[str, ...] = ("rate_h", "Kh", "rate_f", "Kf")
@@ -90,7 +90,7 @@ class GeneCircuitSysID:
     def reset(
         self, key: jax.Array, params: GeneCircuitSysIDParams
     ) -> tuple[jax.Array, GeneCircuitSysIDState]:
-        """Start without molecules, which is known, and draw the hidden parameters."""
+        """Start with a known state without molecules, and draw the hidden parameters."""
         zero = jnp.zeros((), jnp.int32)
         no_light = jnp.zeros((), jnp.float32)
         scores = tuple(jax.random.normal(each) for each in scalar_keys(key, len(self.hidden)))
@@ -127,11 +127,11 @@ class GeneCircuitSysID:
         )
 
     def error(self, state: GeneCircuitSysIDState) -> jax.Array:
-        """Return the estimate's squared error, the mean over the hidden figures, in scores."""
+        """Return the estimate's squared error in scores, averaged over the hidden parameters."""
         return squared_error(state.posterior.mean[:-1], state.hidden)
 
     def observation_space(self, params: GeneCircuitSysIDParams) -> Box:
-        """Return the bounds: none."""
+        """Return a space without bounds."""
         return Box(-np.inf, np.inf, (4 + 2 * len(self.hidden),))
 
     def action_space(self, params: GeneCircuitSysIDParams) -> Discrete:
@@ -152,8 +152,8 @@ class GeneCircuitSysID:
             *scores, H = quantities
             figures = with_scores(params, self.hidden, scores)
             next_h, next_f = expected_counts(H, seen, light, figures)
-            # A molecule stays with probability p and others come: their variances add up to mean -
-            # count * p^2.
+            # Each molecule stays with probability p, and new ones are made. The variances add up to
+            # mean - count * p^2.
             p_squared = jnp.exp(-2.0 * figures.nu * figures.interval)
             of_h = next_h - jnp.maximum(H, 0.0) * p_squared
             return (next_h, next_f), (of_h, jnp.maximum(next_f - seen * p_squared, _LEAST_VARIANCE))
@@ -164,13 +164,13 @@ class GeneCircuitSysID:
 def expected_counts(
     H: jax.Array, F: jax.Array, light: jax.Array, params: GeneCircuitParams
 ) -> tuple[jax.Array, jax.Array]:
-    """Return H and F one interval on: H solved, F by the exponential midpoint rule."""
+    """Return H and F one interval later. H is exact, and F uses the exponential midpoint rule."""
     halfway = jnp.exp(-0.5 * params.nu * params.interval)
     log2_kh, log2_kf = (log2(jnp.asarray(k, jnp.float32)) for k in (params.Kh, params.Kf))
     level_h = params.eta * light / params.nu
 
     def level_f(H: jax.Array, F: jax.Array) -> jax.Array:
-        """Return where F would settle, were it made at its present rate for ever."""
+        """Return where F would settle if it were made at its present rate for ever."""
         return (
             hill(H, params.rate_h, log2_kh, params.nh) + hill(F, params.rate_f, log2_kf, params.nf)
         ) / params.nu

@@ -14,7 +14,8 @@ from myriad.random import scalar_keys
 from myriad.ranges import Integer, require_ranges
 from myriad.spaces import Box, Discrete
 
-# A full turn in two parts: the first one's products with up to 2**15 turns are exact in float32.
+# A full turn in two parts, so that products of the first with up to 2**15 turns are exact in
+# float32.
 _TURN_HIGH, _TURN_LOW = np.float32(6.28125), np.float32(2 * math.pi - 6.28125)
 
 
@@ -45,13 +46,13 @@ class PendulumParams:
 def acceleration(theta: jax.Array, torque: jax.Array, params: PendulumParams) -> jax.Array:
     """Return a uniform, hinged rod's angular acceleration, rad/s^2, under `torque`, N m."""
     sin, _ = sin_cos(theta)
-    # Reciprocals of parameters fold into constants; a division per step would not.
+    # Multiply by reciprocals of parameters, which fold into constants. A division would not.
     gain = 1.5 * params.gravity * (1.0 / params.length)
     return gain * sin + 3.0 * (1.0 / (params.mass * params.length * params.length)) * torque
 
 
 def integrate(state: PendulumState, torque: jax.Array, params: PendulumParams) -> PendulumState:
-    """Take one semi-implicit Euler step of `params.tau` seconds, the speed clipped."""
+    """Take one semi-implicit Euler step of `params.tau` seconds, and clip the speed."""
     theta_dot = state.theta_dot + params.tau * acceleration(state.theta, torque, params)
     theta_dot = _clip(theta_dot, params.max_speed)
     return PendulumState(state.theta + params.tau * theta_dot, theta_dot, time=state.time + 1)
@@ -59,12 +60,12 @@ def integrate(state: PendulumState, torque: jax.Array, params: PendulumParams) -
 
 @dataclasses.dataclass(frozen=True)
 class Pendulum:
-    """Swing the pendulum up with a torque too weak to lift it; 200 steps, never terminated.
+    """Swing the pendulum up with a torque too weak to lift it. 200 steps, never terminated.
 
     Observation: cos(theta), sin(theta), theta_dot, float32 `[3]`. Action: the torque, N m, float32
-    `[1]`, clipped to `max_torque`; with `discrete_torques=n`, one of `n` evenly spaced torques from
-    the least to the greatest. Reward: -(theta^2 + 0.1 theta_dot^2 + 0.001 torque^2), from the state
-    before the step, theta within half a turn of upright.
+    `[1]`, clipped to `max_torque`. With `discrete_torques=n` it is one of `n` evenly spaced torques
+    from the least to the greatest. Reward: -(theta^2 + 0.1 theta_dot^2 + 0.001 torque^2), from the
+    state before the step, with theta within half a turn of upright.
 
     Raises:
         InvalidArgumentError: `discrete_torques` is neither None nor an integer from 2 to 1,000,000.
@@ -96,7 +97,7 @@ class Pendulum:
         return _observe(state), state, -cost, jnp.zeros((), bool), truncated, {}
 
     def control_error(self, obs: jax.Array) -> jax.Array:
-        """Return the angle of its lean, negated, rad: what a controller steers to zero."""
+        """Return the negative angle of the lean, rad. A controller steers this to zero."""
         return -jnp.arctan2(obs[1], obs[0])
 
     def observation_space(self, params: PendulumParams) -> Box:
@@ -117,7 +118,7 @@ class Pendulum:
     def _torque(self, action: jax.Array, params: PendulumParams) -> jax.Array:
         if self.discrete_torques is None:
             return _clip(action[0], params.max_torque)
-        # Centred before scaling, so that opposite actions are opposite torques to the last bit.
+        # Centre before scaling, so that opposite actions give exactly opposite torques.
         centred = (2 * action - (self.discrete_torques - 1)).astype(jnp.float32)
         return centred * (params.max_torque * (1.0 / (self.discrete_torques - 1)))
 
@@ -127,7 +128,7 @@ def _clip(value: jax.Array, limit: float | jax.Array) -> jax.Array:
 
 
 def _nearest_to_upright(theta: jax.Array) -> jax.Array:
-    """Take whole turns off `theta`, which leaves -pi to pi."""
+    """Subtract whole turns from `theta`, which leaves -pi to pi."""
     turns = jnp.round(theta * np.float32(0.5 / math.pi))
     return theta - turns * _TURN_HIGH - turns * _TURN_LOW
 

@@ -1,9 +1,9 @@
-"""The grid game: eat, grow, hit neither the wall nor yourself.
+"""The grid game: eat, grow, and hit neither the wall nor yourself.
 
 A board is a set of cells, and here a set is a few 32-bit words: cell `c` is bit `c % 32` of word `c
-// 32`. Each word is a leaf, so a step is logic on whole words, in loops over environments; with
-an array of cells it took 32 times as long. When each cell was entered is kept alike, in bit planes:
-plane `b` is the set of cells whose time has bit `b`.
+// 32`. Each word is a leaf, so a step is logic on whole words, in loops over environments. With an
+array of cells it took 32 times as long. The time at which each cell was entered is also stored in
+such sets, as bit planes: plane `b` is the set of cells whose time has bit `b`.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ Cells = tuple[jax.Array, ...]
 UP, RIGHT, DOWN, LEFT = range(4)
 START_LENGTH = 3
 _WORD = 32
-# A step is unrolled over words: a board of so many cells compiles in about a minute.
+# Bounded, since a step is unrolled over words. A board of this size compiles in about a minute.
 _MOST_CELLS = 4096
 
 
@@ -36,11 +36,11 @@ class SnakeState:
         occupied: the cells under the snake.
         entered: bit planes of the time, modulo a power of two, at which the head entered each
             occupied cell.
-        row: of the head.
-        column: of the head.
-        direction: of the last move, 0 to 3: up, right, down, left.
-        food: its cell, or -1 on a full board.
-        length: cells of the snake.
+        row: row of the head.
+        column: column of the head.
+        direction: direction of the last move, 0 to 3: up, right, down, left.
+        food: cell of the food, or -1 on a full board.
+        length: number of cells of the snake.
         time: moves since the reset, plus the start length.
         hunger: steps since the reset or the last food.
     """
@@ -59,25 +59,25 @@ class SnakeState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class SnakeParams:
-    """What each step costs, whatever else it brings."""
+    """The cost of each step, in addition to other rewards."""
 
     step_penalty: Finite = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Snake:
-    """Move up (0), right (1), down (2) or left (3); food +1, death -1, each step `-step_penalty`.
+    """Move up (0), right (1), down (2) or left (3). Food +1, death -1, each step `-step_penalty`.
 
-    A turn by 180 degrees is ignored: the snake goes straight on. Food lies on any free cell with
-    the same probability. The head may enter the cell that the tail leaves in the same step. A fatal
-    move ends the episode and leaves the board as it was. The food that fills the board is worth +1
-    as any other, and the win ends the episode. It is truncated after `10 * height * width` steps
-    without food. The start is always the same but for the food: three cells in the middle row,
-    heading right.
+    A turn by 180 degrees is ignored, and the snake goes straight on. Food appears on any free cell
+    with the same probability. The head may enter the cell that the tail leaves in the same step. A
+    fatal move ends the episode and leaves the board as it was. The food that fills the board is
+    worth +1 like any other, and this win ends the episode. An episode is truncated after `10 *
+    height * width` steps without food. The start is always the same except for the food: three
+    cells in the middle row, heading right.
 
     Observation: float32 `[height, width, 3]`. Channel 0 is one at the head. Channel 1 is, for each
-    cell of the snake, the number of moves until it is free again if nothing is eaten (tail 1, head
-    the length), over `height * width`. Channel 2 is one at the food.
+    cell of the snake, the number of moves until it is free again if the snake doesn't eat (1 at the
+    tail, the length at the head), over `height * width`. Channel 2 is one at the food.
     """
 
     height: Annotated[int, Integer(1, _MOST_CELLS)] = 12
@@ -116,8 +116,7 @@ class Snake:
                 self._constant([cell for i, cell in enumerate(body, start=1) if i >> plane & 1])
                 for plane in range(self.num_cells.bit_length())
             ),
-            # The body's cells are neighbours in number, so the free ones are those below it and
-            # those above.
+            # The body's cells have consecutive numbers, so free cells are those below and above.
             food=free + jnp.where(free >= tail, START_LENGTH, 0),
             hunger=jnp.zeros((), jnp.int32),
             **{name: jnp.full((), value, jnp.int32) for name, value in scalars.items()},
@@ -127,7 +126,7 @@ class Snake:
     def step(
         self, key: jax.Array, state: SnakeState, action: jax.Array, params: SnakeParams
     ) -> tuple[jax.Array, SnakeState, jax.Array, jax.Array, jax.Array, dict[str, Any]]:
-        """Move by one cell; one random word places the next food."""
+        """Move by one cell. One random word places the next food."""
         moved, ate, died = self.move(state, self.action_space(params).validate(action))
         won = moved.length == self.num_cells
         placed = jnp.where(won, -1, self.draw_free_cell(jax.random.bits(key), moved))
@@ -138,7 +137,7 @@ class Snake:
         return self.observe(state), state, reward, terminated, truncated, {}
 
     def move(self, state: SnakeState, action: jax.Array) -> tuple[SnakeState, jax.Array, jax.Array]:
-        """Move the snake but not the food; return the state, whether it ate, whether it died."""
+        """Move the snake but not the food. Return the state, whether it ate and whether it died."""
         # Opposite directions differ by two.
         direction = jnp.where(action == state.direction ^ 2, state.direction, action).astype(
             jnp.int32
@@ -149,8 +148,7 @@ class Snake:
         cell = row * self.width + column
         ate = inside & (cell == state.food)
         head = self._cell(cell)
-        # Food is on a free cell, so whether the tail leaves decides no collision on a step that
-        # eats.
+        # Food is on a free cell, so a step that eats can't collide, whether or not the tail leaves.
         tail = self._cells_entered_at(state, state.time - state.length + 1)
         alive = inside & ~_intersects(
             [word & ~left for word, left in zip(state.occupied, tail, strict=True)], head
@@ -179,15 +177,15 @@ class Snake:
         return moved, ate, ~alive
 
     def draw_free_cell(self, bits: jax.Array, state: SnakeState) -> jax.Array:
-        """Choose a free cell by one uniform uint32 word; the bias is below `num_cells / 2**32`."""
+        """Choose a free cell by one uniform uint32 word, with bias below `num_cells / 2**32`."""
         rank = _below(bits, (self.num_cells - state.length).astype(jnp.uint32))
         board = self._constant(range(self.num_cells))
         chosen = jnp.zeros_like(bits)
         offset = jnp.zeros_like(rank)
         first_rank = jnp.zeros_like(rank)
-        # The last word whose first free cell has no greater rank holds the one that is wanted.
+        # The wanted cell is in the last word whose first free cell has no greater rank.
         below = jnp.zeros_like(rank)
-        # `valid` leaves out the bits of the last word that are beyond the board.
+        # `valid` excludes the bits of the last word that are beyond the board.
         for i, (word, valid) in enumerate(zip(state.occupied, board, strict=True)):
             free = ~word & valid
             here = rank >= below
@@ -209,7 +207,7 @@ class Snake:
         """Return how many moves each cell stays occupied without food, int32 `[height * width]`."""
         position = jnp.arange(_WORD, dtype=jnp.uint32)
         before_tail = state.time - state.length
-        # Times are kept modulo a power of two, and so is their difference.
+        # Times are stored modulo a power of two, so take their difference modulo it as well.
         mask = (1 << len(state.entered)) - 1
         moves = []
         for word, *planes in zip(state.occupied, *state.entered, strict=True):
@@ -232,7 +230,7 @@ class Snake:
         return load_drawing("snake")(self, state)
 
     def _cell(self, cell: jax.Array) -> Cells:
-        """Return the set of one cell; of none if `cell` is beyond the last word."""
+        """Return the set of one cell, or the empty set if `cell` is beyond the last word."""
         bit = jnp.uint32(1) << (cell & (_WORD - 1)).astype(jnp.uint32)
         return tuple(jnp.where(cell >> 5 == i, bit, jnp.uint32(0)) for i in range(self._num_words))
 
@@ -268,13 +266,13 @@ def _intersects(left: Any, right: Cells) -> jax.Array:
 
 def _spread_bits(number: jax.Array, num_bits: int) -> list[jax.Array]:
     """Return for each bit of `number`, lowest first, a word of that bit alone."""
-    # The negative of an unsigned 1 is a word of ones, so no comparison is needed.
+    # Negating an unsigned 1 gives a word of ones, so no comparison is needed.
     return [-(number.astype(jnp.uint32) >> b & 1) for b in range(num_bits)]
 
 
 def _below(bits: jax.Array, n: jax.Array) -> jax.Array:
     """Map a uniform uint32 word to 0 to `n - 1`, int32: `bits * n // 2**32`, n below 2**16."""
-    # In two halves, since JAX has no 64-bit integers unless it is told to.
+    # In two halves, since JAX has no 64-bit integers by default.
     high = bits >> 16
     low = bits & 0xFFFF
     return ((high * n + (low * n >> 16)) >> 16).astype(jnp.int32)
@@ -285,7 +283,7 @@ def _count(word: jax.Array) -> jax.Array:
 
 
 def _nth_set_bit(word: jax.Array, n: jax.Array) -> jax.Array:
-    """Return the position of `word`'s set bit number `n`, counted from the lowest as 0."""
+    """Return the position of set bit number `n` of `word`, where the lowest is number 0."""
     position = jnp.zeros_like(n)
     for width in (16, 8, 4, 2, 1):
         low = _count(word & jnp.uint32((1 << width) - 1))

@@ -1,8 +1,8 @@
 """Sine and cosine that XLA can fuse and vectorise on every backend.
 
-The math library's calls keep a step from being vectorised on the CPU and cost more than the rest of
-a cart-pole. Both functions share one range reduction to [-pi/2, pi/2] and two short polynomials;
-environments call `sin_cos`.
+Calls into the math library keep a step from being vectorised on the CPU, and cost more than the
+rest of a cart-pole. Here both functions share one range reduction to [-pi/2, pi/2] and two short
+polynomials. Environments call `sin_cos`.
 """
 
 import jax
@@ -32,7 +32,7 @@ def sin_cos(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
         angle: float32 of any shape, radians. The error is below 2e-7 for |angle| up to 10,000.
 
     Raises:
-        InvalidArgumentError: `jax_enable_x64` is on, under which the bits of an angle are others.
+        InvalidArgumentError: `jax_enable_x64` is on, under which an angle has different bits.
     """
     require_32_bits()
     half_turns = jnp.round(angle * _INVERSE_PI)
@@ -40,7 +40,7 @@ def sin_cos(angle: jax.Array) -> tuple[jax.Array, jax.Array]:
     for part in _PI_PARTS:
         reduced = reduced - half_turns * part
     square = reduced * reduced
-    # An odd number of half turns changes the sign of both: move the parity bit into the sign bit.
+    # An odd number of half turns flips the sign of both, so move the parity bit to the sign bit.
     sign = half_turns.astype(jnp.int32).astype(jnp.uint32) << 31
     return _with_sign(reduced * _horner(_SIN, square), sign), _with_sign(
         _horner(_COS, square), sign

@@ -1,4 +1,4 @@
-"""Many copies of one environment that step together and reset where an episode ends."""
+"""Many copies of one environment that step together, each with auto-reset."""
 
 import dataclasses
 from typing import Any
@@ -14,17 +14,17 @@ from myriad.errors import InvalidArgumentError
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class BatchState:
-    """What each environment carries from step to step; `N` counts padding, too.
+    """The state that each environment carries from step to step. `N` includes padding.
 
     Attributes:
         env_state: the environment's state, leaves `[N, ...]`.
-        obs: the last observation, `[N, *O]`, or None where the agent uses none.
+        obs: the last observation, `[N, *O]`, or None if the agent uses none.
         own_params: the parameters in which environments differ, leaves `[N, ...]`; empty if they
             share all.
         episode_length: steps of the running episode, int32 `[N]`.
         episode_return: rewards of the running episode, float32 `[N]`.
-        num_episodes: episodes that ended, int32 `[N]`.
-        return_sum: the returns of the ended episodes, float32 `[N]`.
+        num_episodes: number of episodes that ended, int32 `[N]`.
+        return_sum: the sum of the returns of ended episodes, float32 `[N]`.
     """
 
     env_state: Any
@@ -39,11 +39,11 @@ class BatchState:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Transition:
-    """One step, as gymnax returns it; in a trajectory each leaf is `[T, N, ...]`.
+    """One step, as gymnax returns it. In a trajectory each leaf is `[T, N, ...]`.
 
-    `obs` follows the step: the first of a new episode where the old one ended, and what the
-    next action is chosen under. `final_obs` is what the step itself led to, the last of the old
-    episode where one ended: what a value bootstraps from. It is None unless it was asked for.
+    `obs` is the observation after the step, from which the next action is chosen. If an episode
+    ended, it is the first of the new one. `final_obs` is the observation from before any reset,
+    from which a value bootstraps. It is None unless you asked for it.
     """
 
     obs: jax.Array
@@ -55,17 +55,17 @@ class Transition:
 
 
 class Parameters:
-    """An environment's parameters, each leaf shared by all environments or one for each.
+    """An environment's parameters. Environments share a leaf, or each has its own.
 
     Args:
         env: the environment.
-        num_envs: how many environments count.
-        params: a pytree like `env.default_params`; a leaf with one more axis, `[num_envs, ...]`,
+        num_envs: number of environments, without padding.
+        params: a pytree like `env.default_params`. A leaf with one more axis, `[num_envs, ...]`,
             differs by environment.
 
     Raises:
-        InvalidArgumentError: `params` is not of the environment's kind, or a leaf is of another
-            length.
+        InvalidArgumentError: `params` has another type than the environment's, or a leaf has
+            another shape.
     """
 
     def __init__(self, env: Environment, num_envs: int, params: Any = None):
@@ -82,8 +82,8 @@ class Parameters:
             _batch_axis(path, leaf, default, num_envs)
             for (path, leaf), default in zip(paths, defaults, strict=True)
         ]
-        # What all environments share stays out of their state. It is a constant of the program,
-        # and XLA computes its reciprocals and products once, at compile time.
+        # Shared parameters are not in the state. They are constants of the program, so that XLA
+        # computes their reciprocals and products once, at compile time.
         self.own = tuple(
             jnp.asarray(leaf)
             for leaf, axis in zip(self._leaves, self._axes, strict=True)
@@ -92,7 +92,7 @@ class Parameters:
         self.in_axes = jax.tree.unflatten(self._structure, self._axes) if self.own else None
 
     def of(self, own: tuple[jax.Array, ...]) -> Any:
-        """Return the parameters of environments whose own ones are `own`."""
+        """Return the parameters of environments with their own parameters `own` filled in."""
         rest = iter(own)
         leaves = [
             next(rest) if axis == 0 else leaf
@@ -102,7 +102,7 @@ class Parameters:
 
 
 class VectorEnv:
-    """`num_envs` copies of `env` with auto-reset; `keep_obs` is False if no agent looks."""
+    """`num_envs` copies of `env` with auto-reset. `keep_obs` is False if no agent uses `obs`."""
 
     def __init__(
         self, env: Environment, num_envs: int, params: Any = None, *, keep_obs: bool = True
@@ -118,7 +118,7 @@ class VectorEnv:
         reset = jax.vmap(self.env.reset, in_axes=(0, self.params.in_axes))
         obs, env_state = reset(keys, self.params.of(own_params))
         num_envs = keys.shape[0]
-        # Each leaf has its dtype: after a weakly typed one, the chunk would compile twice.
+        # Give each leaf a strong dtype, since after a weakly typed one the chunk compiles twice.
         return BatchState(
             env_state,
             obs if self.keep_obs else None,
@@ -136,7 +136,7 @@ class VectorEnv:
         step_keys: jax.Array,
         reset_keys: jax.Array,
     ) -> tuple[BatchState, Transition]:
-        """Advance by one step with auto-reset; `action` is `[N, *A]`, keys are `[N]`."""
+        """Advance by one step with auto-reset. `action` is `[N, *A]`, and keys are `[N]`."""
         params = self.params.of(batch_state.own_params)
         in_axes = self.params.in_axes
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, in_axes))
@@ -144,7 +144,7 @@ class VectorEnv:
             step_keys, batch_state.env_state, action, params
         )
         done = terminated | truncated
-        # Every environment is reset and the result chosen: under vmap a branch would run both, too.
+        # Reset every environment and select, since a branch under vmap would compute both as well.
         reset_obs, reset_state = jax.vmap(self.env.reset, in_axes=(0, in_axes))(reset_keys, params)
         obs = select_reset(done, reset_obs, final_obs)
         episode_return = batch_state.episode_return + reward
@@ -161,7 +161,7 @@ class VectorEnv:
 
 
 def select_reset(done: jax.Array, new: Any, old: Any) -> Any:
-    """Take `new` where `done`, `[N]`, else `old`; leaves `[N, ...]` of any rank."""
+    """Take `new` where `done`, `[N]`, and `old` elsewhere. Leaves are `[N, ...]` of any rank."""
 
     def choose(new: jax.Array, old: jax.Array) -> jax.Array:
         return jnp.where(done.reshape(done.shape + (1,) * (new.ndim - 1)), new, old)

@@ -143,7 +143,7 @@ STEP_FAULTS = {
         lambda key, old, obs, state, reward, *rest: (obs, state, jnp.log(state.theta), *rest)
     ),
     "obs leaves observation_space after step": lambda key, old, obs, *rest: (obs + 100.0, *rest),
-    "step tells a time limit as terminated": (
+    "step reports a time limit as terminated": (
         lambda key, old, obs, state, reward, terminated, truncated, info: (
             obs, state, reward, terminated | truncated, jnp.zeros((), bool), info,
         )
