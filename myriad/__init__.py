@@ -1,6 +1,6 @@
 """Massively parallel environments, agents and a trainer on JAX, whose speed is a tested feature.
 
-The public names load on first use, so that `import myriad` costs next to nothing.
+The public names load on first use, so that `import myriad` is almost free.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What a researcher calls: `create_config`, `train_and_evaluate`, `evaluate`, `make_train`."""
+"""The functions that a researcher calls: `create_config`, `train_and_evaluate` and others."""
 
 import time
 import warnings
@@ -42,7 +42,7 @@ from myriad.training.trainer import Trainer, environment_record
 from myriad.xla import result_shapes
 
 if TYPE_CHECKING:
-    # Loaded where many seeds are trained.
+    # Imported at run time only where many seeds are trained.
     from myriad.training.population.seeds import SeedsTrainer
 
 __all__ = ["create_config", "evaluate", "load_agent", "make_train", "resume", "train_and_evaluate"]
@@ -61,17 +61,17 @@ def create_config(
 ) -> TrainingConfig:
     """Describe a training.
 
-    Arguments are the fields of `TrainingConfig`, and options by dotted name such as
-    `"agent.learning_rate"` or `"env.gravity"`. With `auto_tune` the autotuner chooses
-    `scan_chunk_size` for this machine at once, and prints what it does. By default a `preset` says
+    The arguments are the fields of `TrainingConfig`, and options by dotted name, such as
+    `"agent.learning_rate"` or `"env.gravity"`. With `auto_tune` the autotuner immediately chooses
+    `scan_chunk_size` for this machine, and prints its progress. By default the `preset` decides
     whether it does.
 
     Raises:
         UnknownNameError: there is no such environment, agent or field. The message names the
             closest one.
         InvalidArgumentError: a value can't be used, the agent can't act in the environment,
-            `scan_chunk_size` is given beside `auto_tune`, or what is tuned does not fit into
-            memory.
+            `scan_chunk_size` is given together with `auto_tune`, or the tuned training does not fit
+            into memory.
 
     Example:
         >>> config = create_config("cartpole-control", "ppo", **{"agent.learning_rate": 1e-3})
@@ -83,8 +83,8 @@ def create_config(
         return config
     if processes().count > 1:
         raise InvalidArgumentError(
-            "auto_tune measures one process, so with several give scan_chunk_size and turn it off "
-            "(--no-auto-tune)."
+            "auto_tune measures one process, so with several processes give scan_chunk_size and "
+            "turn auto_tune off (--no-auto-tune)."
         )
     if scan_chunk_size is not None:
         raise InvalidArgumentError(
@@ -128,13 +128,13 @@ def train_and_evaluate(
     profile_chunks: Annotated[int, Integer(0)] = 0,
     sources: Mapping[str, str] | None = None,
 ) -> TrainingResults:
-    """Train as `config` says, with evaluations on the way.
+    """Train as `config` says, and evaluate along the way.
 
     With `seeds`, given here or in `config`, all of them train side by side in one program and one
     run folder, and the results are `SeedResults`.
 
     Args:
-        config: from `create_config`.
+        config: the training, from `create_config`.
         run_folder: the folder for configuration, metrics and checkpoints; by default a new one
             under `runs/`.
         seeds: seeds of the trainings, such as `range(64)`, in place of `config.seed`.
@@ -145,17 +145,17 @@ def train_and_evaluate(
     Raises:
         InvalidArgumentError: the folder is not empty, is in use or can't be written, the training
             does not fit into memory, there is no such tracker, the environment of a film can't be
-            drawn, or something in `config` can't go with many seeds.
+            drawn, or a setting of `config` can't be combined with many seeds.
         NotInstalledError: the library of a tracker in `log_to` or of a film is not installed.
-        DivergedError: a NaN came up, or an infinity where none can be learned from.
-        KeyboardInterrupt: you interrupted it. `resume` goes on from there.
+        DivergedError: there is a NaN, or an infinity where the agent can't learn from one.
+        KeyboardInterrupt: you interrupted it. `resume` continues from there.
     """
     if seeds is not None:
         config = config.with_seeds(seeds)
     group = processes()
     with interrupts_kept(), group.watching():
         group.require_alike({"the call": "train_and_evaluate"})
-        # Only a new run looks at the environment. A resumed one goes on under the names it has.
+        # Only a new run reads these variables. A resumed run keeps its names.
         resolved = group.together(
             lambda: _completed(config.resolve().logged_as(wandb_names()), profile_chunks)
         )
@@ -172,7 +172,7 @@ def train_and_evaluate(
             try:
                 return trainer.run()
             except BaseException:
-                # Nothing was trained, so nothing stands in the way of the corrected call.
+                # Nothing was trained, so remove the folder to not block the corrected call.
                 if not trainer.has_trained:
                     folder.discard()
                 raise
@@ -185,16 +185,16 @@ def resume(
     quiet: bool = False,
     profile_chunks: Annotated[int, Integer(0)] = 0,
 ) -> TrainingResults:
-    """Go on with a run from its newest checkpoint, or from the start if there is none.
+    """Resume a run from its newest checkpoint, or from the start if there is none.
 
-    On the same devices the end is the same bit for bit as that of an uninterrupted run. On another
-    number of them a warning says so, and each update agrees within 1e-5. A run of many seeds goes
-    on with all of them, and returns `SeedResults`. A run of another version
-    goes on with the values in its `config.toml`. A warning names those that the file does not hold.
+    On the same devices the result equals that of an uninterrupted run bit for bit. On another
+    number of devices there is a warning, and each update agrees within 1e-5. A run of many seeds
+    resumes all of them and returns `SeedResults`. A run of another version continues with the
+    values in its `config.toml`. A warning names the fields that the file lacks.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
-        quiet: show no progress, also on a terminal.
+        quiet: show no progress, not even on a terminal.
         profile_chunks: as in `train_and_evaluate`.
 
     Raises:
@@ -233,13 +233,13 @@ def evaluate(
 
     Raises:
         InvalidArgumentError: `num_episodes` is not an integer of at least 1 or does not fit into
-            memory, `seed` does not fit in 64 bits, or `agent_state` is not that of such an agent.
+            memory, `seed` does not fit in 64 bits, or `agent_state` is not from such an agent.
     """
     resolved = config.resolve()
     _require_state(resolved, agent_state)
     key = key_alone(seed)
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((agent_state, key))):
-        # Inside a program of yours, what fits is for that program to say.
+        # Inside your own traced program, memory can't be checked here.
         evaluation = Evaluation(
             resolved.env,
             resolved.learner,
@@ -253,11 +253,11 @@ def evaluate(
 
 
 class PureTraining(Protocol):
-    """What `make_train` returns.
+    """The training function that `make_train` returns.
 
     Attributes:
-        steps: of all environments together at each evaluation, NumPy's int64 `[E]`. They stand
-            here because JAX's integers have 32 bits.
+        steps: steps of all environments together at each evaluation, NumPy's int64 `[E]`. They are
+            not among the results because JAX's integers have 32 bits.
     """
 
     steps: np.ndarray
@@ -266,7 +266,7 @@ class PureTraining(Protocol):
 
 
 def _require_pure(resolved: ResolvedConfig) -> None:
-    """Refuse what a training can't have as one function of a key."""
+    """Refuse settings that don't work in a training as one function of a key."""
     config = resolved.config
     if config.target_return is not None:
         raise InvalidArgumentError(
@@ -276,7 +276,7 @@ def _require_pure(resolved: ResolvedConfig) -> None:
     if config.seeds is not None:
         raise InvalidArgumentError(
             "make_train gets its seed as a key, so seeds must be None, "
-            f"but is {shown(config.seeds)}; map it over keys."
+            f"but is {shown(config.seeds)}; map the function over keys."
         )
     if config.num_shards > 1:
         raise InvalidArgumentError(
@@ -296,7 +296,7 @@ def make_train(config: TrainingConfig) -> PureTraining:
 
     `jax.vmap` it over keys to train many seeds at once. With `E` evaluations it returns
     `agent_state`, `eval_return`, `[E, eval_rollouts]`, and `metric_sums`, the sums of the metrics
-    over each window. For `myriad.random.make_key(config.seed)` they are those of
+    over each window. With the key `myriad.random.make_key(config.seed)`, the results are those of
     `train_and_evaluate`.
 
     Raises:
@@ -313,7 +313,7 @@ def make_train(config: TrainingConfig) -> PureTraining:
     )
     every = resolved.updates_per_eval
     ends = [*range(every, resolved.num_updates, every), resolved.num_updates]
-    # The trip counts are the same for every seed of a vmap. A loop whose end depended on the seed
+    # Trip counts don't depend on the key, since under vmap a loop whose end depends on the key
     # would run masked.
     trips = jnp.asarray(np.diff(ends, prepend=0), jnp.int32)
 
@@ -325,7 +325,7 @@ def make_train(config: TrainingConfig) -> PureTraining:
             )
             return state, (returns, report.metric_sums)
 
-        # Users bring JAX's own keys, and drawing by those would take most of a step.
+        # Users pass JAX's own keys, with which random numbers would take most of a step's time.
         key = fast_key(key)
         state, (returns, metrics) = jax.lax.scan(window, loop.init(key), trips)
         return {"agent_state": state.agent, "eval_return": returns, "metric_sums": metrics}
@@ -342,7 +342,7 @@ def evaluate_run(
     seed: Seed = 0,
     train_seed: Seed | None = None,
 ) -> jax.Array:
-    """Evaluate the agent of a run's newest checkpoint, as `evaluate` does."""
+    """Evaluate the agent in a run's newest checkpoint, as `evaluate` does."""
     config, _, agent = load_training(run_folder, train_seed)
     state = agent.state if isinstance(agent, TrainedPolicy) else None
     return evaluate(config, state, num_episodes, seed)
@@ -351,7 +351,7 @@ def evaluate_run(
 def load_training(
     run_folder: str | Path, train_seed: Seed | None
 ) -> tuple[TrainingConfig, Any, Any]:
-    """Do what `load_agent` does, whose `seed` the command line calls `--train-seed`."""
+    """Do what `load_agent` does, but call its `seed` `--train-seed` in errors."""
     try:
         return load_agent(run_folder, train_seed)
     except InvalidArgumentError as error:
@@ -360,10 +360,10 @@ def load_training(
 
 @checked
 def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[TrainingConfig, Any, Any]:
-    """Return the configuration of a run, its environment, and its trained agent.
+    """Return the configuration of a run, its environment and its trained agent.
 
-    The agent is what `Rollout` takes: a fixed greedy policy from the newest checkpoint, or the
-    controller. Of a run of many seeds, you get the training of one of them.
+    You can pass the agent to `Rollout`. It is a fixed greedy policy from the newest checkpoint, or
+    the controller. From a run of many seeds, you get the agent of one seed.
 
     Args:
         run_folder: the folder that `train_and_evaluate` wrote.
@@ -415,14 +415,14 @@ def load_agent(run_folder: str | Path, seed: Seed | None = None) -> tuple[Traini
 
 
 def _completed(resolved: ResolvedConfig, profile_chunks: int) -> ResolvedConfig:
-    """Return a training as it runs: of many seeds, with how they share a device."""
+    """Return a training as it runs. For many seeds, fill in how they share a device."""
     if resolved.config.seeds is not None:
         from myriad.training.population.seeds import resolved_for_seeds
 
         return resolved_for_seeds(resolved, profile_chunks)
     if (mapping := resolved.config.mapping) is not None:
         raise InvalidArgumentError(
-            f"mapping must be left out without seeds, which it is for, but got {mapping!r}."
+            f"mapping must be left out without seeds, since it is for seeds, but got {mapping!r}."
         )
     return resolved
 
@@ -442,11 +442,11 @@ def _trainer(
 
 
 def _require_state(resolved: ResolvedConfig, agent_state: Any) -> None:
-    """Raise unless it has the leaves of the learner's state, of any sizes."""
+    """Raise unless a state has the leaves of the learner's state, of any sizes."""
     learner = resolved.learner
     num_envs = resolved.num_envs
     if isinstance(learner, ControllerLearner):
-        return  # It has none to evaluate.
+        return  # A fixed policy has no state to check.
 
     def kinds(state: Any, more_axes: int = 0) -> Any:
         leaves, structure = jax.tree.flatten(state)
@@ -476,15 +476,14 @@ def _named(run_folder: str | Path) -> Path:
 
 
 def _new_path(config: TrainingConfig) -> Path:
-    """Name a folder that isn't there yet."""
+    """Return the name of a folder that doesn't exist yet."""
     now = time.strftime("%Y%m%d-%H%M%S")
-    # The name of your own environment holds a colon, which some file systems refuse.
+    # The name of your own environment has a colon, which some file systems refuse.
     seeds = f"seed{config.seed}" if config.seeds is None else f"{len(config.seeds)}seeds"
     stem = f"{config.env}-{config.agent}-{seeds}-{now}".replace(":", "-")
     path = Path("runs") / stem
     number = 1
-    # Another process may still take the name first. `RunFolder.create` then refuses it to this
-    # one.
+    # Another process may still take the name first. `RunFolder.create` then refuses it here.
     while path.exists():
         number += 1
         path = Path("runs") / f"{stem}-{number}"

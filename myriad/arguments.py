@@ -1,4 +1,4 @@
-"""Arguments of public functions are held to their annotations before anything is done with them."""
+"""Check the arguments of public functions against their annotations before anything else."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ from myriad.ranges import range_in
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-# What an annotation is called in a message, where its own name says too little.
+# How messages call an annotation whose own name says too little.
 _NAMES = {
     "bool": "True or False",
     "str": "a string",
@@ -25,10 +25,10 @@ _NAMES = {
 
 
 class Like:
-    """What an object must have: `Annotated[Environment, Like("an environment", "reset")]`.
+    """The members that an object must have: `Annotated[Environment, Like("an env", "reset")]`.
 
     Args:
-        kind: what such an object is called, and where it comes from.
+        kind: the words for such an object, and where it comes from.
         *members: the attributes that it must have.
     """
 
@@ -37,15 +37,15 @@ class Like:
         self.members = members
 
     def holds(self, value: Any) -> bool:
-        """Return whether an object has the members. A class has them too, but is none itself."""
+        """Return whether an object has the members. A class has them too, but doesn't count."""
         return not isinstance(value, type) and all(hasattr(value, name) for name in self.members)
 
 
 def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Let a function raise InvalidArgumentError where an argument isn't what is annotated.
+    """Make a function raise InvalidArgumentError if an argument doesn't match its annotation.
 
-    Looked at are ranges, `Like`, and types that `isinstance` understands. None passes where it is
-    the default.
+    It checks ranges, `Like` and types that `isinstance` understands. None passes if it is the
+    default.
     """
     signature = inspect.signature(function)
 
@@ -54,7 +54,7 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
-            return function(*args, **kwargs)  # Python says best which argument is missing.
+            return function(*args, **kwargs)  # Python itself says best which argument is missing.
         for argument, value in given.items():
             parameter = signature.parameters[argument]
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -67,7 +67,7 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
 
 def require(name: str, value: Any, annotation: Any) -> None:
-    """Raise InvalidArgumentError unless a value is what an annotation says."""
+    """Raise InvalidArgumentError unless a value matches an annotation."""
     if (declared := range_in(annotation)) is not None:
         declared.require(name, value)
     elif not _fits(value, annotation):

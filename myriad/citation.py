@@ -1,4 +1,4 @@
-"""`myriad cite`: say how to repeat a figure and why to believe it, from a CSV of results."""
+"""`myriad cite`: say how to reproduce a figure and why to believe it, from a CSV of results."""
 
 import contextlib
 import csv
@@ -12,12 +12,12 @@ from myriad.files import read_text, regular
 
 Row = Mapping[str, str]
 
-# The columns without which a row names neither its machine nor what was measured.
+# The columns that a row needs to name its machine and what was measured.
 _NEEDED = (
     "suite", "library", "env", "agent", "num_envs", "scan_chunk_size", "device_name",
     "steps_per_s", "status", "package_version", "commit", "jax_version", "timestamp",
 )  # fmt: skip
-# What must be a number where a table of results gives it.
+# Columns that must hold numbers, if they are there.
 _INTEGERS = (
     "num_envs", "scan_chunk_size", "num_steps", "devices", "processes", "samples",
     "memory_total_bytes", "argument_bytes", "temp_bytes", "peak_bytes", "state_bytes",
@@ -31,17 +31,17 @@ _HEADERS = (
     "suite", "library", "environment", "agent", "environments", "chunk",
     "steps/s (95% interval)", "run, s", "compiling, s", "peak memory",
 )  # fmt: skip
-_LEAST_SAMPLES = 6  # the fewest that have a 95% interval of their median
+_LEAST_SAMPLES = 6  # The fewest samples whose median has a 95% interval.
 
 
 def cite(path: Path) -> str:
     """Return a block to paste: machine, versions, commit, date, a table, and the command.
 
-    Notes stand beneath the table: what a reader must know of a row, such as that a peer steps
+    Notes beneath the table say what a reader must know about a row, such as that a peer steps
     another environment, and which rows were not measured.
 
     Raises:
-        InvalidArgumentError: the file can't be read, or is not a table of results.
+        InvalidArgumentError: the file can't be read or is not a table of results.
     """
     every = read_table(path, _NEEDED)
     rows = [row for row in every if row["status"] == "ok"]
@@ -69,7 +69,7 @@ def cite(path: Path) -> str:
 
 
 def read_table(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
-    """Read the rows of a CSV of results, every value as the text that it holds.
+    """Read the rows of a CSV of results, with every value as text.
 
     Args:
         path: the file.
@@ -115,7 +115,7 @@ def _reading(path: Path) -> Iterator["csv.DictReader[str]"]:
 
 
 def _damage(row: Row) -> str:
-    """Say what can't be right in a row, or nothing."""
+    """Say what is wrong with a row, or return nothing."""
     if None in row or None in row.values():
         return "it has more or fewer cells than there are columns"
     for names, kind in ((_INTEGERS, int), (_DECIMALS, float)):
@@ -130,7 +130,7 @@ def _damage(row: Row) -> str:
 
 
 def _source(row: Row) -> str:
-    """Say where, with what and when a row was measured."""
+    """Say on which machine, with which versions and when a row was measured."""
     memory = f", {_readable(row['memory_total_bytes'])}" if row.get("memory_total_bytes") else ""
     commit, _, changed = row["commit"].partition("-")
     commit = (commit[:10] or "unknown") + (" with local changes" if changed else "")
@@ -186,7 +186,7 @@ def _readable(count: str) -> str:
 
 
 def _command(path: Path) -> str:
-    """Return the command in the raw samples beside the CSV, or nothing if there are none."""
+    """Return the command from the raw samples next to the CSV, or nothing if there are none."""
     samples = path.with_name(f"{path.stem}_samples.json")
     try:
         return str(json.loads(read_text(samples)).get("command", ""))

@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept out where it would find nothing."""
+"""Pause Python's garbage collector where it would find nothing."""
 
 import contextlib
 import gc
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the collector out of the block, as timeit does."""
+    """Pause the collector during the block, as timeit does."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

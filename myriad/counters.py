@@ -1,4 +1,4 @@
-"""Whole numbers beyond 32 bits on the device: JAX's integers have 32 unless `jax_enable_x64` is on.
+"""64-bit counts on the device, since JAX's integers have 32 bits unless `jax_enable_x64` is on.
 
 An update counter passes 2**32 within days, and the steps of a single environment within minutes.
 """
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 _WORD = 1 << 32
-# Purposes are below this, so that the high word goes above them in what a key is folded with.
+# Purposes are below this, so that a purpose and the high word fit into one word that is folded in.
 _PURPOSES = 1 << 8
 
 
@@ -47,7 +47,7 @@ class Counter:
         return self.high.astype(jnp.float32) * np.float32(_WORD) + self.low.astype(jnp.float32)
 
     def clipped(self, most: int) -> jax.Array:
-        """Return the value, or `most` where it is larger: an int32, so `most` is below 2**31."""
+        """Return the value, but at most `most`, as an int32. So `most` must be below 2**31."""
         return jnp.where(self.high > 0, most, jnp.minimum(self.low, np.uint32(most))).astype(
             jnp.int32
         )
@@ -61,7 +61,7 @@ class Counter:
     def is_multiple_of(self, period: int) -> jax.Array:
         """Return whether `period`, below 2**31, divides the count."""
         divisor = np.uint32(period)
-        # The high word's share of the remainder, doubled 32 times: no product leaves 32 bits.
+        # Double the high word's remainder 32 times, since a product would exceed 32 bits.
         doublings = jnp.where(self.high > 0, 32, 0)
         rest = jax.lax.fori_loop(
             0, doublings, lambda _, rest: rest * 2 % divisor, self.high % divisor
@@ -75,12 +75,12 @@ class Counter:
 
 
 def exact_sum(values: jax.Array) -> jax.Array:
-    """Add up fewer than 2**24 counts, uint32 or int32 `[N]`, into what `whole` reads: `[4]`."""
+    """Add up fewer than 2**24 counts, uint32 or int32 `[N]`, into `[4]` sums that `whole` reads."""
     words = values.astype(jnp.uint32)
-    # Byte by byte, so that no sum leaves 32 bits.
+    # Byte by byte, so that no sum exceeds 32 bits.
     return jnp.stack([jnp.sum(words >> shift & 0xFF, dtype=jnp.uint32) for shift in (0, 8, 16, 24)])
 
 
 def whole(sums: jax.Array | np.ndarray) -> int:
-    """Return the sum that `exact_sum` made, outside a trace."""
+    """Return the total from the sums of `exact_sum`, outside a trace."""
     return sum(int(part) << shift for part, shift in zip(sums, (0, 8, 16, 24), strict=True))

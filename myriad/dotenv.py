@@ -1,4 +1,4 @@
-"""Read the text of a `.env` file by python-dotenv, and refuse the lines that it would skip."""
+"""Read a `.env` file with python-dotenv, and refuse the lines that it would skip."""
 
 import io
 import re
@@ -11,17 +11,17 @@ from myriad.errors import InvalidArgumentError
 def variables_in(text: str, file: object, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a `.env` file sets, the last value of each.
 
-    A statement is `NAME=value`, with `export` before it, quotes around the value or a comment after
-    it. `${OTHER}` and `${OTHER:-otherwise}` stand for a variable of the environment, or else for
-    one of the statements before. A name alone sets nothing.
+    A statement is `NAME=value`, optionally with `export` before it, quotes around the value or a
+    comment after it. `${OTHER}` and `${OTHER:-otherwise}` stand for a variable of the environment,
+    or else for one of an earlier statement. A name alone sets nothing.
 
     Args:
-        text: what the file holds.
-        file: what an error calls it.
+        text: the content of the file.
+        file: the file's name, for errors.
         environ: the variables of the environment.
 
     Raises:
-        InvalidArgumentError: something else stands there. The message names the line and doesn't
+        InvalidArgumentError: a line is not a statement. The message names the line but doesn't
             repeat it, since it may hold a secret.
     """
     from dotenv.parser import parse_stream
@@ -45,7 +45,7 @@ def variables_in(text: str, file: object, environ: Mapping[str, str]) -> dict[st
 
 
 def _line_of(original: Any) -> int:
-    """Return the line of what can't be read. Blank lines before it are part of the original."""
+    """Return the line of an invalid statement, whose original includes blank lines before it."""
     text = original.string
     blank = text[: len(text) - len(text.lstrip())]
     return original.line + len(re.findall(r"\r\n|\n|\r", blank))

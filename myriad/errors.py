@@ -1,7 +1,7 @@
 """Every error that Myriad raises on purpose. Its message is one sentence.
 
     MyriadError
-    ├── InvalidArgumentError (ValueError)      names the field, the value and what would be right
+    ├── InvalidArgumentError (ValueError)      names the field, its value and what is allowed
     │   ├── UnknownNameError (ValueError)      lists the known names and the closest one
     │   └── FaultyEnvironmentError (ValueError)  has a sentence for each fault
     ├── BackendStartedError (RuntimeError)     an XLA option came after JAX had read its options
@@ -10,10 +10,10 @@
     ├── DeviceNotFoundError (RuntimeError)     you asked for a platform that this machine lacks
     └── NotInstalledError (ImportError)        names the command that installs the library
 
-A `ShortTrainingWarning` and a `SlowPrecisionWarning` are no errors: the training runs as you asked
-for.
+Each error is also the built-in that you would expect, so `except ValueError` keeps working.
 
-Each is also the built-in that you would expect, so `except ValueError` keeps working.
+A `ShortTrainingWarning` and a `SlowPrecisionWarning` are not errors: the training runs as you
+asked.
 """
 
 import difflib
@@ -22,7 +22,7 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# How much of a value a message repeats.
+# How much of a value an error message repeats.
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = 12
@@ -30,9 +30,9 @@ _MOST_BITS = 256
 
 
 def shown(value: Any) -> str:
-    """Return how a message shows a value: as Python writes it, but short and in one line.
+    """Return a value for a message: as Python writes it, but short and on one line.
 
-    A password of an address is left out.
+    The password of an address is left out.
 
     Example:
         >>> shown(list(range(10**6)))
@@ -44,12 +44,12 @@ def shown(value: Any) -> str:
         value = without_passwords(value)
     try:
         return " ".join(_SHORT.repr(value).split())
-    except Exception:  # noqa: BLE001 (a value of yours may not be able to say what it is)
+    except Exception:  # noqa: BLE001 (the `__repr__` of your own value may raise anything)
         return f"a value of type {type(value).__name__}"
 
 
 def without_passwords(text: str) -> str:
-    """Return a text with stars for the password of every address in it.
+    """Return a text in which stars replace the password of every address.
 
     Example:
         >>> without_passwords("no table in postgresql://me:secret@host/studies")
@@ -60,7 +60,7 @@ def without_passwords(text: str) -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """Return the name that you probably meant: much alike, or with yours in it.
+    """Return the name that you probably meant: one that is similar or contains yours.
 
     Example:
         >>> closest("width", ["height", "prefer_width"])
@@ -78,7 +78,7 @@ class ShortTrainingWarning(UserWarning):
 
 
 class SlowPrecisionWarning(UserWarning):
-    """The dtype that networks compute in is slower on this machine than float32."""
+    """The compute dtype of the networks is slower on this machine than float32."""
 
 
 class MyriadError(Exception):
@@ -89,10 +89,10 @@ class InvalidArgumentError(MyriadError, ValueError):
     """A value that can't be used."""
 
     def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
-        """Return the error with its argument called as you called it.
+        """Return the error with the argument's name replaced by the one that you used.
 
         Args:
-            names: your names, by those that a sentence may begin with, such as `gamma must be`.
+            names: your names by Myriad's. A message begins with Myriad's, as in `gamma must be`.
         """
         name, must, rest = str(self).partition(" must ")
         if name not in names:
@@ -104,16 +104,16 @@ class UnknownNameError(InvalidArgumentError):
     """A name that is not registered.
 
     Args:
-        kind: what it should be the name of.
-        name: what you gave.
-        known: the names that there are.
+        kind: the kind of thing that it should name.
+        name: the name that you gave.
+        known: the names that exist.
         aliases: other names that you may have meant.
-        owner: whose names they are.
-        prefix: what you write before each of them.
+        owner: the owner of the names, for the message.
+        prefix: the text that you write before each name.
 
     Attributes:
-        name: what you gave, with the prefix.
-        kind: what it should be the name of.
+        name: the name that you gave, with the prefix.
+        kind: the kind of thing that it should name.
 
     Example:
         >>> str(UnknownNameError("agent", "pppo", ["dqn", "ppo"]))
@@ -137,7 +137,7 @@ class UnknownNameError(InvalidArgumentError):
         self._parts = (kind, name, known, aliases, owner)
         close = closest(str(name), [*known, *aliases])
         hint = f"; did you mean {_written(prefix, close)!r}?" if close else "."
-        # A flag is listed as one. In a table of options the names stand alone.
+        # Flags are listed with their prefix. In a table of options, names have none.
         before = prefix if prefix.startswith("--") else ""
         listed = ", ".join(_written(before, each) for each in known) or "none"
         subject = shown(_written(prefix, str(name)) if prefix else name)
@@ -145,7 +145,7 @@ class UnknownNameError(InvalidArgumentError):
         super().__init__(f"unknown {kind} {subject}{of}{hint} Known: {listed}.")
 
     def renamed(self, names: Mapping[str, str]) -> "InvalidArgumentError":
-        """Return the error with every field as you wrote it: behind `env.` or `--env.`."""
+        """Return the error with every field as you wrote it, after `env.` or `--env.`."""
         kind, name, known, aliases, owner = self._parts
         if kind != "field" or self.name not in names:
             return self
@@ -155,7 +155,7 @@ class UnknownNameError(InvalidArgumentError):
 
 
 def _written(prefix: str, name: str) -> str:
-    """Return a name as you would write it: a flag has hyphens."""
+    """Return a name as you would write it, with hyphens if it is a flag."""
     written = prefix + name
     return written.replace("_", "-") if prefix.startswith("--") else written
 
@@ -174,11 +174,11 @@ class FaultyEnvironmentError(InvalidArgumentError):
 
 
 class BackendStartedError(MyriadError, RuntimeError):
-    """An option came after JAX's backend had started and could no longer take effect."""
+    """An option was set after JAX's backend had started, so it can't take effect."""
 
 
 class DivergedError(MyriadError, ArithmeticError):
-    """A training came to a NaN, or to an infinity where none can be learned from."""
+    """A training has a NaN, or an infinity where the agent can't learn from one."""
 
 
 class ProcessLostError(MyriadError, RuntimeError):
@@ -186,8 +186,8 @@ class ProcessLostError(MyriadError, RuntimeError):
 
 
 class DeviceNotFoundError(MyriadError, RuntimeError):
-    """The platform asked for is not on this machine."""
+    """The machine lacks the platform that you asked for."""
 
 
 class NotInstalledError(MyriadError, ImportError):
-    """An optional library is needed for what was asked."""
+    """A feature needs an optional library that is not installed."""

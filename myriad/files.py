@@ -1,4 +1,4 @@
-"""Writing files: a reader finds the old one or the new one, and never half of either."""
+"""Write files so that a reader finds the old file or the new one, and never half of one."""
 
 import contextlib
 import errno
@@ -17,10 +17,11 @@ except ImportError:  # Windows
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a path to write to, whose file takes the place of `path` when the block succeeds.
+    """Yield a path to write to. If the block succeeds, its file replaces `path`.
 
-    The temporary file lies beside `path`, has the same ending and is gone after a failure. A link
-    stays one, and its target is replaced. What is no regular file, such as a device, is written to.
+    The temporary file lies next to `path`, has the same ending and is removed after a failure. A
+    link stays a link, and its target is replaced. A device or another special file is written to
+    directly.
 
     Raises:
         InvalidArgumentError: the file can't be written.
@@ -40,8 +41,8 @@ def replacing(path: Path) -> Iterator[Path]:
         try:
             yield temporary
             with temporary.open("rb+") as file:
-                # The content must reach the disk before the name does, or a crash leaves an empty
-                # file under the new name.
+                # The content must reach the disk before the rename does, or a crash could leave an
+                # empty file under the final name.
                 os.fsync(file.fileno())
             temporary.replace(target)
         except BaseException:
@@ -51,7 +52,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return why nothing can be written below a folder, which need not be there yet.
+    """Say why nothing can be written below a folder, which need not exist yet, or return None.
 
     Example:
         >>> unwritable(Path("/dev/null/results"))
@@ -74,18 +75,18 @@ def read_text(path: Path) -> str:
     """Read a file of text.
 
     Raises:
-        InvalidArgumentError: it is missing, no regular file, or not UTF-8.
+        InvalidArgumentError: the file is missing, not a regular file or not UTF-8.
     """
     try:
         return regular(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        # Beside bytes that are no UTF-8, a name that holds a null character.
+        # A ValueError means bytes that are not UTF-8, or a null character in the name.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidArgumentError(f"{path} can't be read: {reason}.") from error
 
 
 def regular(path: Path) -> Path:
-    """Return a path that can be read without waiting. A pipe may have nobody who writes to it.
+    """Return the path of a regular file. Reading a pipe could wait for ever, so it is refused.
 
     Raises:
         OSError: a folder, a pipe or a device is there.
@@ -96,7 +97,7 @@ def regular(path: Path) -> Path:
 
 
 def say(sentence: str) -> None:
-    """Print to standard error, without passwords. If it is closed or full, nothing is said."""
+    """Print to standard error, without passwords. If it is closed or full, print nothing."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{without_passwords(sentence)}\n")
@@ -105,16 +106,16 @@ def say(sentence: str) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Lock a folder against others who lock it, until the block ends. Nothing is written.
+    """Lock a folder during the block, against other calls of this. Nothing is written to it.
 
     Args:
         path: the folder.
-        shared: allow other shared locks beside this one.
-        wait: until others have let go of it.
+        shared: allow other shared locks at the same time.
+        wait: wait until others have released it.
 
     Yields:
-        False if the folder is gone or somebody else holds it. Where the system or the file system
-        knows no locks, that is never found out.
+        False if the folder is gone or another process holds it, else True. It is always True if
+        the system or the file system has no locks.
     """
     with contextlib.ExitStack() as opened:
         yield _lock(path, opened, shared=shared, wait=wait)
@@ -136,7 +137,7 @@ def _lock(path: Path, opened: contextlib.ExitStack, *, shared: bool, wait: bool)
 
 
 def holder_of(lock: Path) -> str:
-    """Name the process that holds a locked file, as far as the system tells."""
+    """Name the process that holds a locked file, if the system tells."""
     try:
         held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
         status = lock.stat()
@@ -159,6 +160,6 @@ def write_errors_explained(what: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # An error of a library may hold several lines, and no `strerror`.
+        # A library's error may have several lines and no `strerror`.
         reason = error.strerror or str(error).partition("\n")[0]
         raise InvalidArgumentError(f"{what} can't be written: {reason}.") from error

@@ -1,4 +1,4 @@
-"""The machine as JAX sees it: what it is, its platform, and the options that XLA starts with.
+"""The machine as JAX sees it: its hardware, its platform, and the options that XLA starts with.
 
 Call `configure` first, since XLA reads its options once, when JAX's backend starts.
 `resolve_platform` and `fingerprint` start it.
@@ -43,35 +43,36 @@ from myriad.ranges import Integer
 
 _WHOLE_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 _FUSED_OUTPUTS = "xla_cpu_use_multi_output_fusion"
-# The values suit the rollout's chunk: a loop over steps of elementwise work on arrays that fit into
-# the cache.
+# These values suit the rollout's chunk, which is a loop over steps of elementwise work on arrays
+# that fit into the cache.
 XLA_CPU_OPTIONS = {
-    # A step writes many arrays from the same inputs. One loop for all of them reads the inputs
-    # once. XLA only asks whether the option is there, so "false" would turn it on, too. It aborts
-    # the process over indexed updates. `myriad.xla.output_fusion` says which programs have it on.
+    # A step writes many arrays from the same inputs, and one loop for all of them reads the inputs
+    # once. XLA only checks whether the option is there, so "false" would also turn it on. It aborts
+    # the process on indexed updates, so `myriad.xla.output_fusion` chooses the programs that get
+    # it.
     _FUSED_OUTPUTS: "true",
-    # A loop that touches fewer bytes than this becomes one function. By default that is 1 KB, and
-    # every step of a larger loop goes back to the runtime for each of its kernels.
+    # A loop that touches fewer bytes than this becomes one function. The default is 1 KB, and every
+    # step of a larger loop goes back to the runtime for each of its kernels.
     _WHOLE_LOOPS: "1000000000",
-    # The default, 256 bits, spares processors that slow down under wide vectors; arithmetic alone
-    # gains from the width.
+    # The default of 256 bits is for processors that slow down under wide vectors. Pure arithmetic
+    # gains from wider ones.
     "xla_cpu_prefer_vector_width": "512",
 }
-# An unknown flag in XLA_FLAGS ends the process, and nothing lists the known ones. So a flag is only
-# given to versions that it was tried on. The other options travel inside
-# --xla_backend_extra_options, where XLA ignores what it doesn't know (as jaxlib 0.11 does with the
-# first), so any version may have them.
+# XLA ends the process at an unknown flag in XLA_FLAGS, and no list of known flags exists. So a flag
+# is only given to versions with which it was tested. The other options are passed inside
+# --xla_backend_extra_options, in which XLA ignores unknown ones (as jaxlib 0.11 does with the
+# first), so they are given to any version.
 _FLAGS = {"xla_cpu_prefer_vector_width": ((0, 10), (0, 12))}
-# XLA skips this pass in every program of the process but those that are compiled with another list.
+# XLA skips this pass in every program, except those that are compiled with another list.
 _SKIP_PASSES = "xla_disable_hlo_passes"
 _SKIPPED = f"--{_SKIP_PASSES}=cpu_multi_output_fusion"
 _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
-# What `configure` has set in this process: the options that aren't the user's.
+# The options that `configure` has set in this process, which are not the user's.
 _applied: dict[str, str] = {}
-# After so many seconds a process says which others it waits for.
+# After this many seconds a process says which others it waits for.
 _SILENT_S = 10
-# Myriad finds out sooner which process is gone, and says it in a sentence.
+# Longer than Myriad takes to notice a lost process, which it reports in a sentence.
 _HEARTBEAT_S = 100
 _SHUTDOWN_S = 10
 
@@ -80,15 +81,15 @@ _VERSIONED = ("myriad", "jax", "jaxlib", "numpy", "flax", "optax", "gymnax")
 
 @dataclass(frozen=True)
 class Configuration:
-    """How XLA starts, or has started, after `configure`.
+    """The options with which XLA starts, or has started, after `configure`.
 
     The number of devices is the option `jax_num_cpu_devices`.
 
     Attributes:
-        cpu_devices: CPU devices that JAX has.
+        cpu_devices: number of CPU devices that JAX has.
         applied: options that Myriad has set in this process, and their values.
         kept: options that you or a parent process had set, and their values.
-        left_out: options that can't be set here, and why.
+        left_out: options that are not set, and why.
     """
 
     cpu_devices: int
@@ -99,15 +100,15 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a number was measured on.
+    """The machine on which a number was measured.
 
     Attributes:
-        device_kind: "cpu", "gpu" or "tpu": where JAX puts its arrays.
+        device_kind: the device on which JAX puts its arrays: "cpu", "gpu" or "tpu".
         device_name: the model of the processor or accelerator.
         cores: logical CPU cores that this process may use, see `usable_cores`.
         memory_total_bytes: the accelerator's memory, or RAM up to the limit of the container; None
-            where unknown.
-        memory_available_bytes: what of it this process can still take; None where unknown.
+            if unknown.
+        memory_available_bytes: bytes of it that this process can still take; None if unknown.
     """
 
     device_kind: str
@@ -144,15 +145,15 @@ def configure(
     processes inherit the options. JAX's backend is not started.
 
     Args:
-        cpu_devices: devices that the CPU is presented as; by default the usable cores.
-        xla_options: whether to set `XLA_CPU_OPTIONS`. False adds none and takes none back.
+        cpu_devices: number of devices into which JAX divides the CPU; by default the usable cores.
+        xla_options: whether to set `XLA_CPU_OPTIONS`. False adds none and removes none.
         without: names in `XLA_CPU_OPTIONS` to leave out, here and in child processes. The
-            environment variable `MYRIAD_WITHOUT_XLA_OPTIONS` names them, too.
-        distributed: which process of a training this is, where several processes do it; True asks
-            the launcher. `jax.distributed.initialize` then waits for the others.
+            environment variable `MYRIAD_WITHOUT_XLA_OPTIONS` can name them as well.
+        distributed: which process of a training this is, if several processes train together; True
+            asks the launcher. `jax.distributed.initialize` then waits for the others.
 
     Raises:
-        BackendStartedError: JAX's backend has started and something would have changed.
+        BackendStartedError: JAX's backend has started, and an option would have changed.
         InvalidArgumentError: `cpu_devices` is not an integer from 1 to 4,096, an option to leave
             out is set already, no launcher says which process this is, or process 0 can't be
             reached within a minute.
@@ -176,7 +177,7 @@ def configure(
         raise BackendStartedError(
             "configure must be called before JAX makes its first array, but its backend has "
             f"started and {', '.join(late)} can no longer be set; "
-            "call configure earlier, or go without it."
+            "call configure earlier, or not at all."
         )
     plan.apply()
     if launch is not None and connects:
@@ -186,7 +187,7 @@ def configure(
 
 @dataclass
 class _Plan:
-    """What a call of configure would change, by option."""
+    """The options that a call of configure would change."""
 
     flags: str = field(default_factory=lambda: os.environ.get("XLA_FLAGS", "").strip())
     without: list[str] = field(default_factory=list)
@@ -213,7 +214,7 @@ class _Plan:
             self.changes[name] = value
 
     def add_device_count(self, wanted: int | None, local_processes: int) -> None:
-        # -1 if it is not set. JAX reads JAX_NUM_CPU_DEVICES into it at its import.
+        # It is -1 if not set. On import, JAX reads JAX_NUM_CPU_DEVICES into it.
         configured = getattr(jax.config, _DEVICE_COUNT)
         by_flag = re.search(rf"\b{_DEVICE_COUNT_FLAG}=(\d+)", self.flags)
         present = 1
@@ -249,22 +250,22 @@ class _Plan:
 
 
 def _own_cores(local_processes: int) -> int:
-    """Return the cores that are this process's own among those on its host."""
+    """Return the number of cores for this process, among the processes on its host."""
     cores = usable_cores()
-    # A launcher that binds each process to its cores has shared them out already.
+    # A launcher that binds each process to its cores has already divided them.
     is_bound = cores < (os.cpu_count() or 1)
     return cores if is_bound else max(1, cores // local_processes)
 
 
 def _connect(launch: Launch) -> None:
-    """Meet the other processes of a training.
+    """Connect to the other processes of a training.
 
     Raises:
         InvalidArgumentError: process 0 can't be reached, or can't listen.
     """
     with _said_if_it_waits(launch):
         if launch.process_id:
-            # JAX would end the process with a dump of its stack.
+            # Check here first, since JAX would end the process with a dump of its stack.
             _wait_for(launch)
             _initialize(launch)
         else:
@@ -290,10 +291,10 @@ def _said_if_it_waits(launch: Launch) -> Iterator[None]:
 
 
 def _initialize(launch: Launch) -> None:
-    # A launcher may have left each process only its own GPU.
+    # A launcher may have made only its own GPU visible to each process.
     sees_several = "," in os.environ.get("CUDA_VISIBLE_DEVICES", "all, if nobody says")
     own_gpu = launch.local_rank if launch.local_processes > 1 and sees_several else None
-    # It would catch SIGTERM and tell nobody. A training has a handler of its own.
+    # That service would catch SIGTERM without telling anybody. A training has its own handler.
     jax.config.update("jax_enable_preemption_service", False)  # noqa: FBT003
     try:
         jax.distributed.initialize(
@@ -315,18 +316,18 @@ def _initialize(launch: Launch) -> None:
 
 @contextlib.contextmanager
 def _claimed(launch: Launch) -> Iterator[None]:
-    """Keep the coordinator's port from another process 0 until this one listens there.
+    """Keep another process 0 from using the coordinator's port until this one listens there.
 
-    Two that start at the same instant would both find it free, and gRPC lets both listen. Each
-    would then wait for processes that came to the other one. Only Linux has such names. Elsewhere,
-    and in a sandbox that forbids them, the check of the port has to do.
+    If two start at the same instant, both find the port free, and gRPC lets both listen. Each would
+    then wait for processes that connected to the other one. Only Linux has such socket names.
+    Elsewhere, and in a sandbox that forbids them, only the port is checked.
     """
     with contextlib.ExitStack() as held:
         if sys.platform == "linux":
             port = int(launch.coordinator.rpartition(":")[2])
             try:
                 claim = held.enter_context(socket.socket(socket.AF_UNIX))
-                # The name of no file: the kernel drops it, even if this process is killed.
+                # An abstract name and not a file, so the kernel frees it even after a kill.
                 claim.bind(f"\0myriad coordinator {port}")
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
@@ -335,7 +336,7 @@ def _claimed(launch: Launch) -> Iterator[None]:
 
 
 def _require_free(launch: Launch) -> None:
-    """Raise if a program listens at the port. gRPC would share it, and mix up two trainings."""
+    """Raise if a program listens at the port. gRPC would share it and mix up two trainings."""
     host, _, port = launch.coordinator.rpartition(":")
     try:
         socket.getaddrinfo(host.strip("[]"), int(port))
@@ -379,7 +380,7 @@ def _wait_for(launch: Launch) -> None:
 
 
 def _known_options(names: Iterable[str]) -> list[str]:
-    """Return the names of options to leave out, with those that the environment names."""
+    """Return the names of options to leave out, including those from the environment."""
     chosen = [names] if isinstance(names, str) else [*names]
     for name in chosen:
         if not isinstance(name, str) or name not in XLA_CPU_OPTIONS:
@@ -393,7 +394,7 @@ def _known_options(names: Iterable[str]) -> list[str]:
 
 
 def _why_not(name: str, flags: str) -> str:
-    """Return why an option can't be set beside `flags`, or nothing if it can."""
+    """Return why an option can't be set together with `flags`, or nothing if it can."""
     if flags and not flags.startswith("--"):
         return f"XLA_FLAGS names a file of options, {flags}, that Myriad leaves as it is"
     if name == _FUSED_OUTPUTS and _SKIP_PASSES in flags:
@@ -410,10 +411,10 @@ def _why_not(name: str, flags: str) -> str:
 
 
 def output_fusion_options() -> dict[str, str]:
-    """Return the options that let XLA fuse outputs in one program; none if it can't here.
+    """Return the options that let XLA fuse outputs in one program, or none if it can't here.
 
-    They are what `jax.jit` takes as `compiler_options`. The whole process skips that pass, see
-    `XLA_CPU_OPTIONS`.
+    Pass them to `jax.jit` as `compiler_options`. All other programs of the process skip that pass,
+    see `XLA_CPU_OPTIONS`.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     is_set = _FUSED_OUTPUTS in flags and _SKIPPED in flags
@@ -422,7 +423,8 @@ def output_fusion_options() -> dict[str, str]:
 
 def _backend_started() -> bool:
     """Return whether JAX's backend runs."""
-    # JAX has no public function for this, but refuses to change the number of CPU devices then.
+    # JAX has no public function for this. But once its backend runs, it refuses to change the
+    # number of CPU devices.
     present = getattr(jax.config, _DEVICE_COUNT)
     try:
         jax.config.update(_DEVICE_COUNT, present + 1)
@@ -438,7 +440,7 @@ def resolve_platform() -> str:
     `JAX_PLATFORMS` or `JAX_PLATFORM_NAME` choose it, or else JAX does.
 
     Raises:
-        DeviceNotFoundError: what they ask for is not on this machine, or JAX lacks the plugin.
+        DeviceNotFoundError: the platform is not on this machine, or JAX lacks its plugin.
     """
     try:
         return jax.default_backend()
@@ -453,7 +455,7 @@ def resolve_platform() -> str:
 
 
 def compiles_loops_whole() -> bool:
-    """Return whether `configure` had XLA's CPU backend compile a loop into one function."""
+    """Return whether `configure` made XLA's CPU backend compile a loop into one function."""
     return _WHOLE_LOOPS in os.environ.get("XLA_FLAGS", "")
 
 
@@ -475,11 +477,11 @@ def fingerprint() -> Hardware:
 
 
 def available_bytes(limit: int | None = None) -> int:
-    """Return the bytes that a program may take beside what this process already holds.
+    """Return the bytes that a program may take in addition to those that this process holds.
 
     Args:
-        limit: bytes of the whole process on a CPU, and of the device's memory elsewhere. The
-            answer is never more than the machine has left.
+        limit: bytes for the whole process on a CPU, or of the device's memory elsewhere. The result
+            is never more than the machine has free.
 
     Raises:
         DeviceNotFoundError: see `resolve_platform`.
@@ -509,15 +511,15 @@ def _installed_version(name: str) -> str | None:
 
 
 def _memory(kind: str) -> tuple[int | None, int | None]:
-    """Return the total and the available bytes of what JAX puts its arrays into."""
+    """Return the total and the available bytes of the memory in which JAX puts its arrays."""
     return host_memory() if kind == "cpu" else _device_memory(jax.local_devices()[0])
 
 
 def _device_memory(device: Any) -> tuple[int | None, int | None]:
     """Return an accelerator's total bytes and those that JAX can still take.
 
-    JAX takes a documented share of a GPU when it starts and calls it the limit. People know a card
-    by its whole size.
+    JAX reserves a documented share of a GPU when it starts, and reports that as the limit. The
+    total is computed from it, since people know a card by its whole size.
     """
     stats = device.memory_stats() or {}
     limit = stats.get("bytes_limit")

@@ -1,7 +1,7 @@
-"""What the operating system tells of this machine: its processor, its cores, its memory.
+"""The machine as the operating system describes it: processor, cores and memory.
 
-Linux is read from `/proc` and `/sys`, so that a container's limits count. Every function takes the
-root of the file system as `root`, for tests.
+On Linux this is read from `/proc` and `/sys`, so that a container's limits count. Functions take
+the root of the file system as `root`, for tests.
 """
 
 import contextlib
@@ -61,8 +61,8 @@ def has_512_bit_vectors(root: Path = _ROOT) -> bool:
 def host_memory(root: Path = _ROOT) -> tuple[int | None, int | None]:
     """Return the total and the available bytes of RAM, None where they are unknown.
 
-    Both are at most what the process's control groups allow. What `ulimit -v` and `ulimit -d` leave
-    counts as available, too.
+    Both are at most what the process's control groups allow. Available memory is also at most what
+    `ulimit -v` and `ulimit -d` leave.
     """
     lines = re.findall(r"^(\w+):\s+(\d+) kB$", _read(root / "proc/meminfo") or "", re.MULTILINE)
     meminfo = {name: int(kib) * 1024 for name, kib in lines}
@@ -92,9 +92,9 @@ def resident_bytes(root: Path = _ROOT) -> int:
 
 
 def release_freed_memory() -> None:
-    """Have the C library give back to the system what the process has freed.
+    """Have the C library return freed memory to the system.
 
-    By itself it keeps most of that, such as 270 MB once PPO's programs are compiled.
+    By itself it keeps most of it, such as 270 MB after PPO's programs are compiled.
     """
     # Only glibc has this function, and only glibc needs it.
     with contextlib.suppress(AttributeError):
@@ -102,7 +102,7 @@ def release_freed_memory() -> None:
 
 
 def _left_by_ulimit(root: Path) -> Iterator[int]:
-    """Yield the bytes that each of this process's own limits leaves to it."""
+    """Yield the bytes that each of this process's own limits leaves."""
     statm = _read(root / "proc/self/statm")
     if statm is None:
         return
@@ -123,7 +123,7 @@ def _held_bytes(group: Path) -> int:
     # With version 1, names without `total_` leave out the groups inside.
     total = "total_" if "total_inactive_file" in stat else ""
     mapped = stat.get("total_mapped_file" if total else "file_mapped", 0)
-    # Pages of files are given back when room is needed, but those that run as code come again.
+    # File pages can be reclaimed when memory is needed, but mapped code pages would be read again.
     active = max(0, stat.get(f"{total}active_file", 0) - mapped)
     return int(used) - stat.get(f"{total}inactive_file", 0) - active
 
@@ -131,9 +131,9 @@ def _held_bytes(group: Path) -> int:
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:
     """Yield the folders of the process's control groups, innermost first. Each can set a limit.
 
-    A machine may run one version of control groups for some controllers and the other version for
-    the rest, so both are looked at. Inside a container the path may be the host's. Its folders are
-    absent then, and only the mount's own remains.
+    A machine may use one version of control groups for some controllers and the other version for
+    the rest, so both are checked. Inside a container the path may be the host's. Then its folders
+    don't exist, and only the root of the mount remains.
     """
     mounts = root / "sys/fs/cgroup"
     for line in (_read(root / "proc/self/cgroup") or "").splitlines():

@@ -1,6 +1,6 @@
-"""Which process of one training this is, and where its processes meet.
+"""Find out which process of a training this is, and where its processes meet.
 
-Flags or `MYRIAD_*` say so, or the launcher's own variables do: those of SLURM, Open MPI or an
+Flags, `MYRIAD_*` or the launcher's own variables say so. The launcher is SLURM, Open MPI or an
 indexed Job of Kubernetes. Nothing here loads JAX.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 from myriad.errors import InvalidArgumentError, shown
 from myriad.settings import Settings
 
-# Exit codes of a process that ends since another one is gone, by an error, or by an interrupt.
+# Exit codes of a process that ends because another one is gone, by an error or by an interrupt.
 LOST, REFUSED, INTERRUPTED = 1, 2, 128 + signal.SIGINT
-# The ports of a job are drawn from these, below those that Linux gives to outgoing connections.
+# A job's port is drawn from this range, below the ports that Linux uses for outgoing connections.
 _FIRST_PORT = 20_000
 _NUM_PORTS = 10_000
 _GIVEN = "--coordinator host:port, --num-processes and --process-id"
@@ -32,11 +32,11 @@ class Launch:
     Attributes:
         coordinator: host and port at which process 0 listens, such as "10.0.0.1:20123".
         num_processes: how many processes there are.
-        process_id: this one's number, from 0.
-        local_rank: its number among those on this host; None where nobody says.
-        local_processes: processes on this host; 1 where nobody says. If all meet at a loopback
-            address, such as localhost, they are all on it.
-        start_timeout_s: seconds within which all processes must have found each other.
+        process_id: the number of this process, from 0.
+        local_rank: its number among the processes on this host; None if unknown.
+        local_processes: number of processes on this host; 1 if unknown. If all meet at a loopback
+            address, such as localhost, they are all on this host.
+        start_timeout_s: seconds within which all processes must find each other.
 
     Raises:
         InvalidArgumentError: a value can't be used.
@@ -50,7 +50,7 @@ class Launch:
     start_timeout_s: int = 60
 
     def __post_init__(self):
-        """Refuse what no process can be."""
+        """Refuse impossible values."""
         host, colon, port = self.coordinator.rpartition(":")
         if not (host and colon and port.isdecimal() and 0 < int(port) < 1 << 16):
             raise InvalidArgumentError(
@@ -73,7 +73,7 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class _Found:
-    """What a launcher's variables say. What they leave open is None."""
+    """The values that a launcher's variables give. Others are None."""
 
     coordinator: str | None = None
     num_processes: int | None = None
@@ -91,16 +91,16 @@ def find_launch(
 ) -> Launch:
     """Return which process this is.
 
-    What is not given is what `MYRIAD_COORDINATOR`, `MYRIAD_NUM_PROCESSES` and `MYRIAD_PROCESS_ID`
-    say, then what the launcher says. How long they wait for each other is what
-    `MYRIAD_START_TIMEOUT_S` says.
+    Values that you leave out come from `MYRIAD_COORDINATOR`, `MYRIAD_NUM_PROCESSES` and
+    `MYRIAD_PROCESS_ID`, or else from the launcher. `MYRIAD_START_TIMEOUT_S` sets how long the
+    processes wait for each other.
 
     Args:
         coordinator: host and port of process 0.
         num_processes: how many processes there are.
-        process_id: this one's number.
+        process_id: the number of this process.
         environ: the variables; by default those of this process.
-        folder: whose `.env` sets `MYRIAD_*`, too; None reads no file.
+        folder: a folder whose `.env` may also set `MYRIAD_*`; None reads no file.
 
     Raises:
         InvalidArgumentError: something is missing, or a value can't be used.
@@ -141,7 +141,7 @@ def _first(*values: Any) -> Any:
 
 
 def how_to_resume(run_folder: Path | None) -> str:
-    """Return how a training in several processes goes on; nothing without a folder."""
+    """Say how to resume a training in several processes, or return nothing without a folder."""
     if run_folder is None:
         return ""
     return (
@@ -151,9 +151,9 @@ def how_to_resume(run_folder: Path | None) -> str:
 
 
 def _launcher(environ: Mapping[str, str]) -> tuple[str, _Found]:
-    """Return which launcher started this process, if any, and what it says."""
+    """Return the launcher that started this process, if any, and the values that it gives."""
     launchers: dict[str, tuple[str, Callable[[Mapping[str, str]], _Found]]] = {
-        # First, since mpirun in a job of SLURM leaves the job's own variables to its processes.
+        # Open MPI comes first, since mpirun in a SLURM job passes the job's variables on as well.
         "OMPI_COMM_WORLD_RANK": ("mpirun", _of_open_mpi),
         "SLURM_PROCID": ("srun", _of_slurm),
         "JOB_COMPLETION_INDEX": ("the Job of Kubernetes", _of_kubernetes),
@@ -165,7 +165,7 @@ def _launcher(environ: Mapping[str, str]) -> tuple[str, _Found]:
 
 
 def _of_slurm(environ: Mapping[str, str]) -> _Found:
-    # The variables of a step. Those of the whole job are the same where there is one step.
+    # Prefer the variables of a step. With a single step, those of the whole job are the same.
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
     job = f"{environ.get('SLURM_JOB_ID')}.{environ.get('SLURM_STEP_ID')}"
     local = _number(environ, "SLURM_LOCALID")
@@ -187,7 +187,7 @@ def _of_open_mpi(environ: Mapping[str, str]) -> _Found:
     if size == on_host:
         host = "127.0.0.1"
     elif contact := re.search(r"tcp://([\d.]+)", environ.get("OMPI_MCA_orte_hnp_uri", "")):
-        # Where mpirun runs, which starts process 0 on its own host.
+        # The host of mpirun, which starts process 0 on its own host.
         host = contact[1]
     return _Found(
         coordinator=f"{host}:{_port(job)}" if host and job else None,
@@ -225,7 +225,7 @@ def _first_host(nodes: str) -> str:
 
 
 def _port(job: str) -> int:
-    """Return a port that all processes of a job come to, and another job hardly does."""
+    """Return a port that is the same for all processes of a job and rarely that of another job."""
     return _FIRST_PORT + zlib.crc32(job.encode()) % _NUM_PORTS
 
 

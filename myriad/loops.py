@@ -1,9 +1,9 @@
-"""Loops whose length only the data knows, written so that a GPU need not ask its host.
+"""Loops whose length depends on the data, written so that a GPU need not ask its host.
 
-A GPU's runtime copies the condition of a loop to the host and waits for it in every pass, unless
-the compiler knows the number of passes. So on a GPU a loop runs in blocks of a known length, and
-what a block does beyond the end is not kept. On a CPU that costs time and gains nothing: there
-these functions are JAX's own loops.
+Unless the compiler knows the number of passes, a GPU's runtime copies the condition of a loop to
+the host and waits for it in every pass. So on a GPU a loop runs in blocks of a known length, and
+results beyond the end are dropped. On a CPU that would only cost time, so there these functions are
+JAX's own loops.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ Carry = TypeVar("Carry")
 State = TypeVar("State")
 Rest = TypeVar("Rest")
 
-# Long enough that a pass of the outer loop, some 15 us on an H100, is little of a block.
+# Long enough that a pass of the outer loop, about 15 us on an H100, is a small part of a block.
 _LONGEST_BLOCK = 64
-# Passes between two looks at a condition that depends on the data: half of them may be in vain.
+# Passes between two checks of a condition that depends on the data. Half of them may be wasted.
 _PASSES = 16
 
 
@@ -41,9 +41,10 @@ def repeat(
     Args:
         num_steps: how many steps count, int32 scalar.
         body: takes the step's number, int32 scalar.
-        state: what the steps that count lead to; those beyond them leave it alone.
-        rest: what they may change, such as rows of a trajectory that nobody reads.
-        most: the most that `num_steps` can be.
+        state: the state. Only steps that count change it.
+        rest: values that later steps may change as well, such as rows of a trajectory that are
+            never read.
+        most: the largest possible `num_steps`.
         unroll: steps that a GPU's compiler sees at once, and may fuse into one kernel.
     """
     if not waits_for_host():
@@ -101,7 +102,7 @@ def while_loop(
 
 
 def _block_length(most: int, unroll: int) -> int:
-    """Return the multiple of `unroll` that wastes the fewest steps, and of such the longest."""
+    """Return the longest multiple of `unroll` among those that waste the fewest steps."""
     lengths = range(unroll, max(unroll, _LONGEST_BLOCK) + 1, unroll)
     return min(lengths, key=lambda length: (-(-most // length) * length, -length))
 

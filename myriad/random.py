@@ -1,9 +1,9 @@
 """The counter-based random numbers of every rollout, an implementation for `jax.random`.
 
 A step of a cheap environment costs about a nanosecond, and with JAX's default threefry more than 20
-times as much. `mix2x32` draws word `i` of a key by hashing a counter: integer multiplications,
-shifts and exclusive ors that XLA fuses into the step. Environments and agents stay plain
-`jax.random` code; only the key that they are given differs.
+times as much. `mix2x32` draws word `i` of a key by hashing a counter with integer multiplications,
+shifts and exclusive ors, which XLA fuses into the step. Environments and agents stay plain
+`jax.random` code. Only the key that they get differs.
 
 Construction. A key is two 32-bit words `(k0, k1)`. Word `i` is a Weyl sequence in both words,
 hashed:
@@ -14,16 +14,15 @@ hashed:
     x = (x ^ x >> 15) * 0xD35A2D97
     x =  x ^ x >> 15
 
-The shape, a Weyl sequence whose seed and increment belong to the stream, then a bit mixer, is
-SplitMix's (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"); the mixer's
-shifts and multipliers are those that Wellons found by search for the least avalanche bias
+The structure is SplitMix's (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
+generators"): a Weyl sequence whose seed and increment belong to the stream, then a bit mixer. The
+mixer's shifts and multipliers are those that Wellons found by a search for the least avalanche bias
 ("Prospecting for hash functions", 2018). Folding in `n` replaces `k0` by the mixer's image of `k0 +
-n * 0x9E3779B9`, a bijection in `k0` and in `n`, and adds a multiple of it to `k1`, so that 64 bits
-of state survive every fold; where that multiple is 0 it adds 1, so that no fold returns the key
-that it was given. Statistical tests: `tests/test_random.py`, and the battery of `make
-prng-report`.
+n * 0x9E3779B9`, which is a bijection in `k0` and in `n`. It also adds a multiple of that to `k1`,
+so that 64 bits of state survive every fold. If the multiple is 0, it adds 1, so that no fold
+returns its own key. Statistical tests are in `tests/test_random.py` and in `make prng-report`.
 
-It is no cipher: where an adversary sees the numbers, use `prng="threefry2x32"`.
+It is not a cipher. If an adversary sees the numbers, use `prng="threefry2x32"`.
 """
 
 from typing import Any
@@ -66,8 +65,8 @@ def _words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     def envs_last(
         axis_size: int, in_batched: list[bool], first: jax.Array, second: jax.Array
     ) -> Any:
-        # Environments stay the fastest axis in memory, whatever each draws: a step remains one
-        # vector loop over environments.
+        # Environments stay the fastest axis in memory for draws of any shape, so that a step
+        # remains one vector loop over environments.
         return jnp.moveaxis(words(first, second), len(shape), 0), True
 
     return words(key[0], key[1])
@@ -81,7 +80,7 @@ def _fold(key: jax.Array, value: jax.Array) -> jax.Array:
 
 def _seed(seed: jax.Array) -> jax.Array:
     seed = jnp.asarray(seed)
-    # Of a narrower seed the high word holds the sign alone, as in 64 bits.
+    # For a seed of fewer bits, the high word is the sign extension, as in 64 bits.
     wide = seed.dtype.itemsize > 4
     high = seed >> (32 if wide else seed.dtype.itemsize * 8 - 1)
     if not wide and jnp.issubdtype(seed.dtype, jnp.unsignedinteger):
@@ -91,23 +90,23 @@ def _seed(seed: jax.Array) -> jax.Array:
 
 def _seed_words(low: Any, high: Any) -> jax.Array:
     """Return the key of a seed's two words."""
-    # Mixed twice, the second time crosswise, so that no two seeds share a word but by chance.
+    # Mix twice, the second time crosswise, so that two seeds share a word only by chance.
     first = _mix((low + _GOLDEN) ^ _mix(high))
     second = _mix(high ^ _mix(first + _SECOND))
     return jnp.stack([first, second])
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    # Folded under a key of its own: the children of a split must not be those of fold_in.
+    # Fold a constant in first, since the children of a split must differ from those of fold_in.
     return _fold(_fold(key, jnp.uint32(0x5BD1E995)), _counters(shape))
 
 
 def _counters(shape: tuple[int, ...]) -> jax.Array:
-    """Number the elements of `shape` in row-major order, from iotas: nothing is stored."""
+    """Number the elements of `shape` in row-major order by iotas, so that nothing is stored."""
     index = jnp.zeros(shape, jnp.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
-        # The counter has 32 bits: beyond 2**32 elements it begins again, and so do the words.
+        # The counter has 32 bits, so words would repeat beyond 2**32 elements.
         index = index + jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(
             stride & 0xFFFFFFFF
         )
@@ -122,7 +121,7 @@ def _random_bits(key: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.
     words = _words(key, shape)
     if bit_width == 32:
         return words
-    # The high bits are the better mixed ones.
+    # The high bits are mixed better.
     return (words >> (32 - bit_width)).astype({8: jnp.uint8, 16: jnp.uint16}[bit_width])
 
 
@@ -144,12 +143,12 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
 
     Args:
         seed: any integer that fits in 64 bits, all of which count, or a traced one.
-        prng: `mix2x32`, or `threefry2x32` (JAX's default) or `rbg` at the price that the
-            documentation shows.
+        prng: `mix2x32`, or one of the slower `threefry2x32` (JAX's default) and `rbg`. The
+            documentation shows the cost.
 
     Raises:
         UnknownNameError: `prng` names no implementation.
-        InvalidArgumentError: `seed` is no integer, or does not fit.
+        InvalidArgumentError: `seed` is not an integer, or does not fit.
     """
     if not isinstance(prng, str) or prng not in PRNG_IMPLEMENTATIONS:
         raise UnknownNameError("random number generator", prng, PRNG_IMPLEMENTATIONS)
@@ -162,12 +161,12 @@ def make_key(seed: Seed | np.integer | jax.Array, prng: str = "mix2x32") -> jax.
     SEEDS.require("seed", seed)
     if 0 <= seed < 2**32:
         return jax.random.key(np.uint32(seed), impl=implementation)
-    # Without `jax_enable_x64` JAX would keep the low word alone.
+    # Without `jax_enable_x64`, JAX would keep only the low word.
     high, low = (np.uint32(int(seed) >> shift & 0xFFFFFFFF) for shift in (32, 0))
     if prng == "mix2x32":
         words = _seed_words(jnp.asarray(low), jnp.asarray(high))
     else:
-        # What JAX makes of 64 bits; rbg's four words are threefry's two, twice.
+        # The key that JAX makes from 64 bits. rbg's four words are threefry's two words, twice.
         words = jnp.tile(np.array([high, low]), 2 if prng == "rbg" else 1)
     return jax.random.wrap_key_data(words, impl=implementation)
 
@@ -176,14 +175,14 @@ def words_of_seed(seed: int) -> tuple[int, int]:
     """Return the low and the high 32 bits of a seed that fits in 64, as `seed_key` takes them.
 
     Raises:
-        InvalidArgumentError: `seed` is no integer, or does not fit.
+        InvalidArgumentError: `seed` is not an integer, or does not fit.
     """
     SEEDS.require("seed", seed)
     return int(seed) & 0xFFFFFFFF, int(seed) >> 32 & 0xFFFFFFFF
 
 
 def seed_key(low: jax.Array, high: jax.Array) -> jax.Array:
-    """Make `make_key(seed)` in a compiled program, of the words of any seed: uint32 scalars."""
+    """Make `make_key(seed)` in a compiled program, from the seed's two words, uint32 scalars."""
     return jax.random.wrap_key_data(_seed_words(low, high), impl=MIX2X32)
 
 
@@ -193,7 +192,7 @@ def is_key(value: Any) -> bool:
 
 
 def fast_key(key: jax.Array) -> jax.Array:
-    """Return a `mix2x32` key that follows from a scalar `key`; do not also draw from `key`.
+    """Return a `mix2x32` key that follows from a scalar `key`. Don't draw from `key` as well.
 
     Raises:
         InvalidArgumentError: `key` is not one typed key.
@@ -204,7 +203,7 @@ def fast_key(key: jax.Array) -> jax.Array:
         )
     if jax.random.key_impl(key) == MIX2X32:
         return key
-    # Two words drawn from the other generator are a key of ours.
+    # Two words drawn from the other generator make a key of ours.
     return jax.random.wrap_key_data(jax.random.bits(key, (2,), jnp.uint32), impl=MIX2X32)
 
 
@@ -220,16 +219,16 @@ def after_words(key: jax.Array, num_words: jax.Array) -> jax.Array:
 
 
 def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
-    """Return `num` keys for one draw of one word each: in a compiled step cheaper than a split.
+    """Return `num` keys for one draw of one word each. In a compiled step, a split costs more.
 
-    Under `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from
-    `key`; a step that draws scalars stays one loop over environments. Do not also draw from
-    `key`.
+    With `mix2x32`, the draw from key `i` is element `i` of the same draw of shape `[num]` from
+    `key`, and a step that draws scalars stays one loop over environments. Don't draw from `key` as
+    well.
     """
     if jax.random.key_impl(key) != MIX2X32:
         return list(jax.random.split(key, num))
     data = jax.random.key_data(key)
-    # Products of Python integers, cut to 32 bits: the overflow that `_words` has on the device.
+    # Cut products of Python integers to 32 bits, to overflow as `_words` does on the device.
     steps = [
         np.array([i * int(_GOLDEN), i * int(_SECOND)], np.uint64).astype(np.uint32)
         for i in range(num)

@@ -1,7 +1,7 @@
 """The range of every number that you can set, declared in the annotation of its field or argument.
 
-The command line, TOML files and Python all come to the same check. A field that declares nothing,
-as in an environment of your own, is not looked at.
+The command line, TOML files and Python all use the same check. A field that declares no range, as
+in your own environment, is not checked.
 """
 
 import dataclasses
@@ -16,23 +16,25 @@ from myriad.errors import InvalidArgumentError, shown
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
-# Devices compute in float32. Smaller numbers are 0 there, and larger ones infinite.
+# Devices compute in float32, in which smaller numbers are 0 and larger ones infinite.
 _SMALLEST, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What a number may be, as in `Annotated[float, Number(0)]`. Made by `Integer` and `Number`.
+    """The values that a number may have, as in `Annotated[float, Number(0)]`.
+
+    `Integer` and `Number` make it.
 
     Attributes:
         least: the least value.
         most: the greatest value.
         whole: only integers.
-        positive: 0 itself is not in the range, nor what float32 takes for it.
-        infinity: infinity may stand for no limit.
-        words: what else may stand in the number's place, as None stands for off.
+        positive: 0 is not in the range, nor any number that float32 rounds to 0.
+        infinity: infinity is allowed and means no limit.
+        words: other allowed values, such as None for off.
         items: the fewest and the most items, if it is a list of such numbers.
-        arrays: an array of such numbers may stand in the number's place.
+        arrays: an array of such numbers is allowed in place of the number.
 
     Example:
         >>> Integer(1, 8).require("num_envs", 9)
@@ -51,14 +53,14 @@ class Range:
     arrays: bool = False
 
     def require(self, name: str, value: Any) -> None:
-        """Raise unless a value is in the range. A value that is being traced has none yet.
+        """Raise unless a value is in the range. A traced value is not known yet, so it passes.
 
         Args:
-            name: how you called it.
+            name: the name by which you gave it.
             value: anything.
 
         Raises:
-            InvalidArgumentError: it isn't. The message names the value and the range.
+            InvalidArgumentError: it isn't in the range. The message names the value and the range.
         """
         is_word = (value is None or isinstance(value, str)) and value in self.words
         if is_word or _is_traced(value):
@@ -75,7 +77,7 @@ class Range:
             )
 
     def __str__(self) -> str:
-        """Say what is in the range."""
+        """Describe the range."""
         if self.items is not None:
             few, many = self.items
             return f"a list of {few} to {many} items, each {dataclasses.replace(self, items=None)}"
@@ -99,7 +101,7 @@ class Range:
 
     def _holds(self, value: Any) -> bool:
         if isinstance(value, type):
-            return False  # NumPy's have the attributes of its numbers.
+            return False  # NumPy's booleans have the attributes of its numbers.
         if getattr(value, "shape", ()):
             return self.arrays and self._holds_all(value)
         if hasattr(value, "item") and (self.arrays or not self.whole):
@@ -114,12 +116,12 @@ class Range:
         return self.least <= value <= self.most
 
     def _overflows(self, value: Any) -> bool:
-        """Return whether JAX refuses a number because it is written as a large integer."""
+        """Return whether JAX refuses a number because it is a large Python integer."""
         on_device = not self.whole and self.most <= _LARGEST
         return on_device and isinstance(value, int) and _is_wide(value)
 
     def _lost(self, value: Any) -> str:
-        """Say why a number is refused that seems to be in the range."""
+        """Say why a number that seems to be in the range is refused."""
         kind: Any = Real
         if self.whole or self.most > _LARGEST or not isinstance(value, kind):
             return ""
@@ -157,18 +159,18 @@ def Number(  # noqa: N802
     words: tuple[str | None, ...] = (),
     arrays: bool = False,
 ) -> Range:
-    """Return the range of a number. Those that float32 can't hold are outside."""
+    """Return the range of a number. Numbers that float32 can't hold are outside."""
     least = 0 if positive else least
     return Range(least, most, positive=positive, infinity=infinity, words=words, arrays=arrays)
 
 
-# What stays on the host need not fit into float32.
+# Numbers that stay on the host need not fit into float32.
 HOST = (-sys.float_info.max, sys.float_info.max)
 
-# What several modules declare.
+# Ranges that several modules declare.
 SEEDS = Integer(-(2**63), INT64)
 Seed = Annotated[int, SEEDS]
-# As many as a configuration may list.
+# As many seeds as a configuration may list.
 SEED_LIST = Integer(-(2**63), INT64, items=(1, 100_000))
 NumSeeds = Annotated[int | None, Integer(1, 100_000)]
 Bytes = Annotated[int, Integer(0, INT64)]
@@ -197,7 +199,7 @@ def ranges_of(kind: Any) -> dict[str, Range]:
 def require_ranges(instance: Any) -> None:
     """Raise InvalidArgumentError unless the fields of a dataclass are in the ranges declared.
 
-    None passes where it is the field's default.
+    None passes if it is the field's default.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(instance)}
     for name, declared in ranges_of(instance).items():
@@ -219,7 +221,7 @@ def numbers_in(annotation: Any) -> bool:
 
 
 def _is_traced(value: Any) -> bool:
-    jax: Any = sys.modules.get("jax")  # Whoever traces has loaded it.
+    jax: Any = sys.modules.get("jax")  # If anything is traced, JAX is loaded.
     return jax is not None and isinstance(value, jax.core.Tracer)
 
 

@@ -1,4 +1,4 @@
-"""Registries of what users choose by name: strings, whose targets are imported on first use."""
+"""Registries of things that you choose by name, whose targets are imported on first use."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -30,10 +30,10 @@ class Registry:
         return sorted(self._targets)
 
     def resolve(self, name: str) -> str:
-        """Return the registered name of an alias; `module:attribute` stands for itself.
+        """Return the registered name of an alias. `module:attribute` stands for itself.
 
         Raises:
-            UnknownNameError: nothing of this name is registered; the message holds the closest one.
+            UnknownNameError: the name is not registered. The message suggests the closest one.
         """
         if ":" in name:
             return name
@@ -43,12 +43,12 @@ class Registry:
         return name
 
     def load(self, name: str) -> Any:
-        """Return what `name` stands for, importing its module where that has not happened yet.
+        """Return the target of `name`, and import its module if that has not happened yet.
 
-        A `name` that is not registered but reads `module:attribute` is imported as it stands.
+        A `name` that is not registered but has the form `module:attribute` is imported.
 
         Raises:
-            UnknownNameError: nothing of this name is registered.
+            UnknownNameError: the name is not registered.
             InvalidArgumentError: the module of `module:attribute` can't be imported, or lacks the
                 attribute.
         """
@@ -63,8 +63,8 @@ class Registry:
     def add(self, name: str, target: Any) -> None:
         """Register `target`, an object or a `module:attribute` string.
 
-        Whoever registers a name again, as a notebook cell run twice does, replaces what was there;
-        a name that came with the registry stays what it is.
+        If you register a name again, as a notebook cell that runs twice does, the new target
+        replaces the old one. Names that came with the registry can't be replaced.
 
         Raises:
             InvalidArgumentError: the name is one of those that came with the registry, or holds a
@@ -86,7 +86,8 @@ class Registry:
             return getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                # the module is there, and what it imports is not: its own traceback says more
+                # The module exists but something that it imports doesn't, so its traceback says
+                # more.
                 raise
             reason = f"there is no module {error.name!r}; is its folder on PYTHONPATH?"
         except (AttributeError, ValueError, TypeError) as error:
@@ -95,9 +96,9 @@ class Registry:
 
 
 def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-    """Refuse what does not fit the fields of `owner`; where a default is None, any value may.
+    """Refuse values that don't fit the fields of `owner`. If a default is None, any value fits.
 
-    Fields that declare a range have None here: `require_ranges` looks at them.
+    Fields that declare a range have None here, since `require_ranges` checks them.
 
     Raises:
         UnknownNameError: `owner` has no such field.
@@ -116,7 +117,7 @@ def check_overrides(owner: str, defaults: Mapping[str, Any], overrides: Mapping[
 
 
 def is_integer(value: Any) -> bool:
-    """Return whether `value` is one of Python's or NumPy's integers; True and False are not."""
+    """Return whether `value` is an integer of Python or NumPy. True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -128,7 +129,7 @@ def require_integer(name: str, value: Any, least: int) -> None:
         )
 
 
-# From the narrowest: a default is of the first kind that it fits.
+# From the narrowest kind on, since a default has the first kind that it fits.
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "true or false": lambda value: isinstance(value, bool),
     "an integer": lambda value: isinstance(value, int) and not isinstance(value, bool),

@@ -1,9 +1,9 @@
 """The compiled chunk: `scan_chunk_size` steps of environments x agent in one call.
 
-The environments of a device are cut into tiles that fit its first-level cache, and
-a tile runs all the steps of the chunk before the next one starts, so that the speed does not fall
-with the number of environments. A draw depends on the seed, the step and the environment alone:
-results are the same bits for every chunk size, tile size and number of devices.
+The environments of a device are cut into tiles that fit its first-level cache. A tile runs all the
+steps of the chunk before the next tile starts, so that the speed does not fall with the number of
+environments. A draw depends only on the seed, the step and the environment, so results have the
+same bits for every chunk size, tile size and number of devices.
 """
 
 import dataclasses
@@ -31,20 +31,19 @@ from myriad.random import is_key, make_key
 from myriad.ranges import INT64, Integer, Seed
 from myriad.xla import OuterJit, count_primitives, output_fusion, put_everywhere
 
-# A tile's state should leave room in a 32 KB first-level cache; beyond 512 nothing more is
-# gained.
+# A tile's state should leave room in a 32 KB first-level cache. Larger tiles than 512 gain nothing.
 _CPU_TILE_BYTES, _MIN_TILE, _MAX_TILE = 24 * 1024, 64, 512
 # SIMD lanes of one vector instruction: 16 float32 fill 512 bits.
 _VECTOR = 16
-# A tile of fewer vectors rounds otherwise than a longer one: 2e-5 in an estimate of cartpole-sysid.
+# A tile of fewer vectors may round differently: by 2e-5 in an estimate of cartpole-sysid.
 _LEAST_TILE = 3 * _VECTOR
-# Below this many environments a second CPU device costs more to wake than it computes.
+# With fewer environments than this per device, waking a second CPU device costs more than it saves.
 _MIN_ENVS_PER_DEVICE = 64
-# Steps that a GPU's compiler sees at once are one kernel. On an H100 eight of CartPole's were 3 to
-# 4.5 times as fast as one, for 5 s of compiling. What a step may come to together with its
-# neighbours is limited, since compiling takes seconds by the operation.
+# Unrolled steps become one kernel on a GPU. On an H100, eight steps of CartPole were 3 to 4.5 times
+# as fast as one, and compiling took 5 s. The operations in all unrolled steps are limited, since
+# compiling takes longer with each of them.
 _MOST_UNROLLED, _UNROLLED_OPERATIONS = 8, 2048
-# One key per purpose: no two draws of a step share a stream.
+# Folded into a key for each purpose, so that no two draws of a step share a stream.
 _FIRST_RESET, _ACT, _STEP, _RESET = range(4)
 _STEPS = Integer(0, INT64)
 
@@ -55,12 +54,12 @@ class RolloutState:
     """A rollout between chunks.
 
     Attributes:
-        key: the run's.
+        key: the key of the run.
         step: steps taken by each environment.
-        batch_state: the environments, padding included, `N`; `num_episodes` is the low word of a
-            count of 64 bits, and begins anew after 2**32.
-        halves: how often `num_episodes` has passed a multiple of 2**31, as far as it was looked at,
-            uint32 `[N]`.
+        batch_state: the environments, including padding, `N`. `num_episodes` is the low word of a
+            64-bit count, and wraps around after 2**32.
+        halves: how often `num_episodes` had passed a multiple of 2**31 at the last check, uint32
+            `[N]`.
     """
 
     key: jax.Array
@@ -71,7 +70,7 @@ class RolloutState:
 
 @dataclasses.dataclass(frozen=True)
 class RolloutSummary:
-    """Episode statistics of a rollout; the means are nan before the first episode ended."""
+    """Episode statistics of a rollout. The means are nan until the first episode has ended."""
 
     num_steps: int
     num_episodes: int
@@ -81,7 +80,7 @@ class RolloutSummary:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where environments lie: `num_tiles` tiles of `tile_size` on each device, padding included."""
+    """The placement of environments: `num_tiles` tiles of `tile_size` per device, with padding."""
 
     num_envs: int
     num_devices: int
@@ -100,9 +99,9 @@ class Layout:
     def plan(cls, num_envs: int, num_devices: int, tile_size: int) -> "Layout":
         """Spread environments over at most `num_devices`, in tiles of whole vectors.
 
-        The loop over the remainder of a vector may round differently from the vectors themselves,
-        and so may a loop of one vector or two, which is unrolled. So no counted environment is in
-        either, or, where there are so few, all are whatever is asked for.
+        The loop over the remainder of a vector may round differently from whole vectors, and so may
+        a loop of one or two vectors, which is unrolled. So no environment that counts is in such a
+        loop. If there are too few environments to avoid it, all of them are, for any `tile_size`.
         """
         if num_envs < _VECTOR:
             return cls(num_envs, 1, 1, num_envs)
@@ -124,16 +123,16 @@ class Layout:
         return np.concatenate(parts)
 
     def without_padding(self, leaf: jax.Array) -> jax.Array:
-        """Take the environments that count from `leaf`, whose first axis is padded."""
+        """Drop the padding from the first axis of `leaf`."""
         by_device = leaf.reshape(self.num_devices, self.padded_envs_per_device, *leaf.shape[1:])
         return by_device[:, : self.envs_per_device].reshape(-1, *leaf.shape[1:])[: self.num_envs]
 
 
 def _num_devices(num_envs: int, wanted: int | None) -> int:
-    """Return how many devices share the environments, at most."""
+    """Return the most devices that may share the environments."""
     there = jax.device_count()
     if wanted is None:
-        # Several processes step all environments together, or none.
+        # With several processes, all devices of all processes must take part.
         worth_it = max(1, min(there, num_envs // _MIN_ENVS_PER_DEVICE))
         return worth_it if jax.process_count() == 1 else there
     if wanted > there:
@@ -146,15 +145,15 @@ class Rollout:
 
     Args:
         env: the environment, as `make_env` builds it.
-        agent: the agent, as `make_agent` or `load_agent` gives it: a fixed policy or a controller,
-            whose memory starts afresh with every episode.
+        agent: the agent, as `make_agent` or `load_agent` returns it: a fixed policy or a
+            controller, whose memory starts afresh in every episode.
         num_envs: environments in parallel.
         scan_chunk_size: steps in one compiled call.
-        tile_size: environments that run a chunk together; None fits a CPU's first-level cache under
-            `configure`, and takes all on a GPU or without it.
-        num_devices: devices that share the environments; None takes all that are worth waking.
-        params: environment parameters other than `env.default_params`; a leaf `[num_envs, ...]`
-            holds each environment's own, as domain randomisation draws them.
+        tile_size: environments that run a chunk together. By default a tile fits a CPU's
+            first-level cache if you called `configure`, and otherwise takes all environments.
+        num_devices: devices that share the environments. By default all that are worth waking.
+        params: environment parameters to use in place of `env.default_params`. A leaf `[num_envs,
+            ...]` gives each environment its own value, as for domain randomisation.
 
     Raises:
         InvalidArgumentError: a size is not an integer of at least 1, more devices are asked for
@@ -210,12 +209,12 @@ class Rollout:
             )
         self._mesh = Mesh(np.array(devices[: self.layout.num_devices]), ("env",))
         self._replicated = NamedSharding(self._mesh, PartitionSpec())
-        # Said once for every program: a state that lies elsewhere than the last one would compile
-        # the chunk again.
+        # Use the same placement in every program, since a state with another placement would
+        # compile the chunk again.
         everywhere: Any = self._replicated
         by_env: Any = NamedSharding(self._mesh, PartitionSpec("env"))
         placement = RolloutState(everywhere, everywhere, by_env, by_env)
-        # On the devices once, since nearly every call takes it.
+        # Put it on the devices once, since nearly every call takes it.
         self._whole_chunk = put_everywhere(np.int32(scan_chunk_size), self._replicated)
         options = output_fusion(self._step_program)
         self._init = jax.jit(self._first_state, out_shardings=placement)
@@ -231,15 +230,15 @@ class Rollout:
     def init(self, seed: Seed | np.integer | jax.Array) -> RolloutState:
         """Reset every environment, from an integer seed or a typed key."""
         key = seed if is_key(seed) else make_key(seed)
-        # Passed as an argument: as constants, the parameters of every environment would be part
+        # Pass the parameters as an argument. As constants, those of every environment would be part
         # of the program.
         own_params = put_everywhere(self._envs.params.own, self._replicated)
         return self._init(put_everywhere(key, self._replicated), own_params)
 
     def run_chunk(self, state: RolloutState, num_steps: int | None = None) -> RolloutState:
-        """Run one compiled call of `num_steps` steps, at most and by default `scan_chunk_size`.
+        """Run one compiled call of `num_steps` steps, by default and at most `scan_chunk_size`.
 
-        `state` is donated: its arrays are gone after the call.
+        `state` is donated, so you can't use it after the call.
         """
         _require_state(state)
         return self._run(state, self._trip_count(num_steps))
@@ -247,10 +246,10 @@ class Rollout:
     def record_chunk(
         self, state: RolloutState, num_steps: int | None = None, *, final_obs: bool = False
     ) -> tuple[RolloutState, Transition]:
-        """Run one chunk and keep each step; rows from `num_steps` on mean nothing. Donates `state`.
+        """Run one chunk and keep each step. Rows from `num_steps` on are meaningless.
 
-        With `final_obs` the trajectory also holds what each step led to before a reset took its
-        place.
+        `state` is donated. With `final_obs`, the trajectory also holds the observation after each
+        step from before any reset.
         """
         _require_state(state)
         require("final_obs", final_obs, bool)
@@ -260,11 +259,11 @@ class Rollout:
         """Run `num_steps` steps in as many chunks as they need. `state` is donated.
 
         Raises:
-            InvalidArgumentError: `num_steps` is not an integer of at least 0, or `state` is of
+            InvalidArgumentError: `num_steps` is not an integer of at least 0, or `state` has
                 another type.
         """
         _STEPS.require("num_steps", num_steps)
-        # JAX queues these calls. Nothing waits for the device before `summary`.
+        # JAX only queues these calls. Nothing waits for the device until `summary`.
         for _ in range(num_steps // self.scan_chunk_size):
             state = self.run_chunk(state)
         remainder = num_steps % self.scan_chunk_size
@@ -281,21 +280,21 @@ class Rollout:
     def summary(self, state: RolloutState) -> RolloutSummary:
         """Count the episodes that ended since `init`.
 
-        Each environment adds up its returns in float32: the mean return is right while no sum is
-        beyond 2**24, about 16.8 million. Steps and episodes are counted in 64 bits.
+        Each environment sums its returns in float32, so the mean return is right as long as no sum
+        is beyond 2**24, about 16.8 million. Steps and episodes are counted in 64 bits.
         """
         _require_state(state)
         held = self.layout.held
         halves = held(state.halves)
-        # 64 bits on the host: a sum over all environments may not fit the device's 32.
+        # Sum on the host in 64 bits, since a sum over all environments may not fit into 32.
         num_steps = int(state.step) * self.layout.num_envs
         low = held(state.batch_state.num_episodes).astype(np.uint32)
-        # What has not been looked at yet is one half at most.
+        # Since the last check, at most one more half has been passed.
         halves = halves + ((low >> 31) != (halves & 1))
         num_episodes = int(low.sum(dtype=np.int64)) + (int((halves >> 1).sum(dtype=np.int64)) << 32)
         running_steps = int(held(state.batch_state.episode_length).sum(dtype=np.int64))
         return_sum = float(held(state.batch_state.return_sum).sum(dtype=np.float64))
-        # Each process knows of its own environments.
+        # Each process knows only its own environments.
         of_all = processes().all_gather([num_episodes, running_steps, return_sum])
         num_episodes, running_steps, return_sum = map(sum, zip(*of_all, strict=True))
         ended_steps = num_steps - running_steps
@@ -306,11 +305,11 @@ class Rollout:
         )
 
     def compile(self, state: RolloutState) -> jax.stages.Compiled:
-        """Compile the chunk for states like `state`, to inspect; `run_chunk` compiles by itself."""
+        """Compile the chunk for states like `state`, to inspect it. `run_chunk` doesn't need it."""
         return self._run.lower(state, self._whole_chunk).compile()
 
     def _default_tile(self, platform: str) -> int:
-        # Where every step goes back to the runtime, a tile would only make it do so more often.
+        # If every step goes back to the runtime, tiles would only make that happen more often.
         if platform != "cpu" or not compiles_loops_whole():
             return math.ceil(self._envs.num_envs / _VECTOR) * _VECTOR
         own = jax.tree.map(lambda leaf: leaf[:1], self._envs.params.own)
@@ -319,7 +318,7 @@ class Rollout:
         return max(_MIN_TILE, min(_MAX_TILE, _CPU_TILE_BYTES // env_bytes))
 
     def _step_program(self) -> ClosedJaxpr:
-        """Trace a step of a tile, observation and all: what decides how the chunk is compiled."""
+        """Trace a step of a tile, which decides the compiler options of the chunk."""
         key = make_key(0)
         state = jax.eval_shape(self._first_state, key, self._envs.params.own)
         keys = jax.eval_shape(lambda: _fold_each(key, jnp.arange(3)))
@@ -327,11 +326,11 @@ class Rollout:
         return jax.make_jaxpr(self._step)(state.batch_state, keys, env_index)
 
     def _unrolled_steps(self) -> int:
-        """Return how many steps become one kernel: which a CPU has no use for."""
+        """Return how many steps become one kernel. A CPU has no use for that."""
         if not loops.waits_for_host():
             return 1
         primitives = count_primitives(self._step_program().jaxpr)
-        # A loop within a step goes back to the runtime anyway.
+        # With a loop in a step, every step goes back to the runtime anyway.
         if primitives["while"] or primitives["scan"]:
             return 1
         affordable = max(1, _UNROLLED_OPERATIONS // primitives.total())
@@ -343,13 +342,13 @@ class Rollout:
         Integer(0, self.scan_chunk_size).require("num_steps", num_steps)
         if num_steps == self.scan_chunk_size:
             return self._whole_chunk
-        # An argument, not a constant: a shorter chunk is the same program and compiles nothing.
+        # The number of steps is an argument, so a shorter chunk runs the same compiled program.
         return put_everywhere(np.int32(num_steps), self._replicated)
 
     def _first_state(self, key: jax.Array, own_params: tuple[jax.Array, ...]) -> RolloutState:
         num_envs = self.layout.num_envs
         layout = self.layout
-        # Numbered without the padding, so that an environment draws the same whatever the layout.
+        # Numbers leave out the padding, so that an environment draws the same in any layout.
         devices = jnp.arange(layout.num_devices, dtype=jnp.uint32)[:, None] * np.uint32(
             layout.envs_per_device
         )
@@ -357,8 +356,8 @@ class Rollout:
             -1
         )
         keys = _fold_each(jax.random.fold_in(key, _FIRST_RESET), env_index)
-        # Padding may be numbered beyond the last environment. It takes that one's parameters, and
-        # nobody reads what it does.
+        # Padding may have numbers beyond the last environment. It then gets the last one's
+        # parameters, and its results are never read.
         own_params = jax.tree.map(
             lambda leaf: leaf[jnp.minimum(env_index, num_envs - 1)], own_params
         )
@@ -374,14 +373,15 @@ class Rollout:
     def _after(
         self, state: RolloutState, batch_state: BatchState, num_steps: jax.Array
     ) -> RolloutState:
-        """Return the state that a chunk of so many steps leads to."""
+        """Return the state after a chunk of `num_steps` steps."""
         step = state.step + num_steps
 
         def look(halves: jax.Array) -> jax.Array:
             is_upper = (batch_state.num_episodes < 0).astype(jnp.uint32)
             return halves + (is_upper != (halves & 1)).astype(jnp.uint32)
 
-        # Between two looks no environment can pass two halves: an episode takes a step or more.
+        # Checks are at most 2**30 steps and a chunk apart, and an episode takes at least a step, so
+        # no environment passes two halves between them.
         passed = (step.low >> 30) != (state.step.low >> 30)
         halves = jax.lax.cond(passed, look, lambda halves: halves, state.halves)
         return RolloutState(state.key, step, batch_state, halves)
@@ -395,11 +395,11 @@ class Rollout:
         run = partial(self._run_recorded, final_obs=final_obs)
         run = self._shard(run, out_specs=(PartitionSpec("env"), PartitionSpec(None, "env")))
         batch_state, trajectory = run(state.batch_state, self._step_keys(state), num_steps)
-        # The last device may have less than its share of environments.
+        # The last device may have fewer environments than the others.
         if self.layout.envs_per_device * self.layout.num_devices > self.layout.num_envs:
             trajectory = jax.tree.map(lambda leaf: leaf[:, : self.layout.num_envs], trajectory)
         if self._remembers:
-            # A controller answers with its next memory, too: see `WithMemory`.
+            # A controller's action also contains its next memory, see `WithMemory`.
             trajectory = dataclasses.replace(trajectory, action=trajectory.action[0])
         return self._after(state, batch_state, num_steps), trajectory
 
@@ -411,7 +411,7 @@ class Rollout:
 
     def _step_keys(self, state: RolloutState) -> jax.Array:
         """Return a key for each step of a chunk and each purpose, `[T, 3]`."""
-        # Once per chunk; inside the loop only the environment's index is folded in.
+        # Computed once per chunk. Inside the loop only the environment's index is folded in.
         steps = state.step + jnp.arange(self.scan_chunk_size, dtype=jnp.uint32)
         key_of = jax.vmap(Counter.key, in_axes=(0, None, None))
         return jnp.stack([key_of(steps, state.key, p) for p in (_ACT, _STEP, _RESET)], axis=1)
@@ -511,10 +511,9 @@ def _loop_out_of_line(
 ) -> tuple[BatchState, Any]:
     """Loop `carry = body(i, carry)`, updating large arrays in place.
 
-    XLA's option for small loops compiles a loop into one function where it holds nothing but
-    elementwise work. That is what the loop over steps needs; a loop that writes rows of large
-    arrays it would turn into one that copies them whole in each pass. A sort is the cheapest
-    operation that keeps a loop out of that option.
+    XLA's option for small loops compiles a loop of only elementwise work into one function. The
+    loop over steps needs that. But a loop that writes rows of large arrays would then copy whole
+    arrays in each pass. A sort is the cheapest operation that excludes a loop from that option.
     """
 
     def anchored_body(i: jax.Array, carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
@@ -523,7 +522,7 @@ def _loop_out_of_line(
     (batch_state, rest), anchor = jax.lax.fori_loop(
         0, num_steps, anchored_body, (carry, jnp.zeros(2, jnp.int32))
     )
-    # An unused sort would be deleted: add a zero that XLA can't know to be one.
+    # XLA would delete an unused sort, so add its result, a zero that XLA can't recognise.
     first = (0,) * batch_state.num_episodes.ndim
     num_episodes = batch_state.num_episodes.at[first].add(jnp.minimum(anchor[0], 0))
     return dataclasses.replace(batch_state, num_episodes=num_episodes), rest

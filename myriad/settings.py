@@ -1,8 +1,8 @@
-"""What you set outside a command: environment variables, and the file `.env` of a folder.
+"""Settings outside a command: environment variables, and the file `.env` of a folder.
 
-`Settings` is the table of them. The command line reads it. A function that you call takes what you
-give it instead, so that nothing it does depends on the folder it is called in. Only the places
-where Myriad keeps things, at the end of this module, are looked up in the environment always.
+`Settings` is the table of them, which only the command line reads. A function gets its values from
+your arguments instead, so that it doesn't depend on the current folder. Only the folders where
+Myriad keeps things, at the end of this module, are always looked up in the environment.
 """
 
 import dataclasses
@@ -15,19 +15,19 @@ from typing import Any, Self
 from myriad.dotenv import variables_in
 from myriad.errors import InvalidArgumentError, closest, shown
 
-# The source of a value that a flag of its name gave.
+# The source of a value that came from the flag of the same name.
 FLAG = "flag"
 
 _OFF = ("off", "0", "false", "no", "")
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True} | dict.fromkeys(_OFF[:-1], False)
 _PREFIX = "MYRIAD_"
 LEFT_OUT = "MYRIAD_WITHOUT_XLA_OPTIONS"
-# Variables of this prefix that others read: the benchmarks and the tests.
+# Variables with this prefix that the benchmarks and the tests read.
 _OF_OTHERS = ("MYRIAD_TIER", "MYRIAD_CI", "MYRIAD_KILLS")
 _FILE = ".env"
-# No `.env` is larger. What is larger is something else.
+# A larger file is not a `.env`.
 _MOST_BYTES = 1_000_000
-# What this process put into its environment from a file, and the file.
+# The variables that this process copied from a file to its environment, and the file.
 _exported: dict[str, str] = {}
 
 
@@ -47,7 +47,7 @@ def _number(text: str) -> int:
 
 
 def _text(text: str) -> str:
-    # No name in the environment or in a file system holds one.
+    # No variable and no path can contain a null character.
     if "\0" in text:
         raise ValueError(text)
     return text
@@ -78,15 +78,15 @@ def _setting(
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """How a setting is called, and what it may be.
+    """The names of a setting and its allowed values.
 
     Attributes:
         variable: its environment variable.
-        flag: the flag that wins over it; empty if there is none.
-        meaning: what it does, one sentence.
-        parse: turns the text of its value into what it stands for, which is None if that is
-            nothing; raises ValueError or KeyError.
-        allowed: what `parse` takes, in words.
+        flag: the flag that overrides it; empty if there is none.
+        meaning: one sentence that says what it does.
+        parse: turns the text into the value, or into None if it is not set; raises ValueError or
+            KeyError.
+        allowed: the values that `parse` takes, in words.
         aliases: other names of the variable.
     """
 
@@ -108,11 +108,11 @@ _TRUTH = "true or false"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What environment variables and a `.env` file set. What they leave open is None.
+    """The values that environment variables and a `.env` file set. All others are None.
 
     Attributes:
-        sources: where each value comes from, such as "OPTIMAL_BATCH_SIZE of .env", by its field.
-        tuned_for: what the batch size of the file was measured for; None if it doesn't say.
+        sources: where each value comes from, such as "OPTIMAL_BATCH_SIZE of .env", by field.
+        tuned_for: what the file's batch size was measured for; None if the file doesn't say.
 
     Example:
         >>> settings = Settings.read(None, {"USE_BF16": "true"})
@@ -138,14 +138,14 @@ class Settings:
     flash_attention: bool | None = _setting(
         "USE_FLASH_ATTENTION",
         "--flash-attention",
-        "Attention in blocks, which never holds all of its weights at once.",
+        "Compute attention in blocks, which never hold all attention weights at once.",
         _switch,
         _TRUTH,
     )
     bf16: bool | None = _setting(
         "USE_BF16", "--bf16", "Compute networks in bfloat16.", _switch, _TRUTH
     )
-    home: str | None = _setting("MYRIAD_HOME", "", "Folder of what is kept between runs.")
+    home: str | None = _setting("MYRIAD_HOME", "", "Folder of files that are kept between runs.")
     compilation_cache: str | None = _setting(
         "MYRIAD_COMPILATION_CACHE", "", "Folder of compiled programs, or off."
     )
@@ -158,7 +158,7 @@ class Settings:
     num_processes: int | None = _setting(
         "MYRIAD_NUM_PROCESSES",
         "--num-processes",
-        "Processes of one training.",
+        "Number of processes that train together.",
         _count,
         "an integer from 1 to 2,147,483,647",
     )
@@ -180,7 +180,7 @@ class Settings:
         "WANDB_PROJECT", "--wandb-project", "Project of Weights & Biases.", _named
     )
     wandb_name: str | None = _setting(
-        "WANDB_NAME", "--wandb-name", "Name of the run there.", _named
+        "WANDB_NAME", "--wandb-name", "Name of the run in Weights & Biases.", _named
     )
     wandb_tags: tuple[str, ...] | None = _setting(
         "WANDB_TAGS", "--wandb-tags", "Tags of the run there, with commas between them.", _names
@@ -205,10 +205,10 @@ class Settings:
         *,
         only: Collection[str] | None = None,
     ) -> Self:
-        """Read the environment, and what it leaves open from `.env` in a folder.
+        """Read the environment, and for settings that it lacks also `.env` in a folder.
 
         Args:
-            folder: where `.env` lies, if there is one; None reads no file.
+            folder: the folder of the `.env`, if there is one; None reads no file.
             environ: the variables; by default those of this process.
             only: the fields to read; by default all.
 
@@ -226,7 +226,7 @@ class Settings:
         for given, file in ((of_file, _FILE), (environ, "")):
             _require_known(given, file)
             for name, setting in cls.table().items():
-                for variable in reversed(setting.names):  # its own name wins
+                for variable in reversed(setting.names):  # The main name overrides aliases.
                     if variable not in given or (only is not None and name not in only):
                         continue
                     source = source_of(variable, file)
@@ -239,13 +239,13 @@ class Settings:
         return cls(**values, sources=sources)
 
     def switches(self) -> dict[str, Any]:
-        """Return the values that a training follows, without those that nothing sets."""
+        """Return the values that a training uses, without those that are not set."""
         names = ("batch_size", "compile", "flash_attention", "bf16")
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
     def export(self) -> None:
-        """Put what the file says of places into this process's environment, and its children's."""
+        """Copy the file's settings of places to the environment, also for child processes."""
         for name in PLACES:
             value = getattr(self, name)
             variable = self.table()[name].variable
@@ -254,16 +254,16 @@ class Settings:
                 _exported[variable] = value
 
 
-# The settings of where things are and how XLA starts, which every command follows.
+# The settings of folders and of XLA's options, which every command uses.
 PLACES = ("home", "compilation_cache", "without_xla_options")
 
 
 def source_of(variable: str, file: str = "") -> str:
-    """Return what a message calls a variable: its name, with that of the file that sets it.
+    """Return the name of a variable for a message, with the file that sets it.
 
     Args:
-        variable: its name.
-        file: the file, if it was not read from the environment.
+        variable: the variable's name.
+        file: the file, if the variable is not from the environment.
     """
     exported = _exported.get(variable)
     if exported is not None and os.environ.get(variable) == exported:
@@ -274,7 +274,7 @@ def source_of(variable: str, file: str = "") -> str:
 def _text_of(file: Path) -> str:
     """Return the text of a file; empty if there is none."""
     try:
-        # A pipe may have nobody who writes to it.
+        # Reading a pipe could wait for ever.
         is_file = stat.S_ISREG(file.stat().st_mode)
         content = b""
         if is_file:
@@ -309,22 +309,22 @@ def _parsed(setting: Setting, source: str, text: str) -> Any:
 
 
 def _require_known(given: Iterable[str], file: str) -> None:
-    """Refuse a misspelt name. One that is like none of ours may belong to somebody else."""
+    """Refuse a misspelt name. One that resembles none of ours may belong to another program."""
     ours = [variable for setting in Settings.table().values() for variable in setting.names]
     known = [name for name in (*ours, *_OF_OTHERS) if name.startswith(_PREFIX)]
     for name in given:
         if not name.startswith(_PREFIX) or name in known:
             continue
-        # The prefix alone makes all of them alike.
+        # Compare without the prefix, which alone would make all names similar.
         close = closest(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known])
         if close is not None:
             raise InvalidArgumentError(
-                f"{source_of(name, file)} is no setting; did you mean {_PREFIX}{close}?"
+                f"{source_of(name, file)} is not a setting; did you mean {_PREFIX}{close}?"
             )
 
 
 def home() -> Path:
-    """Return the folder of what is kept between runs: `MYRIAD_HOME`, or `~/.myriad`.
+    """Return the folder of files that are kept between runs: `MYRIAD_HOME`, or `~/.myriad`.
 
     Raises:
         InvalidArgumentError: `MYRIAD_HOME` is not set, and the user has no home folder.
@@ -341,9 +341,9 @@ def home() -> Path:
 def compilation_cache() -> Path | None:
     """Return the folder of compiled programs, or None if you turned it off.
 
-    `MYRIAD_COMPILATION_CACHE` names the folder; off, 0, false, no or nothing turns it off. By
-    default it is `$XDG_CACHE_HOME/myriad/xla`, and that is below `~/.cache` if you set none. A user
-    without a home folder has no default.
+    `MYRIAD_COMPILATION_CACHE` names the folder. off, 0, false, no or an empty value turns it off.
+    The default is `$XDG_CACHE_HOME/myriad/xla`, or `~/.cache/myriad/xla` without that variable. A
+    user without a home folder has no default.
     """
     value = os.environ.get("MYRIAD_COMPILATION_CACHE")
     if value is not None:
@@ -353,9 +353,9 @@ def compilation_cache() -> Path | None:
 
 
 def user_caches() -> Path | None:
-    """Return the folder of what can be made anew, or None for a user without a home folder."""
+    """Return the user's cache folder, or None for a user without a home folder."""
     caches = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if caches.is_absolute():  # the standard has others ignored
+    if caches.is_absolute():  # The XDG standard says to ignore relative paths.
         return caches / "myriad"
     user = _user_home()
     return None if user is None else user / ".cache" / "myriad"
@@ -364,12 +364,12 @@ def user_caches() -> Path | None:
 def _user_home() -> Path | None:
     try:
         return Path.home()
-    except RuntimeError:  # A container may run under a user that its system doesn't know.
+    except RuntimeError:  # A container may run under a user that is unknown inside.
         return None
 
 
 def xla_flags() -> list[str]:
-    """Return the options in `XLA_FLAGS`, sorted, since their order means nothing."""
+    """Return the options in `XLA_FLAGS`, sorted, since their order doesn't matter."""
     return sorted(os.environ.get("XLA_FLAGS", "").split())
 
 

@@ -1,6 +1,6 @@
-"""What a process does at SIGINT, and at SIGTERM before there is anything to save.
+"""Handlers of SIGINT, and of SIGTERM before there is anything to save.
 
-The command line needs it before anything else, so this module loads nothing heavy.
+The command line needs them before anything else, so this module imports nothing heavy.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-# Within so many seconds the same signal is one and the same: it may come to a process by its
-# launcher and by its group.
+# The same signal within this time counts once, since it may reach a process both from its launcher
+# and through its process group.
 IN_A_ROW_S = 1.0
 
 
 class Interrupts:
-    """Raises `KeyboardInterrupt` once for several SIGINTs in a row, and loses none."""
+    """Raises one `KeyboardInterrupt` for several SIGINTs in a row, and never loses it."""
 
     def __init__(self):
         self._last_s = -math.inf
@@ -31,19 +31,19 @@ class Interrupts:
             signal.signal(signal.SIGINT, self.handle)
 
     def handle(self, *_: Any) -> None:
-        """Raise, but not into the way out of the one before."""
+        """Raise, unless the previous interrupt is still being handled."""
         now_s = time.monotonic()
         if now_s - self._last_s >= IN_A_ROW_S:
             self._last_s = now_s
             raise KeyboardInterrupt
 
     def repeat(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Raise an interrupt again that Python drops, as it does in JAX's garbage collection.
+        """Raise an interrupt again if Python drops it, as in JAX's callback of the collector.
 
-        Python would print a traceback and go on.
+        Otherwise Python would print a traceback and continue.
         """
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            # By then the callback has returned, so that this one is raised.
+            # By then the callback has returned, so the next interrupt is not dropped.
             threading.Timer(0.05, self._again).start()
         elif isinstance(unraisable.exc_value, _EndedBySignal):
             number = unraisable.exc_value.number
@@ -63,7 +63,7 @@ class _EndedBySignal(SystemExit):
 
 
 def end_by_signal(number: int, _: Any) -> None:
-    """Handle a signal before there is anything to save, so that other processes hear of it.
+    """End by a signal before there is anything to save, so that other processes are told.
 
     Raises:
         SystemExit: always, with a shell's code for a process that this signal ended.
@@ -73,9 +73,9 @@ def end_by_signal(number: int, _: Any) -> None:
 
 @contextlib.contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Lose no interrupt in the block, whoever handles them.
+    """Lose no interrupt in the block, whichever handler is installed.
 
-    If you have set `sys.unraisablehook`, it stays as it is, and interrupts may get lost.
+    If you have set `sys.unraisablehook`, it stays in place, and interrupts may get lost.
     """
     if sys.unraisablehook is not sys.__unraisablehook__:
         yield
@@ -91,14 +91,14 @@ def interrupts_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_end_at_once() -> Iterator[None]:
-    """Let an interrupt kill the process while its modules load. Nothing has been done yet.
+    """Let an interrupt kill the process while modules load, when nothing has been done yet.
 
-    An exception may not come out of a module written in C as what it was: an interrupted import of
-    jaxlib is an `ImportError`.
+    A module written in C may turn the exception into another one: an interrupted import of jaxlib
+    raises an `ImportError`.
     """
     previous = signal.getsignal(signal.SIGINT)
     if not isinstance(getattr(previous, "__self__", None), Interrupts):
-        yield  # They are ignored, or the process is somebody else's.
+        yield  # Interrupts are ignored, or the caller handles them.
         return
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

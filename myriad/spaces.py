@@ -1,4 +1,4 @@
-"""What an action or an observation may be: shapes, dtypes, bounds, and a uniform sample."""
+"""Spaces of actions and observations: shapes, dtypes, bounds and uniform samples."""
 
 import dataclasses
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ class Space(Protocol):
     def dtype(self) -> np.dtype: ...
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draw one element uniformly; an unbounded dimension is drawn from a standard normal."""
+        """Draw one element uniformly. An unbounded dimension is drawn from a standard normal."""
         ...
 
     def contains(self, value: jax.Array) -> jax.Array:
@@ -29,10 +29,11 @@ class Space(Protocol):
         ...
 
     def validate(self, action: Any) -> jax.Array:
-        """Return `action` as an array of the right shape and dtype, with known values checked.
+        """Return `action` as an array of the right shape and dtype. Known values are checked.
 
         Raises:
-            InvalidArgumentError: they are not; under `jit`, raised while tracing.
+            InvalidArgumentError: the action is not in the space. Under `jit` this is raised while
+                tracing.
         """
         ...
 
@@ -102,7 +103,7 @@ class MultiDiscrete:
 class Box:
     """Arrays between `low` and `high`, which broadcast to `shape`.
 
-    Float32 by default. An observation of pixels may be uint8, and stays so wherever it is kept.
+    They are float32 by default. Observations of pixels may be uint8, and stay uint8 when stored.
     """
 
     low: float | np.ndarray | jax.Array
@@ -120,7 +121,7 @@ class Box:
 
     def sample(self, key: jax.Array) -> jax.Array:
         if not np.issubdtype(self.dtype, np.floating):
-            # The end of the range is an int32, too, so int32's largest number is never drawn.
+            # The end of the range is also an int32, so the largest int32 is never drawn.
             low, high = (
                 np.clip(np.asarray(bound, np.float64), -(2**31), 2**31 - 2).astype(np.int32)
                 for bound in (self.low, self.high)
@@ -144,12 +145,12 @@ class Box:
         return jnp.all((value >= self.low) & (value <= self.high))
 
     def cast(self, values: jax.Array) -> jax.Array:
-        """Return numbers in this box's dtype, rounded to the nearest where it holds integers."""
+        """Convert numbers to this box's dtype, and round them if it has integers."""
         is_integer = not np.issubdtype(self.dtype, np.floating)
         return (jnp.round(values) if is_integer else values).astype(self.dtype)
 
     def validate(self, action: Any) -> jax.Array:
-        """See `Space.validate`; floats out of bounds pass: the environment interprets them."""
+        """See `Space.validate`. Floats out of bounds pass: the environment interprets them."""
         if not np.issubdtype(self.dtype, np.floating):
             expected = f"integers of shape {self.shape} from {self.low} to {self.high}"
             return _validated(self, action, jnp.integer, expected)
@@ -172,7 +173,7 @@ def _validated(space: Space, action: Any, kind: Any, expected: str) -> jax.Array
 
 
 def _integers_below(bits: jax.Array, n: int) -> jax.Array:
-    """Map uniform uint32 words onto 0 to `n - 1`; the bias is below n / 2**32."""
+    """Map uniform uint32 words onto 0 to `n - 1`, with a bias below n / 2**32."""
     if n & (n - 1) == 0:
         return (
             (bits >> (33 - n.bit_length())).astype(jnp.int32)

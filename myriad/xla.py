@@ -1,4 +1,4 @@
-"""What the compiler knows of a program: bytes, operations, and how often it had to compile.
+"""What the compiler knows about a program: its bytes, its operations and its compilations.
 
 Nothing here runs or allocates anything. The trainer, its memory model, `check_env` and the
 benchmarks of compilation and memory call it.
@@ -38,8 +38,9 @@ _HOST_TRANSFER = "is_host_transfer=true"
 _KNOWN_PASSES = "known_trip_count"
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
 _CACHE_HIT = "/jax/compilation_cache/cache_hits"
-# Elementwise operations, reductions, products, shapes, random numbers, loops, and what devices send
-# each other: XLA may fuse their outputs. Indexed updates, `scatter` by any name, are none of them.
+# Operations whose outputs XLA may fuse: elementwise operations, reductions, products, shapes,
+# random numbers, loops and collectives. Indexed updates (`scatter` by any name) are not among
+# them.
 _FUSABLE = frozenset(
     (  # noqa: SIM905  (one name a line would be a hundred lines)
         "abs acos acosh add add_any all_gather and argmax argmin asin asinh atan atan2 atanh "
@@ -62,21 +63,21 @@ class ProgramReport:
     """One compiled program, on one of its devices.
 
     Attributes:
-        argument_bytes: arguments, donated ones included.
-        output_bytes: results, those written over donated arguments included.
+        argument_bytes: arguments, including donated ones.
+        output_bytes: results, including those written over donated arguments.
         temp_bytes: buffers that live only inside the call.
         alias_bytes: results written over donated arguments.
         generated_code_bytes: machine code; 0 on a CPU, where XLA doesn't say.
-        flops_estimate: the compiler's count, None where it has none. Unreliable: the body of a loop
-            counts once however often it runs, transcendental functions don't count, and the figure
-            moves with XLA's version.
-        instructions: instructions of the optimised HLO, inside fusions too.
+        flops_estimate: the compiler's count, or None if it has none. It is unreliable: the body of
+            a loop counts once however often it runs, transcendental functions don't count, and the
+            number changes with XLA's version.
+        instructions: instructions of the optimised HLO, including those inside fusions.
         fusions: fused kernels.
         while_loops: loops that are left as loops.
-        open_loops: those of them whose number of passes the compiler doesn't know. A GPU's runtime
-            asks its host in every pass of such a loop.
-        copies: copies of a buffer, those that start an asynchronous one included.
-        custom_calls: calls into libraries, host callbacks included.
+        open_loops: loops whose number of passes the compiler doesn't know. A GPU's runtime asks its
+            host in every pass of such a loop.
+        copies: copies of a buffer, including those that start an asynchronous copy.
+        custom_calls: calls into libraries, including host callbacks.
         host_callbacks: calls into Python on the host, each a round trip.
     """
 
@@ -96,8 +97,8 @@ class ProgramReport:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that the call needs at a time."""
-        # A result that is written over an argument takes no room of its own.
+        """The most bytes that the call needs at a time."""
+        # A result that is written over an argument needs no memory of its own.
         return self.argument_bytes + self.output_bytes + self.temp_bytes - self.alias_bytes
 
 
@@ -105,10 +106,10 @@ def describe(compiled: jax.stages.Compiled) -> ProgramReport:
     """Report on a compiled program, without running it.
 
     Args:
-        compiled: what `jax.jit(fn).lower(*args).compile()` returns.
+        compiled: the result of `jax.jit(fn).lower(*args).compile()`.
 
     Raises:
-        InvalidArgumentError: `compiled` is something else, or of a backend that reports no memory.
+        InvalidArgumentError: `compiled` is something else, or its backend reports no memory.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -154,7 +155,7 @@ def _count_operations(hlo: str) -> dict[str, int]:
 
 def _reaches_host(opcode: str, line: str) -> bool:
     """Return whether an instruction calls Python on the host."""
-    # That is a custom call on CPUs and GPUs, and a send to the host on TPUs.
+    # A callback is a custom call on CPUs and GPUs, and a send to the host on TPUs.
     is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
     return is_callback or (opcode == "send" and _HOST_TRANSFER in line)
 
@@ -162,21 +163,21 @@ def _reaches_host(opcode: str, line: str) -> bool:
 def output_fusion(trace: Callable[[], ClosedJaxpr]) -> dict[str, str]:
     """Return the compiler options with which XLA fuses the outputs of a program, or none.
 
-    XLA aborts the process where it fuses two indexed updates (jaxlib 0.10.2). So a program must
-    hold no operations but known ones.
+    XLA aborts the process if it fuses two indexed updates (jaxlib 0.10.2). So the program must
+    contain only operations that are known to be safe.
 
     Args:
-        trace: returns the program, such as `jax.jit(fn).trace(*args).jaxpr`; called only where the
-            answer depends on it.
+        trace: returns the program, such as `jax.jit(fn).trace(*args).jaxpr`. It is called only if
+            the answer depends on it.
     """
     options = hardware.output_fusion_options()
     return options if options and set(count_primitives(trace().jaxpr)) <= _FUSABLE else {}
 
 
 class OuterJit:
-    """`jax.jit(fn, compiler_options=options, **kwargs)` that you may call in another program too.
+    """`jax.jit(fn, compiler_options=options, **kwargs)` that also works inside another program.
 
-    JAX refuses options of a program inside another. There, that program's own apply.
+    JAX refuses options of a nested program. There, the options of the outer program apply.
     """
 
     def __init__(self, fn: Callable[..., Any], options: dict[str, str], **kwargs: Any):
@@ -186,7 +187,7 @@ class OuterJit:
         self.lower = self._outside.lower
 
     def __call__(self, *args: Any) -> Any:
-        # A program that closes over the arguments traces this call without tracers among them.
+        # An outer program that closes over the arguments traces this call without tracers in them.
         is_inside = get_opaque_trace_state() != self._built_under or any(
             isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)
         )
@@ -194,15 +195,15 @@ class OuterJit:
 
 
 def result_shapes(traced: jax.stages.Traced) -> Any:
-    """Return the shapes of a program's results, by which to compile what takes them.
+    """Return the shapes of a program's results, to compile a program that takes them.
 
-    As `eval_shape` does, but a result in the host's memory has a sharding that says so.
+    This is like `eval_shape`, but the sharding of a result says if it is in the host's memory.
     """
 
     def shape_of(aval: Any) -> jax.ShapeDtypeStruct:
         sharding = None
         if aval.memory_space is jax.memory.Space.Host:
-            # Of a SingleDeviceSharding, JAX 0.10.2 doesn't look at the memory.
+            # JAX 0.10.2 ignores the memory kind of a SingleDeviceSharding.
             mesh = Mesh(jax.local_devices()[:1], ("device",))
             sharding = NamedSharding(mesh, PartitionSpec(), memory_kind="pinned_host")
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
@@ -212,16 +213,16 @@ def result_shapes(traced: jax.stages.Traced) -> Any:
 
 
 def put_everywhere(tree: Any, sharding: NamedSharding) -> Any:
-    """Put what all processes hold alike on all devices of a sharding, whole on each.
+    """Put values that are equal in all processes on all devices of a sharding, whole on each.
 
     Args:
-        tree: arrays, keys among them.
-        sharding: of a mesh, with nothing cut.
+        tree: arrays, which may be keys.
+        sharding: the fully replicated sharding of a mesh.
     """
     if jax.process_count() == 1:
         return jax.device_put(tree, sharding)
 
-    # JAX puts no array on devices of other processes but by a callback, and no key at all.
+    # JAX puts an array on devices of other processes only by a callback, and a key not at all.
     def put(leaf: Any) -> jax.Array:
         words = np.asarray(numbers_of(leaf))
         array = jax.make_array_from_callback(words.shape, sharding, lambda at: words[at])
@@ -283,7 +284,7 @@ def matmul_precision() -> str:
 
 
 def use_compilation_cache(folder: Path) -> None:
-    """Keep compiled programs in `folder`, also small ones, unless you have chosen a folder.
+    """Keep compiled programs in `folder`, even small ones, unless you have chosen another folder.
 
     If the folder can't be made, a warning says why, and nothing is kept.
     """
@@ -305,7 +306,7 @@ def use_compilation_cache(folder: Path) -> None:
 
 @contextlib.contextmanager
 def without_compilation_cache() -> Iterator[None]:
-    """Let the block's programs be compiled anew, and not kept."""
+    """Compile the block's programs again, and don't keep them."""
     before = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", False)  # noqa: FBT003
     try:
@@ -334,9 +335,8 @@ def count_cache_hits() -> Iterator[Compilations]:
 def count_compilations() -> Iterator[Compilations]:
     """Record the compilations of the whole process during the block.
 
-    You can read the record during and after the block.
-    Operations outside any jit are programs too, and so is what the persistent cache holds: a load
-    counts.
+    You can read the record during and after the block. An operation outside any jit is a program as
+    well. Loading a program from the persistent cache counts, too.
 
     Example:
         >>> import jax, jax.numpy as jnp

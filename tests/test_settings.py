@@ -115,7 +115,7 @@ def test_a_misspelt_variable_is_answered_with_the_closest(
 ):
     source = put(folder, monkeypatch, "MYRIAD_COMPILATON_CACHE", "off")
     said = refused(*command)
-    assert said == f"{source} is no setting; did you mean MYRIAD_COMPILATION_CACHE?"
+    assert said == f"{source} is not a setting; did you mean MYRIAD_COMPILATION_CACHE?"
 
 
 @pytest.mark.parametrize("put", [in_environment, in_file])
