@@ -1,6 +1,6 @@
 """Hyperparameter tuning: search spaces, studies, and trials side by side in compiled programs.
 
-The names load on first use: Optuna and JAX are needed only where trials run.
+The names load on first use, so Optuna and JAX are needed only where trials run.
 """
 
 import importlib
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'myriad.tuning' has no attribute {name!r}")
     if _HOMES[name] == "myriad.tuning.session":
-        # Its modules import Optuna as they load, which would end in a traceback.
+        # Check for Optuna first, since importing these modules without it would end in a traceback.
         from myriad.tuning.storage import require_optuna
 
         require_optuna()

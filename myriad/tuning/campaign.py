@@ -1,10 +1,10 @@
-"""A campaign: trials are asked of Optuna, trained side by side, and told evaluation by evaluation.
+"""A campaign: it asks Optuna for trials, trains them side by side and reports their evaluations.
 
 `run(study, settings, space, on_event=...)` runs trials in this process until `n_trials` more are
-done. `on_event` takes an `Event` for everything that happens, for the progress. `is_interrupted` is
-asked about twice a second: where it answers True, the trials under way are given back to the study
-and `run` returns. `claim` is asked before every trial and may say that there are enough, which is
-how several processes share `n_trials`.
+done. `on_event` gets an `Event` for everything that happens, for the progress. `is_interrupted` is
+called about twice a second. When it returns True, running trials are given back to the study and
+`run` returns. `claim` is called before every trial and may say that there are enough, by which
+several processes share `n_trials`.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from myriad.tuning.claims import TuningStudy
 
-# Trials that are asked for ahead, to find some that share a program. The sampler knows less of the
-# ones before them.
+# Trials that are asked for ahead, to find some that share a program. More of them would make the
+# sampler draw without the results of the trials before.
 _AHEAD = 4
 
 _TAKEN = "another process took it"
 
-# Seconds between two looks for trials of machines that have fallen silent.
+# Seconds between two checks for trials of machines that have fallen silent.
 _LOOK_S = 60.0
 
 EventKind = Literal[
@@ -45,23 +45,23 @@ EventKind = Literal[
     "confirming",
 ]
 
-# What ends a trial for good.
+# The events that end a trial for good.
 ENDINGS = ("completed", "pruned", "failed")
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What has happened in a campaign.
+    """Something that happened in a campaign.
 
     Attributes:
         kind: resumed (a study that has trials), compiled (a shape's programs), confirming (the best
             train again), or what became of a trial. One that is lost runs again.
         trial: the trial's number; None for a study or a compilation.
-        step: steps of all environments that the evaluation stands for.
+        step: steps of all environments as which the evaluation is reported.
         value: the mean return of the evaluation, or the best one of a study.
-        standard_error: of the value.
-        seconds: of compiling.
-        reason: why a trial failed or was lost, or what a study has already.
+        standard_error: the standard error of the value.
+        seconds: the seconds of compiling.
+        reason: why a trial failed or was lost, or what a study already has.
     """
 
     kind: EventKind
@@ -87,16 +87,16 @@ def run(
 ) -> None:
     """Run trials in this process until there are `n_trials` more.
 
-    A trial that comes to a NaN or crashes is FAILED, with the reason in its user attribute
-    `failure`. The trials beside it go on.
+    A trial that has a NaN or crashes is FAILED, with the reason in its user attribute `failure`.
+    The other trials continue.
 
     Args:
-        study: of `open_study`.
+        study: the study, from `open_study`.
         settings: the campaign, `completed`.
-        space: what trials may try.
+        space: the search space.
         on_event: called with everything that happens.
-        is_interrupted: whether to stop now. Trials under way are given back to the study.
-        claim: whether another trial may begin; by default until there are `n_trials` of them.
+        is_interrupted: returns whether to stop now. Running trials are given back to the study.
+        claim: returns whether another trial may begin; by default until there are `n_trials`.
     """
     programs = Programs(settings, space, settings.num_seeds)
     claim = claim or _counted(settings.n_trials)
@@ -109,7 +109,7 @@ def run(
     except BaseException as error:
         trials.give_back(f"its process ended by {type(error).__name__}")
         raise
-    # Where all went well, none is left.
+    # If all went well, no trial is left to give back.
     trials.give_back("it was interrupted" if is_interrupted() else "the time was over")
 
 
@@ -169,7 +169,7 @@ class _Trials:
         try:
             fields = self._space.suggest(trial)
         except (ValueError, TypeError) as error:
-            # Parameters that somebody queued need not be those of this space.
+            # Queued parameters may not belong to this space.
             self._fail(trial, f"its parameters are not of this space: {error}")
             return True
         trial.set_user_attr("seeds", list(self._seeds))
@@ -205,7 +205,7 @@ class _Trials:
         from myriad.tuning.claims import MEMORY
 
         if MEMORY in trial.user_attrs:
-            return  # it begins again, and a constraint can be set once
+            return  # The trial begins again, and a constraint can be set only once.
         trial.set_user_attr(MEMORY, num_bytes)
         if math.isfinite(over):
             trial.set_constraint(MEMORY, over)
@@ -239,7 +239,7 @@ class _Trials:
 
         trial, score = training.origin, training.score
         assert score is not None
-        # A trial that begins again after a crash beside it comes to the same values.
+        # A trial that begins again, after a crash of another one, has the same values again.
         new = [step for step in boundary.steps if (trial.number, step) not in self._reported]
         if self._prunes:
             for step in new:
@@ -248,7 +248,7 @@ class _Trials:
         trial.set_user_attr(STANDARD_ERROR, score.standard_error)
 
     def _lose(self, training: Training) -> None:
-        """Leave a trial to others, who took it while this process was silent."""
+        """Leave a trial to another process, which took it while this one was silent."""
         self._running.remove(training)
         self._on_event(Event("lost", training.origin.number, reason=_TAKEN))
 
@@ -268,7 +268,7 @@ class _Trials:
 
     def _values(self, training: Training, steps: int) -> list[float]:
         assert training.score is not None
-        # Of all seeds together, which train one after another on a CPU.
+        # The time of all seeds together, which train one after another on a CPU.
         train_s = max(training.train_s, 1e-9)
         known: Mapping[str, float] = {
             "return": training.score.value,

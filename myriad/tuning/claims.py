@@ -1,6 +1,6 @@
-"""Trials that several processes share: each is claimed by one, and taken back if that ends.
+"""Trials that several processes share. One process claims each, and loses it if it ends.
 
-A trial is claimed under a lock, so one without an owner was left behind by a killed process.
+A trial is claimed under a lock, so a trial without an owner was left behind by a killed process.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from optuna.trial import FrozenTrial, TrialState
 from myriad.tuning.storage import HEARTBEAT_S, Place
 
 # Attributes of a trial.
-WORKER = "worker"  # who runs it
-FAILURE = "failure"  # why it failed
-RETRY_OF = "retry_of"  # number of the trial whose parameters it has
-STANDARD_ERROR = "standard_error"  # of its value
-MEMORY = "memory_bytes"  # that one training of it needs
-SOURCE = "source"  # why parameters were tried first: known, or another study's name
-# What FAILURE says of a trial whose process was killed.
+WORKER = "worker"  # The process that runs it.
+FAILURE = "failure"  # Why it failed.
+RETRY_OF = "retry_of"  # The number of the trial whose parameters it has.
+STANDARD_ERROR = "standard_error"  # The standard error of its value.
+MEMORY = "memory_bytes"  # The bytes that one of its trainings needs.
+SOURCE = "source"  # Why its parameters were tried first: known, or another study's name.
+# The FAILURE of a trial whose process was killed.
 KILLED = "its process ended before the trial did"
-# A trial that ends its process this often has a fault of its own.
+# A trial whose process ends this often is at fault itself.
 _MOST_RETRIES = 3
 
 
@@ -36,8 +36,8 @@ class TuningStudy(optuna.Study):
     """A study whose trials are claimed. Leave it as a context manager.
 
     Args:
-        place: where it is kept.
-        **arguments: those of `optuna.Study`.
+        place: where the study is kept.
+        **arguments: the arguments of `optuna.Study`.
     """
 
     def __init__(self, place: Place, **arguments: Any):
@@ -68,12 +68,12 @@ class TuningStudy(optuna.Study):
     def ask(self, fixed_distributions: Mapping[str, Any] | None = None) -> optuna.Trial:
         """Claim a waiting or a new trial for this process."""
         with self.exclusive(), warnings.catch_warnings():
-            # Optuna knows the heartbeat of its own loop alone.
+            # Optuna warns, since it knows only the heartbeat of its own loop.
             warnings.filterwarnings("ignore", message="Heartbeat of storage")
             trial = super().ask()
             trial.set_user_attr(WORKER, signature(os.getpid()))
             if self._has_heartbeat():
-                # A trial that never showed a sign of life is never missed by other hosts.
+                # Beat at once, since other hosts never miss a trial that has no first heartbeat.
                 _backend(self._storage).record_heartbeat(trial._trial_id)
         for name, distribution in (fixed_distributions or {}).items():
             trial._suggest(name, distribution)
@@ -100,14 +100,14 @@ class TuningStudy(optuna.Study):
 
     def _give_back(self, trial: FrozenTrial, reason: str) -> None:
         if trial.state.is_finished():
-            return  # somebody else gave it back, when this process had been silent for long
-        # Queued first: if this process is killed in between, nothing is lost.
+            return  # Another process gave it back, after this one had been silent for long.
+        # Queue the parameters first, so that nothing is lost if this process is killed in between.
         self._retry(trial, was_killed=reason == KILLED)
         self._storage.set_trial_user_attr(trial._trial_id, FAILURE, reason)
         self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
 
     def trials_of(self, owner: Mapping[str, Any]) -> tuple[list[FrozenTrial], list[FrozenTrial]]:
-        """Return the trials that a process claimed, and those of them that run again.
+        """Return the trials that a process claimed, and those of them that are run again.
 
         Args:
             owner: the process's `signature`.
@@ -131,13 +131,13 @@ class TuningStudy(optuna.Study):
         return isinstance(_backend(self._storage), RDBStorage)
 
     def _silent(self) -> set[int]:
-        """Return the trials without a sign of life. A journal has none of any."""
+        """Return the trials without a recent heartbeat. A journal has no heartbeats."""
         if not self._has_heartbeat():
             return set()
         return set(_backend(self._storage)._get_stale_trial_ids(self._study_id))
 
     def _retry(self, trial: FrozenTrial, *, was_killed: bool) -> None:
-        # What was queued and not drawn yet is among the fixed ones.
+        # Parameters that were queued and not drawn yet are among the fixed ones.
         params = trial.system_attrs.get("fixed_params", {}) | trial.params
         trials = self.get_trials(deepcopy=False)
         is_queued = trial.number in retried(trials)
@@ -147,7 +147,7 @@ class TuningStudy(optuna.Study):
             each = trials[before]
             kills += each.user_attrs.get(FAILURE) == KILLED
         is_hopeless = was_killed and kills >= _MOST_RETRIES
-        # Without parameters, too: it was claimed, so somebody counts on it. They are drawn anew.
+        # Queue it even without parameters, which are then drawn: it was claimed, so it is counted.
         if not is_queued and not is_hopeless:
             kept = {k: v for k, v in trial.user_attrs.items() if k == SOURCE}
             self.enqueue_trial(params, user_attrs=kept | {RETRY_OF: trial.number})
@@ -177,19 +177,19 @@ def _is_stale(trial: FrozenTrial, silent: set[int]) -> bool:
     if owner is None:
         return True
     if owner["host"] != _host():
-        # Process numbers of another machine say nothing here, so its heartbeat has to.
+        # Process numbers of another machine mean nothing here, so only its heartbeat counts.
         return trial._trial_id in silent
-    # Systems use process numbers again, but not with the same moment of start.
+    # Systems reuse process numbers, but not with the same start time.
     return _started(owner["process"]) != owner["started"]
 
 
 def signature(process: int) -> dict[str, Any]:
-    """Return what a process of this machine signs its trials with, while it is alive."""
+    """Return the signature of a living process of this machine, for its trials."""
     return {"host": _host(), "process": process, "started": _started(process)}
 
 
 def _host() -> str:
-    """Name what process numbers belong to: a machine, or a container in it."""
+    """Name the machine, or the container in it, to which process numbers belong."""
     namespace = ""
     with contextlib.suppress(OSError):
         namespace = str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")
@@ -202,7 +202,7 @@ def _started(process: int) -> str | None:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None if Path("/proc/self/stat").exists() else _alive(process)
-    # A killed process is a zombie until its parent looks. It won't finish a trial.
+    # A killed process is a zombie until its parent waits for it. It won't finish a trial.
     return None if fields[0] in "ZX" else fields[19]
 
 
@@ -221,7 +221,7 @@ def _beat(study: "weakref.ref[TuningStudy]", ended: threading.Event) -> None:
         alive = study()
         if alive is None:
             return
-        # A database that is away for a while is for the campaign to report.
+        # If the database is unreachable for a while, the campaign reports it.
         with contextlib.suppress(Exception):
             alive.beat()
         del alive

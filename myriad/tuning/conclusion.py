@@ -1,4 +1,4 @@
-"""What a campaign comes to: its best trials trained again, and the best policies together."""
+"""The conclusion of a campaign: its best trials are trained again, also as an ensemble."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-# Trials that are trained again, and on how many fresh seeds at least.
+# How many trials are trained again, and on how many fresh seeds at least.
 _BEST_FEW, _LEAST_SEEDS = 3, 5
 _DEFAULT = -1
 
@@ -37,14 +37,14 @@ IsInterrupted = Callable[[], bool]
 
 @dataclasses.dataclass(frozen=True)
 class Ensemble:
-    """The best policies together, on the same episodes as each of them alone.
+    """The best policies together, evaluated on the same episodes as each of them alone.
 
     Attributes:
         trials: numbers of the trials, best first. Each was trained on the first training seed.
-        combined: how they act together: the mean of their actions in a Box, and elsewhere the
-            action that most of them choose, in doubt that of the best among those.
-        score: together.
-        alone: each by itself.
+        combined: how they act together: by the mean of their actions in a Box, and otherwise by the
+            action that most of them choose. In a tie, the best member among those decides.
+        score: the score of all together.
+        alone: the score of each alone.
     """
 
     trials: tuple[int, ...]
@@ -56,7 +56,7 @@ class Ensemble:
 def best_trials(study: "optuna.Study", settings: TuneSettings, count: int) -> "list[FrozenTrial]":
     """Return the best completed trials by the first objective.
 
-    With several objectives they are those of the Pareto front.
+    With several objectives, return the trials of the Pareto front.
     """
     from optuna.trial import TrialState
 
@@ -77,7 +77,7 @@ def confirm_best(
     """Train the best few trials and the agent's defaults again, on fresh seeds.
 
     Returns:
-        None if no trial was completed, or it was interrupted.
+        the confirmation, or None if no trial was completed or the confirmation was interrupted.
     """
     best = best_trials(study, settings, _BEST_FEW)
     if not best:
@@ -98,7 +98,7 @@ def confirm_best(
 
 
 def fresh_seeds(settings: TuneSettings) -> list[int]:
-    """Return seeds that no trial trained on: whole groups of as many as a trial has."""
+    """Return seeds on which no trial trained, in whole groups of as many as a trial has."""
     count = -(-_LEAST_SEEDS // settings.num_seeds) * settings.num_seeds
     return [settings.seed + FRESH_SEEDS + index for index in range(count)]
 
@@ -109,7 +109,7 @@ def validate(
     space: SearchSpace,
     is_interrupted: IsInterrupted = lambda: False,
 ) -> Score | None:
-    """Train a configuration over `settings.validate` seeds that nothing was chosen by.
+    """Train a configuration over `settings.validate` seeds that played no part in any choice.
 
     Returns:
         None if it failed or was interrupted.
@@ -154,7 +154,7 @@ def evaluate_ensemble(
 
 @dataclasses.dataclass(frozen=True)
 class EnsemblePolicy:
-    """Several policies as one, for an evaluation. Its state is the tuple of theirs.
+    """Several policies as one, for an evaluation. Its state is the tuple of their states.
 
     Attributes:
         env: the environment.
@@ -183,11 +183,12 @@ class EnsemblePolicy:
         return jnp.mean(actions, axis=0) if self._is_box else self._vote(actions)
 
     def _vote(self, actions: jax.Array) -> jax.Array:
-        """Return what most of the members choose, component by component."""
+        """Return the choice of most members, component by component."""
         space = self.env.action_space(self.env.default_params)
         most = space.n if isinstance(space, Discrete) else max(space.nvec)
         count = len(self.members)
-        # The best member's vote counts a little more, all such shares together less than a vote.
+        # Better members' votes count slightly more, to break ties. All the extra together is less
+        # than one vote.
         weights = 1 + (count - jnp.arange(count)) / (count * (count + 1))
         votes = jax.nn.one_hot(actions, int(most)) * weights.reshape(-1, *[1] * actions.ndim)
         return jnp.argmax(votes.sum(axis=0), axis=-1).astype(actions.dtype)
@@ -198,9 +199,9 @@ class Again:
     """Configurations that were trained again.
 
     Attributes:
-        trainings: of each configuration, in the order of the seeds.
-        failures: why a seed of a configuration failed, which has no trainings here then.
-        is_interrupted: whether some were left unfinished.
+        trainings: the trainings of each configuration, in the order of the seeds.
+        failures: why a seed of a configuration failed. Such a configuration has no trainings here.
+        is_interrupted: whether some trainings were left unfinished.
     """
 
     trainings: Mapping[int, list[Training]]
@@ -222,9 +223,9 @@ def train_again(
     Args:
         settings: the campaign.
         space: its search space.
-        fields: the configurations, by any numbers.
+        fields: the configurations, by numbers of your choice.
         seeds: the training seeds.
-        is_interrupted: whether to stop now.
+        is_interrupted: returns whether to stop now.
         keeps: keep the agents' states.
 
     """
@@ -248,7 +249,7 @@ def train_again(
 
 
 class _ToTheEnd:
-    """Trainings that go to their ends, as a source."""
+    """A source of trainings that all run to their ends."""
 
     def __init__(self, programs: Programs, trainings: Sequence[Training]):
         self.waiting = list(trainings)

@@ -1,7 +1,7 @@
-"""What a trial is worth: greedy episodes on held-out seeds, and whether a winner is more than luck.
+"""The value of a trial: greedy episodes on held-out seeds, and whether a winner is more than luck.
 
-Steps count all environments of a training together. `S` is the number of training seeds, `E` that
-of episodes for each.
+Steps count all environments of a training together. `S` is the number of training seeds, and `E`
+the number of episodes for each.
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-# Episodes of one evaluation over all training seeds of a trial, at least.
+# The least number of episodes in an evaluation, over all training seeds of a trial.
 NUM_EPISODES = 128
-# Seeds of the trials, of the confirmation and of the validation lie so far apart.
+# The distance between the seeds of the trials, of the confirmation and of the validation.
 FRESH_SEEDS = 1_000
 VALIDATION_SEEDS = 2_000
 CONFIDENCE = 0.95
@@ -28,11 +28,12 @@ class Score:
 
     Attributes:
         value: the mean over all episodes.
-        standard_error: of the mean. With several training seeds it is that of their means, since
-            episodes of one policy are alike. With one it covers its episodes alone.
+        standard_error: the standard error of the mean. With several training seeds it is computed
+            from their means, since episodes of one policy are similar. With one seed it covers only
+            its episodes.
         by_seed: the mean of each training seed.
-        num_episodes: episodes of all seeds together.
-        num_unfinished: those that were cut off.
+        num_episodes: number of episodes of all seeds together.
+        num_unfinished: number of episodes that were cut off.
     """
 
     value: float
@@ -46,8 +47,8 @@ class Score:
         """Score returns `[S, E]`.
 
         Args:
-            returns: of every episode.
-            ended: whether it ended, `[S, E]`; None if all did.
+            returns: the return of every episode.
+            ended: whether each episode ended, `[S, E]`; None if all did.
 
         Example:
             >>> Score.of(np.array([[1.0, 3.0], [3.0, 5.0]])).standard_error
@@ -76,7 +77,7 @@ class Boundary:
 
     Attributes:
         update: the update after which it comes.
-        steps: what it is reported as. A long update reaches several at once.
+        steps: the steps as which it is reported. A long update may reach several at once.
     """
 
     update: int
@@ -87,8 +88,8 @@ def boundaries(num_steps: int, eval_interval: int, steps_per_update: int) -> lis
     """Return the evaluations of a trial.
 
     Evaluation `k` comes after the first update that ends at or past `k * eval_interval` steps and
-    is reported as step `k * eval_interval`. So a pruner compares trials of all batch sizes. The
-    last one is that of the whole training, and is reported as `num_steps`.
+    is reported as step `k * eval_interval`, so that a pruner can compare trials of all batch sizes.
+    The last evaluation follows the whole training, and is reported as `num_steps`.
 
     Example:
         >>> for each in boundaries(num_steps=12_000, eval_interval=5_000, steps_per_update=4_096):
@@ -103,7 +104,7 @@ def boundaries(num_steps: int, eval_interval: int, steps_per_update: int) -> lis
 
 
 def episodes_per_seed(num_seeds: int) -> int:
-    """Return how many episodes each training seed is evaluated in."""
+    """Return in how many episodes each training seed is evaluated."""
     return -(-NUM_EPISODES // num_seeds)
 
 
@@ -112,12 +113,12 @@ class ConfirmedConfig:
     """A configuration that was trained again on fresh seeds.
 
     Attributes:
-        number: of the trial that found it; None for the default.
-        score: on the fresh seeds.
+        number: the number of the trial that found it; None for the default.
+        score: the score on the fresh seeds.
         difference: its mean minus the default's.
         low: the lower end of the difference's interval, which holds for all candidates at once.
         high: the upper end.
-        verdict: whether the interval leaves the default out.
+        verdict: whether it is better or worse than the default, by whether the interval excludes 0.
     """
 
     number: int | None
@@ -133,8 +134,8 @@ class Failure:
     """A configuration that could not be trained again.
 
     Attributes:
-        number: of the trial that found it; None for the default.
-        reason: why.
+        number: the number of the trial that found it; None for the default.
+        reason: why it failed.
     """
 
     number: int | None
@@ -147,10 +148,10 @@ class Confirmation:
 
     Attributes:
         default: the agent's defaults; None if they failed.
-        candidates: the trials, best first by their scores on the fresh seeds. Where the default
+        candidates: the trials, best first by their scores on the fresh seeds. If the default
             failed, no difference from it is known.
         seeds: the fresh seeds.
-        failures: those that are missing here.
+        failures: the configurations that failed.
     """
 
     default: ConfirmedConfig | None
@@ -160,12 +161,12 @@ class Confirmation:
 
     @property
     def winner(self) -> ConfirmedConfig | None:
-        """The best trial that is better than the default; None if none can be told from it."""
+        """The best trial that is better than the default, or None if none is distinguishable."""
         return next((each for each in self.candidates if each.verdict == "better"), None)
 
     @property
     def verdict(self) -> str:
-        """What came out, in one sentence."""
+        """The result in one sentence."""
         if (winner := self.winner) is not None:
             return (
                 f"trial {winner.number} is better than the default by {winner.difference:.4g} "
@@ -191,8 +192,8 @@ def confirm(
 ) -> Confirmation:
     """Compare candidates with the default, by Welch's interval of the means over seeds.
 
-    All intervals together hold with 95%: each has its share of the error (Bonferroni), so that
-    trying more candidates doesn't make a lucky one a winner.
+    All intervals hold together with 95% confidence. Each has its share of the error (Bonferroni),
+    so that trying more candidates doesn't make a lucky one a winner.
 
     Args:
         default: the default's score; None if it failed.
@@ -225,7 +226,7 @@ def _compared(number: int, score: Score, default: Score, confidence: float) -> C
 def difference_interval(
     first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Return Welch's interval of a difference of means; without an end for fewer than two each.
+    """Return Welch's interval of a difference of means, or an infinite one for a single sample.
 
     Example:
         >>> difference_interval([5.0, 5.0], [3.0, 3.0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
 
-# What TOML can hold: a number, a string, a truth or a list of them.
+# The values that TOML can hold: a number, a string, a boolean or a list of them.
 Value = Any
 
 
@@ -22,8 +22,8 @@ class Parameter:
         low: the least number.
         high: the greatest number.
         log: draw from the logarithm.
-        step: numbers lie so far apart; None for any number, and 1 for integers.
-        when: parameters that come before it, with the values under which it is drawn.
+        step: the distance between numbers; None for any number, and 1 for integers.
+        when: earlier parameters, with those of their values for which this one is drawn.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Parameter:
         return not self.choices and isinstance(self.low, int) and isinstance(self.high, int)
 
     def applies(self, values: Mapping[str, Value]) -> bool:
-        """Return whether it is drawn beside these values of the parameters before it."""
+        """Return whether it is drawn, given these values of earlier parameters."""
         return all(name in values and values[name] in among for name, among in self.when.items())
 
     def holds(self, value: Value) -> bool:
@@ -71,7 +71,7 @@ class Parameter:
         """Return all that can be drawn, of choices or of a range of integers."""
         if self.choices:
             return self.choices
-        # Of billions, whoever asks takes a few.
+        # A lazy range, since there may be billions and callers take only a few.
         return range(int(self.low), int(self.high) + 1, int(self.step or 1))
 
 

@@ -1,4 +1,4 @@
-"""How far a campaign is, and what came of it: a live line, and the lines printed at the end."""
+"""The progress of a campaign as a live line, and its results as lines at the end."""
 
 import math
 import sys
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from myriad.tuning.objective import Score
     from myriad.tuning.session import TuneResult
 
-# Seconds between two lines where there is no terminal.
+# Seconds between two lines if there is no terminal.
 _EVERY_S = 30.0
 
 
 class CampaignProgress:
-    """Trials done, pruned and failed, the best, the rate and the time left, on standard error.
+    """Shows trials done, pruned and failed, the best, the rate and the time left on standard error.
 
     Args:
         settings: the campaign.
@@ -58,11 +58,11 @@ class CampaignProgress:
 
     @property
     def ended(self) -> int:
-        """Trials that have ended, whatever became of them."""
+        """The number of trials that have ended, with any result."""
         return sum(self.counts.values())
 
     def hear(self, event: "Event") -> None:
-        """Count an event, and show how far the campaign is."""
+        """Count an event, and show the progress."""
         self.compile_s += event.seconds
         if event.kind in self.counts:
             self.counts[event.kind] += 1
@@ -82,7 +82,7 @@ class CampaignProgress:
             say(str(self))
 
     def __str__(self) -> str:
-        """Say how far the campaign is, in one line."""
+        """Return the progress in one line."""
         elapsed_s = time.monotonic() - self._start
         completed, pruned, failed = self.counts.values()
         best = "-" if self.best == -math.inf else f"{self.best:.4g}"
@@ -104,7 +104,7 @@ class CampaignProgress:
 
 
 def summary(result: "TuneResult", files: list[Path]) -> str:
-    """Return what came of a campaign: the best beside the default, and how to train it."""
+    """Return the results of a campaign: the best next to the default, and how to train it."""
     settings = result.settings
     trials = result.study.get_trials(deepcopy=False)
     again = retried(trials)
@@ -155,7 +155,7 @@ def _best_lines(result: "TuneResult") -> list[str]:
 
 
 def _confirmation_lines(result: "TuneResult", best: "FrozenTrial") -> list[str]:
-    """Say what the best is worth on fresh seeds, or else in its trial."""
+    """Return lines with the score of the best on fresh seeds, or else in its trial."""
     confirmed = result.confirmation
     candidates = confirmed.candidates if confirmed is not None else ()
     chosen = next((each for each in candidates if each.number == best.number), None)

@@ -1,6 +1,6 @@
-"""What a campaign leaves: a JSON file of all trials, pages that open offline, and the best's TOML.
+"""The files of a campaign: all trials as JSON, pages that open offline, and the best as TOML.
 
-Every file begins with the study's name. One `plotly.min.js` lies beside the pages.
+Every file name begins with the study's name. One `plotly.min.js` lies next to the pages.
 """
 
 import dataclasses
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
     from myriad.tuning.session import TuneResult
 
-# Parameters that a page of contours shows. Each pair of them is a picture.
+# The most parameters that a page of contours shows. Each pair of them is a plot.
 _MOST_IN_CONTOUR = 4
 _BUNDLE = "plotly.min.js"
-# Settings that say how a campaign ran, and not what it was.
+# Settings that say how a campaign was run. They don't describe the campaign itself.
 _UNSHOWN = {"storage", "output", "quiet", "fail_if_exists"}
 
 
 def write_report(result: "TuneResult") -> list[Path]:
-    """Write all files of a campaign to its output folder, each at once or not at all.
+    """Write all files of a campaign to its output folder, each whole or not at all.
 
     Returns:
-        the files. A page is left out where too few trials were completed to draw it.
+        the files. A page is left out if too few trials were completed to draw it.
 
     Raises:
         InvalidArgumentError: a file can't be written.
@@ -67,7 +67,7 @@ def write_report(result: "TuneResult") -> list[Path]:
 def best_config(result: "TuneResult") -> TrainingConfig:
     """Return the training of the winner on the first of the trials' seeds.
 
-    It gives a value to everything that variables and `.env` would set otherwise.
+    It sets everything that variables and `.env` could otherwise change.
     """
     fields = {"seed": result.settings.seed} | result.fields
     config = result.settings.config(**fields)
@@ -75,7 +75,7 @@ def best_config(result: "TuneResult") -> TrainingConfig:
 
 
 def _against_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the values that settings of the folder would change, as the trials had them."""
+    """Return the trials' values of the fields that variables and `.env` could change."""
     switches = Settings.read().switches()
     known = config.resolve().config
     kept: dict[str, Any] = {"compile_mode": known.compile_mode} if "compile" in switches else {}
@@ -93,7 +93,7 @@ def _against_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def train_command(config: TrainingConfig) -> str:
-    """Return the `myriad train` command of a configuration, with all that it gives a value to.
+    """Return the `myriad train` command of a configuration, with all values that it sets.
 
     Example:
         >>> from myriad.training.config import make_config
@@ -116,12 +116,12 @@ def train_command(config: TrainingConfig) -> str:
 def _written(value: Any) -> str:
     """Return a value as a flag takes it."""
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # inf, which JSON would call Infinity
+        return str(value)  # The value inf, which JSON would write as Infinity.
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
-    """Return the command that resumes a campaign, without a password; None if nothing keeps it."""
+    """Return the command that resumes a campaign, without a password, or None if it isn't kept."""
     if settings.storage is None:
         return None
     words = ["myriad", "tune"]
@@ -144,7 +144,7 @@ def command_to_go_on(settings: TuneSettings, left: int) -> str | None:
 
 
 def to_json(result: "TuneResult") -> str:
-    """Return everything about a campaign as JSON. What is not finite is null."""
+    """Return everything about a campaign as JSON. Non-finite numbers become null."""
     from myriad.hardware import fingerprint, package_versions
 
     settings = result.settings
@@ -212,15 +212,15 @@ def _write(path: Path, text: str) -> Path:
 
 
 def _pages(study: "optuna.Study", settings: TuneSettings) -> Iterator[tuple[str, str]]:
-    """Yield the pages that the trials suffice for, each with its kind."""
+    """Yield the pages for which there are enough trials, each with its kind."""
     for kind, draw in _figures(study, settings).items():
         with warnings.catch_warnings():
-            # Optuna calls some of its pictures experimental, and warns of those it leaves empty.
+            # Optuna warns of experimental plots and of plots that it leaves empty.
             warnings.simplefilter("ignore")
             try:
                 figure = draw()
             except (ValueError, RuntimeError, ZeroDivisionError):
-                continue  # too few trials, or all of one value
+                continue  # There are too few trials, or all have the same value.
         if figure is not None:
             figure.update_layout(title_text=f"{settings.study_name}: {kind}")
             yield kind, figure.to_html(include_plotlyjs="directory")

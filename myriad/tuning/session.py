@@ -1,4 +1,4 @@
-"""One call of `myriad tune`: the study, its trials, and what they come to."""
+"""One call of `myriad tune`: the study, its trials and the conclusion."""
 
 import dataclasses
 import math
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class TuneResult:
-    """What a campaign came to.
+    """The results of a campaign.
 
     Attributes:
         settings: the campaign, `completed`.
         space: its search space.
         study: the study, open. Close it, or use the result as a context manager.
-        best: the trial that is named the winner; None if no trial was completed. It is the best of
-            the confirmation by its fresh seeds, and without one the best of the study.
-        fields: of the winner, as `create_config` takes them.
-        confirmation: the best few beside the default; None if it was not made.
-        validation: of the winner over `settings.validate` seeds.
+        best: the winner; None if no trial was completed. It is the best trial of the confirmation
+            on fresh seeds, or without a confirmation the best of the study.
+        fields: the winner's fields, as `create_config` takes them.
+        confirmation: the best few trials next to the default; None if there was no confirmation.
+        validation: the winner's score over `settings.validate` seeds.
         ensemble: the best policies together.
-        ended_by: the signal that ended it early, SIGINT or SIGTERM; 0 if none did.
-        num_ended: trials that ended in this call, whatever became of them.
+        ended_by: the signal that ended the campaign early, SIGINT or SIGTERM; 0 if none did.
+        num_ended: trials that ended in this call, with any result.
         total_s: seconds of the whole call.
-        compile_s: seconds that compiling the trials took, of all processes together.
+        compile_s: seconds that compiling the trials took, in all processes together.
     """
 
     settings: TuneSettings
@@ -68,7 +68,7 @@ def load_space(settings: TuneSettings) -> SearchSpace:
     """Return the campaign's space, with the agent's defaults to try first.
 
     Raises:
-        InvalidArgumentError: the file has a mistake, or a value of it can't be used there.
+        InvalidArgumentError: the file has a mistake, or one of its values can't be used.
     """
     config = settings.config().resolve().config
     space = SearchSpace.load(settings.agent, config.env, settings.space)
@@ -78,19 +78,19 @@ def load_space(settings: TuneSettings) -> SearchSpace:
 
 
 def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> TuneResult:
-    """Find hyperparameters: run trials, and train the best few again before a winner is named.
+    """Search for hyperparameters in trials, and train the best few again to name a winner.
 
-    With `n_jobs` above 1 trials run in processes. Then call it from a script's
-    `if __name__ == "__main__":`. An interrupt or SIGTERM ends it cleanly: trials under way are
-    queued again, and the result holds the best so far. It isn't waited for at a second one that
-    comes a second later.
+    With `n_jobs` above 1, trials run in several processes. Then call this from a script's
+    `if __name__ == "__main__":`. An interrupt or SIGTERM ends it cleanly: running trials are queued
+    again, and the result holds the best so far. If a second signal comes a second later, it no
+    longer waits for that.
 
     Args:
         settings: the campaign.
         on_event: called with everything that happens, for the progress.
 
     Raises:
-        InvalidArgumentError: something in the settings can't be used. No study is made then.
+        InvalidArgumentError: a setting can't be used. No study is made then.
         NotInstalledError: Optuna or a driver is missing.
         WorkersLostError: worker processes were killed again and again.
 
@@ -140,7 +140,7 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
 
 def _tell_trials(study: "TuningStudy", settings: TuneSettings, on_event: OnEvent) -> None:
-    """Tell how many trials a study has already, and the best return of them."""
+    """Report how many trials a study already has, and their best return."""
     from optuna.trial import TrialState
 
     trials = study.get_trials(deepcopy=False)
@@ -176,7 +176,7 @@ def _conclude(
     on_event: OnEvent,
     is_interrupted: Callable[[], bool],
 ) -> dict[str, Any]:
-    """Return what the trials come to, by the fields of a `TuneResult`."""
+    """Return the conclusion of the trials, as fields of a `TuneResult`."""
     from myriad.tuning.conclusion import best_trials, confirm_best, evaluate_ensemble, validate
     from myriad.tuning.study import BEST_CONFIRMED
 

@@ -1,6 +1,6 @@
-"""What a campaign of tuning is: `TuneSettings`, whose fields are the flags of `myriad tune`.
+"""The settings of a tuning campaign: `TuneSettings`, whose fields are the flags of `myriad tune`.
 
-Importing this module loads neither JAX nor Optuna, since the command line takes its flags from it.
+The command line takes its flags from here, so importing this module imports neither JAX nor Optuna.
 """
 
 import dataclasses
@@ -20,17 +20,17 @@ Sampler = Literal["tpe", "random", "qmc", "nsgaii"]
 Pruner = Literal["median", "none", "hyperband", "successive_halving", "wilcoxon"]
 Objective = Literal["return", "train_s", "steps_per_s"]
 
-# Whether more of an objective is better.
+# For each objective, whether more is better.
 GROWS: dict[str, bool] = {"return": True, "train_s": False, "steps_per_s": True}
-# The samplers that prefer trials within a constraint.
+# The samplers that support constraints.
 CONSTRAINED = ("tpe", "nsgaii")
-# A study's name begins the names of its files.
+# A study's name must be a safe file name, since the names of its files begin with it.
 _STUDY_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,99}"
 
 
 @dataclasses.dataclass(frozen=True)
 class TuneSettings:
-    """A campaign: so many trials of an agent in an environment, added to a study.
+    """A campaign: a number of trials of an agent in an environment, added to a study.
 
     Example:
         >>> settings = TuneSettings(env="bucket-brigade", scenario="easy", n_trials=20)
@@ -48,25 +48,25 @@ class TuneSettings:
     """Scenario of the environment, if it has several."""
 
     num_opponents: Annotated[int | None, Integer(0, 100)] = None
-    """Opponents in the environment. bucket-brigade has 2 by default."""
+    """Number of opponents in the environment. bucket-brigade has 2 by default."""
 
     num_steps: Annotated[int, Integer(1, INT64)] = 50_000
-    """Steps of one trial, of all its environments together."""
+    """Steps of one trial, over all its environments together."""
 
     n_trials: Annotated[int, Integer(0)] = 100
-    """Trials to run. They are added to those that the study has."""
+    """Number of trials to run, in addition to those that the study already has."""
 
     seed: Seed = 42
     """Seed of the sampler and of the trainings."""
 
     n_jobs: Annotated[int, Integer(-1)] = 1
-    """Processes that run trials, each on a core of its own. -1 stands for all cores."""
+    """Number of processes that run trials, each on its own core. -1 uses all cores."""
 
     num_seeds: Annotated[int, Integer(1, 1_000)] = 3
-    """Training seeds of a trial, the same for all. Its value is the mean over them."""
+    """Number of training seeds, the same in all trials. A trial's value is the mean over them."""
 
     eval_interval: Annotated[int, Integer(1, INT64)] = 5_000
-    """Steps between two evaluations of a trial, of all its environments together."""
+    """Steps between two evaluations of a trial, over all its environments together."""
 
     sampler: Sampler = "tpe"
     """How parameters are drawn."""
@@ -75,7 +75,7 @@ class TuneSettings:
     """What ends a trial early. By default median, and none with several objectives."""
 
     study_name: str | None = None
-    """Name of the study, which begins the names of its files. By default a new one."""
+    """Name of the study, with which the names of its files begin. By default a new one."""
 
     storage: str | None = dataclasses.field(default=None, repr=False)  # It may hold a password.
     """Where the study is kept: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or a journal FILE.
@@ -88,23 +88,23 @@ class TuneSettings:
     """What to optimize. With several you get a Pareto front."""
 
     max_memory_gib: Annotated[float | None, Number(positive=True)] = None
-    """GiB that a trial may need with all of its seeds, a constraint for the sampler. One that needs
-    more is pruned before it trains."""
+    """GiB that a trial may need with all of its seeds, as a constraint for the sampler. A trial
+    that needs more is pruned before it trains."""
 
     space: Path | None = None
     """File of the search space. By default the agent's own."""
 
     warm_start: tuple[str, ...] = ()
-    """Studies of the same storage whose best parameters are tried first."""
+    """Studies in the same storage whose best parameters are tried first."""
 
     validate: Annotated[int, Integer(0, 1_000)] = 0
-    """Fresh seeds that the best parameters are trained on again at the end."""
+    """Number of fresh seeds on which the best parameters are trained again at the end."""
 
     ensemble: Annotated[int, Integer(0, 100)] = 0
-    """Best policies that are evaluated together at the end."""
+    """Number of best policies that are evaluated together at the end."""
 
     fail_if_exists: bool = False
-    """Refuse a study that exists. Otherwise it is resumed."""
+    """Refuse an existing study. Otherwise it is resumed."""
 
     output: Path = Path("results/tuning")
     """Folder of the results."""
@@ -171,7 +171,7 @@ class TuneSettings:
     def _new_name(self) -> str:
         parts = [self.agent, self.env.rpartition(":")[2], self.scenario or ""]
         parts.append(datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
-        # Campaigns that start together get names of their own.
+        # Campaigns that start at the same time get different names.
         parts.append(secrets.token_hex(2))
         return re.sub(r"[^A-Za-z0-9_.-]", "-", "-".join(filter(None, parts)))[-100:].lstrip(".-")
 
@@ -199,7 +199,7 @@ class TuneSettings:
         return [self.seed + index for index in range(self.num_seeds)]
 
     def config(self, **fields: Any) -> TrainingConfig:
-        """Return the training of a trial: the default's, or with these fields.
+        """Return the training of a trial: the default one, or one with these fields.
 
         Args:
             fields: fields of `TrainingConfig`, and options by dotted name.
@@ -214,7 +214,7 @@ class TuneSettings:
         return make_config(**{**shared, **fields})
 
     def fields(self) -> dict[str, Any]:
-        """Return what all trials share, as `create_config` takes it."""
+        """Return the fields that all trials share, as `create_config` takes them."""
         named = {f"env.{name}": value for name, value in self.env_options().items()}
         named |= {f"agent.{name}": value for name, value in self.agent_options().items()}
         return {"env": self.env, "agent": self.agent, "total_steps": self.num_steps, **named}

@@ -1,4 +1,4 @@
-"""Search spaces: what `myriad tune` may try, one TOML file for each agent or one of your own.
+"""Search spaces: the values that `myriad tune` may try, in a TOML file per agent or your own file.
 
 A key is a field of the configuration, or a hyperparameter such as `"agent.learning_rate"`.
 """
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from myriad.training.config import TrainingConfig
 
 FOLDER = Path(__file__).parent / "spaces"
-# Each is a set of programs that must be compiled.
+# The most shapes, each of which is a set of programs that must be compiled.
 MOST_SHAPES = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchSpace:
-    """The parameters of a study, what all its trials share, and what they try first.
+    """The parameters of a study, the fields that all its trials share, and what to try first.
 
     Attributes:
         agent: the agent that it is for.
-        fixed: fields that every trial has alike.
+        fixed: fields that are the same in every trial.
         parameters: the dimensions, in the order in which they are drawn.
-        known: what to try first, as `study.enqueue_trial` takes it. Parameters that are left out
-            are drawn.
-        static: parameters that change shapes or the program. Trials that differ only in the others
-            train in one program.
-        file: where it is written.
+        known: parameters to try first, as `study.enqueue_trial` takes them. Parameters that are
+            left out are drawn.
+        static: parameters that change shapes or the program. Trials that differ only in other
+            parameters train in one program.
+        file: the file that defines it.
 
     Example:
         >>> space = SearchSpace.load("ppo")
@@ -58,7 +58,7 @@ class SearchSpace:
 
         Args:
             agent: a name that `myriad agents` lists.
-            env: the environment, which the file may have known values for.
+            env: the environment, for which the file may have known values.
             file: your own file, in place of the agent's.
 
         Raises:
@@ -83,21 +83,21 @@ class SearchSpace:
 
     @property
     def names(self) -> list[str]:
-        """All that it sets in a trial: the fixed fields and the parameters."""
+        """The names that it sets in a trial: the fixed fields and the parameters."""
         return [*self.fixed, *(each.name for each in self.parameters)]
 
     def with_known(self, values: Sequence[Mapping[str, Value]]) -> Self:
-        """Return the space with these fields to try first, before those that it has."""
+        """Return the space with these fields to try before those that it has."""
         known = [self.params(each) for each in values] + list(self.known)
         return dataclasses.replace(self, known=tuple(known))
 
     def defaults(self, config: "TrainingConfig") -> dict[str, Value]:
-        """Return a resolved configuration's values of everything that the space names."""
+        """Return a resolved configuration's values of all names in the space."""
         values = {name: _value_of(config, name) for name in self.names}
         return {name: value for name, value in values.items() if value is not None}
 
     def suggest(self, trial: "BaseTrial") -> dict[str, Value]:
-        """Let an Optuna trial draw values; return the configuration's fields, `fixed` included.
+        """Let an Optuna trial draw values, and return all fields, including `fixed`.
 
         Names are those of `create_config`: `num_envs`, `"agent.learning_rate"`.
         """
@@ -108,7 +108,7 @@ class SearchSpace:
         return {**self.fixed, **drawn}
 
     def fields(self, params: Mapping[str, Value]) -> dict[str, Value]:
-        """Return what `suggest` did in a trial, from the `params` that Optuna keeps of it."""
+        """Return the result of `suggest` in a trial, from the `params` that Optuna keeps."""
         drawn = {}
         for each in self.parameters:
             if each.name in params:
@@ -118,10 +118,10 @@ class SearchSpace:
         return {**self.fixed, **drawn}
 
     def params(self, fields: Mapping[str, Value]) -> dict[str, Value]:
-        """Return an Optuna trial's `params` for fields, of those that the space holds.
+        """Return an Optuna trial's `params` for those of the fields that the space holds.
 
-        This is what `study.enqueue_trial` takes. A field outside of the space is left out, so that
-        it is drawn.
+        Pass them to `study.enqueue_trial`. A field outside the space is left out, so that it is
+        drawn.
         """
         params = {}
         values = {}
@@ -134,7 +134,7 @@ class SearchSpace:
         return params
 
     def shape(self, fields: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
-        """Return what decides which program fields train in: two that agree share one."""
+        """Return a key of the program in which fields train. Fields with equal keys share one."""
         names = [*self.fixed, *self.static]
         return tuple((name, json.dumps(fields[name])) for name in names if name in fields)
 
@@ -145,7 +145,7 @@ class SearchSpace:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this space from another: 16 hexadecimal digits. Known values don't count."""
+        """A hash of the space, 16 hexadecimal digits. Known values don't count."""
         parameters = [dataclasses.asdict(each) for each in self.parameters]
         told = json.dumps([self.agent, dict(self.fixed), parameters], sort_keys=True, default=list)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -154,7 +154,7 @@ class SearchSpace:
         """Refuse options for all trials that the space sets itself.
 
         Args:
-            options: by dotted name.
+            options: the options by dotted name.
 
         Raises:
             InvalidArgumentError: a trial would take the space's value in place of yours.
@@ -177,7 +177,7 @@ class SearchSpace:
         """
         from myriad.training.config import make_config
 
-        make_config(**base)  # A mistake of yours is not one of the file.
+        make_config(**base)  # First, so that your own mistake isn't blamed on the file.
         shapes = self.shapes()
         tried = [*shapes, *({**shapes[0], **end} for end in self._ends())]
         try:
@@ -187,7 +187,7 @@ class SearchSpace:
             raise InvalidArgumentError(f"{self.file}: {error}") from None
 
     def _ends(self) -> list[dict[str, Value]]:
-        """Return values of what is not static: all choices, and the ends of ranges."""
+        """Return values of parameters that are not static: all choices, and the ends of ranges."""
         tried = {
             each.name: each.choices or (each.low, each.high)
             for each in self.parameters

@@ -1,4 +1,4 @@
-"""Reading the file of a search space. A mistake in it is answered in one sentence."""
+"""Read the file of a search space, and report a mistake in it in one sentence."""
 
 import json
 import sys
@@ -12,7 +12,8 @@ from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text
 from myriad.tuning.parameter import Parameter, Value
 
-# Fields of the configuration that a space may set. The others are the study's, or a run's alone.
+# Fields of the configuration that a space may set. The study sets the others, or only runs use
+# them.
 _FIELDS = (
     "num_envs",
     "rollout_steps",
@@ -20,18 +21,18 @@ _FIELDS = (
     "batch_size",
     "scan_chunk_size",
 )
-# It decides what an evaluation is, so it must be the same in all trials.
+# A field that defines evaluations, so it must be the same in all trials.
 _FIXED_ALONE = "eval_max_steps"
 _TABLES = ("fixed", "parameters", "known")
 _KEYS = ("choices", "low", "high", "log", "step", "when")
-# Of a range. Optuna counts them in decimals of 28 digits.
+# The most steps of a range. Optuna counts them in decimals of 28 digits.
 _MOST_STEPS = 10**9
 
 
 def read_space(
     path: Path, agent: str, env: str | None
 ) -> tuple[dict[str, Value], tuple[Parameter, ...], tuple[Mapping[str, Value], ...]]:
-    """Return what all trials share, the parameters, and the known values for an environment.
+    """Return the fixed fields, the parameters and the known values for an environment.
 
     Raises:
         InvalidArgumentError: the file is missing or has a mistake. The message names the file.

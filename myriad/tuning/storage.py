@@ -1,6 +1,6 @@
-"""Where a study is kept: in memory, SQLite, PostgreSQL or a journal file, checked before it's made.
+"""The storage of a study: memory, SQLite, PostgreSQL or a journal file, checked before it is made.
 
-A password of a storage appears in nothing that these functions print or raise.
+These functions never print or raise a text that contains a password.
 """
 
 import contextlib
@@ -20,21 +20,21 @@ from myriad.files import locked
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
-# Seconds that a writer waits for others. Each writes for milliseconds.
+# Seconds that a writer waits for others, each of which writes for milliseconds.
 _PATIENCE_S = 120
 _CONNECT_S = 10
-# A trial without a sign of life for the second of them is taken from its process.
+# Seconds between heartbeats, and seconds without one after which a process loses its trial.
 HEARTBEAT_S = 10
 GRACE_S = 60
 JOURNAL = ".journal"
-# A server that hears nothing from a host frees its locks after a minute.
+# With these, a server that hears nothing from a host frees its locks after a minute.
 _KEEPALIVES = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 _KNOWN = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or a FILE.journal"
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where studies are kept, read from `--storage`. Nothing has been made yet.
+    """A place for studies, read from `--storage`. Nothing has been made yet.
 
     Attributes:
         kind: memory, sqlite, postgresql or journal.
@@ -47,7 +47,7 @@ class Place:
     url: str | None = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
-        """Return the storage as you may show it, without password and options."""
+        """Return the storage as it may be shown, without password and options."""
         if self.kind == "postgresql":
             assert self.url is not None
             return re.sub(r"^(\w+)\+\w+", r"\1", _without_password(self.url))
@@ -57,9 +57,9 @@ class Place:
 
     @contextlib.contextmanager
     def exclusive(self, storage: "BaseStorage", study_name: str) -> Iterator[None]:
-        """Keep all other processes out that claim trials of the study, on any host.
+        """Lock out all other processes that claim trials of the study, on any host.
 
-        The operating system or the server lets go of what a killed process held.
+        The operating system or the server releases the lock of a killed process.
         """
         if self.kind == "postgresql":
             with _advisory_lock(storage, study_name):
@@ -71,7 +71,7 @@ class Place:
             yield
 
     def open(self) -> "BaseStorage":
-        """Connect, and make files, folders and tables where they are missing.
+        """Connect, and make missing files, folders and tables.
 
         Raises:
             InvalidArgumentError: the storage can't be reached or used.
@@ -85,7 +85,7 @@ class Place:
         if self.file is not None:
             _make_folder(self.file, str(self))
         with _explained(self), warnings.catch_warnings():
-            # Heartbeats are experimental in Optuna, and tested here.
+            # Optuna warns that heartbeats are experimental, but Myriad tests them.
             warnings.filterwarnings("ignore", message=".*heartbeat_interval")
             if self.kind == "journal":
                 return _open_journal(self.file)
@@ -95,10 +95,10 @@ class Place:
 
 
 def read_storage(storage: str | None) -> Place:
-    """Read where a study is kept, and make nothing.
+    """Parse the place of a study, without making anything.
 
     Raises:
-        InvalidArgumentError: it is misspelt. The message shows no password.
+        InvalidArgumentError: it is not valid. The message shows no password.
 
     Example:
         >>> print(read_storage("postgresql://me:secret@host/studies"))
@@ -131,7 +131,7 @@ def require_optuna() -> None:
         import optuna
     except ImportError as error:
         raise NotInstalledError("tuning needs Optuna: pip install 'myriad[tune]'") from error
-    # What it logs, Myriad's progress shows.
+    # Silence Optuna's log, since Myriad's own progress shows the same.
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
@@ -140,7 +140,7 @@ def _harmless(storage: str) -> str:
     scheme, separator, _ = storage.partition("://")
     if separator:
         return shown(f"{scheme[:20]}://...")
-    # A plain name of a file. Anything else may be an address in another form.
+    # Show a plain file name. Anything else may be an address in another form.
     return shown(storage if re.fullmatch(r"[\w./~+-]*", storage) else "...")
 
 
@@ -167,12 +167,12 @@ def _psycopg_url(storage: str) -> str:
 def _without_password(url: str) -> str:
     from sqlalchemy import make_url
 
-    # An option may hold a password, too.
+    # Drop the options as well, which may hold a password.
     return make_url(url)._replace(password=None, query={}).render_as_string()
 
 
 def _passwords(url: str | None) -> list[str]:
-    """Return what must not be shown of an address, as it is and as it is written."""
+    """Return the secrets of an address, both decoded and as written."""
     if url is None:
         return []
     from sqlalchemy import make_url
@@ -186,7 +186,7 @@ def _passwords(url: str | None) -> list[str]:
 
 @contextlib.contextmanager
 def _explained(place: Place) -> Iterator[None]:
-    """Turn what a driver raises into one sentence, without the cause that may show the address."""
+    """Turn a driver's error into one sentence, without the cause, which may show the address."""
     reason = None
     try:
         yield
@@ -199,12 +199,12 @@ def _explained(place: Place) -> Iterator[None]:
 
 
 def _reason(error: Exception, secrets: list[str]) -> str:
-    """Return the first line of what went wrong at the bottom of it."""
+    """Return the first line of an error's root cause."""
     origin = getattr(error, "orig", None) or error.__cause__ or error
     origin = getattr(origin, "orig", None) or origin
     says = getattr(origin, "strerror", None) or str(origin) or type(origin).__name__
     lines = [line.strip() for line in str(says).splitlines() if line.strip()]
-    # The last of several tries is indented under a heading in psycopg's message.
+    # In psycopg's message, the last of several attempts is indented under a heading.
     line = " ".join((lines or [type(origin).__name__])[0].split())
     for secret in secrets:
         line = line.replace(secret, "***")
@@ -227,16 +227,16 @@ def _open_sqlite(file: Path | None) -> "BaseStorage":
     from sqlalchemy import event
 
     assert file is not None
-    # Tables are made once, by whoever comes first.
+    # The first process makes the tables.
     with locked(file.parent):
         _use_write_ahead_log(file)
-        # Transactions are begun below, and never by the driver at the first write of one.
+        # Transactions are started below, and never by the driver at the first write.
         arguments = {"timeout": _PATIENCE_S, "isolation_level": None}
         storage = RDBStorage(
             f"sqlite:///{file}", {"connect_args": arguments}, **_heartbeat_arguments()
         )
-    # A transaction that reads first and writes later would fail at once beside another writer,
-    # whatever the patience. One that begins as a writer waits for its turn.
+    # A transaction that reads first and writes later fails at once if there is another writer,
+    # whatever the timeout is. One that starts as a writer waits for its turn.
     event.listen(
         storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
     )
@@ -254,7 +254,7 @@ def _open_postgresql(url: str | None) -> "BaseStorage":
 
     assert url is not None
     arguments = {"connect_timeout": _CONNECT_S, "options": _KEEPALIVES}
-    # A connection that a restart of the server has closed is opened again.
+    # Reopen a connection that a restart of the server has closed.
     engine = {"connect_args": arguments, "pool_pre_ping": True}
     last = None
     for _ in range(3):
@@ -281,7 +281,7 @@ def _open_journal(file: Path | None) -> "BaseStorage":
     assert file is not None
 
     class FileLock(BaseJournalFileLock):
-        """Lock of the operating system, which lets go of it when a process is killed."""
+        """A lock of the operating system, which releases it when a process is killed."""
 
         def acquire(self) -> bool:
             self._held = contextlib.ExitStack()
@@ -299,7 +299,7 @@ def _open_journal(file: Path | None) -> "BaseStorage":
 
 
 def _drop_half_a_line(file: Path) -> None:
-    """Drop a last line without end, which a full disk leaves. The next would be lost with it."""
+    """Drop an incomplete last line from a full disk, or the next line would be lost with it."""
     with file.open("rb+") as journal:
         content = journal.read()
         if content and not content.startswith(b"{"):
@@ -309,7 +309,7 @@ def _drop_half_a_line(file: Path) -> None:
 
 
 def _require_entries(file: Path) -> None:
-    """Refuse a journal with a line that Optuna didn't write. Its own errors name no line."""
+    """Refuse a journal with a line that isn't Optuna's, whose own errors name no line."""
     from optuna.storages.journal._storage import JournalOperation
 
     known = set(JournalOperation)

@@ -1,6 +1,6 @@
-"""The study of a campaign: created or resumed, with its sampler, its pruner and its first trials.
+"""Create or resume the study of a campaign, with its sampler, its pruner and its first trials.
 
-Optuna keeps it. `claims.py` says which process runs which trial.
+Optuna stores the study. `claims.py` decides which process runs which trial.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from myriad.tuning.settings import GROWS, TuneSettings
 from myriad.tuning.space import SearchSpace
 from myriad.tuning.storage import Place, read_storage
 
-# The attribute of a study that says which trial was best on fresh seeds, in its last confirmation.
+# The attribute of a study with the trial that was best on fresh seeds in the last confirmation.
 BEST_CONFIRMED = "best_confirmed"
 
 
@@ -60,13 +60,13 @@ def open_study(settings: TuneSettings, space: SearchSpace) -> TuningStudy:
             sources = dict.fromkeys(source for source, _ in queue)
             study.set_user_attr("queued", list(dict.fromkeys([*queued, *sources])))
         study.fail_stale()
-        # Whoever called closes it.
+        # The caller closes it.
         opened.pop_all()
     return study
 
 
 def _identity(settings: TuneSettings, space: SearchSpace) -> dict[str, Any]:
-    """Return what a study's trials must have in common, by the names of settings."""
+    """Return the values that a study's trials must have in common, by the names of settings."""
     config = settings.config().resolve().config
     return {
         "env": settings.env if ":" in settings.env else _own_name(settings.env),
@@ -91,7 +91,7 @@ def _own_name(env: str) -> str:
 def _create_or_check(
     settings: TuneSettings, identity: Mapping[str, Any], storage: BaseStorage, place: Place
 ) -> None:
-    """Make the study, unless there is one of the same campaign."""
+    """Create the study, unless there is one with the same settings."""
     name = settings.study_name
     directions: list[Literal["maximize", "minimize"]] = [
         "maximize" if GROWS[each] else "minimize" for each in settings.objectives
@@ -107,7 +107,7 @@ def _create_or_check(
             )
         made = optuna.load_study(study_name=name, storage=storage)
     if not made.user_attrs.get("identity") and not made.get_trials(deepcopy=False):
-        # New, or made by a process that was killed here.
+        # The study is new, or it was created by a process that was killed here.
         made.set_user_attr("identity", identity)
     _require_same(made, identity, directions)
 
@@ -146,7 +146,7 @@ def _written(name: str, value: Any) -> str:
 
 
 def _next_session(storage: BaseStorage, study_name: str) -> int:
-    """Count a process that opens the study. Each draws by a sequence of its own."""
+    """Count a process that opens the study, since each draws from its own random sequence."""
     study_id = storage.get_study_id_from_name(study_name)
     session = storage.get_study_user_attrs(study_id).get("sessions", 0)
     storage.set_study_user_attr(study_id, "sessions", session + 1)
@@ -161,12 +161,12 @@ def _sampler(settings: TuneSettings, session: int) -> optuna.samplers.BaseSample
     samplers = optuna.samplers
     match settings.sampler:
         case "tpe":
-            # Parameters beside those of running trials would be drawn again and again.
+            # Otherwise it would draw parameters close to those of running trials again and again.
             return samplers.TPESampler(seed=seed, constant_liar=True)
         case "random":
             return samplers.RandomSampler(seed=seed)
         case "qmc":
-            # Processes and sessions take turns in one sequence, which its seed names.
+            # Processes and sessions take turns in one sequence, which the seed identifies.
             return samplers.QMCSampler(
                 seed=settings.seed % 2**32,
                 scramble=True,
@@ -196,11 +196,11 @@ def _pruner(settings: TuneSettings) -> optuna.pruners.BasePruner:
 def _queue(
     settings: TuneSettings, space: SearchSpace, storage: BaseStorage
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return what is tried first: why, and the parameters."""
+    """Return the parameters to try first, each with the reason."""
     queue = [("known", dict(params)) for params in space.known]
     for name in settings.warm_start:
         for params in _best_of(name, settings, storage):
-            # Of another space, only what this one can draw.
+            # From another space, take only values that this one can draw.
             ours = space.params(space.fields(params))
             if not ours:
                 raise InvalidArgumentError(
@@ -212,7 +212,7 @@ def _queue(
 
 
 def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[dict[str, Any]]:
-    """Return the best parameters of another study, which a file of results may hold."""
+    """Return the best parameters of another study, which may be in a file of results."""
     if name.endswith(".json"):
         return _best_of_file(Path(name), settings.agent)
     if name == settings.study_name:
@@ -224,7 +224,7 @@ def _best_of(name: str, settings: TuneSettings, storage: BaseStorage) -> list[di
         raise UnknownNameError("study", name, known)
     other = optuna.load_study(study_name=name, storage=storage)
     _require_agent(name, other.user_attrs.get("identity", {}).get("agent"), settings.agent)
-    # Where no campaign has come to a confirmation, the best by its value.
+    # If no campaign got to a confirmation, take the best by its value.
     number = other.user_attrs.get(BEST_CONFIRMED)
     confirmed = [trial for trial in other.get_trials(deepcopy=False) if trial.number == number]
     best = [trial.params for trial in confirmed or other.best_trials]

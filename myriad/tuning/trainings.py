@@ -1,7 +1,7 @@
-"""Trainings of a study in the slots of compiled programs: filled, evaluated, and filled again.
+"""Trainings of a study in the slots of compiled programs, which are filled again and again.
 
-`train_all` takes trainings from a source and tells it every evaluation. Trainings whose shapes
-agree run in one program, each with a slot per training seed.
+`train_all` takes trainings from a source and reports every evaluation to it. Trainings with equal
+shapes run in one program, each with a slot per training seed.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from myriad.tuning.objective import Boundary, Score, boundaries, episodes_per_se
 from myriad.tuning.settings import TuneSettings
 from myriad.tuning.space import SearchSpace
 
-# Trainings in the slots of one program, for each device. On a CPU slots are worked off one after
-# another: two let one be refilled while the other goes on, and more would only end later.
+# Trainings in the slots of one program, for each device. On a CPU, slots run one after another.
+# With two, one can be refilled while the other continues. More would only end later.
 _ON_CPU, _ELSEWHERE = 2, 16
-# A call that lasts longer keeps an interrupt waiting.
+# The length of a call. Longer calls would keep an interrupt waiting.
 _CALL_S = 0.5
 
 Shape = tuple[tuple[str, str], ...]
@@ -39,13 +39,13 @@ class Training:
     """A configuration that is trained over its seeds.
 
     Attributes:
-        fields: of the configuration, as `SearchSpace.suggest` returns them.
+        fields: fields of the configuration, as `SearchSpace.suggest` returns them.
         seeds: the training seeds.
-        origin: what the source knows it by.
+        origin: the source's own identifier.
         keep_states: keep the agents' states at the end.
-        score: of the last evaluation.
-        returns: of its episodes, `[S, E]`.
-        ended: whether each of them ended, `[S, E]`.
+        score: the score of the last evaluation.
+        returns: the returns of its episodes, `[S, E]`.
+        ended: whether each episode ended, `[S, E]`.
         update: updates done, in every seed.
         train_s: seconds of training, if they are measured.
         states: the agents' states at the end, one for each seed.
@@ -64,28 +64,28 @@ class Training:
 
 
 class Source(Protocol):
-    """Where trainings come from, and who is told of them."""
+    """Provides trainings, and is told their results."""
 
     def take(self, shape: Shape | None) -> Training | None:
-        """Return a training of this shape, or any if None; None if there is no more."""
+        """Return a training of this shape, or of any if None. Return None if there is no more."""
         ...
 
     def admits(self, training: Training, num_bytes: int) -> bool:
-        """Hear how many bytes a training needs; return whether it is trained."""
+        """Get the bytes that a training needs, and return whether to train it."""
         ...
 
     def compiled(self, seconds: float) -> None:
-        """Hear that a shape's programs were compiled."""
+        """Called after a shape's programs were compiled."""
 
     def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:
-        """Hear of an evaluation; return whether the training goes on."""
+        """Called after an evaluation. Returns whether the training continues."""
         ...
 
     def failed(self, training: Training, reason: str) -> None:
-        """Hear that a training can't go on."""
+        """Called if a training can't continue."""
 
     def put_back(self, training: Training) -> None:
-        """Take a training back that is to begin again."""
+        """Called if a training has to start again, to take it back."""
 
 
 class _CrashError(Exception):
@@ -98,10 +98,10 @@ class _CrashError(Exception):
 
 @contextlib.contextmanager
 def _crashes_marked() -> Iterator[None]:
-    """Tell what a program raises from what a source raises, which is not a training's fault."""
+    """Mark errors of a program. Those of a source are not a training's fault."""
     try:
         yield
-    except Exception as error:  # (an environment of yours may raise anything)
+    except Exception as error:  # (your own environment may raise anything)
         raise _CrashError(error) from error
 
 
@@ -122,7 +122,7 @@ class Programs:
         self._groups: dict[Shape, Group] = {}
 
     def shape(self, fields: Mapping[str, Any]) -> Shape:
-        """Return what decides which program fields train in."""
+        """Return a key of the program in which fields train."""
         return self.space.shape(fields)
 
     def has(self, shape: Shape) -> bool:
@@ -135,7 +135,7 @@ class Programs:
         return self.settings.config(**{**fields, "eval_rollouts": episodes}).resolve()
 
     def group(self, training: Training) -> "Group":
-        """Return the slots for a training, and compile their programs where they are new.
+        """Return the slots for a training, and compile their programs if they are new.
 
         Raises:
             MyriadError: the configuration can't be used, or needs too much memory.
@@ -150,16 +150,16 @@ class Group:
     """Trainings of one shape in the slots of a population.
 
     Args:
-        programs: whose it is.
+        programs: the programs of the study.
         shape: the shape.
-        fields: those of one of its trainings.
+        fields: the fields of one of its trainings.
 
     Attributes:
-        capacity: trainings at a time.
-        most: trainings that the slots hold.
+        capacity: number of trainings at a time.
+        most: number of trainings for which there are slots.
         shape: the shape.
         population: their slots.
-        bytes_per_training: what a training needs for all of its seeds.
+        bytes_per_training: the bytes that a training needs for all of its seeds.
     """
 
     def __init__(self, programs: Programs, shape: Shape, fields: Mapping[str, Any]):
@@ -171,7 +171,7 @@ class Group:
         self._programs = programs
         self.shape = shape
         traced = [each.name for each in space.parameters if each.name not in space.static]
-        # A parameter under a condition has its default where it isn't drawn, whatever others drew.
+        # A conditional parameter that isn't drawn has its default, whatever others drew.
         resolved = programs.resolved(
             {name: value for name, value in fields.items() if name not in traced}
         )
@@ -193,7 +193,7 @@ class Group:
 
     @property
     def trainings(self) -> list[Training]:
-        """Those in the slots."""
+        """The trainings in the slots."""
         return list(self._slots)
 
     @property
@@ -205,7 +205,7 @@ class Group:
         """Begin a training in free slots, spread over the devices.
 
         Raises:
-            MyriadError: a value of it can't be used.
+            MyriadError: one of its values can't be used.
         """
         taken = {slot for slots in self._slots.values() for slot in slots}
         free = [slot for slot in self._by_device() if slot not in taken]
@@ -230,7 +230,7 @@ class Group:
         return slots.T.ravel().tolist()
 
     def advance(self, source: Source) -> None:
-        """Go on for about half a second, and evaluate what has come to a boundary."""
+        """Train for about half a second, and evaluate trainings that reached a boundary."""
         start = time.perf_counter()
         if self._programs.is_timed:
             for training in self.trainings:
@@ -308,10 +308,10 @@ class Group:
 def train_all(
     programs: Programs, source: Source, is_interrupted: Callable[[], bool] = lambda: False
 ) -> list[Training]:
-    """Train what a source has, until it has no more.
+    """Train the trainings of a source until it has no more.
 
-    A program that crashes with several trainings in it is started again with one at a time, so that
-    only the one at fault is lost. What the source raises is raised here.
+    If a program crashes with several trainings in it, they start again one at a time, so that only
+    the one at fault is lost. Errors of the source are raised here.
 
     Returns:
         the trainings that an interrupt left unfinished.
@@ -320,7 +320,7 @@ def train_all(
     while not is_interrupted():
         if group is None or not group.trainings:
             if group is not None:
-                group.empty()  # Its state would stay on the device beside the next one's.
+                group.empty()  # Otherwise its state would stay on the device with the next one's.
             group = _next_group(programs, source)
             if group is None:
                 return []
@@ -349,19 +349,19 @@ def _next_group(programs: Programs, source: Source) -> Group | None:
 
 
 def _add(group: Group, training: Training, source: Source) -> bool:
-    """Begin a training; return False if its source or its values are against it."""
+    """Begin a training. Return False if its source declines or a value can't be used."""
     if not source.admits(training, group.bytes_per_training):
         return False
     try:
         group.add(training)
-    except Exception as error:  # noqa: BLE001 (an environment of yours may raise anything)
+    except Exception as error:  # noqa: BLE001 (your own environment may raise anything)
         source.failed(training, _reason(error))
         return False
     return True
 
 
 def _start_again(group: Group, source: Source, reason: str) -> None:
-    """Find out which training crashed a program: one alone is at fault, several begin again."""
+    """Find the training that crashed a program: a single one is at fault, several start again."""
     left = group.empty()
     if len(left) == 1:
         source.failed(left[0], reason)
@@ -379,8 +379,8 @@ def _reason(error: Exception) -> str:
 
 @functools.cache
 def _evaluation_key(first_seed: int, seed: int) -> jax.Array:
-    """Return the key of a training seed's episodes: in every trial the same, and of no training.
+    """Return the key of a seed's evaluation episodes: the same in every trial, used by no training.
 
-    Fresh seeds have fresh episodes, so no winner is judged by those that it was chosen by.
+    Fresh seeds have fresh episodes, so a winner isn't judged by the episodes that selected it.
     """
     return jax.random.fold_in(key_alone(first_seed), seed - first_seed)

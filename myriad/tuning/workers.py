@@ -1,11 +1,10 @@
 """Trials in several processes, one pinned to each core, that share a study's storage.
 
-A process with one core to itself is faster than its share of one process on all of them: nothing
-waits for the slower half. The parent hands out trials, starts another worker where one was killed,
-and leaves none behind.
+One process per core is faster than one process on all cores, since nothing waits for the slower
+half. The parent hands out trials, replaces workers that were killed, and leaves none behind.
 
-Each worker has a connection of its own to the parent, and nothing is shared. A lock or a queue that
-several processes share stays locked for good when its holder is killed.
+Each worker has its own connection to the parent, and workers share nothing. A lock or a queue that
+several processes share would stay locked for good if its holder is killed.
 """
 
 import contextlib
@@ -29,25 +28,26 @@ from myriad.tuning.space import SearchSpace
 if TYPE_CHECKING:
     from myriad.tuning.claims import TuningStudy
 
-# Workers that may end early, with no trial done in between, before the campaign gives up. A trial
-# that ends its process each time is given up after four.
+# How many workers may end early, with no trial done in between, before the campaign gives up. A
+# trial that ends its process each time is given up after four.
 _MOST_RESTARTS = 8
-# What a worker may take to end cleanly: a call of its program, or a compilation.
+# Seconds that a worker may take to end cleanly, for a call of its program or a compilation.
 _PATIENCE_S = 90.0
 _LOOK_S = 0.2
 
-# What a worker asks the parent, who answers with a bool, and what the parent may say at any time.
+# A worker's question to the parent, which answers with a bool, and an order that the parent may
+# send at any time.
 _MAY_BEGIN = "may another trial begin?"
 _STOP = "give your trials back and end"
 
 
 class WorkersLostError(MyriadError, RuntimeError):
-    """The worker processes of a campaign ended by themselves, again and again."""
+    """The worker processes of a campaign ended again and again before their trials."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Refusal:
-    """Why a worker can't go on, in a sentence."""
+    """A sentence that says why a worker can't continue."""
 
     reason: str
 
@@ -62,17 +62,17 @@ def run_workers(
 ) -> None:
     """Run trials in `settings.n_jobs` processes until there are `n_trials` more.
 
-    Call it from a script's `if __name__ == "__main__":`, as everything that starts processes.
+    Call it from a script's `if __name__ == "__main__":`, like everything that starts processes.
 
     Args:
-        study: of `open_study`, in a storage that processes can share.
+        study: the study, from `open_study`, in a storage that processes can share.
         settings: the campaign, `completed`.
-        space: what trials may try.
+        space: the search space.
         on_event: called with everything that happens in the workers.
-        is_interrupted: whether to stop now. Trials under way are given back to the study.
+        is_interrupted: returns whether to stop now. Running trials are given back to the study.
 
     Raises:
-        MyriadError: a worker can't go on, or workers were killed again and again.
+        MyriadError: a worker can't continue, or workers were killed again and again.
     """
     pool = _Pool(study, settings, space, on_event)
     try:
@@ -89,13 +89,13 @@ def run_workers(
 
 @dataclasses.dataclass
 class _Worker:
-    """A worker process, as its parent sees it.
+    """A worker process, from the parent's side.
 
     Attributes:
         process: the process.
         connection: the parent's end of the connection.
         owner: its signature on trials.
-        granted: trials that it was allowed to begin.
+        granted: number of trials that it was allowed to begin.
     """
 
     process: Any
@@ -105,7 +105,7 @@ class _Worker:
 
 
 class _Pool:
-    """The workers of a campaign, by the number of the core that each has to itself."""
+    """The workers of a campaign, by the number of each worker's own core."""
 
     def __init__(
         self, study: "TuningStudy", settings: TuneSettings, space: SearchSpace, on_event: OnEvent
@@ -121,7 +121,7 @@ class _Pool:
         self._ends_at = time.monotonic() + (settings.timeout or math.inf)
 
     def start(self) -> None:
-        """Start as many workers as there are jobs, but no more than trials."""
+        """Start as many workers as there are jobs, but not more than trials."""
         for index in range(min(self._settings.n_jobs, max(1, self._settings.n_trials))):
             self._start_worker(index)
 
@@ -135,24 +135,24 @@ class _Pool:
         process = context.Process(target=_work, args=arguments, daemon=True)
         with _interrupts_blocked():
             process.start()
-        # Only the worker holds its end now, so the connection ends with it.
+        # Now only the worker holds its end, so the connection closes when the worker ends.
         there.close()
         assert process.pid is not None
         self.workers[index] = _Worker(process, here, signature(process.pid))
 
     def listen(self) -> None:
-        """Answer the workers and pass on what they say, for as long as a look may wait."""
+        """Answer the workers and pass on their events, without waiting longer than a check may."""
         until = time.monotonic() + _LOOK_S
         connected = {each.connection: each for each in self.workers.values()}
         while connected and (left := until - time.monotonic()) > 0:
             for connection in wait(list(connected), timeout=left):
                 assert isinstance(connection, Connection)
                 if not self._hear(connected[connection]):
-                    # It is ending. Without this wait we would ask again and again until it has.
+                    # The worker is ending. Without this wait, the loop would spin until it has.
                     connected.pop(connection).process.join(left)
 
     def _hear(self, worker: _Worker) -> bool:
-        """Take what a worker says next; return False where it has ended."""
+        """Read a worker's next message. Return False if the worker has ended."""
         try:
             said = worker.connection.recv()
             if said == _MAY_BEGIN:
@@ -175,11 +175,11 @@ class _Pool:
         return True
 
     def replace_ended(self) -> None:
-        """Forget the workers that are done, and start another for each that was killed."""
+        """Remove workers that are done, and replace those that were killed."""
         for index, worker in list(self.workers.items()):
             if worker.process.exitcode is None:
                 continue
-            # What it said before it ended is still in the connection.
+            # Its last messages may still be in the connection.
             while worker.connection.poll() and self._hear(worker):
                 pass
             worker.connection.close()
@@ -196,11 +196,11 @@ class _Pool:
             self._start_worker(index)
 
     def _take_back(self, worker: _Worker) -> None:
-        """Let as many trials begin again as a killed worker was allowed to and didn't end.
+        """Allow as many new trials as a killed worker was allowed to begin and didn't end.
 
-        The storage knows which it ended. What `fail_stale` returns would not do: another process
-        that opens the study may have failed the worker's trials first. And a worker may be killed
-        when it was allowed to begin a trial and has not claimed one.
+        The storage knows which trials it ended. The result of `fail_stale` wouldn't do, since
+        another process that opens the study may have failed the worker's trials first. And a worker
+        may be killed after it was allowed to begin a trial, but before it claims one.
         """
         from myriad.tuning.claims import FAILURE
 
@@ -211,7 +211,7 @@ class _Pool:
             self._on_event(Event("lost", trial.number, reason=trial.user_attrs[FAILURE]))
 
     def end(self) -> None:
-        """End the workers: ask, then insist."""
+        """End the workers: ask them first, then kill them."""
         self._is_ending = True
         try:
             for worker in self.workers.values():
@@ -219,7 +219,7 @@ class _Pool:
                     worker.connection.send(_STOP)
             until = time.monotonic() + _PATIENCE_S
             while time.monotonic() < until and self._any_alive():
-                # A worker can't end before somebody has read what it said.
+                # Keep reading, since a worker can't end before its messages are read.
                 with contextlib.suppress(WorkersLostError):
                     self.listen()
         finally:
@@ -234,7 +234,7 @@ class _Pool:
 
 
 class _Parent:
-    """The parent, as a worker sees it."""
+    """The parent, from a worker's side."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
@@ -249,7 +249,7 @@ class _Parent:
         return self._next() is True
 
     def has_stopped(self) -> bool:
-        """Whether the parent wants this process to end."""
+        """Return whether the parent wants this process to end."""
         while not self._has_stopped and self._connection.poll():
             self._next()
         return self._has_stopped
@@ -262,11 +262,11 @@ class _Parent:
 
 def _work(settings: TuneSettings, space: SearchSpace, core: int, connection: Connection) -> None:
     """Run trials in a worker process."""
-    # Where it could not be blocked before.
+    # Ignore the interrupt here, where it couldn't be blocked before the start.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
     if hasattr(os, "sched_setaffinity"):
-        # Before JAX counts the cores, for its threads.
+        # Pin the process before JAX counts the cores for its threads.
         os.sched_setaffinity(0, {core})
     from myriad.hardware import configure
     from myriad.tuning.study import open_study
@@ -289,10 +289,10 @@ def _work(settings: TuneSettings, space: SearchSpace, core: int, connection: Con
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Let processes that start now get no interrupt. The parent asks them to end.
+    """Block interrupts in processes that start now, since the parent asks them to end.
 
-    An interrupt of the terminal reaches all processes, and one that still imports would print a
-    traceback. This process gets its own afterwards.
+    An interrupt of the terminal reaches all processes, and one that is still importing would print
+    a traceback. This process gets its own interrupt afterwards.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -305,7 +305,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """End this process when the parent is gone, even if that was killed."""
+    """End this process when the parent is gone, even if the parent was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
