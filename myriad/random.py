@@ -228,7 +228,7 @@ def scalar_keys(key: jax.Array, num: int) -> list[jax.Array]:
     if jax.random.key_impl(key) != MIX2X32:
         return list(jax.random.split(key, num))
     data = jax.random.key_data(key)
-    # Cut products of Python integers to 32 bits, to overflow as `_words` does on the device.
+    # Products of Python integers, cut to 32 bits: the overflow that `_words` has on the device.
     steps = [
         np.array([i * int(_GOLDEN), i * int(_SECOND)], np.uint64).astype(np.uint32)
         for i in range(num)

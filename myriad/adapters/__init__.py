@@ -1,7 +1,7 @@
 """Myriad's environments for gymnax and Gymnasium, and gymnax's environments for Myriad.
 
-The four functions here are all that you call. What subclasses the other libraries' classes lives in
-`gymnax.py`, `gymnasium.py` and `gymnasium_vector.py`. They are imported on first use, so that you
+You only call the four functions here. The subclasses of the other libraries' classes are in
+`gymnax.py`, `gymnasium.py` and `gymnasium_vector.py`. These are imported on first use, so that you
 need neither library before.
 """
 
@@ -31,7 +31,7 @@ _NO_BOUND = np.finfo(np.float32).max
 
 @checked
 def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
-    """Return `env` as a gymnax environment, auto-reset and `info["final_observation"]` included.
+    """Return `env` as a gymnax environment, with auto-reset and `info["final_observation"]`.
 
     Raises:
         NotInstalledError: gymnax can't be imported.
@@ -48,15 +48,15 @@ def to_gymnax(env: AnyEnvironment) -> "GymnaxEnvironment":
 
 
 def from_gymnax(name_or_env: "str | GymnaxEnvironment", **overrides: Any) -> "FromGymnax":
-    """Return a gymnax environment as one of Myriad's, for the rollout to step, reset and time.
+    """Return a gymnax environment as a Myriad environment, for rollouts and trainings.
 
     Args:
-        name_or_env: a name that `gymnax.registered_envs` holds, or a gymnax environment.
+        name_or_env: a name in `gymnax.registered_envs`, or a gymnax environment.
         **overrides: fields of its parameters, or arguments of its class, that differ from the
             defaults.
 
     Raises:
-        UnknownNameError: no such environment, parameter or argument.
+        UnknownNameError: there is no such environment, parameter or argument.
         InvalidArgumentError: its actions or observations are not one array each, or XLA can't
             compile it as configured.
         NotInstalledError: gymnax can't be imported.
@@ -73,13 +73,13 @@ def from_gymnax(name_or_env: "str | GymnaxEnvironment", **overrides: Any) -> "Fr
 def to_gymnasium(
     env: AnyEnvironment, *, render_mode: str | None = None, normalize_actions: bool = True
 ) -> "gymnasium.Env[Any, Any]":
-    """Return `env` as a `gymnasium.Env`, stepped on JAX's default device and seen through NumPy.
+    """Return `env` as a `gymnasium.Env` that steps on JAX's default device and returns NumPy.
 
     Args:
         env: the environment, as `make_env` builds it.
-        render_mode: None, or "rgb_array" where the environment can render.
+        render_mode: None, or "rgb_array" if the environment can render.
         normalize_actions: let bounded continuous actions run from -1 to 1, as Gymnasium's checker
-            asks for, and scale them to the environment's own units; False leaves them in those
+            asks for, and scale them to the environment's own units. False leaves them in those
             units.
 
     Raises:
@@ -108,22 +108,21 @@ def to_gymnasium_vector(
     render_mode: str | None = None,
     normalize_actions: bool = True,
 ) -> "gymnasium.vector.VectorEnv[Any, Any, Any]":
-    """Return a `gymnasium.vector.VectorEnv` of `num_envs` copies: one compiled call per step.
+    """Return a `gymnasium.vector.VectorEnv` of `num_envs` copies with one compiled call per step.
 
-    Its results are those of `SyncVectorEnv` over `to_gymnasium(env)`, sub-environment by
-    sub-environment.
+    Each sub-environment has the same results as in a `SyncVectorEnv` over `to_gymnasium(env)`.
 
     Args:
         env: the environment, as `make_env` builds it.
-        num_envs: copies that step together.
-        autoreset_mode: "SameStep" returns the first observation of the next episode from the step
-            that ended one, and the last one in `infos["final_obs"]`; "NextStep" (Gymnasium's
-            default) and "Disabled" as Gymnasium has them.
-        render_mode: None, or "rgb_array" where the environment can render.
+        num_envs: number of copies that step together.
+        autoreset_mode: with "SameStep", the step that ends an episode returns the first observation
+            of the next one, and the last observation in `infos["final_obs"]`. "NextStep"
+            (Gymnasium's default) and "Disabled" are as in Gymnasium.
+        render_mode: None, or "rgb_array" if the environment can render.
         normalize_actions: as for `to_gymnasium`.
 
     Raises:
-        UnknownNameError: no such autoreset or render mode.
+        UnknownNameError: there is no such autoreset or render mode.
         InvalidArgumentError: `num_envs` is not an integer of at least 1, or a space has no
             counterpart in Gymnasium.
         NotInstalledError: Gymnasium can't be imported.
@@ -148,7 +147,7 @@ def to_gymnasium_vector(
 def finite_bounds(box: Box) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of `box`, float32 of its shape.
 
-    gymnax has no infinite bounds: it takes float32's largest number for none.
+    gymnax has no infinite bounds, and uses float32's largest number for no bound.
     """
     low, high = (
         np.broadcast_to(np.asarray(bound, np.float32), box.shape) for bound in (box.low, box.high)

@@ -1,6 +1,6 @@
-"""A Myriad environment as a `gymnasium.Env`, and what it shares with the vector environment.
+"""A Myriad environment as a `gymnasium.Env`, and the code that it shares with the vector version.
 
-`adapters.py` imports it on first use.
+`myriad.adapters` imports it on first use.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ RENDER_FPS = 30
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class KeyedState:
-    """One running environment: its state, and the key that its next step or reset splits."""
+    """One running environment: its state, and the key for its next step or reset to split."""
 
     key: jax.Array
     env_state: Any
@@ -35,7 +35,7 @@ def first_key(seed: Any) -> jax.Array:
 
 
 def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:
-    """Start an episode; return it with its first observation."""
+    """Start an episode, and return its state and first observation."""
     key, reset_key = jax.random.split(key)
     obs, state = env.reset(reset_key, env.default_params)
     return KeyedState(key, state), obs
@@ -44,14 +44,14 @@ def reset_env(env: Environment, key: jax.Array) -> tuple[KeyedState, jax.Array]:
 def step_env(
     env: Environment, state: KeyedState, action: jax.Array
 ) -> tuple[KeyedState, tuple[Any, ...]]:
-    """Advance by one step; return obs, reward, terminated, truncated and info beside the state."""
+    """Advance by one step. Return the state, and obs, reward, terminated, truncated and info."""
     key, step_key = jax.random.split(state.key)
     obs, state, *results = env.step(step_key, state.env_state, action, env.default_params)
     return KeyedState(key, state), (obs, *results)
 
 
 class ActionAdapter:
-    """The actions of Gymnasium's users as the environment takes them.
+    """Converts actions of Gymnasium's users to those of the environment.
 
     Args:
         space: the environment's action space.
@@ -76,8 +76,8 @@ class ActionAdapter:
         """Return `action`, `[*batch, *A]`, in the environment's units and dtype.
 
         Raises:
-            InvalidArgumentError: it is of another kind or shape, NaN, or no choice that there is. A
-                number out of bounds passes, as what it means is the environment's to say.
+            InvalidArgumentError: it has another kind or shape, is NaN, or is not a possible choice.
+                A number out of bounds passes, since the environment interprets it.
         """
         action = np.asarray(action)
         shape = batch + self._shape
@@ -100,9 +100,9 @@ class ActionAdapter:
 
 
 class AsGymnasium(gymnasium.Env[Any, Any]):
-    """One Myriad environment, stepped from the host; `reset(seed=)` fixes all that follows it."""
+    """One Myriad environment, stepped from the host. `reset(seed=)` determines all that follows."""
 
-    # Gymnasium reads the class's; the instance's says whether this environment can render.
+    # Gymnasium reads the class's metadata. The instance's says whether this one can render.
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}  # noqa: RUF012  (their name)
 
     def __init__(
@@ -124,7 +124,7 @@ class AsGymnasium(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; without a seed, with the randomness that follows the last one."""
+        """Start an episode. Without a seed, the randomness continues from the last episode."""
         super().reset(seed=seed)
         if seed is None and self._state is not None:
             key = self._state.key
@@ -174,7 +174,7 @@ def render_modes(env: Environment, chosen: str | None) -> list[str]:
 def gymnasium_space(space: Space) -> gymnasium.Space:
     """Convert a Myriad space.
 
-    Gymnasium's checker asks for finite bounds and for intervals that are not empty.
+    Gymnasium's checker asks for finite bounds and for nonempty intervals.
     """
     if isinstance(space, Discrete):
         return gymnasium.spaces.Discrete(space.n)
@@ -185,7 +185,7 @@ def gymnasium_space(space: Space) -> gymnasium.Space:
             return _integer_box(space)
         low, high = (np.array(bound) for bound in finite_bounds(space))
         one_value = low == high
-        # A dimension of one value is given the two floats beside it.
+        # Widen a dimension with a single value to the two neighbouring floats.
         low[one_value] = np.nextafter(low[one_value], np.float32(-np.inf))
         high[one_value] = np.nextafter(high[one_value], np.float32(np.inf))
         return gymnasium.spaces.Box(low, high, space.shape, np.float32)
@@ -209,7 +209,7 @@ def _integer_box(space: Box) -> gymnasium.spaces.Box:
 
 
 def as_observation(space: gymnasium.Space, obs: Any) -> Any:
-    """Return `obs` as an element of `space`: an array that users may write into, or an integer."""
+    """Return `obs` as an element of `space`: an array that you may write into, or an integer."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return space.dtype.type(obs)
     return np.array(obs, dtype=space.dtype)
@@ -224,7 +224,7 @@ def _as_scalar(leaf: Any) -> Any:
 
 
 def _spec(env: Environment, arguments: dict[str, Any]) -> EnvSpec:
-    """Say how to build the adapter again: Gymnasium's checker and recorders do."""
+    """Say how to build the adapter again, which Gymnasium's checker and recorders do."""
     return EnvSpec(
         f"myriad/{type(env).__name__}-v0", entry_point=f"{__name__}:AsGymnasium", kwargs=arguments
     )

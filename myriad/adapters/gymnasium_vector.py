@@ -72,14 +72,15 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
         """Start episodes.
 
         Args:
-            seed: of the first sub-environment, each next one's being one greater; or one, or None,
-                for each. Without a seed the randomness follows that of the last episode.
-            options: `{"reset_mask": mask}`, boolean `[N]`, leaves the other sub-environments as
-                they are.
+            seed: the seed of the first sub-environment, to which each further one adds 1; or a list
+                with a seed or None for each. Without a seed, the randomness continues from the last
+                episode.
+            options: `{"reset_mask": mask}`, boolean `[N]`, resets only these sub-environments and
+                leaves the others as they are.
 
         Raises:
-            InvalidArgumentError: seeds or mask are not of `num_envs` elements, or nothing runs that
-                could stay.
+            InvalidArgumentError: seeds or mask don't have `num_envs` elements, or there is a mask
+                before the first reset.
         """
         super().reset(seed=seed if isinstance(seed, int | np.integer) else None)
         mask = self._reset_mask(options)
@@ -147,7 +148,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     def _step_one(
         self, state: KeyedState, action: jax.Array, ended: jax.Array
     ) -> tuple[KeyedState, jax.Array, tuple[Any, ...]]:
-        """Step one environment; return its state, its last observation, and what the user sees."""
+        """Step one environment. Return its state, its last observation and the user's results."""
         stepped, (final_obs, reward, terminated, truncated, info) = step_env(
             self.env, state, action
         )
@@ -157,7 +158,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
             renewed = terminated | truncated
             key = stepped.key
         else:
-            # The step after the last one only resets: it earns nothing and ends nothing.
+            # The step after the last one only resets, without a reward or an end.
             renewed = ended
             key = state.key
             reward = jnp.where(ended, 0, reward)
@@ -176,7 +177,7 @@ class AsGymnasiumVector(VectorEnv[Any, Any, Any]):
     ) -> dict[str, Any]:
         """Return the infos in Gymnasium's vector format.
 
-        `final_obs` and `final_info` hold what a reset replaced.
+        `final_obs` and `final_info` hold the values that a reset replaced.
         """
         if self._mode is AutoresetMode.NEXT_STEP:
             return _masked(info, ~self._ended)

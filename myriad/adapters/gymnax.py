@@ -18,8 +18,9 @@ from myriad.errors import InvalidArgumentError, UnknownNameError
 from myriad.spaces import Box, Discrete, MultiDiscrete, Space
 from myriad.xla import holds_keys
 
-# Between the largest of Myriad's environments, which gain from being compiled into one function,
-# and the least of gymnax's that compile for minutes, Acrobot.
+# The most operations of a step that may be compiled into one function. It lies between the largest
+# of Myriad's environments, which gain from that, and Acrobot, the smallest of gymnax's that then
+# compile for minutes.
 _MOST_OPERATIONS = 10**8
 
 
@@ -33,7 +34,7 @@ class AsGymnaxState(environment.EnvState):
 
 
 class AsGymnax(environment.Environment[AsGymnaxState, Any]):
-    """A Myriad environment as gymnax's; `step`, `reset` and auto-reset are gymnax's own."""
+    """A Myriad environment as a gymnax one. `step`, `reset` and auto-reset are gymnax's own."""
 
     # Detached by default and kept by `with_transition_gradients()`, as for gymnax's differentiable
     # environments.
@@ -53,7 +54,7 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
 
     @property
     def num_actions(self) -> int:
-        """Return the number of choices, or of components where the action is a vector."""
+        """Return the number of choices, or of components if the action is a vector."""
         space = self.env.action_space(self.default_params)
         return space.n if isinstance(space, Discrete) else space.shape[0]
 
@@ -88,15 +89,15 @@ class AsGymnax(environment.Environment[AsGymnaxState, Any]):
         return gymnax_space(self.env.observation_space(params))
 
 
-# gymnax's parameters may hold arrays, which neither compare nor hash: an adapter equals itself
-# alone.
+# No generated equality, since gymnax's parameters may hold arrays, which neither compare nor hash.
+# An adapter equals only itself.
 @dataclasses.dataclass(frozen=True, eq=False)
 class FromGymnax:
-    """A gymnax environment as Myriad's: without its auto-reset, since the rollout has one.
+    """A gymnax environment as a Myriad one, without its auto-reset, since the rollout does that.
 
-    Observations are cast to float32, or to the integers that their space names; every result is
-    strongly typed, so that a chunk compiles once. `out_of_line` keeps the chunk's loop out of XLA's
-    option for small loops.
+    Observations are cast to float32, or to the integers that their space names. Every result is
+    strongly typed, so that a chunk compiles once. `out_of_line` excludes the chunk's loop from
+    XLA's option for small loops.
     """
 
     env: environment.Environment
@@ -115,7 +116,8 @@ class FromGymnax:
         )
         reward = jnp.asarray(reward, jnp.float32).reshape(())
         if self.out_of_line:
-            # A sort is the cheapest operation that does so, and sorting equals changes nothing.
+            # A sort is the cheapest operation that does so, and sorting equal numbers changes
+            # nothing.
             reward = jax.lax.sort(jnp.stack([reward, reward]))[0]
         terminated, truncated = (
             jnp.asarray(flag, bool).reshape(())
@@ -131,7 +133,7 @@ class FromGymnax:
         )
 
     def observation_space(self, params: Any) -> Space:
-        # Inside a trace, too: gymnax computes bounds with jax, and a space holds figures.
+        # Evaluate even inside a trace: gymnax computes bounds with JAX, but a space needs numbers.
         with jax.ensure_compile_time_eval():
             return myriad_space(self.env.observation_space(params))
 
@@ -150,7 +152,7 @@ class FromGymnax:
 
 
 def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromGymnax:
-    """Build what `myriad.adapters.from_gymnax` promises."""
+    """Build the environment for `myriad.adapters.from_gymnax`."""
     env = _make(name_or_env) if isinstance(name_or_env, str) else name_or_env
     params = {field.name for field in dataclasses.fields(env.default_params)}
     config = set(inspect.signature(type(env)).parameters) if isinstance(name_or_env, str) else set()
@@ -164,14 +166,14 @@ def adapt(name_or_env: str | environment.Environment, **overrides: Any) -> FromG
     chosen = {field: value for field, value in overrides.items() if field in params}
     adapted = FromGymnax(env, dataclasses.replace(env.default_params, **chosen))
     adapted = dataclasses.replace(adapted, out_of_line=_num_operations(adapted) > _MOST_OPERATIONS)
-    # Spaces that have no counterpart are refused here, not in the middle of a trace.
+    # Refuse spaces without a counterpart here, and not in the middle of a trace.
     for space_of in (adapted.observation_space, adapted.action_space):
         space_of(adapted.default_params)
     return adapted
 
 
 def gymnax_space(space: Space) -> spaces.Space:
-    """Convert a Myriad space; a vector of choices becomes gymnax's Tuple of them."""
+    """Convert a Myriad space. A vector of choices becomes a gymnax Tuple."""
     if isinstance(space, Discrete):
         return spaces.Discrete(space.n)
     if isinstance(space, MultiDiscrete):
@@ -185,7 +187,7 @@ def gymnax_space(space: Space) -> spaces.Space:
 
 
 def myriad_space(space: spaces.Space) -> Space:
-    """Convert a gymnax space; a Tuple of choices becomes a vector of them."""
+    """Convert a gymnax space. A Tuple of choices becomes a vector."""
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n))
     if isinstance(space, spaces.Tuple) and all(
@@ -210,18 +212,18 @@ def _make(name: str, **config: Any) -> environment.Environment:
         raise UnknownNameError("gymnax environment", name, gymnax.registered_envs)
     try:
         return gymnax.make(name, **config)[0]
-    except OSError as error:  # one of them downloads its data
+    except OSError as error:  # One of gymnax's environments downloads data.
         raise InvalidArgumentError(f"gymnax can't build {name!r} here: {error}.") from error
 
 
 def _num_operations(env: FromGymnax) -> float:
     """Count the operations of a step that is written out as one expression.
 
-    Each use of a value counts with all that leads to it.
+    Each use of a value counts together with all operations behind it.
 
     XLA's option for small loops (`xla_cpu_small_while_loop_byte_threshold`) writes steps out like
-    that where arrays are put together and taken apart: Acrobot's, 399 operations, become 7e9 and
-    compile for seven minutes.
+    this if they stack and split arrays. Acrobot's 399 operations become 7e9, and compile for seven
+    minutes.
     """
     params = env.default_params
     key = jax.random.key(0)
@@ -249,13 +251,13 @@ def _operations_behind(program: ClosedJaxpr, behind_inputs: list[float]) -> list
 
 
 def _typed(key: jax.Array) -> jax.Array:
-    """Return a typed key: gymnax's users may still hold the raw ones of `jax.random.PRNGKey`."""
+    """Return a typed key, since gymnax's users may still pass raw keys of `jax.random.PRNGKey`."""
     return key if holds_keys(key) else jax.random.wrap_key_data(key)
 
 
 def _strongly_typed(tree: Any) -> Any:
-    # A Python number in a first state is weakly typed, the next state is not: a loop would be
-    # compiled for each.
+    # A Python number in the first state is weakly typed, but not in the next state. A loop would
+    # then be compiled for each.
     return jax.tree.map(
         lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), tree
     )

@@ -1,4 +1,4 @@
-"""How many rows of a gradient step this machine learns from fastest."""
+"""Measure which number of rows in a gradient step makes this machine learn fastest."""
 
 import dataclasses
 import itertools
@@ -20,13 +20,14 @@ from myriad.training.memory import bytes_of, call_bytes, compiler_bytes, most_by
 from myriad.training.programs import ProgramSize
 
 SIZES = tuple(2**power for power in range(7, 15))  # 128 to 16,384 rows
-# A batch of this share of the best one's rows/s is as good: smaller ones learn more from the same
-# rows. Measured again in another process, the choice should still reach 95%. Two runs differ by 2%.
+# A batch with this share of the best batch's rows/s is good enough, since smaller batches learn
+# more from the same rows. Measured again in another process, the choice should still reach 95%, and
+# two runs differ by 2%.
 NEAR_BEST = 0.97
 # Minibatches and steps of a rollout while an on-policy agent is measured.
 _MINIBATCHES, _ROLLOUT_STEPS = 4, 64
 _ROUNDS = 9
-# A measured program's arguments, and what its calls consume in their place.
+# A measured program's arguments, and the copies that its calls consume instead.
 _COPIES = 2
 _SAMPLE_S = 0.02
 _CONFIDENCE = 0.95
@@ -34,15 +35,15 @@ _CONFIDENCE = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class BatchRate:
-    """What a batch size came to.
+    """The result of a batch size.
 
     Attributes:
         batch_size: rows of a gradient step.
-        rows_per_s: learned from; None if it was refused.
+        rows_per_s: rows/s that were learned from; None if the size was refused.
         low: the lower end of the 95% interval.
         high: the upper end.
-        memory_bytes: the most that measuring it holds, as predicted before it ran.
-        refused: why it did not run, or nothing.
+        memory_bytes: the most bytes that the measurement holds, as predicted before it ran.
+        refused: why it did not run; empty if it ran.
     """
 
     batch_size: int
@@ -89,10 +90,10 @@ def measure_arms(
 ) -> dict[str, list[BatchRate]]:
     """Time the gradient steps of trainings with batches of several sizes, all in alternation.
 
-    What an update does beside its gradient steps, such as computing advantages, is included.
+    The times include the other work of an update, such as computing advantages.
 
     Args:
-        arms: trainings by what is special of each, such as another dtype.
+        arms: trainings by the name of their difference, such as another dtype.
         sizes: rows of a gradient step.
         rounds: alternations.
         memory_limit: bytes that may be used; by default what the machine has left.
@@ -102,7 +103,7 @@ def measure_arms(
         InvalidArgumentError: the agent takes no gradient steps that can be measured apart, or there
             are too few rounds for an interval.
     """
-    # Both refuse before anything is compiled.
+    # Both raise errors before anything is compiled.
     for config in arms.values():
         with_batch(config, sizes[0])
     require_enough("rounds", rounds, _CONFIDENCE)
@@ -139,13 +140,13 @@ def _compiled_within(halves: Halves, limit: int | None) -> tuple[int, str]:
     """Compile the halves if they fit into memory.
 
     Returns:
-        What measuring them holds beside this process, in bytes, and why they don't fit.
+        the bytes that the measurement adds to this process, and why they don't fit.
     """
     room = available_bytes(limit)
     programs = halves.traced()
     arguments = bytes_of(halves.shapes())
-    # One program compiles at a time, and none where the arrays alone are too large. The allocator
-    # keeps most of what the compiler took.
+    # Compile one program at a time, and none if the arrays alone are too large. The allocator keeps
+    # most of the memory that the compiler took.
     compiling = compiler_bytes([ProgramSize.of(each) for each in programs])[1]
     needed = compiling + most_bytes(_COPIES * arguments)
     if needed <= room:
@@ -176,9 +177,9 @@ def smallest_near_best(rates: Sequence[BatchRate]) -> BatchRate:
 
 
 def with_batch(config: TrainingConfig, size: int) -> TrainingConfig:
-    """Return a training whose gradient steps take `size` rows, to be measured and not to learn.
+    """Return a training whose gradient steps take `size` rows, only for measurements.
 
-    An on-policy agent gets as many environments as fill its minibatches.
+    An on-policy agent gets as many environments as its minibatches need.
 
     Raises:
         InvalidArgumentError: the agent takes no gradient steps.

@@ -1,4 +1,4 @@
-"""What the autotuner found, in one readable JSON file that identical machines may share."""
+"""The autotuner's results, in one readable JSON file that identical machines may share."""
 
 import contextlib
 import dataclasses
@@ -17,12 +17,12 @@ from myriad.autotune.search import Candidate
 from myriad.errors import InvalidArgumentError
 from myriad.files import holder_of, regular, replacing, write_errors_explained
 
-# It rises when entries get a new name, since an entry with an unknown one counts as damaged.
+# Raise it when entries get a new field, since an entry with an unknown field counts as damaged.
 SCHEMA_VERSION = 1
-# Of each entry. One that lacks it was written by hand.
+# The field of each entry's checksum. An entry without it was written by hand.
 _CHECKSUM = "checksum"
 SECTIONS = ("hardware", "env_profiles", "agent_profiles", "chunk_size_configs")
-# What every answer holds. Others were changed by hand or by another version.
+# The fields of every answer. An entry with others was changed by hand or by another version.
 _ANSWER = {
     "optimal_chunk_size": int,
     "throughput_steps_per_s": float,
@@ -34,10 +34,10 @@ _ANSWER = {
     "stretch_steps": int,
     "rounds_s": dict,
 }
-# Any other name is one of these that a fault changed.
+# The fields that an answer may also have. Any other name was changed by a fault.
 _ENTRY_NAMES = {*_ANSWER, "details", _CHECKSUM}
 _CANDIDATE: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Candidate)}
-# Writing takes milliseconds, so whoever holds the lock for longer is stopped or hangs.
+# Writing takes milliseconds, so a process that holds the lock for longer is stopped or hangs.
 _LOCK_WAIT_S = 30.0
 
 Entry = dict[str, Any]
@@ -47,8 +47,8 @@ class ProfileCache:
     """The file `autotune_profiles.json`: an object for each of `SECTIONS`, from key to entry.
 
     Writers take turns by a lock and replace the whole file, so readers need no lock. A file that
-    can't be understood is renamed with a warning, and a new one is begun. An entry that can't be
-    one of ours, or does not match its checksum, counts as missing and is replaced.
+    can't be understood is renamed with a warning, and a new one is started. An entry that is not
+    Myriad's, or that doesn't match its checksum, counts as missing and is replaced.
     """
 
     def __init__(self, path: Path | None = None):
@@ -72,10 +72,10 @@ class ProfileCache:
         return self.read()[section].get(key)
 
     def update(self, section: str, key: str, change: Callable[[Entry], Entry]) -> None:
-        """Replace an entry by what `change` makes of it, or of `{}` if there is none.
+        """Replace an entry by the result of `change` on it, or on `{}` if there is none.
 
-        Nobody else writes between the reading and the writing. If somebody holds the lock for too
-        long, or the file can't be written, a warning says so, and nothing is kept.
+        No other process writes between the read and the write. If a process holds the lock for too
+        long, or the file can't be written, there is a warning, and nothing is kept.
         """
         if self._gave_up:
             return
@@ -85,12 +85,12 @@ class ProfileCache:
                 content[section][key] = change(content[section].get(key, {}))
                 _dump(self.path, content)
         except InvalidArgumentError as error:
-            # What was measured is worth more than its place in the cache.
+            # Only warn: the measurement itself is worth more than its place in the cache.
             self._gave_up = True
             _warn(error, "what is found is not kept")
 
     def clear(self) -> None:
-        """Forget everything.
+        """Remove all entries.
 
         Raises:
             InvalidArgumentError: another process holds the lock, or the file can't be removed.
@@ -147,13 +147,13 @@ class ProfileCache:
         )
         self.path.rename(aside)
         warnings.warn(
-            f"{self.path} is no autotune cache of version {SCHEMA_VERSION}; "
+            f"{self.path} is not an autotune cache of version {SCHEMA_VERSION}; "
             f"it is kept as {aside.name}.",
             stacklevel=3,
         )
         return {section: {} for section in SECTIONS}
 
-    # Without a lock, 4 processes that wrote 50 entries each left 3 of 200.
+    # Without a lock, only 3 of 200 entries survived when 4 processes wrote 50 each.
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         from filelock import FileLock, Timeout
@@ -176,11 +176,11 @@ class ProfileCache:
 
 
 class _LockedError(InvalidArgumentError):
-    """Somebody held the lock for longer than we wait."""
+    """Another process held the lock for longer than we wait."""
 
 
 def _warn(error: InvalidArgumentError, consequence: str) -> None:
-    """Say what is wrong with the cache's file, and what that means."""
+    """Warn of what is wrong with the cache's file, and of the consequence."""
     warnings.warn(f"{str(error).removesuffix('.')}; {consequence}.", stacklevel=3)
 
 

@@ -1,4 +1,4 @@
-"""The batch size that was tuned, as a line of a `.env` file."""
+"""Write the tuned batch size to a `.env` file."""
 
 import contextlib
 import re
@@ -22,7 +22,7 @@ def tuned_for(config: TrainingConfig) -> str:
 
 
 def write_batch_size(file: Path, batch_size: int, config: TrainingConfig) -> str | None:
-    """Put a batch size and what it was tuned for into a file, whose other lines stay.
+    """Write a batch size and what it was tuned for to a file. Other lines stay.
 
     Returns:
         a warning if the file had a value that was tuned for something else.
@@ -32,8 +32,8 @@ def write_batch_size(file: Path, batch_size: int, config: TrainingConfig) -> str
     """
     text = ""
     if file.exists():
-        read_text(file)  # refuses what is no text
-        text = file.read_bytes().decode()  # with its own ends of lines
+        read_text(file)  # Raises if the file is not text.
+        text = file.read_bytes().decode()  # Keeps the file's own line ends.
     now = tuned_for(config)
     before, size = value_of(text, _TUNED_FOR), value_of(text, VARIABLE)
     for name, value in ((VARIABLE, str(batch_size)), (_TUNED_FOR, f'"{now}"')):
@@ -41,7 +41,7 @@ def write_batch_size(file: Path, batch_size: int, config: TrainingConfig) -> str
     with replacing(file) as new:
         new.write_bytes(text.encode())
         with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(file, new)  # it may hold secrets
+            shutil.copymode(file, new)  # Keep it private, since it may hold secrets.
     if size is None or before == now:
         return None
     whose = f"tuned for {before}" if before else "not tuned"

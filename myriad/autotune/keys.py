@@ -11,8 +11,8 @@ from myriad.hardware import Hardware, is_configured, package_versions
 from myriad.training.config import TrainingConfig
 from myriad.xla import default_dtype, matmul_precision
 
-# What neither the timings nor memory depend on. The length of a schedule is a constant in the
-# program, but costs nothing. How often a training evaluates decides which timings count for it.
+# Fields on which neither timings nor memory depend. The length of a schedule is a constant in the
+# program, but costs nothing. How often a training evaluates only decides which timings it can use.
 _IRRELEVANT = {
     "seed", "steps_per_env", "scan_chunk_size", "target_return", "checkpoint_every_s", "log_to",
     "eval_max_steps", "eval_frequency", "preset", "monitor_every", "film_every",
@@ -22,7 +22,7 @@ _IRRELEVANT_OPTIONS = {"exploration_steps"}
 
 
 def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
-    """Return all that an answer depends on. Its hash is part of the key.
+    """Return everything that an answer depends on. Its hash is part of the key.
 
     Args:
         config: a configuration with every default filled in.
@@ -34,7 +34,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
     fields["agent_options"] = {
         name: v for name, v in fields["agent_options"].items() if name not in _IRRELEVANT_OPTIONS
     }
-    versions = {"myriad": __version__} | package_versions()  # a checkout is not installed
+    versions = {"myriad": __version__} | package_versions()  # A checkout may not be installed.
     return {
         "config": fields,
         "device": {
@@ -46,7 +46,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
             "memory_total_bytes": hardware.memory_total_bytes,
         },
         "versions": {name: versions.get(name) for name in ("myriad", "jax", "jaxlib")},
-        # Of the networks; the other arrays' is the same in every training.
+        # The dtype of the networks. Other arrays have the same dtype in every training.
         "dtype": config.agent_options.get("compute_dtype", default_dtype()),
         "default_dtype": default_dtype(),
         "matmul_precision": matmul_precision(),
@@ -58,7 +58,7 @@ def details(config: TrainingConfig, hardware: Hardware) -> dict[str, Any]:
 def key(config: TrainingConfig, hardware: Hardware, spelled_out: dict[str, Any]) -> str:
     """Return the key of an answer.
 
-    Such as `cartpole-control:dqn:100000:AMD-EPYC_24GB:configured:5a3c90ff`.
+    An example is `cartpole-control:dqn:100000:AMD-EPYC_24GB:configured:5a3c90ff`.
     """
     configured = "configured" if spelled_out["configured"] else "unconfigured"
     parts = (config.env, config.agent, config.num_envs, hardware.slug, configured)

@@ -1,4 +1,4 @@
-"""Whether a narrower dtype is faster than float32 here: measured once, and then known."""
+"""Measure once whether a narrower dtype is faster than float32 on this machine."""
 
 import dataclasses
 import functools
@@ -26,24 +26,24 @@ from myriad.training.config import ResolvedConfig
 from myriad.training.fits import require_fit
 from myriad.training.memory import least_needs
 
-# Pairs of samples, and the least seconds of each: half a second together, unless a pass is long.
+# Pairs of samples, and the least seconds of each. They take half a second, unless a pass is long.
 _PAIRS = 9
 _SAMPLE_S = 0.02
-# Of the cache's entry of this machine.
+# The field in the cache's entry of this machine.
 _FIELD = "precision"
 
 
 @dataclasses.dataclass(frozen=True)
 class DtypeSpeed:
-    """What a pass through a learner's networks and back takes, over what it takes in float32.
+    """The time of a forward and backward pass of a learner's networks, relative to float32.
 
     Attributes:
-        dtype: the dtype that networks compute in.
-        rows: rows of the pass: what a network takes at once in a gradient step, on each device.
-        ratio: the median of seconds over seconds; above 1, the dtype is slower.
+        dtype: the dtype in which networks compute.
+        rows: rows of the pass, as many as a network takes at once in a gradient step on a device.
+        ratio: the median of the ratios of seconds. Above 1, the dtype is slower.
         low: the lower end of the 95% interval.
         high: its upper end.
-        from_cache: whether it was known.
+        from_cache: whether the result came from the cache.
     """
 
     dtype: str
@@ -69,8 +69,8 @@ class DtypeSpeed:
 def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> DtypeSpeed | None:
     """Return how fast a training's compute dtype is here, or None if it is float32.
 
-    The first time it is measured, in about a second. The cache keeps it with this machine, for
-    programs and versions that are the same.
+    The first measurement takes about a second. The cache keeps the result for this machine and for
+    the same programs and versions.
 
     Args:
         resolved: the training.
@@ -94,7 +94,7 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
     known = (cache.get("hardware", hardware.slug) or {}).get(_FIELD, {}).get(key)
     if known is not None:
         return DtypeSpeed(dtype, rows, known["ratio"], known["low"], known["high"], from_cache=True)
-    # A training that is too large is refused for that, before anything runs.
+    # Refuse a training that is too large before anything runs.
     require_fit(resolved, least_needs(resolved), available_bytes())
     found = compare(
         functools.partial(jax.jit(gradient_pass(_in_float32(learner))), *arguments),
@@ -117,9 +117,9 @@ def dtype_speed(resolved: ResolvedConfig, cache: ProfileCache | None = None) -> 
 
 
 def warn_if_slower(resolved: ResolvedConfig) -> None:
-    """Warn of a compute dtype that is slower than float32 here; raises what `dtype_speed` does."""
+    """Warn of a compute dtype that is slower than float32. Raises the errors of `dtype_speed`."""
     if resolved.config.compile_mode == "off":
-        return  # Nobody debugs for speed.
+        return  # Uncompiled trainings are for debugging, where speed doesn't matter.
     speed = dtype_speed(resolved)
     if speed is not None and speed.is_slower:
         warnings.warn(
@@ -145,7 +145,7 @@ def gradient_pass(learner: Any) -> Any:
 
 
 def pass_arguments(resolved: ResolvedConfig, rows: int) -> tuple[Any, jax.Array]:
-    """Return what `gradient_pass` takes: parameters, and normalised observations of `rows` rows."""
+    """Return the arguments of `gradient_pass`: parameters and `rows` normalised observations."""
     learner: Any = resolved.learner
     state = jax.eval_shape(functools.partial(learner.init, num_envs=resolved.num_envs), make_key(0))
     rng = np.random.default_rng(0)
@@ -159,7 +159,7 @@ def pass_arguments(resolved: ResolvedConfig, rows: int) -> tuple[Any, jax.Array]
 
 
 def _key(lowered: jax.stages.Lowered) -> str:
-    """Return what stands for a program and all else that its speed depends on."""
+    """Return a key for a program and everything else that its speed depends on."""
     return digest(
         {
             "program": hashlib.sha256(lowered.as_text().encode()).hexdigest(),

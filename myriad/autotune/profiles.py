@@ -1,4 +1,4 @@
-"""What the cache says of a machine, an environment and an agent, for those who read the file."""
+"""Describe a machine, an environment and an agent in the cache, for people who read the file."""
 
 import dataclasses
 import time
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 def record_profiles(
     cache: ProfileCache, resolved: ResolvedConfig, hardware: Hardware, say: Say
 ) -> None:
-    """Describe the machine, the environment and the agent, each unless it is described already."""
+    """Describe the machine, the environment and the agent, unless the cache already has them."""
     config = resolved.config
     of_env = {"env": config.env, "env_options": config.env_options}
     sizes = config.model_dump(include={"buffer_size", "rollout_steps", "batch_size"})
@@ -51,7 +51,7 @@ def record_profiles(
 
 
 def hardware_profile(hardware: Hardware) -> Entry:
-    """Return what the cache says of a machine."""
+    """Return the cache's description of a machine."""
     return dataclasses.asdict(hardware) | {
         "devices": jax.local_device_count(),
         "platform": jax.default_backend(),
@@ -60,7 +60,7 @@ def hardware_profile(hardware: Hardware) -> Entry:
 
 def _env_profile(resolved: ResolvedConfig) -> dict[str, Any]:
     env = resolved.env
-    # Uniform actions need no state of their own, so what is left is the environment's.
+    # Random actions need no state, so the whole state is the environment's.
     alone = make_config(resolved.config.env, "random", env_options=resolved.config.env_options)
     return {
         "observation": str(env.observation_space(env.default_params)),

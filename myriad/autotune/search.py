@@ -1,4 +1,4 @@
-"""The search for a chunk size: few timings, a model, and paired evidence for what is chosen."""
+"""The search for a chunk size: a few timings, a model, and paired evidence for the choice."""
 
 import dataclasses
 import statistics
@@ -10,22 +10,22 @@ from myriad.autotune.stretch import LEAST_ROUNDS, Stretch
 from myriad.timing import median_interval
 from myriad.training.programs import CompiledTraining
 
-# Powers of two are fine enough: in real trainings all chunks from 64 on came within 4%.
+# Powers of two are fine enough, since in real trainings all chunks from 64 on were within 4%.
 CANDIDATES = tuple(2**k for k in range(11))
-# A chunk is as good as the best if it is slower by no more than this. The model must say half of
-# it, so that noise does not decide.
+# A chunk is as good as the best if it is slower by no more than this. The model must predict half
+# of it, so that noise does not decide.
 _TOLERANCE = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """What was found of a chunk size.
+    """The result of a chunk size.
 
     Attributes:
         chunk_size: steps of every environment in a call.
-        steps_per_s: of all environments together, evaluations left out.
+        steps_per_s: steps/s of all environments together, without evaluations.
         verdict: `best`, `indistinguishable` or `slower`.
-        slowdown: time of the same steps over the chosen one's, median of the rounds.
+        slowdown: the time of the same steps relative to the chosen size, median of the rounds.
         low: the lower end of its 95% interval.
         high: the upper end.
         why: the verdict in words.
@@ -42,10 +42,10 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What the timings say for a training.
+    """The choice for a training from the timings.
 
     Attributes:
-        chunk_size: the chunk chosen, in steps of every environment.
+        chunk_size: the chosen chunk, in steps of every environment.
         steps_per_s: steps/s of all environments with it.
         steps_per_s_low: the lower end of its 95% interval.
         steps_per_s_high: the upper end.
@@ -61,10 +61,10 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Rounds:
-    """What was timed, whatever the training's length and evaluations.
+    """The timings, which don't depend on the training's length and evaluations.
 
     Attributes:
-        steps: of every environment, that each timing is of.
+        steps: steps of every environment in each timing.
         seconds: for each chunk size the seconds of those steps, one per round.
     """
 
@@ -72,7 +72,7 @@ class Rounds:
     seconds: Mapping[int, Sequence[float]]
 
     def calls(self, size: int) -> float:
-        """Return the calls that the steps take with a chunk size."""
+        """Return the number of calls for the steps with a chunk size."""
         return -(-self.steps // size) if size <= self.steps else self.steps / size
 
 
@@ -84,8 +84,9 @@ def measure(training: CompiledTraining, others: Collection[int], seconds: float)
 
     Args:
         training: a compiled training.
-        others: further chunk sizes, the untuned configuration's among them.
-        seconds: to spend on timing; the fewest rounds are taken even so.
+        others: further chunk sizes, including that of the untuned configuration.
+        seconds: time to spend on timing. The minimum number of rounds is taken even if it is
+        longer.
     """
     stretch = Stretch(training)
     sizes = stretch.offered({*CANDIDATES, *others})
@@ -99,15 +100,15 @@ def choose(rounds: Rounds, num_envs: int, window: int | None = None) -> Found:
         rounds: the timings.
         num_envs: environments of the training.
         window: steps of every environment between two evaluations, no fewer than the smallest
-            chunk. The training ends every chunk there, so longer ones are left out. None leaves
-            out none.
+            chunk. A training ends every chunk at an evaluation, so longer chunks are left out. None
+            leaves out none.
     """
     times = {
         size: rounds.seconds[size]
         for size in sorted(rounds.seconds)
         if window is None or size <= window
     }
-    # The choice among all is that of every training that can take it, however long its windows.
+    # If a training can use the best of all chunks, it gets that one, however long its windows are.
     chosen = _nearly_best(rounds, rounds.seconds)
     if chosen not in times:
         chosen = _nearly_best(rounds, times)
@@ -136,7 +137,7 @@ def _nearly_best(rounds: Rounds, times: Mapping[int, Sequence[float]]) -> int:
     predicted = {size: model.seconds(rounds.steps / size) for size in sizes}
     limit = (1 + _TOLERANCE / 2) * min(predicted.values())
     chosen = next(size for size in sizes if predicted[size] <= limit)
-    # What was measured has the last word: a chunk that is surely faster by more is taken instead.
+    # The measurement overrides the model: a chunk that is surely faster by more is taken instead.
     faster = [size for size in sizes if _against(times[size], times[chosen])[2] < 1 - _TOLERANCE]
     return min(faster, key=lambda size: statistics.median(times[size]), default=chosen)
 
@@ -161,7 +162,8 @@ class _Model:
         columns = np.stack([calls, np.ones_like(calls)], axis=1) / times[:, None]
         found = np.linalg.lstsq(columns, np.ones_like(times), rcond=None)[0]
         if found.min() < 0:
-            # On a busy machine. Nothing costs less than nothing, so the other one explains all.
+            # This happens on a busy machine. A cost can't be negative, so the other one explains
+            # all.
             other = columns[:, found.argmax()]
             found = np.where(found < 0, 0.0, other.sum() / (other @ other))
         return cls(*map(float, found))

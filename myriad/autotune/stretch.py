@@ -1,4 +1,4 @@
-"""A stretch of the real training, run with any chunk size: what the autotuner times."""
+"""A stretch of the real training with any chunk size, which the autotuner times."""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -8,14 +8,14 @@ from myriad import timing
 from myriad.training.loop import TrainState
 from myriad.training.programs import CompiledTraining
 
-# A call of a stretch lasts at most this long, so that several rounds fit into the budget. Beside
-# that, what a call costs doesn't show.
+# A call of a stretch lasts at most this long, so that several rounds fit into the budget. In longer
+# calls, the overhead of a call doesn't show.
 _MOST_CALL_S = 0.1
-# So many steps are a stretch where they don't take that long.
+# A stretch has this many steps, unless they take longer than that.
 _MOST_STEPS = 1_024
 LEAST_ROUNDS = 7
 _MOST_ROUNDS = 25
-# An update may be so long that all chunks are one. Then there is nothing to compare.
+# If an update is so long that all chunks are equal, there is nothing to compare.
 _LEAST_ROUNDS_ALONE = 2
 
 
@@ -23,7 +23,7 @@ class Stretch:
     """Some updates of the real training, without its evaluations.
 
     Args:
-        training: a compiled training. Its state is made here, and goes on from timing to timing.
+        training: a compiled training. Its state is made here and continues from timing to timing.
 
     Attributes:
         num_updates: updates in the stretch.
@@ -58,7 +58,7 @@ class Stretch:
 
         Args:
             sizes: chunk sizes of whole updates.
-            seconds: to spend; the fewest rounds are taken even so.
+            seconds: time to spend. The minimum number of rounds is taken even if it is longer.
 
         Returns:
             for each chunk size the seconds of a stretch, one per round.
@@ -77,7 +77,7 @@ class Stretch:
         return self._run(num_updates, chunk) * self.num_updates / num_updates
 
     def _warm_up(self) -> None:
-        """Go on until the agent learns, as it does in all but a training's first moments."""
+        """Train until the agent learns, as it does in almost all of a training."""
         learner = self._training.loop.learner
         first = learner.first_learning_update(self._training.resolved.num_envs)
         self._run(first, chunk=first)
@@ -88,8 +88,8 @@ class Stretch:
         num_updates = 1
         seconds = self._run(1, chunk=1)
         if seconds < _MOST_CALL_S:
-            # The first call may have paid for pages and caches. Beyond that length it doesn't
-            # matter.
+            # The first call may include page faults and cold caches, so measure again. In a long
+            # call they don't matter.
             seconds = min(seconds, *(self._run(1, chunk=1) for _ in range(2)))
         while num_updates < most and seconds <= _MOST_CALL_S / 2:
             num_updates = min(2 * num_updates, most)

@@ -1,4 +1,4 @@
-"""What you ask the autotuner by name: a chunk size, or a whole configuration."""
+"""Suggestions of the autotuner for named environments: a chunk size or a whole configuration."""
 
 import time
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from myriad.ranges import Bytes, Integer, Seconds
 from myriad.training.config import TrainingConfig, make_config
 from myriad.training.memory import state_size
 
-# A training so long that ten of the longest candidates fit between two of its 20 evaluations, and
-# that the learning rate falls as in a long run.
+# The training is so long that ten of the longest candidates fit between two of its 20 evaluations,
+# and that the learning rate falls as in a long run.
 STEPS_PER_ENV = 20 * 10 * 1_024
 # Beyond a million environments nothing runs faster.
 _MOST_ENVS = 1 << 20
@@ -32,15 +32,15 @@ def suggest_scan_chunk_size(
 ) -> int:
     """Return the smallest chunk size, in steps, that trains no more than 2% slower than the best.
 
-    It is for a training of any length whose evaluations lie at least so many steps apart.
+    It holds for trainings of any length whose evaluations are at least that many steps apart.
 
     Args:
         num_envs: environments in parallel.
         env: the environment's name.
         agent: the agent's name.
-        buffer_size: transitions of its replay buffer; by default the agent's own.
-        force_revalidate: measure again what is known.
-        verbose: print what is done and found.
+        buffer_size: transitions of its replay buffer; by default the agent's own number.
+        force_revalidate: measure again, even if the result is known.
+        verbose: print progress and results.
         memory_limit: bytes that may be used; by default what the machine has left.
 
     Raises:
@@ -71,17 +71,17 @@ def suggest_config(
 ) -> TrainingConfig:
     """Return the configuration that trains the most steps/s here.
 
-    The agent's own number of environments is tried, and four times as many again and again, as long
+    It tries the agent's own number of environments, and then repeatedly four times as many, as long
     as they fit. Hyperparameters and the length of the training are the defaults for each number.
-    What is learned from a step changes with the number of environments, so this is a suggestion to
-    try.
+    How much an agent learns from a step depends on the number of environments, so this is only a
+    suggestion.
 
     Args:
         env: the environment's name.
         agent: the agent's name.
         memory_limit: bytes that may be used; by default what the machine has left.
-        seconds: what all of it may take, about.
-        verbose: print what is found.
+        seconds: about how long all of it may take.
+        verbose: print the results.
 
     Raises:
         UnknownNameError: there is no such environment or agent.

@@ -1,4 +1,4 @@
-"""`autotune`: from a configuration to a chunk size, by the cache or by timing the training."""
+"""`autotune` chooses a chunk size for a configuration, from the cache or by timing the training."""
 
 import dataclasses
 import time
@@ -21,27 +21,27 @@ from myriad.training.memory import Needs, most_bytes
 from myriad.training.programs import CompiledTraining
 
 BUDGET_S = 12.0
-# More rounds than fit into so many seconds make no better answer.
+# More rounds than fit into this many seconds don't improve the answer.
 _MOST_TIMING_S = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
 class AutotuneResult:
-    """What the autotuner chose for a training, and why.
+    """The autotuner's choice for a training, and the reasons.
 
     Attributes:
-        resolved: the training with the chunk chosen. Nothing that changes what is learned is
-            changed.
-        scan_chunk_size: the chunk chosen, in steps of every environment.
-        steps_per_s: steps/s of all environments in training with it, evaluations left out.
+        resolved: the training with the chosen chunk. What the agent learns stays the same.
+        scan_chunk_size: the chosen chunk, in steps of every environment.
+        steps_per_s: steps/s of all environments while training with it, without evaluations.
         steps_per_s_low: the lower end of its 95% interval.
         steps_per_s_high: the upper end.
-        memory_bytes: the most that the programs hold at once, by what the compiler states.
+        memory_bytes: the most bytes that the programs hold at once, as the compiler states.
         candidates: every chunk that was timed and that the training can take, with its verdict,
             smallest first.
-        seconds: how long this took.
-        from_cache: whether the answer was known.
-        configured: whether the options of `myriad.configure` were set, for which it holds.
+        seconds: how long autotuning took.
+        from_cache: whether the answer came from the cache.
+        configured: whether the options of `myriad.configure` were set. The answer holds only for
+            processes that have the same.
     """
 
     resolved: ResolvedConfig
@@ -57,7 +57,7 @@ class AutotuneResult:
 
     @property
     def config(self) -> TrainingConfig:
-        """The configuration with the chunk chosen and every default filled in."""
+        """The configuration with the chosen chunk and every default filled in."""
         return self.resolved.config
 
     def __str__(self) -> str:
@@ -88,12 +88,12 @@ def autotune(
     """Choose `scan_chunk_size` for a training by timing that training.
 
     Args:
-        config: any configuration. If it has a chunk size, that is timed, too.
-        force_revalidate: measure again what is known.
-        verbose: print what is done and found.
+        config: any configuration. If it has a chunk size, that is timed as well.
+        force_revalidate: measure again, even if the result is known.
+        verbose: print progress and results.
         memory_limit: bytes that may be used; by default what the machine has left.
-        seconds: what all of it may take, compilation included. The least that evidence needs is
-            taken even so.
+        seconds: how long all of it may take, including compilation. The minimum of evidence is
+            taken even if it takes longer.
         cache: the file of answers; by default `~/.myriad/autotune_profiles.json`, or below
             `MYRIAD_HOME`.
 
@@ -103,7 +103,7 @@ def autotune(
     start = time.perf_counter()
     say = printer(verbose=verbose)
     cache = ProfileCache() if cache is None else cache
-    # An alias is answered with what is known of the environment's own name.
+    # Use the environment's own name in place of an alias, so that both share an answer.
     config = config.model_copy(update={"env": ENVIRONMENTS.resolve(config.env)})
     resolved = config.resolve()
     hardware = fingerprint()
@@ -118,7 +118,7 @@ def autotune(
     record_profiles(cache, resolved, hardware, say)
     training = CompiledTraining(resolved.compiled_first())
     needs = _compile(training, memory_limit, say)
-    # As the training would run them: no chunk goes beyond an evaluation.
+    # Time chunks as the training would run them, none beyond an evaluation.
     others = {
         min(chunk, resolved.eval_frequency)
         for chunk in (resolved.untuned_chunk_size, resolved.scan_chunk_size)
@@ -134,7 +134,7 @@ def autotune(
 
 
 def _compile(training: CompiledTraining, memory_limit: int | None, say: Say) -> Needs:
-    """Refuse what could never fit before anything compiles, and the rest before it runs."""
+    """Refuse what can't fit: by shapes before anything compiles, the rest before it runs."""
     resolved = training.resolved
     needs = compile_within_memory(
         training,
@@ -149,7 +149,7 @@ def _compile(training: CompiledTraining, memory_limit: int | None, say: Say) -> 
 
 
 def printer(*, verbose: bool) -> Say:
-    """Return what prints a line at once, or nothing."""
+    """Return a function that prints a line at once, or does nothing."""
 
     def say(line: str) -> None:
         if verbose:
@@ -165,7 +165,7 @@ def _answers(entry: Entry, resolved: ResolvedConfig, room: int) -> bool:
 
 
 def _entry(rounds: Rounds, num_envs: int, memory_bytes: int, spelled_out: Entry) -> Entry:
-    """Return what the file holds: the timings, and what they say for a long training."""
+    """Return an entry of the file: the timings, and their result for a long training."""
     found = choose(rounds, num_envs)
     return {
         "optimal_chunk_size": found.chunk_size,
@@ -176,7 +176,7 @@ def _entry(rounds: Rounds, num_envs: int, memory_bytes: int, spelled_out: Entry)
         "validated_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "candidates": {str(c.chunk_size): dataclasses.asdict(c) for c in found.candidates},
         "stretch_steps": rounds.steps,
-        # A line each, for those who read the file.
+        # One line for each size, for people who read the file.
         "rounds_s": {
             str(size): " ".join(f"{sample:.6g}" for sample in samples)
             for size, samples in rounds.seconds.items()

@@ -1,4 +1,4 @@
-"""The processes of one training: what they tell each other, and that none outlives the others."""
+"""The processes of one training: they exchange messages, and none outlives the others."""
 
 from myriad.distributed.group import Processes, processes
 

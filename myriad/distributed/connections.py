@@ -10,32 +10,32 @@ from myriad.files import say
 
 _CONNECT_S = 5.0
 _NAME = "connection"
-# A stranger who says nothing is sent away after so many looks.
+# After this many checks, close a connection that hasn't identified itself.
 _LOOKS = 30
 _MOST_BYTES = 64
 
 
 class Connections:
-    """A connection from each process to process 0. Nothing but its number is sent.
+    """A connection from each process to process 0, over which only the number is sent.
 
-    A process that is killed is noticed at once, whatever it was about. Where no connection can be
-    made, as behind a firewall, the process says so, and `ended` finds nothing.
+    It shows at once that a process was killed, whatever the process was doing. If no connection can
+    be made, for example because of a firewall, the process says so, and `ended` finds nothing.
 
     Args:
-        store: what the processes share.
-        process_id: this one's number.
-        count: how many there are.
-        host: that of process 0.
+        store: the store that the processes share.
+        process_id: the number of this process.
+        count: how many processes there are.
+        host: the host of process 0.
     """
 
     def __init__(self, store: Store, process_id: int, count: int, host: str):
         self._count = count
         self._server: socket.socket | None = None
-        # By the number of the process at the other end.
+        # Connections by the number of the process at the other end.
         self._open: dict[int, socket.socket] = {}
-        # Those that haven't said their number, and how often they were looked at.
+        # Connections that haven't sent their number, and how often they were checked.
         self._greeting: dict[socket.socket, int] = {}
-        # Only the store's processes know it, so that nobody else is taken for one of them.
+        # Only processes of this store know the word, so that no other program is taken for one.
         self._word = secrets.token_hex(8)
         if process_id == 0:
             self._server = _listening()
@@ -74,7 +74,7 @@ class Connections:
                 each.close()
 
     def _accept(self, server: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # nobody waits any more, or there are too many files
+        with contextlib.suppress(OSError):  # Nobody waits any more, or too many files are open.
             while True:
                 connection, _ = server.accept()
                 connection.settimeout(0)
@@ -97,7 +97,7 @@ class Connections:
                 self._open[number] = connection
 
     def _number(self, said: bytes) -> int | None:
-        """Return which process says this; None if it is none of the others."""
+        """Return the process that sent this, or None if it is not one of the others."""
         word, _, number = said.decode(errors="replace").strip().partition(" ")
         if word != self._word or not number.isdecimal():
             return None

@@ -1,8 +1,8 @@
 """The threads of Gloo, by which CPU devices of several processes exchange arrays.
 
-Such a thread polls without a pause while a message is there that its process doesn't wait for yet.
-Linux lets it have the core for a whole slice, 3 ms, though the process computes and would then take
-the message. A batch thread has to give way.
+While a message is there for which its process doesn't wait yet, such a thread polls without a
+pause. Linux gives it the core for a whole time slice of 3 ms, although the process needs the core
+to compute and would then take the message. A batch thread has to give way.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ _TASKS = Path("/proc/self/task")
 # events, and the milliseconds to wait.
 _EPOLL_CALLS = {"x86_64": ("232", "281"), "aarch64": ("22",)}
 _EVENTS, _TIMEOUT_MS = 64, 10
-# The thread may be between two calls when it is looked at. JAX starts one.
+# Look several times, since the thread may be between two calls. JAX starts one such thread.
 _LOOKS = 50
 
 
 def give_way() -> list[int]:
     """Make Gloo's threads in this process batch threads, and return their numbers.
 
-    It does nothing where there are none, or where the system doesn't tell what a thread does.
+    It does nothing if there are none, or if the system doesn't tell what a thread is doing.
     """
     if sys.platform != "linux":
         return []
@@ -37,7 +37,7 @@ def _polling() -> list[int]:
     calls = _EPOLL_CALLS.get(os.uname().machine, ())
     found = []
     for task in _TASKS.iterdir():
-        with contextlib.suppress(OSError):  # it may have ended, or we may not look
+        with contextlib.suppress(OSError):  # It may have ended, or reading may be forbidden.
             call, *arguments = (task / "syscall").read_text().split()
             asked = [int(each, 16) for each in arguments[2:4]]
             if call in calls and asked == [_EVENTS, _TIMEOUT_MS]:

@@ -1,6 +1,6 @@
-"""What the processes of one training tell each other.
+"""Messages between the processes of one training.
 
-All of them do the same in the same order, so a message is known by its number.
+All processes call the same methods in the same order, so a message is identified by its number.
 """
 
 import atexit
@@ -22,23 +22,23 @@ from myriad.launch import INTERRUPTED, LOST, REFUSED
 
 Result = TypeVar("Result")
 
-# Messages that are kept. No process is further behind than the next step of a training.
+# How many messages are kept. No process is further behind than the next step of a training.
 _KEPT = 1_000
 _LONGEST = 80
 
 
 class Processes:
-    """This process among those of one training. Alone, all is said at once and nothing waits.
+    """This process among those of one training. If it is alone, no method waits.
 
     Args:
-        store: what they share; None if this process is alone.
-        process_id: its number.
-        count: how many there are.
-        host: that of process 0.
+        store: the store that the processes share; None if this process is alone.
+        process_id: the number of this process.
+        count: how many processes there are.
+        host: the host of process 0.
 
     Attributes:
-        process_id: its number, from 0.
-        count: how many there are.
+        process_id: the number of this process, from 0.
+        count: how many processes there are.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Processes:
         self._watch = None if self._store is None else Watch(self._store, process_id, count, host)
         self._messages = 0
         self._has_told = False
-        # An error that every process has come to.
+        # An error that every process has raised.
         self._shared: MyriadError | None = None
 
     @property
@@ -59,7 +59,7 @@ class Processes:
         return self.process_id == 0
 
     def broadcast(self, value: Any) -> Any:
-        """Return what process 0 gives, which JSON must hold; the others' values don't count."""
+        """Return the value of process 0, which must be JSON. The others' values don't count."""
         if self._store is None:
             return value
         name = self._next()
@@ -69,7 +69,7 @@ class Processes:
         return self._store.wait_for(name)
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return what each process gives, in the order of their numbers."""
+        """Return the values of all processes, in the order of their numbers."""
         if self._store is None:
             return [value]
         name = self._next()
@@ -80,8 +80,8 @@ class Processes:
         """Call a function in every process, and fail in all if it fails in one.
 
         Raises:
-            MyriadError: what the function raised here.
-            InvalidArgumentError: what it raised in another process.
+            MyriadError: the function raised it in this process.
+            InvalidArgumentError: the function raised an error in another process.
         """
         if self._store is None:
             return function()
@@ -99,20 +99,21 @@ class Processes:
         return result
 
     def on_first(self, function: Callable[[], Result]) -> Result | None:
-        """Call a function in process 0 alone, and fail in all processes if it fails there.
+        """Call a function only in process 0, and fail in all processes if it fails there.
 
         Returns:
-            what it returned; None in the others.
+            the result of the function; None in the other processes.
         """
         return self.together(lambda: function() if self.is_first else None)
 
     def require_alike(self, facts: Mapping[str, Any]) -> None:
-        """Refuse to go on unless all processes have the same facts.
+        """Raise unless all processes have the same facts.
 
-        The most important ones come first, since a fact may follow from another one.
+        Pass the most important facts first, since one may follow from another.
 
         Raises:
-            InvalidArgumentError: one differs. The message names the process and the first fact.
+            InvalidArgumentError: a fact differs. The message names the process and the first such
+                fact.
         """
         first, *others = self.all_gather(dict(facts))
         for number, theirs in enumerate(others, 1):
@@ -134,18 +135,18 @@ class Processes:
         return 0 if self._watch is None else self._watch.signal
 
     def go_on_with(self, run_folder: Path) -> None:
-        """Name the folder that has a checkpoint, from which the training can go on."""
+        """Name the run's folder, once it has a checkpoint from which to resume."""
         if self._watch is not None:
             self._watch.run_folder = run_folder
 
     def undo_with(self, undo: Callable[[], None] | None) -> None:
-        """Have process 0 call `undo` if another process ends all of them from now on."""
+        """From now on, have process 0 call `undo` if another process ends all of them."""
         if self._watch is not None:
             self._watch.undo = undo
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Let the other processes end, too, if this one fails in the block."""
+        """End the other processes as well if this one fails in the block."""
         try:
             yield
         except BaseException as error:
@@ -153,14 +154,14 @@ class Processes:
             raise
 
     def leave(self) -> None:
-        """Wait until all processes come here, and part: afterwards none needs another one.
+        """Wait until all processes are here. After that, none needs another one.
 
-        They do so at their end, too. After an error of its own a process waits for nobody.
+        Processes also do this when they exit. After its own error, a process waits for nobody.
         """
         if self._watch is None:
             return
         if not self._has_told:
-            self.all_gather(None)  # the watch ends those that wait for one that is gone
+            self.all_gather(None)  # If a process is gone, the watch ends those that wait here.
         self._watch.close()
         self._watch = None
         if not self._has_told:
@@ -169,12 +170,12 @@ class Processes:
     def _tell(self, error: BaseException) -> None:
         """Tell the others that this process ends, unless all come to the same error."""
         if self._watch is None or self._has_told:
-            return  # They know, or have parted.
+            return  # The others know already, or no longer need this process.
         if error is self._shared or isinstance(error, DivergedError):
             return
         self._has_told = True
         if _is_of_connection(error):
-            # It takes a while to know which process that was. Then the watch ends this one.
+            # The watch needs a while to find out which process is lost, and then ends this one.
             self._watch.suspect()
             time.sleep(KNOWN_S)
         self._watch.end_others(_reason(error), _exit_code(error))
@@ -198,9 +199,9 @@ def processes() -> Processes:
         return _alone
     if _all is None:
         _all = Processes(*Store.of_jax())
-        if jax.default_backend() == "cpu":  # which starts them
+        if jax.default_backend() == "cpu":  # Looking up the backend starts the threads.
             gloo.give_way()
-        # One that ended before the others would seem lost to them.
+        # A process that ends before the others would look lost to them.
         atexit.register(_all.leave)
     return _all
 
@@ -214,7 +215,7 @@ def _is_of_connection(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a process ends, for the others."""
+    """Return why this process ends, for the messages of the others."""
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return f"it got {signal.Signals(_exit_code(error) - 128).name}"
     return str(error).rstrip(".") or type(error).__name__
@@ -226,7 +227,7 @@ def _exit_code(error: BaseException) -> int:
         return int(error.code or 0)
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    # What is wrong with a training or a disk is wrong again when it is started anew.
+    # A restart would fail again if something is wrong with the training or the disk.
     return REFUSED if isinstance(error, MyriadError | OSError) else LOST
 
 

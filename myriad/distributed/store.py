@@ -18,7 +18,7 @@ class Store:
     """Values that JSON can hold, under names, which all processes of a training see.
 
     Args:
-        client: of JAX's coordination service.
+        client: the client of JAX's coordination service.
 
     Raises:
         ProcessLostError: in each method, if process 0 can't be reached.
@@ -29,7 +29,7 @@ class Store:
 
     @classmethod
     def of_jax(cls) -> "tuple[Store, int, int, str]":
-        """Return what `Processes` takes: the store, this process, how many, and the host of 0."""
+        """Return the arguments of `Processes`: store, process, count and the host of process 0."""
         # JAX has no public name for the client of its service. orbax and others use this one.
         from jax._src.distributed import global_state
 
@@ -42,32 +42,32 @@ class Store:
         )
 
     def set(self, name: str, value: Any) -> None:
-        """Give a name a value, in place of the one that it may have."""
+        """Set the value of a name, and replace an older one."""
         with _explained():
             self._client.key_value_set(_key(name), json.dumps(value), allow_overwrite=True)
 
     def wait_for(self, name: str) -> Any:
-        """Return the value of a name, once somebody has given it one."""
-        # Short waits, since Python looks for signals only between them.
+        """Wait until a name has a value, and return it."""
+        # Short waits, since Python handles signals only between them.
         while True:
             with _explained(but="DEADLINE_EXCEEDED"):
                 return json.loads(self._client.blocking_key_value_get(_key(name), _WAIT_MS))
 
     def by_process(self, name: str) -> dict[int, Any]:
-        """Return the values of `name/0`, `name/1` and so on that are there, by their numbers."""
+        """Return the existing values of `name/0`, `name/1` and so on, by their numbers."""
         with _explained():
             found = self._client.key_value_dir_get(_key(name))
         return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
 
     def forget(self, name: str) -> None:
-        """Remove a name, and all below it."""
+        """Remove a name and all names below it."""
         with _explained():
             self._client.key_value_delete(_key(name))
 
 
 @contextlib.contextmanager
 def _explained(but: str | None = None) -> Iterator[None]:
-    """Turn an error of the service into a sentence, and let one pass in silence that says `but`."""
+    """Turn an error of the service into a sentence, but ignore an error that contains `but`."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

@@ -1,4 +1,4 @@
-"""A thread that says that this process lives, and ends it when another one doesn't."""
+"""A thread that reports that this process is alive, and ends it when another one is lost."""
 
 import contextlib
 import dataclasses
@@ -15,15 +15,15 @@ from myriad.errors import ProcessLostError
 from myriad.files import say
 from myriad.launch import LOST, how_to_resume
 
-# A process that says nothing for so many seconds is gone, or its host is. While it compiles, one of
-# many on few cores may be silent for long. One that is killed is noticed by its connection.
+# If a process is silent for this many seconds, it or its host is gone. While compiling, one of many
+# processes on few cores may be silent for long. A killed process is noticed by its connection.
 LOST_S = 60.0
-# The same once a collective operation has failed.
+# The same limit after a collective operation has failed.
 _SUSPECT_S = 5.0
 _BEAT_S = 1.0
-# Seconds that process 0, which hosts the store, leaves the others to hear why they end.
+# Seconds that process 0, which hosts the store, gives the others to read why they end.
 _FAREWELL_S = 4.0
-# Seconds after a failed operation by which the watch has found what failed.
+# Seconds after a failed operation within which the watch finds out what failed.
 KNOWN_S = 20.0
 
 
@@ -36,18 +36,18 @@ class Ending:
 
 
 class Watch:
-    """The thread. Process 0 looks at all others, and they at what it says.
+    """The thread. Process 0 watches all others, and the others read what process 0 reports.
 
     Args:
-        store: what the processes share.
-        process_id: this one's number.
-        count: how many there are.
-        host: that of process 0.
+        store: the store that the processes share.
+        process_id: the number of this process.
+        count: how many processes there are.
+        host: the host of process 0.
 
     Attributes:
-        signal: the signal that asked any process to end, or 0. Only process 0 knows.
-        run_folder: the run that goes on afterwards, once it has a checkpoint.
-        undo: what process 0 calls when it ends by another one, before there is anything to keep.
+        signal: the signal that asked any process to end, or 0. Only process 0 knows it.
+        run_folder: the run to resume afterwards, once it has a checkpoint.
+        undo: called by process 0 if another process ends it before there is anything to keep.
     """
 
     def __init__(self, store: Store, process_id: int, count: int, host: str):
@@ -60,17 +60,17 @@ class Watch:
         self._patience_s = LOST_S
         self._connections = Connections(store, process_id, count, host)
         self._closing = threading.Event()
-        # What each process said last, and when that was new.
+        # The last beat of each process, and when it was new.
         self._heard: dict[int, tuple[int, float]] = {}
         self._thread = threading.Thread(target=self._run, name="myriad-watch", daemon=True)
         self._thread.start()
 
     def suspect(self) -> None:
-        """Be less patient, since a connection broke."""
+        """Shorten the limit of silence, since a connection broke."""
         self._patience_s = _SUSPECT_S
 
     def close(self) -> None:
-        """End the thread. This process is done, and nobody must take it for lost."""
+        """End the thread, and tell the others that this process is done and not lost."""
         with contextlib.suppress(ProcessLostError):
             self._store.set(f"left/{self._process_id}", 1)
         self._closing.set()
@@ -81,7 +81,7 @@ class Watch:
         """Tell the others that this process ends, why, and with which exit code."""
         self._closing.set()
         ending = Ending(f"process {self._process_id} of {self._count} ended: {reason}", code)
-        # Without process 0, the others find out themselves.
+        # If process 0 is gone, this fails, and the others find out themselves.
         with contextlib.suppress(ProcessLostError):
             self._tell(ending)
 
@@ -102,11 +102,11 @@ class Watch:
     def _found(self) -> Ending | None:
         """Return why this process must end, if it must."""
         ended = self._connections.ended()
-        # Read afterwards: a process that ends by an error or is done says so first.
+        # Read this after the connections, since a process reports its error or end before it exits.
         told = self._store.by_process("ending")
         left = self._store.by_process("left")
         if self._process_id:
-            # Only that of process 0, which has heard the others.
+            # Follow only process 0, which has read the others' reports.
             told = {number: ending for number, ending in told.items() if number == 0}
         else:
             for number in self._store.by_process("interrupt").values():
@@ -142,7 +142,7 @@ class Watch:
                 self.undo()
             self._tell(ending)
         for stream in (sys.stdout, sys.stderr):
-            # On a full disk what is left to write is lost, and the process must end nevertheless.
+            # On a full disk the remaining output is lost, but the process must end anyway.
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         os._exit(ending.code)
@@ -150,5 +150,5 @@ class Watch:
     def _tell(self, ending: Ending) -> None:
         self._store.set(f"ending/{self._process_id}", dataclasses.astuple(ending))
         if self._process_id == 0:
-            # The store goes with this process.
+            # The store ends with this process, so wait for the others to read it.
             time.sleep(_FAREWELL_S)

@@ -183,9 +183,9 @@ class Snake:
         chosen = jnp.zeros_like(bits)
         offset = jnp.zeros_like(rank)
         first_rank = jnp.zeros_like(rank)
-        # The wanted cell is in the last word whose first free cell has no greater rank.
+        # The last word whose first free cell has no greater rank holds the one that is wanted.
         below = jnp.zeros_like(rank)
-        # `valid` excludes the bits of the last word that are beyond the board.
+        # `valid` leaves out the bits of the last word that are beyond the board.
         for i, (word, valid) in enumerate(zip(state.occupied, board, strict=True)):
             free = ~word & valid
             here = rank >= below

@@ -1,6 +1,6 @@
-"""Presets by name: fields of a training that you turn on together. One TOML file for each agent.
+"""Presets by name: fields of a training that you set together. There is a TOML file per agent.
 
-A table of the file is a preset. `[tuned.snake]` is one for an environment alone.
+Each table of the file is a preset. `[tuned.snake]` is one for a single environment.
 """
 
 import dataclasses
@@ -13,21 +13,21 @@ from myriad.errors import InvalidArgumentError, UnknownNameError, shown
 from myriad.files import read_text
 
 FOLDER = Path(__file__).parent
-# A field that is no setting of the training itself.
+# A field of presets that is not a field of the training.
 AUTO_TUNE = "auto_tune"
 
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """A named set of values, which yield to those that you give yourself.
+    """A named set of values. Values that you give yourself override it.
 
     Attributes:
-        name: what you call it.
+        name: the preset's name.
         agent: the agent that it is for.
         env: the environment that it is for; None for all.
         fields: values of `TrainingConfig`'s fields and of options by dotted name.
         auto_tune: whether the autotuner chooses the chunk size.
-        file: where it is written.
+        file: the file that defines it.
     """
 
     name: str
@@ -42,8 +42,8 @@ def load_preset(name: str, agent: str, env: str) -> Preset:
     """Return the preset called `name` of an agent in an environment.
 
     Raises:
-        UnknownNameError: the agent has none of this name.
-        InvalidArgumentError: it is for other environments, or its file is damaged.
+        UnknownNameError: the agent has no preset of this name.
+        InvalidArgumentError: the preset is for other environments, or its file is damaged.
     """
     named = [preset for preset in list_presets(agent) if preset.name == name]
     if not named:
@@ -61,7 +61,7 @@ def load_preset(name: str, agent: str, env: str) -> Preset:
         raise InvalidArgumentError(
             f"preset {shown(name)} of {agent} is for {envs} alone, but env is {env}."
         )
-    # One for this environment comes before one for all.
+    # A preset for this environment precedes one for all environments.
     return max(fits, key=lambda preset: preset.env is not None)
 
 

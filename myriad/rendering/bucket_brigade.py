@@ -1,4 +1,4 @@
-"""The village from above: houses on a ring, and the agents where they are, at work or at rest."""
+"""Draw the village from above: houses on a ring, and the agents at work or at rest."""
 
 import math
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def house_centre(number: int, num_houses: int, inwards: float = 0, aside: float 
 def _draw_house(
     canvas: Canvas, centre: Point, side: float, house: int, number: int, progress: float
 ) -> None:
-    """Draw a house; one on fire has flames for a roof, a ruin has none."""
+    """Draw a house. One on fire has flames for a roof, and a ruin has no roof."""
     x, y = centre
     half = side / 2
     colour = WALLS[house]
@@ -127,7 +127,7 @@ def _draw_agents(canvas: Canvas, state: BucketBrigadeState, num_houses: int, sid
     present: dict[int, list[int]] = {}
     for agent, location in enumerate(state.locations):
         present.setdefault(int(location), []).append(agent)
-    # The learner's house last, so that no other agent hides it.
+    # Draw the learner's house last, so that no other agent hides the learner.
     for house, agents in reversed(present.items()):
         row = min(27.0, (_RING - 40) / math.ceil(len(agents) / 2))
         for place, agent in enumerate(agents):
@@ -144,7 +144,7 @@ def _draw_agents(canvas: Canvas, state: BucketBrigadeState, num_houses: int, sid
 
 
 def _draw_agent(canvas: Canvas, centre: Point, agent: int, *, works: bool, signals: bool) -> None:
-    """Draw an agent: full at work, hollow at rest, with a flag where it signals 1."""
+    """Draw an agent: filled at work, hollow at rest, with a flag if it signals 1."""
     x, y = centre
     colour = BLUE if agent == 0 else PURPLE
     if signals:

@@ -23,10 +23,10 @@ Anchor = Literal["left", "middle", "right"]
 HEIGHT, WIDTH = 400, 600
 # Pillow draws hard edges. We draw this many times larger and average, which smooths them.
 _SCALE = 4
-# Pillow counts in 32-bit integers; what lies this many pixels away is outside every picture.
+# Pillow uses 32-bit integers, so clip coordinates to this, which is outside every picture.
 _FAR = 1e6
 
-# Okabe and Ito's colours, which every form of colour blindness leaves distinguishable.
+# Okabe and Ito's colours, which stay distinguishable with every form of colour blindness.
 ORANGE, SKY, GREEN, YELLOW = (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66)
 BLUE, VERMILLION, PURPLE = (0, 114, 178), (213, 94, 0), (204, 121, 167)
 # From light to dark.
@@ -188,5 +188,5 @@ def _enlarged(points: Sequence[Point]) -> list[tuple[int, int]]:
 
 @functools.cache
 def _font(size: int) -> Any:
-    # The font that comes with Pillow: the same letters on every machine.
+    # The font that comes with Pillow looks the same on every machine.
     return ImageFont.load_default(size)

@@ -1,4 +1,4 @@
-"""The cart on its track, the pole, and the limits of both."""
+"""Draw the cart on its track, the pole, and the limits of both."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The cell with its molecules, their counts beside the target, and the target's day."""
+"""Draw the cell with its molecules, their counts next to the target, and the target over a day."""
 
 import functools
 import math
@@ -21,7 +21,7 @@ from myriad.rendering.canvas import (
     one_instance,
 )
 
-# More molecules than this of a kind are counted and not drawn.
+# Molecules of a kind beyond this number are counted but not drawn.
 _MOST_DRAWN = 250
 _CELL = (24, 56, 286, 256)
 _BARS = (352, 62, 580, 240)
@@ -54,8 +54,8 @@ def _draw_cell(canvas: Canvas, of_h: int, of_f: int) -> None:
     canvas.rectangle(left, top, right, bottom, mix(GREEN, INK, 0.25), corner=radius)
     glow = mix(mix(WHITE, GREEN, 0.06), GREEN, 0.5 * of_f / (of_f + 80))
     canvas.rectangle(left + 5, top + 5, right - 5, bottom - 5, glow, corner=radius - 5)
-    # One kind from the sequence's start and one from its end: each spreads evenly, and none meets
-    # another.
+    # Place one kind from the sequence's start and one from its end, so that each spreads evenly and
+    # none overlap.
     places = _places(2 * _MOST_DRAWN)
     for count, colour, of_kind in ((of_h, BLUE, places), (of_f, GREEN, places[::-1])):
         for x, y in of_kind[: min(count, _MOST_DRAWN)]:
@@ -65,7 +65,7 @@ def _draw_cell(canvas: Canvas, of_h: int, of_f: int) -> None:
 
 @functools.cache
 def _places(count: int) -> list[tuple[float, float]]:
-    """Spread points evenly over the cell: a low-discrepancy sequence, whatever the count.
+    """Spread any number of points evenly over the cell by a low-discrepancy sequence.
 
     Source: Roberts (2018), "The unreasonable effectiveness of quasirandom sequences".
     """

@@ -1,4 +1,4 @@
-"""The rod on its pivot, how fast it turns, and where it should stand."""
+"""Draw the rod on its pivot, how fast it turns, and where it should stand."""
 
 import math
 
@@ -22,7 +22,7 @@ _X, _Y, _ROD = 195, 218, 128
 
 
 def draw(env: Pendulum, state: PendulumState) -> np.ndarray:
-    """Draw the state, uint8 `[400, 600, 3]`: the arrow shows speed and direction."""
+    """Draw the state, uint8 `[400, 600, 3]`. The arrow shows speed and direction."""
     state = one_instance(state)
     theta = float(state.theta)
     theta_dot = float(state.theta_dot)

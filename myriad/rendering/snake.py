@@ -1,4 +1,4 @@
-"""The board from above: the snake, the food, and how long it can still go hungry."""
+"""Draw the board from above: the snake, the food, and how long it can still go without food."""
 
 import numpy as np
 
@@ -26,8 +26,8 @@ _AHEAD = {UP: (0, -1), RIGHT: (1, 0), DOWN: (0, 1), LEFT: (-1, 0)}
 
 
 def draw(env: Snake, state: SnakeState) -> np.ndarray:
-    """Draw the state: uint8 `[400, 600, 3]`. The body is the darker, the nearer to the head."""
-    # The cell each was entered at is asked of the environment, which alone knows how it is kept.
+    """Draw the state: uint8 `[400, 600, 3]`. The body is darker near the head."""
+    # Ask the environment when each cell was entered, since only it knows how that is stored.
     state = one_instance(state)
     moves = np.asarray(env.moves_until_free(state))
     body = np.flatnonzero(moves)[np.argsort(moves[moves > 0])]

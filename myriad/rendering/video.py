@@ -1,4 +1,4 @@
-"""Videos of an episode: play one instance on the host, draw each step, write GIF or MP4."""
+"""Videos of an episode: play one instance on the host, draw each step, and write GIF or MP4."""
 
 import contextlib
 import dataclasses
@@ -20,14 +20,14 @@ from myriad.files import replacing
 from myriad.random import make_key
 from myriad.ranges import FramesPerSecond, Seed, VideoSteps
 
-# Viewers slow a GIF down that asks for more: its unit of time is 10 ms, and one unit counts as
+# Viewers slow down a GIF with a higher rate: its unit of time is 10 ms, and one unit counts as
 # none.
 _MAX_FPS = {".gif": 50, ".mp4": 120}
 
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """What a step led to."""
+    """The results of a step."""
 
     state: Any
     reward: float
@@ -37,7 +37,7 @@ class Moment:
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """What was recorded; `end` is `terminated`, `truncated`, or `running` if steps ran out."""
+    """A recording. `end` is `terminated`, `truncated`, or `running` if the steps ran out."""
 
     path: Path
     num_steps: int
@@ -58,16 +58,16 @@ def record(
     """Play one episode and write a picture of the state after each of its steps.
 
     Args:
-        env: the environment; one that has `render(state)`, as Myriad's own but for `*-sysid` have.
+        env: the environment. It needs `render(state)`, which Myriad's own have, except `*-sysid`.
         agent: the agent, as `make_agent` builds it.
-        path: the file, `.gif` or `.mp4`; it appears, or replaces an older one, once it is complete.
+        path: the file, `.gif` or `.mp4`. It appears, or replaces an older one, once it is complete.
         num_steps: steps after which to stop if the episode has not ended.
-        seed: of the first state, the actions and the dynamics.
-        fps: steps shown in a second, 1 to 50 in a GIF.
+        seed: seed of the first state, the actions and the dynamics.
+        fps: steps shown per second, 1 to 50 in a GIF.
 
     Raises:
         InvalidArgumentError: an argument can't be used, or the file can't be written.
-        NotInstalledError: Pillow, or for an MP4 imageio-ffmpeg, is absent.
+        NotInstalledError: Pillow, or for an MP4 imageio-ffmpeg, is not installed.
 
     Example (of a script)::
 
@@ -100,8 +100,8 @@ def play(
 ) -> Iterator[Moment]:
     """Step one instance until its episode ends or `num_steps` are over."""
     params = env.default_params
-    # Constants of the program, as in a rollout: a parameter given to it would be rounded and folded
-    # in otherwise.
+    # Parameters are constants of the program, as in a rollout. As arguments they would be rounded
+    # and folded in differently.
     controller = controller_of(agent)
     reset = jax.jit(lambda key: env.reset(key, params))
     control = jax.jit(controller.control)
@@ -119,7 +119,7 @@ def play(
 
 
 def write(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) -> None:
-    """Write at most `most` pictures, uint8 `[H, W, 3]`, to a GIF or MP4, at the end and at once."""
+    """Write at most `most` pictures, uint8 `[H, W, 3]`, to a GIF or MP4 that appears when whole."""
     with replacing(path) as new:
         if path.suffix.lower() == ".gif":
             _write_gif(new, pictures, most, fps)
@@ -134,12 +134,12 @@ def _write_gif(path: Path, pictures: Iterator[np.ndarray], most: int, fps: int) 
         raise NotInstalledError(
             "a GIF needs Pillow; install it with: pip install pillow."
         ) from error
-    # Reduced to 256 colours one by one, so that no more than one picture is held in full.
+    # Reduce pictures to 256 colours one by one, so that only one is held in full.
     frames = (
         Image.fromarray(picture).quantize(kmeans=1, dither=Image.Dither.NONE)
         for picture in pictures
     )
-    # In whole units of 10 ms, whose sum keeps to the rate.
+    # Durations are whole units of 10 ms, whose sum matches the rate.
     ends = [round(100 * (i + 1) / fps) for i in range(most)]
     durations = [10 * (end - start) for start, end in zip([0, *ends], ends, strict=False)]
     next(frames).save(path, save_all=True, append_images=frames, duration=durations, loop=0)
@@ -160,8 +160,8 @@ def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
         "-i",
         "-",
     ]
-    # The colour format asks for even sides; the index comes first, so that a browser need not wait
-    # for the whole file.
+    # The colour format needs even sides. The index comes first, so that a browser need not wait for
+    # the whole file.
     even = [
         "-vf",
         "pad=ceil(iw/2)*2:ceil(ih/2)*2",
@@ -183,11 +183,10 @@ def _write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: int) -> None:
         *even,
         str(path),
     ]
-    # Started here and not by imageio-ffmpeg, which forks a process that JAX's threads are running
-    # in.
+    # Start it here and not by imageio-ffmpeg, which forks a process in which JAX's threads run.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as ffmpeg:  # noqa: S603  (ours)
         assert ffmpeg.stdin
-        # Where ffmpeg gives up, it says why.
+        # If ffmpeg gives up, its output says why.
         with contextlib.suppress(BrokenPipeError):
             for picture in itertools.chain([first], pictures):
                 ffmpeg.stdin.write(np.ascontiguousarray(picture).data)

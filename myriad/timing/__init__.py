@@ -1,9 +1,9 @@
 """The one way to time: suites, scripts and the autotuner all measure through these functions.
 
-`measure` times one function, `compare` two in alternation, `interleave` takes samples of any number
-of sides, and `timed` times a single call. All of them wait for the device after a call. `measure`
-and `compare` also keep compilation apart, choose how many calls make a sample, state an interval
-that assumes nothing about the distribution, and leave the caller's arrays alive.
+`measure` times one function, and `compare` times two in alternation. `interleave` takes samples of
+any number of sides, and `timed` times a single call. All of them wait for the device after a call.
+`measure` and `compare` also separate compilation, choose how many calls make a sample, give an
+interval that assumes nothing about the distribution, and leave the caller's arrays alive.
 """
 
 import math
@@ -46,8 +46,8 @@ class Timing:
         low_s: lower end of the interval that holds the true median with probability `confidence`.
         high_s: its upper end.
         confidence: see `median_interval`.
-        compile_s: for a jitted function the seconds of `lower().compile()`, which are next to
-            nothing if it was compiled before. For any other the first call's seconds above the
+        compile_s: for a jitted function the seconds of `lower().compile()`, which are close to 0 if
+            it was compiled before. For any other function, the first call's seconds above the
             median, whatever it compiled, loaded or allocated.
     """
 
@@ -68,14 +68,14 @@ class Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds of `b` over seconds of `a`, pair by pair: above 1, `a` is the faster.
+    """Seconds of `b` over seconds of `a`, pair by pair. Above 1, `a` is faster.
 
     The interval is about this process. Processes differ by chance (addresses, cores), so a claim
     about two versions of a program needs pairs from several launches.
 
     Attributes:
-        a: the one side's own timing.
-        b: the other's.
+        a: the timing of the first side.
+        b: the timing of the second side.
         pair_ratios: one ratio per pair, in the order they were taken.
         b_over_a: the median of the ratios.
         b_over_a_low: lower end of the interval that holds the true median ratio with probability
@@ -129,20 +129,20 @@ def measure(
 ) -> Timing:
     """Time `fn(*args)`, each call until its result is ready.
 
-    A jitted function may donate arguments, and those are gone after one call. By default every
-    call sees the same values: an argument that the first call deleted is copied on its device
-    before each further call, while the clock stands. With `carry=True` a call sees the result of
-    the call before, as in a rollout or a training, and what is carried is not copied again. The
-    two time different things, so the choice is yours. Your own arrays survive either way, so
-    memory must hold them beside one working copy.
+    A jitted function may donate arguments, which are gone after one call. By default every call
+    gets the same values: an argument that the first call deleted is copied on its device before
+    each further call, while the clock is stopped. With `carry=True` a call gets the result of the
+    call before, as in a rollout or a training, and the carried value is not copied. The two time
+    different things, so the choice is yours. Your own arrays survive either way, so memory must
+    hold them and one working copy.
 
     Args:
-        fn: a function, jitted or not, that returns what is to be waited for, or nothing.
+        fn: a function, jitted or not, that returns the arrays to wait for, or nothing.
         *args: its positional arguments.
         carry: pass each call's result, or the first item of a tuple, as the next call's first
             argument.
         num_samples: samples to take.
-        min_sample_s: the least seconds in a sample. Calls are added until it is reached.
+        min_sample_s: the least seconds of a sample. Calls are added until it is reached.
         confidence: probability that the interval holds the true median.
         clock: returns seconds; for tests.
 
@@ -176,20 +176,20 @@ def compare(
     seed: int = 0,
     clock: Clock = time.perf_counter,
 ) -> Comparison:
-    """Time two functions in pairs of samples, in random order, so that drift strikes both alike.
+    """Time two functions in pairs of samples in random order, so that drift affects both equally.
 
-    If their arguments differ, pass each as `functools.partial(fn, *own_args)`. A partial is looked
-    through, so that donation and `carry` work as in `measure`.
+    If their arguments differ, pass each as `functools.partial(fn, *own_args)`. A partial is
+    unwrapped, so that donation and `carry` work as in `measure`.
 
     Args:
-        a: the one side.
-        b: the other.
-        *args: positional arguments of both, behind those of a partial.
+        a: the first side.
+        b: the second side.
+        *args: positional arguments of both, after those of a partial.
         carry: as in `measure`, for both sides.
         num_pairs: pairs of samples to take.
         min_sample_s: as in `measure`.
         confidence: probability that the interval holds the true median ratio.
-        seed: of the order within the pairs.
+        seed: seed of the order within the pairs.
         clock: returns seconds; for tests.
 
     Raises:
@@ -226,16 +226,16 @@ def interleave(
     budget_s: float = math.inf,
     seed: int = 0,
 ) -> list[list[float]]:
-    """Take a sample of every side in each round, in an order drawn anew, so that drift cancels.
+    """Take a sample of every side in each round, in a new random order, so that drift cancels.
 
     Samples of one round belong together. Compare sides by their ratios round by round.
 
     Args:
         samplers: one per side. A call takes one sample and returns its seconds.
         least_rounds: rounds that are taken however long they last.
-        most_rounds: rounds after which there is nothing more to learn.
-        budget_s: seconds after which no round begins once `least_rounds` are taken.
-        seed: of the orders.
+        most_rounds: the most rounds.
+        budget_s: seconds after which no further round begins, once `least_rounds` are taken.
+        seed: seed of the orders.
 
     Returns:
         for each side its samples, one per round.

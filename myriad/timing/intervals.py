@@ -1,4 +1,4 @@
-"""Intervals: of the median, whatever the samples' distribution is, and of a mean."""
+"""Intervals of the median, for samples of any distribution, and of a mean."""
 
 import itertools
 import math
@@ -57,10 +57,10 @@ def mean_interval(samples: Sequence[float], confidence: float = 0.95) -> tuple[f
 
 
 def require_enough(name: str, num_samples: int, confidence: float) -> None:
-    """Raise unless so many samples have an interval of this confidence.
+    """Raise unless `num_samples` samples have an interval of this confidence.
 
     Args:
-        name: how the caller calls the number of samples, for the message.
+        name: the caller's name for the number of samples, for the message.
         num_samples: how many samples there are.
         confidence: see `median_interval`.
 
@@ -80,7 +80,7 @@ def require_enough(name: str, num_samples: int, confidence: float) -> None:
 
 def _rank(num_samples: int, confidence: float) -> int:
     """Return the largest k with `2 P(Binomial(n, 1/2) < k) <= 1 - confidence`, or 0."""
-    # Exact: at a thousand samples a float has lost the difference that decides.
+    # Use exact integers, since with a thousand samples a float loses the difference that decides.
     allowed = (1 - Fraction(confidence)) * 2**num_samples / 2
     rank = 0
     below = 1

@@ -1,4 +1,4 @@
-"""A function under the clock, which can be called again and again whatever it donates."""
+"""A timed function that can be called again and again, even if it donates arguments."""
 
 import functools
 import inspect
@@ -15,16 +15,16 @@ from myriad.errors import InvalidArgumentError
 Function = Callable[..., Any]
 Clock = Callable[[], float]
 
-# Donated arguments are copied while the clock stands. If copying takes far longer than the call, a
-# sample stops growing at this many times `min_sample_s`. Otherwise a gigabyte that is copied for
-# each call of a microsecond would go on for an hour.
+# Donated arguments are copied while the clock is stopped. If copying takes far longer than the
+# call, a sample stops growing at this many times `min_sample_s`. Otherwise copying a gigabyte for
+# each call of a microsecond would take an hour.
 _MAX_OVERHEAD = 10
 
 
 def timed(fn: Function, *args: Any, clock: Clock = time.perf_counter) -> tuple[Any, float]:
-    """Call `fn(*args)` once; return its result, when that is ready, and the seconds it took.
+    """Call `fn(*args)` once. Return its result, when that is ready, and the seconds that it took.
 
-    What `fn` donates is gone afterwards, and a call that compiles includes the compiler's time.
+    Donated arguments are gone afterwards, and a call that compiles includes the compiler's time.
     """
     start = clock()
     result = jax.block_until_ready(fn(*args))
@@ -32,7 +32,7 @@ def timed(fn: Function, *args: Any, clock: Clock = time.perf_counter) -> tuple[A
 
 
 class Subject:
-    """A function, its arguments, and what was learned of both in the first call.
+    """A function, its arguments, and what the first call showed about both.
 
     Args:
         fn: as in `measure`.
@@ -44,10 +44,10 @@ class Subject:
         calls_per_sample: calls in one sample, once `calibrate` has been called.
         first_s: seconds of the first call, once `prepare` has been called.
         compile_s: seconds that compiling took before the first call; None if `fn` is not jitted,
-            so that nobody can say.
+            since then they are unknown.
 
     Raises:
-        InvalidArgumentError: `fn` is no function that does its work when called, an array of
+        InvalidArgumentError: `fn` is not a function that does its work when called, an array of
             `args` was deleted before, or there is nothing to carry.
     """
 
@@ -83,7 +83,7 @@ class Subject:
         self._args = list(args)
         self._carry = carry
         self._clock = clock
-        self._donated: set[int] = set()  # indices into args
+        self._donated: set[int] = set()  # Indices into `args`.
         self._waits = True
         self._next_first: Function = _itself
 
@@ -93,7 +93,7 @@ class Subject:
         The call shows what is donated, and whether there is anything to wait for.
         """
         if self._may_donate():
-            # Copy all of them once: the call shows which of the copies it deletes.
+            # Copy all arguments once. The call shows which of the copies it deletes.
             self._donated = {index for index, arg in enumerate(self._args) if _arrays(arg)}
         args = self._renewed_args()
         result, self.first_s = timed(self._fn, *args, clock=self._clock)
@@ -102,23 +102,23 @@ class Subject:
         if self._carry:
             self._next_first = _find_carry(self._args[0], result)
             self._args[0] = self._next_first(result)
-            # A result is nobody else's, so it may be given away without a copy.
+            # Nobody else uses a result, so it may be donated without a copy.
             self._donated.discard(0)
         return result
 
     def calibrate(self, min_sample_s: float) -> None:
         """Add calls to the sample until it lasts `min_sample_s`."""
         if self._carry:
-            # The second call is the first to see a result. Its sharding or weak types may differ
-            # from the caller's, so that it compiles again.
+            # The second call is the first to get a result, whose sharding or weak types may differ
+            # from the caller's arrays. Then it compiles again.
             self._call_s()
         while True:
             start = self._clock()
             seconds = self._run_s()
             if seconds >= min_sample_s or self._clock() - start >= _MAX_OVERHEAD * min_sample_s:
                 return
-            # A fifth more than needed, as the next sample may run faster. Tenfold at most, as a
-            # short sample says little.
+            # Aim for a fifth more than needed, since the next sample may run faster. Grow at most
+            # tenfold, since a short sample says little.
             growth = min(10.0, 1.2 * min_sample_s / seconds) if seconds > 0 else 10.0
             self.calls_per_sample = math.ceil(self.calls_per_sample * growth)
 
@@ -127,12 +127,12 @@ class Subject:
         return self._run_s() / self.calls_per_sample
 
     def _may_donate(self) -> bool:
-        """Ask a jitted function, which compiles it. Any other may donate, until it was called."""
+        """Ask a jitted function, which compiles it. Any other may donate until its first call."""
         if not isinstance(self._fn, jax.stages.Wrapped):
             return True
         start = self._clock()
         lowered = self._fn.lower(*self._args)
-        lowered.compile()  # JAX keeps it: a call of the function finds it and compiles nothing.
+        lowered.compile()  # JAX caches this, so that calling the function compiles nothing.
         self.compile_s = self._clock() - start
         return any(info.donated for info in jax.tree.leaves(lowered.args_info))
 
@@ -144,8 +144,8 @@ class Subject:
         fn = self._fn
         args = self._args
         clock = self._clock
-        # The clock is read once per sample, and nothing waits for nothing: either would weigh on
-        # calls of nanoseconds.
+        # Read the clock once per sample, and don't wait if there is nothing to wait for. Either
+        # would distort calls of nanoseconds.
         start = clock()
         if self._waits:
             for _ in range(num_calls):
@@ -174,7 +174,7 @@ def _itself(result: Any) -> Any:
 
 
 def _find_carry(first: Any, result: Any) -> Function:
-    """Return what picks the next first argument: the whole result, or a tuple's first item."""
+    """Return a function that picks the next first argument: the result, or its first item."""
     wanted = jax.tree.structure(first)
     found = jax.tree.structure(result)
     if found == wanted:

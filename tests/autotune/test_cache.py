@@ -154,7 +154,7 @@ def test_a_file_that_is_not_ours_is_set_aside_with_a_warning_and_kept(cache, con
     cache.path.parent.mkdir()
     cache.path.write_text(content)
     with pytest.warns(
-        UserWarning, match=r"is no autotune cache of version 1; it is kept as .*unreadable"
+        UserWarning, match=r"is not an autotune cache of version 1; it is kept as .*unreadable"
     ) as warned:
         assert cache.read() == {section: {} for section in SECTIONS}
     assert len(warned) == 1
