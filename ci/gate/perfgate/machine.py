@@ -1,4 +1,4 @@
-"""The machine that the gate runs on, and what it can't control there, said plainly."""
+"""The machine that the gate runs on, and what the gate can't control there."""
 
 import os
 import platform
@@ -11,9 +11,9 @@ _WATCHING_S = 0.5
 
 
 def pick_core() -> int | None:
-    """Return the core to pin pairs to: the idlest, and of equal ones the last.
+    """Return the core to pin pairs to: the idlest one. Of equally idle ones it is the last.
 
-    The first core serves most interrupts. It is None where pinning isn't possible.
+    The first core serves most interrupts. Returns None if pinning isn't possible.
     """
     if not hasattr(os, "sched_setaffinity"):
         return None
@@ -26,9 +26,9 @@ def pick_core() -> int | None:
 
 
 def other_core(core: int | None) -> int | None:
-    """Return another core, of the same socket where there is one.
+    """Return another core, on the same socket if there is one.
 
-    It is `core` itself where that is alone, and None where pinning isn't possible.
+    Returns `core` itself if there is no other, and None if pinning isn't possible.
     """
     if core is None:
         return None
@@ -48,7 +48,7 @@ def _socket(core: int) -> str:
 
 
 def _idle_ticks() -> dict[int, int]:
-    """Return each core's idle time so far, in ticks of the kernel; empty where it can't be read."""
+    """Return each core's idle time so far, in kernel ticks; empty if it can't be read."""
     try:
         lines = Path("/proc/stat").read_text().splitlines()
     except OSError:
@@ -58,7 +58,7 @@ def _idle_ticks() -> dict[int, int]:
 
 
 def describe() -> dict[str, str]:
-    """Return the facts that a reader compares machines by."""
+    """Return the facts by which a reader can tell machines apart."""
     return {
         "cpu": _cpu_model(),
         "cores": str(os.cpu_count() or "unknown"),
@@ -77,7 +77,7 @@ class Conditions:
 
 
 def observe() -> Conditions:
-    """Read the load and the time that the hypervisor gave to others."""
+    """Read the load, and the time that the hypervisor gave to other machines."""
     try:
         load = os.getloadavg()[0]
     except OSError:
@@ -92,7 +92,7 @@ def observe() -> Conditions:
 def uncontrolled(
     before: Conditions, after: Conditions, core: int | None, *, counts_instructions: bool
 ) -> list[str]:
-    """Return sentences about what may have disturbed the timing, or could not be measured.
+    """Return a sentence for everything that may have disturbed the timing or could not be measured.
 
     Args:
         before: the machine's load when the run began.
@@ -102,20 +102,20 @@ def uncontrolled(
     """
     notes = []
     if core is None:
-        notes.append(
-            "Processes can't be pinned here; two workers on different cores are much noisier."
-        )
+        notes.append("Processes can't be pinned to a core here, which makes timings much noisier.")
     governors = _governors()
     if governors - {"performance"}:
         names = ", ".join(sorted(governors))
-        notes.append(f"The clock's governor is {names}: speed follows temperature and load.")
+        notes.append(
+            f"The CPU frequency governor is {names}: the clock speed follows temperature and load."
+        )
     elif not governors:
-        notes.append("The clock's governor can't be read, as usual on virtual machines.")
+        notes.append("The CPU frequency governor can't be read, as usual on virtual machines.")
     if not counts_instructions:
-        notes.append("The processor's instructions are not counted here.")
-    # The gate itself has not begun by then.
+        notes.append("The processor's instructions can't be counted here.")
+    # `before` was read before the gate itself did any work.
     if before.load is not None and before.load > 0.5:
-        notes.append(f"Something else kept {before.load:.1f} cores busy when the run began.")
+        notes.append(f"Other processes kept {before.load:.1f} cores busy when the run began.")
     stolen = (after.steal - before.steal) / max(1, after.ticks - before.ticks)
     if stolen > 0.005:
         notes.append(f"The hypervisor gave {stolen:.1%} of the time to other machines.")

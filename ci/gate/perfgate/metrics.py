@@ -1,4 +1,4 @@
-"""The metrics of a benchmark that need no pairs: what they say of a cause, and how they changed."""
+"""The metrics that need no pairs: how they changed, and which cause each of them suggests."""
 
 from collections.abc import Mapping
 
@@ -15,8 +15,8 @@ CAUSES = {
     "undonated_bytes": "arguments are no longer donated",
     "while_loops": "a loop was added",
     "loop_trips": "its loops run more often",
-    "copies": "buffers are copied that were not",
-    "fusions": "work that was fused falls apart into more kernels",
+    "copies": "buffers are copied that were not copied before",
+    "fusions": "work that was fused is now split into more kernels",
     "argument_bytes": "the program's arguments grew",
     "output_bytes": "the program's results grew",
     "temp_bytes": "the program needs more temporary memory",
@@ -35,7 +35,7 @@ CAUSES = {
 
 
 def compare_metrics(row: Inspected, rules: Rules) -> tuple[Change, ...]:
-    """Compare every metric that both sides have, causes first."""
+    """Compare every metric that both sides have. The likeliest causes come first."""
     base = numbers_of(row.benchmark, row.base)
     head = numbers_of(row.benchmark, row.head)
     names = sorted(base.keys() & head.keys(), key=_importance)
@@ -58,7 +58,7 @@ def _compare(
     entry = rules.acceptance(benchmark.row, metric)
     if entry and _is_beyond(entry, base[metric], head[metric]):
         entry = None
-    # Who accepts a cost accepts what stands for it.
+    # Accepting a cost also accepts the metrics that stand for it.
     if entry is None and rule.stands_for:
         entry = rules.acceptance(benchmark.row, rule.stands_for)
     if word != WORSE:
@@ -70,7 +70,7 @@ def _compare(
 def _is_beyond(entry: Accepted, base: float, head: float) -> bool:
     """Tell whether a change is larger than what was accepted.
 
-    That is a ratio, or head's value where the base has none.
+    The accepted value is a ratio, or head's value if the base has none.
     """
     allowed = entry.ratio * base if base else entry.ratio
     return head > allowed if head > base else head < allowed
@@ -92,7 +92,7 @@ def numbers_of(benchmark: Benchmark, side: SideRun) -> dict[str, float]:
 
 
 def describe_change(change: Change) -> str:
-    """Write `base -> head`, with the ratio where it says something."""
+    """Write `base -> head`, with the ratio if there is one."""
     unit = f" {change.unit}" if change.unit else ""
     ratio = f" ({change.ratio:.3g} times)" if change.base and change.head else ""
     return f"{number(change.base)} -> {number(change.head)}{unit}{ratio}"

@@ -1,4 +1,4 @@
-"""The verdict on a benchmark, from all that was found out about it."""
+"""The verdict on a benchmark, from everything that was measured on it."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from perfgate.stages import MODULE, Change, Judged, NotRun, Outcome, Timed
 from perfgate.stats.evidence import NOT_SLOWER, SLOWER, UNDECIDED, Evidence
 
 _COSTS = {"time": "its time", "peak_bytes": "the memory it needs", "compile_s": "compile time"}
-_ALIKE = 1.03  # times the other side's instructions: more are not the same work
+_ALIKE = 1.03  # above this ratio of instructions, head does other work than the base
 
 _NOT_RUN = {NotRun.DOCUMENTATION: "same code", NotRun.SAME_FILES: "same files"}
-BROKEN_BEFORE = "broken before"  # the verdict on what can't be measured on the base either
+BROKEN_BEFORE = "broken before"  # it can't be measured on the base either
 
 
 @dataclass(frozen=True)
 class _Opinion:
-    """A verdict in the making, with the reasons so far."""
+    """A verdict that later steps may change, with the reasons so far."""
 
     verdict: str
     outcome: Outcome
@@ -25,12 +25,12 @@ class _Opinion:
 
 
 def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) -> Judged:
-    """Turn what was found out about a row into its verdict, outcome and reasons.
+    """Turn a row's measurements into its verdict, outcome and reasons.
 
     Args:
-        row: what was found out.
-        rules: what it is judged by.
-        timing: whether anything was to be timed.
+        row: the measurements.
+        rules: the rules that decide.
+        timing: whether this run times anything.
         same_code: whether both sides hold the same code.
     """
     seen = row.inspected
@@ -42,7 +42,7 @@ def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) ->
     elif seen.put_off and nothing_ran:
         opinion = _Opinion("not timed", Outcome.NEUTRAL)
     elif seen.state == "new" or seen.base.skipped:
-        reason = "ran on head; there is nothing on the base to compare it with"
+        reason = "it ran on head, and the base has nothing to compare it with"
         opinion = _Opinion("new", Outcome.PASSED, (reason,))
     else:
         opinion = _judge_time(row, rules, timing=timing, same_code=same_code)
@@ -54,16 +54,16 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
     seen = row.inspected
     if seen.state == "gone":
         outcome = Outcome.WARNED if rules.verdict.gone == "warn" else Outcome.UNMEASURED
-        opinion = _Opinion("gone", outcome, ("the base's suite has it, head's has not",))
+        opinion = _Opinion("gone", outcome, ("the base's suite has it, but head's does not",))
     elif _is_broken_before(row):
-        reason = "it is broken on the base too, so it does not hold up this change"
+        reason = "it is broken on the base too, so it does not block this change"
         return _Opinion(BROKEN_BEFORE, Outcome.NEUTRAL, (*_problems(row.problems), reason))
     elif row.problems:
         opinion = _Opinion("could not measure", Outcome.UNMEASURED, _problems(row.problems))
     elif seen.base.skipped or seen.state == "new":
-        return _Opinion("skipped", Outcome.NEUTRAL, ("it asks to be skipped here",))
+        return _Opinion("skipped", Outcome.NEUTRAL, ("it is skipped",))
     else:
-        reason = "it runs on the base and asks to be skipped on head"
+        reason = "it runs on the base, but is skipped on head"
         opinion = _Opinion("could not measure", Outcome.UNMEASURED, (reason,))
     entry = rules.acceptance(row.name, "missing")
     if entry is None:
@@ -80,7 +80,7 @@ def _is_broken_before(row: Timed) -> bool:
 
 
 def _problems(problems: dict[str, str]) -> tuple[str, ...]:
-    """Say what went wrong on which side, once where it is the same on both."""
+    """Say what went wrong on which side, or once if it is the same on both."""
     if len(problems) == 2 and problems["base"] == problems["head"]:
         return (f"on both sides: {problems['head']}",)
     return tuple(f"on {side}: {reason}" for side, reason in sorted(problems.items()))
@@ -103,18 +103,18 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
-        suspected = ", under suspicion of being slower" if evidence and evidence.suspected else ""
+        suspected = ", and it looks slower" if evidence and evidence.suspected else ""
         were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
         reason = f"{were} not enough{suspected}; give more time with --budget"
         if not pairs:
-            reason = "there was no time left to time it; give more with --budget"
+            reason = "the time budget was spent before it was timed; give more time with --budget"
         outcome = _undecided(rules)
         return _Opinion("undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
 
 
 def _undecided(rules: Rules) -> Outcome:
-    """Return what a row that stays undecided means."""
+    """Return the outcome of a row that stays undecided."""
     return Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
 
 
@@ -124,7 +124,7 @@ def _judge_evidence(row: Timed, evidence: Evidence, rules: Rules) -> _Opinion:
     reasons: tuple[str, ...] = ()
     if factor > rules.verdict.suspicious_ratio:
         times = f"{factor:,.0f} times the other side"
-        reasons = (f"suspicious: {times}; is the same work measured?",)
+        reasons = (f"suspicious: {times}; do both sides measure the same work?",)
     if evidence.verdict != SLOWER:
         verdict = "faster" if evidence.is_faster() else "not slower"
         return _Opinion(verdict, Outcome.PASSED, reasons)
@@ -166,8 +166,9 @@ def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules) -> _Opinion:
 def _is_outweighed(change: Change, row: Timed, rules: Rules) -> bool:
     """Tell whether the cost that a metric stands for is known and has not grown.
 
-    Time has not grown if its interval reaches down to where slower begins. What a clock measures
-    has not grown if its change is let pass, what is counted if it is no more at all.
+    Time has not grown if its interval reaches down to `fail_ratio`. Another cost that a clock
+    measures has not grown if its rule lets the change pass. A counted cost has not grown if head's
+    count is not larger.
     """
     cost = rules.rule_of(change.metric, row.name).stands_for
     if cost == "time":
@@ -197,22 +198,22 @@ def _describe_untold(change: Change) -> str:
     if change.word == UNSURE:
         return f"{text} looks worse, but could not be confirmed; give more time with --budget"
     return (
-        f"{text}; nothing says whether that is worse: add a [[metric]] to gate.toml with "
+        f"{text}; no rule says whether that is worse: add a [[metric]] to gate.toml with "
         f'name = "{change.metric}", this benchmark, and worse = "more" or "less"'
     )
 
 
 def _disagreement(row: Timed, verdict: str) -> list[str]:
-    """Say what it means where the processor's instructions and the clock disagree."""
+    """Say what it means if the processor's instructions and the clock disagree."""
     found = [each for each in row.changes if each.metric == "cpu_instructions"]
     if not found or not found[0].base:
         return []
     ratio = found[0].ratio
     times = f"the processor executes {ratio:.3g} times the instructions"
     if verdict == "slower" and ratio < _ALIKE:
-        return [f"{times}: the time is lost in waiting for memory, a lock, or input and output"]
+        return [f"{times}: the extra time is spent waiting for memory, a lock, or input and output"]
     if verdict in ("not slower", "faster") and ratio > _ALIKE:
-        return [f"{times}, and takes no longer here; it may on another machine"]
+        return [f"{times}, but takes no longer here; it may take longer on another machine"]
     return []
 
 

@@ -1,7 +1,7 @@
-"""A second look at what a clock or the operating system made suspect, in fresh processes.
+"""Measure suspect values of a clock or of the operating system again, in fresh processes.
 
-All suspect metrics of a row are measured by the same launches. They share the error that a run may
-make with the rows that are timed, and the time that it may take.
+The same launches measure all suspect metrics of a row. These tests share the run's error and its
+time budget with the timed rows.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ from perfgate.stats.rounds import weigh
 
 @dataclass
 class _Suspect:
-    """A metric that looked worse, and what fresh processes have shown of it so far.
+    """A metric that looked worse, and its values in fresh processes so far.
 
     Attributes:
-        change: as it looked at first.
-        rule: what it is judged by.
-        alpha: how often to confirm what is nothing.
+        change: the change as first measured.
+        rule: the rule that judges it.
+        alpha: how often a false suspicion may be confirmed.
         rounds: the same metric in fresh processes.
     """
 
@@ -45,7 +45,7 @@ class _Suspect:
         return self.rule.excess(self.change.base, self.change.head, self.direction)
 
     def verdict(self, *, is_last: bool = False) -> bool | None:
-        """Say whether it is worse; None where another round must tell."""
+        """Say whether it is worse; None if it takes another round to tell."""
         if self.is_lost:
             return False
         excess = [self.rule.excess(each.base, each.head, self.direction) for each in self.rounds]
@@ -63,14 +63,14 @@ class _Suspect:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The second look of one run.
+    """Measures the suspect values of one run again.
 
     Attributes:
-        sides: what is compared.
-        rules: how sure.
-        core: the core of single-core benchmarks; None where pinning isn't possible.
-        deadline: when the budget is spent, on the clock of `time.monotonic`.
-        say: tells a waiting person what goes on.
+        sides: the two commits.
+        rules: they say how much error is allowed.
+        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
+        deadline: when the budget ends, on the clock of `time.monotonic`.
+        say: prints progress.
     """
 
     sides: Sides
@@ -80,11 +80,11 @@ class Confirmation:
     say: Say
 
     def run(self, rows: Sequence[Inspected], num_tests: int) -> list[Inspected]:
-        """Measure suspect values again, the most suspicious rows first.
+        """Measure suspect values again, the rows with the largest excess first.
 
         Args:
             rows: every row of the run.
-            num_tests: among how many tests the error is shared.
+            num_tests: the number of tests that share the error.
         """
         limits = self.rules.verdict.limits
         alpha = limits.false_alarms / max(1, num_tests)
@@ -111,8 +111,8 @@ class Confirmation:
             still_open = [each for each in suspects.values() if each.verdict() is None]
             if not still_open:
                 break
-            # One after the other, since what is measured may be a time. Each goes first as often
-            # as the other.
+            # The sides run one after the other, because the metric may be a time. Each side goes
+            # first equally often.
             order = (self.sides.base, self.sides.head)
             if launched % 2:
                 order = (self.sides.head, self.sides.base)
@@ -125,7 +125,7 @@ class Confirmation:
             for suspect in still_open:
                 if suspect.change.metric in found:
                     suspect.rounds.append(found[suspect.change.metric])
-                else:  # it may be countable no longer
+                else:  # the machine may not count it any more
                     suspect.is_lost = True
         settled = {name: each.settled() for name, each in suspects.items()}
         changes = tuple(settled.get(each.metric, each) for each in row.changes)
@@ -133,7 +133,7 @@ class Confirmation:
 
 
 def suspect_changes(row: Inspected, rules: Rules) -> list[Change]:
-    """Return the metrics of a clock or of the system that look worse, and are not accepted."""
+    """Return the metrics of a clock or of the system that look worse and are not accepted."""
     looks_bad = [each for each in row.changes if each.word in (WORSE, CHANGED)]
     clocks = [each for each in looks_bad if rules.rule_of(each.metric, row.name).clock]
     return [each for each in clocks if not each.accepted]

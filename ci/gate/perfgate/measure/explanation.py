@@ -1,4 +1,4 @@
-"""Why a row takes longer: what its program does more of, or what the host calls more often."""
+"""Why a row takes longer: its program does more, or the host calls more."""
 
 import contextlib
 import dataclasses
@@ -15,15 +15,16 @@ from perfgate.stats.evidence import SLOWER
 
 _MOST_NAMES = 5
 _MOST_LINES = 3
-_WORTH_NAMING = 0.1  # of the seconds that a profiler sees more of on head, in one function or line
-# More of these is no worse, or is no part of a call.
+# Functions and lines are named if they have at least this share of the seconds added on head.
+_WORTH_NAMING = 0.1
+# Compiling is no part of a timed call, so its seconds explain nothing.
 _GROWING = CAUSES.keys() - {"compile_s"}
 
 
 def explain(rows: Sequence[Timed], sides: Sides, core: int | None, say: Say) -> list[Timed]:
     """Give each slower row its causes.
 
-    Where its program doesn't tell, both sides are called once more and watched.
+    If its program doesn't tell, both sides make one more call, under a profiler.
     """
     return [_explained(row, sides, core, say) for row in rows]
 
@@ -36,10 +37,10 @@ def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
     both = base is not None and head is not None
     if base is not None and head is not None and base.identity != head.identity:
         return dataclasses.replace(row, causes=(_changed_program(row),))
-    cause = "it takes longer; its suite offers no compiled program that could say why"
+    cause = "it takes longer; its suite offers no compiled program to compare"
     if both:
-        cause = "it takes longer though both sides run the same program: the host does more"
-    say(f"looking what {row.name} calls")
+        cause = "it takes longer although both sides run the same program: the host does more"
+    say(f"finding out what {row.name} calls")
     watched = _watched(row, sides, core)
     calls = _added_calls({name: each.calls for name, each in watched.items()}, sides.head.root)
     slower = _slower_functions({name: each.own_s for name, each in watched.items()})
@@ -62,9 +63,9 @@ def _changed_program(row: Timed) -> str:
 
 
 def _watched(row: Timed, sides: Sides, core: int | None) -> dict[str, protocol.Calls]:
-    """Return what one call calls on each side.
+    """Return which functions one call runs, by side.
 
-    It is empty where a side can't be watched, which costs the row nothing.
+    Returns nothing if a side can't be profiled. The row keeps its verdict then.
     """
     calls: dict[str, protocol.Calls] = {}
     with WorkerPool(sides, core) as pool, contextlib.suppress(WorkerError):
@@ -78,8 +79,8 @@ def _watched(row: Timed, sides: Sides, core: int | None) -> dict[str, protocol.C
 def _added_calls(calls: dict[str, dict[str, int]], root: Path) -> list[str]:
     """Name what head calls more often.
 
-    The repository's own functions come first, and of these the new ones; then each in the order of
-    their first calls, a caller before its callees.
+    The repository's own functions come first, and the new ones among these. After that the order is
+    that of their first calls, so a caller comes before its callees.
     """
     if not calls:
         return []
@@ -100,13 +101,13 @@ def _added_calls(calls: dict[str, dict[str, int]], root: Path) -> list[str]:
     shown = ", ".join(
         f"`{name}` (+{added[name]:,})" for name in sorted(added, key=importance)[:_MOST_NAMES]
     )
-    return [f"more {unit}: {sum(base.values()):,} -> {sum(head.values()):,}; first of all {shown}"]
+    return [f"more {unit}: {sum(base.values()):,} -> {sum(head.values()):,}; above all {shown}"]
 
 
 def _slower_functions(own_s: dict[str, dict[str, float]]) -> list[str]:
-    """Name the functions that a profiler sees at work for longer on head, the most added first.
+    """Name the functions that take longer on head under a profiler, the largest increase first.
 
-    A profiler makes calls slower and leaves loops as they are, so it says where and not how much.
+    A profiler slows calls down but not loops. So it tells where time is added, not how much.
     """
     if not own_s:
         return []
@@ -121,13 +122,13 @@ def _slower_functions(own_s: dict[str, dict[str, float]]) -> list[str]:
         f"`{name}` ({1e3 * base.get(name, 0.0):.3g} -> {1e3 * head[name]:.3g} ms)"
         for name in sorted(named, key=lambda name: -added[name])[:_MOST_NAMES]
     )
-    return [f"under a profiler, time in functions themselves grows in {shown}"]
+    return [f"under a profiler, these functions themselves take longer: {shown}"]
 
 
 def _slower_lines(lines: dict[str, Sequence[protocol.Line]]) -> list[str]:
-    """Name the lines of head that take longer when each line is traced, the most added first.
+    """Name the lines that take longer on head when each line is traced, the largest increase first.
 
-    Lines are the same on both sides if their files and texts are, whatever their numbers.
+    Lines with the same file and text are the same on both sides, whatever their numbers.
     """
     if not lines:
         return []
@@ -144,11 +145,11 @@ def _slower_lines(lines: dict[str, Sequence[protocol.Line]]) -> list[str]:
         f"({1e3 * base.get(text, 0.0):.3g} -> {1e3 * head[text]:.3g} ms)"
         for text in sorted(named, key=lambda text: -added[text])[:_MOST_LINES]
     )
-    return [f"traced line by line, time grows in {shown}"]
+    return [f"traced line by line, these lines take longer: {shown}"]
 
 
 def _by_text(lines: Sequence[protocol.Line]) -> dict[tuple[str, str], float]:
-    """Return the seconds of each line by its file and text: a text may stand in several places."""
+    """Return the seconds by file and text of a line, summed over all places with the same text."""
     seconds: dict[tuple[str, str], float] = {}
     for each in lines:
         text = (each.file, each.source)

@@ -1,1 +1,1 @@
-"""What a run found, as Markdown, JSON and JUnit, and as a comment on a pull request."""
+"""Reports of a run: Markdown, JSON, JUnit, and a comment on the pull request."""

@@ -2,10 +2,10 @@
 
     perfgate comment --report report/gate.md
 
-It runs in a workflow that starts when the gate's workflow ends, with a token that may write, or as
-the last step of the gate's own job where the pull request comes from the repository itself. The
-pull request's own code made the report, so the report is untrusted text. Only GitHub says which
-pull request is meant.
+It runs in a second workflow, which starts when the gate's workflow ends and has a token that may
+write. For pull requests from the repository itself, it may also run as the last step of the gate's
+own job. The pull request's own code made the report, so the report is untrusted input. Which pull
+request it belongs to is read from GitHub's event, never from the report.
 """
 
 import argparse
@@ -27,15 +27,15 @@ MARKER = "<!-- performance gate -->"
 _AUTHOR = "github-actions[bot]"
 _MAX_CHARS = 60_000  # GitHub takes 65,536
 _MAX_PAGES = 30
-_BREAK = "\u200b"  # has no width, and ends what GitHub would make a link of
+_BREAK = "\u200b"  # a zero-width space, which breaks text that GitHub would turn into a link
 
 
 class CommentError(Exception):
-    """The comment can't be posted; the message is one sentence."""
+    """The comment can't be posted. The message says why in one sentence."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line; what goes wrong gives one sentence and an exit code."""
+    """Run the command line. Any failure prints one sentence and gives an exit code."""
     return guarded(lambda: _run(_parse(argv)), "stopped")
 
 
@@ -51,11 +51,11 @@ def _run(options: argparse.Namespace) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "perfgate comment",
-        "Post a report as one comment on its pull request, which later runs edit. "
-        "Runs as a step of a GitHub workflow.",
+        "Post a report as one comment on its pull request. Later runs edit that comment. "
+        "This command runs as a step of a GitHub workflow.",
     )
     parser.add_argument(
-        "--report", type=Path, required=True, metavar="FILE", help="the gate.md of the gate's run"
+        "--report", type=Path, required=True, metavar="FILE", help="gate.md of the gate's run"
     )
     return parser.parse_args(argv)
 
@@ -70,7 +70,7 @@ class Api:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Read what a workflow's step is given."""
+        """Read the environment of a workflow's step."""
         try:
             return cls(
                 url=os.environ["GITHUB_API_URL"],
@@ -79,14 +79,14 @@ class Api:
             )
         except KeyError as missing:
             raise CommentError(
-                f"{missing.args[0]} is not set; this runs as a step of a workflow."
+                f"{missing.args[0]} is not set; run this command as a step of a GitHub workflow."
             ) from None
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Send one request and return the answer.
 
         Raises:
-            CommentError: the answer is no success, or none came.
+            CommentError: the request failed, or no answer came.
         """
         request = urllib.request.Request(  # noqa: S310 - the address is GitHub's own environment's
             f"{self.url}/repos/{self.repository}/{path}",
@@ -105,7 +105,7 @@ class Api:
 
 
 def _event() -> dict[str, Any]:
-    """Return the run that the report is of: of the gate's workflow, or the one of this very job."""
+    """Return the run that made the report: one of the gate's workflow, or this job's own."""
     try:
         event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text())
         if "workflow_run" in event:
@@ -127,10 +127,10 @@ def _event() -> dict[str, Any]:
 
 
 def post(report: Path, api: Api, run: dict[str, Any]) -> str:
-    """Write the one comment of the run's pull request and say what was done."""
+    """Post or edit the one comment on the run's pull request, and say which."""
     number = pull_request_of(run, api)
     if number is None:
-        return "no open pull request is at this commit any more; nothing to do"
+        return "no open pull request has this commit as its newest one; nothing to do"
     body = compose(read_report(report), str(run["html_url"]))
     found = _own_comment(number, api)
     if found is None:
@@ -141,11 +141,11 @@ def post(report: Path, api: Api, run: dict[str, Any]) -> str:
 
 
 def pull_request_of(run: dict[str, Any], api: Api) -> int | None:
-    """Return the open pull request whose newest commit was measured.
+    """Return the open pull request whose newest commit was measured, if any.
 
-    The event itself lists no pull requests of forks.
+    GitHub is asked, because the event lists no pull requests from forks.
     """
-    if run["head_repository"] is None:  # the fork is gone, and its pull request with it
+    if run["head_repository"] is None:  # the fork was deleted, and its pull request with it
         return None
     head = f"{run['head_repository']['owner']['login']}:{run['head_branch']}"
     query = urllib.parse.urlencode({"state": "open", "head": head, "per_page": 100})
@@ -167,7 +167,7 @@ def _own_comment(number: int, api: Api) -> int | None:
 
 
 def read_report(file: Path) -> str:
-    """Read as much of the untrusted file as fits; return nothing where there is none."""
+    """Read as much of the untrusted file as fits into a comment. Without a file, return nothing."""
     if file.is_symlink() or not file.is_file():
         return ""
     with file.open("rb") as opened:
@@ -175,17 +175,19 @@ def read_report(file: Path) -> str:
 
 
 def compose(report: str, run_url: str) -> str:
-    """Return the comment: the marker, where the report comes from, and the report made harmless."""
+    """Return the comment: the marker, a link to the run, and the report made harmless."""
     text = harmless(report) or "The gate made no report."
     if len(text) > _MAX_CHARS:
-        text = text[:_MAX_CHARS].rpartition("\n")[0] + "\n\n(cut here; the run has all of it)"
-    return f"{MARKER}\n[What this run says]({run_url})\n\n{text}\n"
+        text = (
+            text[:_MAX_CHARS].rpartition("\n")[0] + "\n\n(cut here; the run has the whole report)"
+        )
+    return f"{MARKER}\n[Open the run]({run_url})\n\n{text}\n"
 
 
 def harmless(text: str) -> str:
     """Disarm mentions, pictures, links, issue references and HTML in Markdown."""
     text = "".join(each for each in text if each == "\n" or each.isprintable())
-    # An entity would become what is looked for below.
+    # Entities come first, because GitHub would turn them into the characters replaced below.
     text = text.replace("&", "&amp;").replace("<", "&lt;")
     text = re.sub(
         r"(@|\](?=[(:])|(?i:[a-z]:(?=//)|\bwww(?=\.)|\bGH-(?=\d))|#(?=\d))", rf"\1{_BREAK}", text

@@ -1,4 +1,4 @@
-"""What a run could not see: changed files that no benchmark imported, and a changed suite."""
+"""What a run can't judge: changed files that no benchmark imported, and changes to the suite."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,13 +14,13 @@ from perfgate.stages import Inspected
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the report says of itself.
+    """The limits of what a run has measured.
 
     Attributes:
-        random_inputs: benchmarks whose setup makes other inputs each time.
+        random_inputs: benchmarks whose setup makes different inputs each time.
         not_imported: changed Python files that no benchmark's own process imported.
-        measures: the lines that this change adds to and takes from the suite and its rules, by
-            file. A change that alters what it is measured by needs a second look.
+        measures: by file, the lines that this change adds to or removes from the suite and its
+            rules. A reviewer should look at a change that alters its own measurement.
     """
 
     random_inputs: Sequence[str] = ()
@@ -29,7 +29,7 @@ class Coverage:
 
 
 def cover(rows: Sequence[Inspected], sides: Sides, imported_before: AbstractSet[str]) -> Coverage:
-    """Compare what changed with what benchmarks imported on head, now or in earlier runs."""
+    """Compare the changed files with those that benchmarks imported on head, in any run so far."""
     imported = {file for row in rows for file in _imported(row)} | imported_before
     modules = [path.as_posix() for path in sides.changed_code if path.suffix == ".py"]
     not_imported = [

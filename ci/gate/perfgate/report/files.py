@@ -1,4 +1,4 @@
-"""What a run found, for programs: JSON with every raw number, JUnit XML for dashboards."""
+"""Reports for programs: JSON with every raw number, and JUnit XML for dashboards."""
 
 import dataclasses
 import json
@@ -79,7 +79,7 @@ def _row_json(row: Judged, result: Result) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Replace what JSON can't say by null."""
+    """Replace NaN and infinities by null, because JSON has neither."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -90,7 +90,7 @@ def _finite(value: Any) -> Any:
 def junit(result: Result) -> str:
     """Return the rows as test cases.
 
-    A regression is a failure, what could not be told an error.
+    A regression is a failure. A benchmark that could not be decided is an error.
     """
     num_cases = len(result.rows) + len(result.budgets)
     suite = ET.Element("testsuite", name="performance gate", tests=str(num_cases))

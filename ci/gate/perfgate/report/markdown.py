@@ -14,8 +14,8 @@ from perfgate.report.result import Result
 from perfgate.stages import MODULE, Judged, NotRun, Outcome, Timed
 from perfgate.verdict import BROKEN_BEFORE
 
-_MOST_NAMES = 10  # of a kind that a report enumerates
-_MOST_LINES = 20  # of a changed file that it shows
+_MOST_NAMES = 10  # names listed before "and N more"
+_MOST_LINES = 20  # lines shown of each changed file
 _LONGEST_LINE = 160
 
 
@@ -27,8 +27,8 @@ def markdown(result: Result) -> str:
     ]
     for title, outcomes in (
         ("What got worse", {Outcome.FAILED}),
-        ("What could not be told", {Outcome.UNMEASURED, Outcome.UNDECIDED}),
-        ("Let pass with a warning", {Outcome.WARNED}),
+        ("What could not be decided", {Outcome.UNMEASURED, Outcome.UNDECIDED}),
+        ("Passed with a warning", {Outcome.WARNED}),
     ):
         rows = [row for row in result.rows if row.outcome in outcomes]
         if rows:
@@ -46,7 +46,7 @@ def markdown(result: Result) -> str:
 
 
 def _short(head: str) -> str:
-    """Shorten a commit's hash; a working tree is named by words that follow its own."""
+    """Shorten a commit's hash, and keep the words that follow it for a working tree."""
     return head[:12] if " " not in head else head
 
 
@@ -72,9 +72,10 @@ def command(row: Judged, result: Result) -> str:
     name = row.name
     end = "$"
     if row.benchmark.kind == MODULE:
-        name = row.benchmark.name.partition(".")[2]  # as its benchmarks' names begin
+        # The names of a module's benchmarks begin with its own name.
+        name = row.benchmark.name.partition(".")[2]
         end = ""
-    # readable inside the shell's quotes
+    # without backslashes, to stay readable inside the shell's quotes
     pattern = re.escape(name).replace("'", ".").replace("\\-", "-")
     return shlex.join([*result.reproduce, "--bench", f"^{pattern}{end}"])
 
@@ -96,7 +97,7 @@ def _program_difference(row: Timed) -> list[str]:
 
 
 def measured(row: Timed) -> str:
-    """Return ratio and interval, or the value's change."""
+    """Return the ratio with its interval, or the change of a value that isn't timed."""
     if row.evidence is not None and row.evidence.num_pairs > 1:
         ratio, low, high = row.evidence.ratio()
         return f"{ratio:.3f} ({low:.3f} to {high:.3f})"
@@ -105,7 +106,7 @@ def measured(row: Timed) -> str:
 
 
 def _finds(row: Timed) -> str:
-    """Return the smallest slowdown that this row's noise would have let the gate find."""
+    """Return the smallest slowdown that the gate would have found in this row's noise."""
     if row.evidence is None or row.evidence.num_pairs < 2 or math.isnan(row.evidence.sd):
         return ""
     return f"{row.evidence.plan.smallest_detectable(row.evidence.sd):.3f}"
@@ -118,8 +119,9 @@ def _table(result: Result) -> list[str]:
         timed = row.timed
         lines.append(f"| `{name}` | {row.verdict} | {measured(timed)} | {_finds(timed)} |")
     explained = (
-        "`finds`: the smallest ratio that the full number of pairs would have found here, 19 times "
-        "in 20. Intervals hold at whichever look the test stopped, 96 times in 100."
+        "`finds`: the smallest slowdown that the full number of pairs finds in this noise, 19 "
+        "times in 20. Each interval holds the true ratio 96 times in 100, at whichever look the "
+        "test stopped."
     )
     return ["## All benchmarks", "\n".join(lines), *([explained] if result.timing else [])]
 
@@ -155,18 +157,20 @@ def _expired(result: Result) -> list[str]:
         f"- `{each.benchmark}` {each.metric}, expired on {each.expires}: {each.reason}"
         for each in expired
     ]
-    return ["## Accepted once, no longer counted", "\n".join(lines)] if expired else []
+    return ["## Accepted, but expired", "\n".join(lines)] if expired else []
 
 
 def _unseen(result: Result) -> list[str]:
-    """Say what the run did not measure, and how the change alters what it is measured by."""
+    """Say what the run did not measure, and how the change alters its own measurement."""
     parts = []
     identical = [row.name for row in result.rows if row.timed.is_identical]
     only_documentation = result.not_run(NotRun.DOCUMENTATION)
     same_files = result.not_run(NotRun.SAME_FILES)
     lines = [
         *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
-        *_enumerated("setup makes other inputs each time; seed it", result.coverage.random_inputs),
+        *_enumerated(
+            "setup makes different inputs each time; seed it", result.coverage.random_inputs
+        ),
         *_enumerated("not run, since only documentation differs", only_documentation),
         *_enumerated("not run, since no file that they use changed", same_files),
         *_enumerated("not timed, since both sides run the same program or code", identical),
@@ -178,7 +182,7 @@ def _unseen(result: Result) -> list[str]:
         if len(changed) > len(shown):
             shown.append(f"... and {len(changed) - len(shown)} more lines")
         parts.append(
-            f"This change alters `{file}`, which it is measured by:\n\n"
+            f"This change alters `{file}`, which decides how the change is measured:\n\n"
             + "\n".join(["~~~~diff", *shown, "~~~~"])
         )
     return parts
@@ -206,12 +210,12 @@ def _conditions(result: Result) -> list[str]:
         lines.append(
             f"- {result.pairs} pairs launched in {result.elapsed_s:.0f} s, orders drawn from seed "
             f"{result.seed}; a run in which nothing got worse fails at most "
-            f"{limits.false_alarms:.1%} of the time; a slowdown of {limits.pass_ratio:g} is taken "
-            f"for none at most {2 * limits.miss_beta:.0%} of the time."
+            f"{limits.false_alarms:.1%} of the time; a slowdown of {limits.pass_ratio:g} is missed "
+            f"at most {2 * limits.miss_beta:.0%} of the time."
         )
     else:
         lines.append(
-            "- Timing was switched off: only what needs no clock was compared, in "
+            "- Timing was switched off: only metrics that need no clock were compared, in "
             f"{result.elapsed_s:.0f} s."
         )
     return ["## What this run stands on", "\n".join(lines)]

@@ -19,19 +19,19 @@ class Result:
 
     Attributes:
         rows: every benchmark with its verdict.
-        budgets: what each of head's budgets came to.
-        rules: what was judged by.
+        budgets: whether head keeps each budget.
+        rules: the rules that decided.
         base: the merge base's commit.
         head: head's commit, or the working tree.
-        reproduce: the command that repeats a row, without its --bench.
-        environments: one or two, and why.
-        coverage: what could not be seen.
+        reproduce: the command that repeats a row, without --bench.
+        environments: whether there was one or two, and why.
+        coverage: what the run could not see.
         machine: facts about it.
-        notes: what it could not control.
+        notes: what the run could not control.
         timing: whether anything was timed.
         pairs: how many pairs were launched.
         elapsed_s: seconds of the whole run.
-        seed: of every order that was drawn.
+        seed: the seed of every random order.
     """
 
     rows: Sequence[Judged]
@@ -51,7 +51,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """1 for a regression, 3 where something is not known, 0 where all is known and well."""
+        """1 for a regression, 3 if something could not be decided, 0 if nothing got worse."""
         outcomes = {row.outcome for row in self.rows}
         if Outcome.FAILED in outcomes or self.count_budgets("missed"):
             return 1
@@ -71,7 +71,7 @@ class Result:
         return [row.name for row in self.rows if row.timed.inspected.not_run is why]
 
     def count_budgets(self, *words: str) -> int:
-        """Return how many budgets were found to be one of these."""
+        """Return how many budgets have one of these results."""
         return sum(each.word in words for each in self.budgets)
 
     @property

@@ -108,7 +108,7 @@ def test_a_line_is_the_same_on_both_sides_wherever_it_stands():
     base = (Line("a.py", 3, "work()", 0.5), Line("a.py", 4, "rest()", 0.1))
     head = (Line("a.py", 7, "work()", 0.5), Line("a.py", 9, "more()", 0.4))
     (cause,) = _slower_lines({"base": base, "head": head})
-    assert cause == "traced line by line, time grows in `a.py:9: more()` (0 -> 400 ms)"
+    assert cause == "traced line by line, these lines take longer: `a.py:9: more()` (0 -> 400 ms)"
     assert _slower_lines({"base": base, "head": base}) == []
     assert _slower_lines({}) == []
 

@@ -50,7 +50,7 @@ def test_a_suite_and_rules_that_change_what_they_measure_are_shown(repository):
         "gate.toml": ["-fail_ratio = 1.3", "+fail_ratio = 2.1"],
         "accepted.toml": ["+# Nothing yet."],
     }
-    assert "This change alters `gate.toml`, which it is measured by:" in run.out
+    assert "This change alters `gate.toml`, which decides how the change is measured:" in run.out
     assert "\n+fail_ratio = 2.1\n" in run.out
 
 
@@ -67,7 +67,7 @@ def test_a_benchmark_that_this_change_skips_is_not_neutral(repository):
         (f"{TOTAL}(1000)", "could not measure"),
         ("basics.Absent.time_absent", "skipped"),  # as it was before
     }
-    assert "the base's suite runs it, and this change's suite skips it" in run.out
+    assert "the base's suite runs it, but this change's suite skips it" in run.out
 
 
 RANDOM = """
@@ -102,7 +102,7 @@ def test_benchmarks_with_inputs_that_nobody_seeded_are_named(repository):
     repository.write("benchmarks/inputs.py", RANDOM)
     run = repository.gate("--base", "main", "--bench", "time_sum|Cached", "--no-timing")
     assert coverage(run)["random_inputs"] == ["inputs.Unseeded.time_sum"]
-    assert "- setup makes other inputs each time; seed it (1): `inputs.Unseeded" in run.out
+    assert "- setup makes different inputs each time; seed it (1): `inputs.Unseeded" in run.out
 
 
 @pytest.mark.slow
