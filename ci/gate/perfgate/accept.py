@@ -1,4 +1,4 @@
-"""`perfgate accept`: writes a regression that a person accepts into accepted.toml, for review."""
+"""`perfgate accept`: record an accepted regression in accepted.toml, for review."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ _HEADER = "# Regressions that were accepted, each with its reason and last day.\
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(lambda: accept(_parse(argv)), "stopped; nothing was accepted")
 
 
@@ -40,7 +40,7 @@ def accept(options: argparse.Namespace) -> int:
 def _entry(options: argparse.Namespace, metric: str) -> Accepted:
     ratio = options.ratio
     if ratio is None:
-        # A benchmark that is gone has no ratio.
+        # A benchmark that is gone has no ratio, so its entry holds a 1.
         ratio = 1.0 if metric == "missing" else _reported_ratio(options, metric)
     entry = Accepted(options.benchmark, metric, ratio, options.reason, options.expires)
     if entry.is_expired:
@@ -49,7 +49,7 @@ def _entry(options: argparse.Namespace, metric: str) -> Accepted:
 
 
 def _failed_metrics(options: argparse.Namespace, rules: Rules) -> list[str]:
-    """Return what failed the benchmark in the last report, costs before what stands for them."""
+    """Return the metrics that failed in the last report, each cost before its stand-ins."""
     row = _reported_row(options)
     changes = [each["metric"] for each in row["changes"] if each["word"] == WORSE]
     failed = ["time"] if row["verdict"].startswith("slower") else []
@@ -60,16 +60,16 @@ def _failed_metrics(options: argparse.Namespace, rules: Rules) -> list[str]:
     ]
     if row["outcome"] != "failed" or not failed:
         raise UsageError(
-            f"nothing of {options.benchmark} failed in the last report; "
-            "name what to accept with --metric."
+            f"no metric of {options.benchmark} failed in the last report; "
+            "name the one to accept with --metric."
         )
     return failed
 
 
 def _reported_ratio(options: argparse.Namespace, metric: str) -> float:
-    """Return the last report's ratio, rounded away from 1 so that it covers what was seen.
+    """Return the last report's ratio, rounded away from 1 so that it covers the measured value.
 
-    Where the base has none of the metric, this is head's value.
+    If the base has none of the metric, this is head's value.
     """
     row = _reported_row(options)
     changes = {
@@ -102,7 +102,7 @@ def _reported_row(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def write_accepted(file: Path, entry: Accepted) -> None:
-    """Append an entry, all at once; a file that is not there yet is begun."""
+    """Append an entry to the file, which is created if it does not exist."""
     text = file.read_text(encoding="utf-8") if file.is_file() else _HEADER
     fields: dict[str, Any] = {
         "benchmark": entry.benchmark,
@@ -110,7 +110,7 @@ def write_accepted(file: Path, entry: Accepted) -> None:
         "ratio": entry.ratio,
         "reason": entry.reason,
     }
-    # A JSON string or number is a TOML one too.
+    # TOML reads JSON's strings and numbers as they are.
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
     lines = [text.rstrip("\n"), "", "[[accepted]]", *lines, f"expires = {entry.expires}", ""]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -120,16 +120,26 @@ def write_accepted(file: Path, entry: Accepted) -> None:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         "perfgate accept",
-        "Accept a regression: writes entries into accepted.toml, which is reviewed like code.",
+        "Accept a regression. This adds entries to accepted.toml, which is reviewed like code.",
     )
-    parser.add_argument("benchmark", help="its name as the report writes it, with its parameters")
-    parser.add_argument("--reason", required=True, help="why, for somebody who reads it in a year")
     parser.add_argument(
-        "--expires", required=True, type=_day, metavar="YYYY-MM-DD", help="the last day it counts"
+        "benchmark", help="the benchmark's name as the report writes it, with its parameters"
+    )
+    parser.add_argument(
+        "--reason",
+        required=True,
+        help="why you accept it, for somebody who reads the entry in a year",
+    )
+    parser.add_argument(
+        "--expires",
+        required=True,
+        type=_day,
+        metavar="YYYY-MM-DD",
+        help="the last day on which the entry counts",
     )
     parser.add_argument(
         "--metric",
-        help="time, a metric of the report, or `missing` where the benchmark is gone "
+        help="time, a metric of the report, or `missing` if the benchmark is gone "
         "(default: all that failed in the last report)",
     )
     parser.add_argument(
@@ -140,7 +150,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         type=Path,
         default=DEFAULT_OUTPUT / "gate.json",
         metavar="FILE",
-        help="the last report (default: %(default)s)",
+        help="file of the last report (default: %(default)s)",
     )
     add_suite_config(parser)
     options = parser.parse_args(argv)

@@ -16,12 +16,12 @@ _CLOCKS = ("seconds", "rate", "ratio")
 
 @dataclass(frozen=True)
 class BudgetFinding:
-    """What one budget came to for one benchmark.
+    """Whether one benchmark keeps one budget.
 
     Attributes:
         budget: the budget.
-        row: the benchmark, or the pattern that fits none.
-        figure: head's; None where it is not known.
+        row: the benchmark, or the budget's pattern if it matches none.
+        figure: head's value; None if it is unknown.
         word: kept, missed, missed and accepted, not measured, or no such benchmark.
     """
 
@@ -32,7 +32,7 @@ class BudgetFinding:
 
 
 def check_budgets(rows: Sequence[Timed], rules: Rules) -> list[BudgetFinding]:
-    """Hold head's absolute figures to the budgets."""
+    """Compare head's absolute figures with the budgets."""
     by_name = {row.name: row for row in rows}
     found = []
     for budget in rules.budget:
@@ -47,21 +47,21 @@ def check_budgets(rows: Sequence[Timed], rules: Rules) -> list[BudgetFinding]:
 
 
 def keep_selected(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
-    """Leave out what a run on some of the benchmarks can't know of."""
+    """Leave out budgets that need a benchmark which this run did not select."""
     names = {"", *(row.name for row in rows)}
     known = [each for each in found if each.word != NO_SUCH_BENCHMARK]
     return [each for each in known if each.budget.over in names]
 
 
 def keep_untimed(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
-    """Leave out what a run without timing can't know of."""
+    """Leave out budgets that need a clock, for a run without timing."""
     put_off = {row.name for row in rows if row.inspected.put_off}
     counted = [each for each in found if each.budget.metric not in _CLOCKS]
     return [each for each in counted if each.row not in put_off]
 
 
 def keep_run(found: Sequence[BudgetFinding], rows: Sequence[Timed]) -> list[BudgetFinding]:
-    """Leave out what can't have changed: what is measured on rows that were not run."""
+    """Leave out budgets of rows that were not run: their figures can't have changed."""
     if rows and all(row.inspected.not_run for row in rows):
         return []
     not_run = {row.name for row in rows if row.inspected.not_run is not None}

@@ -1,4 +1,4 @@
-"""The command `perfgate`: compares two commits by itself, and leads to the other commands.
+"""The command `perfgate`. Without a subcommand it compares two commits.
 
 Each command loads its own modules, so that `comment` and `store` run on the standard library alone.
 """
@@ -81,48 +81,51 @@ def _add_what_is_compared(parser: Parser) -> None:
         "--head",
         default=WORKING_TREE,
         metavar="REF",
-        help="commit to judge (default: the working tree)",
+        help="branch or commit to judge (default: the working tree)",
     )
     add_suite_config(parser)
     parser.add_argument(
         "--pytest-benchmark",
         type=Path,
         metavar="DIR",
-        help="take a folder's tests that use pytest-benchmark's fixture, instead of an asv suite",
+        help="instead of an asv suite, run the tests in DIR that use pytest-benchmark's fixture",
     )
     parser.add_argument(
         "--bench",
         default="",
         type=_regex,
         metavar="REGEX",
-        help="only the benchmarks whose name it matches (default: all)",
+        help="only benchmarks whose name matches REGEX (default: all)",
     )
     parser.add_argument(
         "--shard",
         default=Shard(1, 1),
         type=_shard,
         metavar="K/N",
-        help="only the K-th of N parts of the benchmarks, to spread a run over N machines",
+        help="run only the K-th of N parts of the benchmarks, to spread a run over N machines",
     )
 
 
 def _add_how(parser: Parser) -> None:
     parser.add_argument(
-        "--no-timing", dest="timing", action="store_false", help="compare only what needs no clock"
+        "--no-timing",
+        dest="timing",
+        action="store_false",
+        help="skip all timing and compare only metrics that need no clock",
     )
     parser.add_argument(
         "--instructions",
         choices=("counters", "valgrind"),
         default="counters",
-        help="count instructions by the processor's counters where it has any (default), or by "
-        "valgrind, which takes some 50 times as long as a call",
+        help="count instructions with the processor's counters, if it has any (default), or with "
+        "valgrind, which is about 50 times as slow",
     )
     parser.add_argument(
         "--time-identical",
         action="store_true",
         help="also time programs that are identical on both sides, to test the statistics",
     )
-    # what the flag above was called before
+    # the older name of --time-identical
     parser.add_argument(
         "--no-exoneration", dest="time_identical", action="store_true", help=argparse.SUPPRESS
     )
@@ -130,13 +133,13 @@ def _add_how(parser: Parser) -> None:
         "--budget",
         type=_seconds,
         metavar="SECONDS",
-        help="for all paired timing (default: gate.toml's, or 300)",
+        help="seconds for all paired timing (default: gate.toml's, or 300)",
     )
     parser.add_argument(
         "--rules",
         type=Path,
         metavar="FILE",
-        help="rules (default: head's ci/gate.toml or gate.toml, else perfgate's own)",
+        help="file of rules (default: head's ci/gate.toml or gate.toml, else perfgate's own)",
     )
     parser.add_argument(
         "--output",
@@ -149,7 +152,7 @@ def _add_how(parser: Parser) -> None:
         "--seed",
         type=int,
         default=time.time_ns() % 2**32,
-        help="seed of every random order (default: the clock)",
+        help="seed for every random order (default: taken from the clock)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
 

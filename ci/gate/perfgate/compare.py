@@ -4,7 +4,7 @@
     perfgate --base origin/main --no-timing  only what needs no clock
 
 Exit codes: 0 no regression, 1 a regression, 2 wrong usage, 3 something could not be measured or
-told.
+decided.
 """
 
 import argparse
@@ -43,9 +43,9 @@ from perfgate.source.sides import Sides, checked_out
 from perfgate.stages import Inspected, Listed, NotRun, Timed
 from perfgate.verdict import judge
 
-# Of the budget, for a second look at what a clock made suspect, where there is something to time.
+# The share of the budget for measuring suspect values again, if there is something to time too.
 _CONFIRMATION_SHARE = 0.5
-# Of the budget, that a run has for timing even where its first part took the whole of `run_s`.
+# The share of the budget that timing gets even if the stages before it used up `run_s`.
 _LEAST_SHARE = 0.25
 
 
@@ -114,11 +114,11 @@ def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Liste
     """Return the rows of this shard.
 
     Raises:
-        UsageError: there is none, though there should be.
+        UsageError: there is none, although there should be.
     """
     tests = options.pytest_benchmark
     if not rows and options.bench:
-        raise UsageError(f"--bench {options.bench!r} fits no benchmark of either side.")
+        raise UsageError(f"--bench {options.bench!r} matches no benchmark of either side.")
     if not rows and tests:
         raise UsageError(f"no test in {tests} uses the fixture `benchmark`.")
     names = options.shard.take(row.name for row in rows)
@@ -136,8 +136,8 @@ def _not_to_run(
     imports: Imports,
     options: argparse.Namespace,
 ) -> dict[str, NotRun]:
-    """Return the rows that need not run, with the reason, and say how many they are."""
-    # Who asks for identical programs or for other rules wants to see them at work.
+    """Return the rows that need not run, with the reason, and print their number."""
+    # Somebody who passes --time-identical or --rules wants to see the benchmarks run.
     if options.time_identical or options.rules:
         return {}
     found = rows_not_to_run(rows, sides, rules, imports)
@@ -150,12 +150,12 @@ def _not_to_run(
 
 
 def timing_budget_s(timing: Timing, elapsed_s: float, asked_s: float | None = None) -> float:
-    """Return how many seconds of timing are left to a run.
+    """Return how many seconds of timing a run has left.
 
     Args:
-        timing: the limits of all timing, and of the whole run.
-        elapsed_s: what the run took so far.
-        asked_s: what `--budget` says, which counts alone; None where it was not given.
+        timing: the limits on timing and on the whole run.
+        elapsed_s: the seconds since the run began.
+        asked_s: the value of `--budget`, which overrides everything else; None if it was not given.
     """
     if asked_s is not None:
         return asked_s
@@ -173,9 +173,9 @@ def _measure(
     core: int | None,
     budget_s: float,
 ) -> tuple[list[Timed], int]:
-    """Confirm what looks worse, and time what can't be known to be identical on both sides.
+    """Confirm suspect values, and time every benchmark that may differ between the sides.
 
-    Both spend one budget, and share the error that a run may make among all that can fail it.
+    Both spend one time budget. The run's allowed error is shared among all tests that can fail it.
     Return every row in its order, and how many pairs were launched.
     """
     start = time.monotonic()
@@ -186,9 +186,9 @@ def _measure(
     if options.timing:
         num_timed = sum(_is_comparable(row) and row.name not in identical for row in rows)
     num_tests = num_timed + sum(len(suspect_changes(row, rules)) for row in rows)
-    # The other shards decide about the same change.
+    # The other shards test the same change, so they share the error too.
     num_tests *= options.shard.count
-    # Fresh processes take seconds each, and would leave nothing for the timing.
+    # Fresh processes take seconds each. Without a limit they would leave no time for timing.
     share = _CONFIRMATION_SHARE if num_timed else 1.0
     confirmation = Confirmation(sides, rules, core, start + share * budget_s, _say)
     confirmed = confirmation.run(rows, num_tests)
@@ -217,11 +217,11 @@ def _is_identical(row: Inspected, sides: Sides) -> bool:
 def _same_commit(sides: Sides) -> list[str]:
     if sides.base.commit != sides.head.commit:
         return []
-    return ["Base and head are the same commit: this run says something about the machine alone."]
+    return ["Base and head are the same commit, so this run only measures the machine's noise."]
 
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
-    """Read the rules of head: they are reviewed with the change."""
+    """Read head's rules, because they are reviewed with the change."""
     if options.rules:
         return read_rules(options.rules, options.rules.with_name("accepted.toml"))
     return read_rules(*find_rules(sides.head.root / sides.config.folder))
@@ -260,7 +260,8 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
 
 def _make_output(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if folder == DEFAULT_OUTPUT:  # a report must not become part of the next run's head
+    # Git must ignore the report. Else the next run takes it as a part of its head.
+    if folder == DEFAULT_OUTPUT:
         replace_text(folder / ".gitignore", "*\n")
 
 
@@ -272,5 +273,5 @@ def _write(result: Result, options: argparse.Namespace) -> None:
 
 
 def _say(text: str) -> None:
-    """Tell a waiting person what goes on; the report alone goes to stdout."""
+    """Print progress to stderr, because only the report goes to stdout."""
     print(text, file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
 """The rules of the gate: gate.toml and accepted.toml as models, with a sentence for each mistake.
 
-Every default stands here once; `default.toml` holds the rules of the metrics. A rule names its
-benchmarks by a regular expression that is searched for in `name(parameters)`, as asv's --bench
-does. The first rule that fits a metric and a benchmark counts.
+This file holds every default once, except for the rules of the metrics, which `default.toml` holds.
+A rule names its benchmarks by a regular expression that is searched for in `name(parameters)`, like
+asv's --bench. The first rule that matches a metric and a benchmark counts.
 """
 
 import dataclasses
@@ -47,11 +47,11 @@ def _looks(value: Any) -> tuple[int, ...]:
     given = list(value) if isinstance(value, list | tuple) else []
     is_whole = all(type(each) is int for each in given)
     if not given or not is_whole or given != sorted(set(given)) or given[0] < 2:
-        raise ValueError(f"must be a rising list of numbers of pairs from 2 up, but got {value!r}")
+        raise ValueError(f"must be a rising list of whole numbers of at least 2, but got {value!r}")
     return tuple(given)
 
 
-# A quoted number or a yes is a mistake in a file of rules, so nothing is converted.
+# Nothing is converted, because a quoted number or a boolean in place of a number is a mistake.
 Number = Annotated[float, Strict()]
 Amount = Annotated[Number, Field(ge=0)]
 Chance = Annotated[Number, Field(gt=0, lt=1)]
@@ -62,18 +62,18 @@ Stop = Literal["stop", "warn"]
 
 Fitting = TypeVar("Fitting", "Slowdown", "Cores", "MetricRule")
 Direction = Literal["more", "less"]
-# What a change of a metric is called. Whoever reads a report sees these words.
+# The words for a metric's change, as a report shows them.
 SAME = "same"
 WORSE = "worse"
 BETTER = "better"
-CHANGED = "changed"  # in a direction of which nobody has said whether it is worse
-UNSURE = "unsure"  # it looked worse, and there was no time to look again
+CHANGED = "changed"  # no rule says whether this direction is worse
+UNSURE = "unsure"  # it looked worse, and there was no time to confirm it
 
 
 def _check_ratios(fail_ratio: float, pass_ratio: float) -> None:
     if not 1.0 <= fail_ratio < pass_ratio:
         raise ValueError(
-            f"fail_ratio must lie between 1 and its pass_ratio, {pass_ratio:g}, "
+            f"fail_ratio must be at least 1 and below its pass_ratio, {pass_ratio:g}, "
             f"but got {fail_ratio:g}"
         )
 
@@ -83,25 +83,25 @@ class Verdicts:
     """When a benchmark is slower, how often the gate may err, and what stops a run."""
 
     fail_ratio: Number = 1.005
-    """Slower: head surely takes more than this times the base's time."""
+    """A benchmark is slower if head surely takes more than this many times the base's time."""
     pass_ratio: Number = 1.03
-    """Not slower: head surely takes less than this times the base's time."""
+    """A benchmark is not slower if head surely takes less than this many times the base's time."""
     looks: Looks = (4, 6, 9, 13, 18, 24, 32, 40, 48)
-    """Numbers of pairs of relaunched workers after which the evidence is weighed."""
+    """Numbers of pairs after which the evidence is weighed. Each pair launches new workers."""
     confirm_looks: Looks = (4, 8, 12, 18, 24, 36)
-    """The same for the fresh pairs that confirm a suspicion."""
+    """Numbers of fresh pairs after which the evidence that confirms a suspicion is weighed."""
     suspect_alpha: Chance = 0.05
-    """False suspicions, shared by all that can fail a run. Each must also be confirmed."""
+    """Rate of false suspicions, shared by all tests of a run. Each must also be confirmed."""
     confirm_alpha: Chance = 0.1
-    """False confirmations. With `suspect_alpha`: at most 0.5% of all runs raise a false alarm."""
+    """Rate of false confirmations. With `suspect_alpha`, at most 0.5% of runs are false alarms."""
     miss_beta: Chance = 0.02
-    """How often each test may call a row not slower that is `pass_ratio` slower."""
+    """How often each of the two tests may miss a slowdown of `pass_ratio`."""
     suspicious_ratio: Annotated[Number, Field(gt=1)] = 100.0
-    """So many times faster or slower means that what is measured has probably changed."""
+    """A benchmark this many times faster or slower probably no longer measures the same work."""
     undecided: Stop = "stop"
-    """A row that stays undecided: `stop` ends with exit code 3, `warn` passes with a warning."""
+    """If a row stays undecided, `stop` ends with exit code 3 and `warn` passes with a warning."""
     gone: Stop = "stop"
-    """A benchmark of the base that head's suite no longer has: the same choice."""
+    """If head's suite lacks a benchmark of the base: `stop` or `warn`, as above."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -110,7 +110,7 @@ class Verdicts:
 
     @property
     def limits(self) -> Limits:
-        """What the statistics need of it."""
+        """The part of these rules that the statistics use."""
         names = [each.name for each in dataclasses.fields(Limits)]
         return Limits(**{name: getattr(self, name) for name in names})
 
@@ -120,26 +120,26 @@ class Timing:
     """How long to time: the whole run, one pair of one benchmark, one sample."""
 
     budget_s: Amount = 300.0
-    """Seconds for all paired timing; --budget overrides it."""
+    """Seconds for all paired timing. --budget overrides it."""
     run_s: Amount = 0.0
-    """Seconds for the whole run; timing gets what is left of them. 0 means no limit."""
+    """Seconds for the whole run. Timing gets what the other stages leave. 0 means no limit."""
     pair_s: Amount = 1.0
-    """Seconds of one benchmark in one pair; half as long scatters twice as much."""
+    """Seconds of one benchmark in one pair. Half the time doubles the scatter."""
     sample_s: Amount = 0.02
-    """Seconds of one sample; the number of inner calls follows from it."""
+    """Seconds of one sample. They decide how many calls a sample makes."""
     min_alternations: Annotated[StrictInt, Field(ge=1)] = 4
-    """The fewest times that the two sides take turns in one pair."""
+    """The fewest turns that each side takes in one pair."""
     max_alternations: Annotated[StrictInt, Field(ge=1)] = 24
-    """The most times."""
+    """The most turns that each side takes in one pair."""
     shared_s: Amount = 0.05
-    """Seconds of a sample that both sides take at once, if calls only compute; 0 means never."""
+    """Seconds of a sample that both sides take at once, if calls only compute. 0 turns this off."""
     timeout_s: Amount = 300.0
-    """Seconds for discovery and for preparing a benchmark, which have no timeout of their own."""
+    """Seconds for discovery and for preparing a benchmark, which have no timeouts of their own."""
 
 
 @dataclass(frozen=True, config=_MODEL)
 class Slowdown:
-    """Benchmarks for which slower and not slower begin elsewhere than `verdict` says."""
+    """Benchmarks with a `fail_ratio` and a `pass_ratio` of their own."""
 
     benchmark: Regex
     fail_ratio: Number
@@ -164,15 +164,17 @@ class MetricRule:
     """How one metric is compared.
 
     Attributes:
-        name: the metric.
-        worse: which direction is a regression; `never` shows it only, `undeclared` asks for it.
-        benchmark: regular expression of the benchmarks meant.
-        tolerance: relative change that is let pass.
-        at_least: absolute change that is let pass.
-        clock: whether it is measured, not counted; a suspect one is confirmed in fresh processes.
-        stands_for: the cost that it stands for: `time`, or another metric. Where that cost is known
-            and has not grown, more of this one is no regression.
-        unit: what the report writes behind it.
+        name: the metric's name.
+        worse: which direction is a regression. `never` only shows the metric. `undeclared` asks you
+            to add a rule.
+        benchmark: regular expression that matches the benchmarks.
+        tolerance: relative change that passes.
+        at_least: absolute change that passes.
+        clock: whether it is measured, not counted. A suspect value is then confirmed in fresh
+            processes.
+        stands_for: the cost that it stands for: `time`, or another metric. If that cost is known
+            and has not grown, a rise of this metric is no regression.
+        unit: the unit that the report writes after its values.
     """
 
     name: str
@@ -185,7 +187,7 @@ class MetricRule:
     unit: str = ""
 
     def compare(self, base: float, head: float) -> str:
-        """Say what a change from `base` to `head` is."""
+        """Return the word for a change from `base` to `head`."""
         direction: Direction = "more" if head > base else "less"
         if self.worse == "never" or self.excess(base, head, direction) <= 0:
             return SAME
@@ -194,9 +196,9 @@ class MetricRule:
         return WORSE if self.worse in ("either", direction) else BETTER
 
     def excess(self, base: float, head: float, direction: Direction) -> float:
-        """Return how far a change goes beyond what is let pass, as a share of the larger value.
+        """Return how far a change exceeds the allowed one, as a share of the larger value.
 
-        It is negative for a change that is let pass, or that goes the other way.
+        It is negative for an allowed change, and for a change in the other direction.
         """
         change = head - base if direction == "more" else base - head
         allowed = max(self.tolerance * abs(base), self.at_least)
@@ -208,10 +210,10 @@ class Budget:
     """An absolute floor or ceiling that head must keep, whatever the base did.
 
     Attributes:
-        benchmark: regular expression of the benchmarks meant.
-        metric: `seconds`, `rate` (work over seconds), `ratio` (seconds of `over` / seconds), or one
-            of the program's.
-        unit: what the figures are in.
+        benchmark: regular expression that matches the benchmarks.
+        metric: `seconds`, `rate` (work over seconds), `ratio` (seconds of `over` / seconds), or a
+            metric of the program.
+        unit: the unit of the figures.
         floor: the least allowed.
         ceiling: the most allowed.
         work: units of work in one call, for `rate`.
@@ -239,13 +241,13 @@ class Accepted:
 
     @property
     def is_expired(self) -> bool:
-        """Whether its last day is over."""
+        """Whether its last day has passed."""
         return today() > self.expires
 
 
 @dataclass(frozen=True, config=_MODEL)
 class Rules:
-    """Everything a run is judged by."""
+    """All rules that decide a run's verdict."""
 
     verdict: Verdicts = Verdicts()
     timing: Timing = Timing()
@@ -260,14 +262,15 @@ class Rules:
     def _refuse_time(cls, rules: tuple[MetricRule, ...]) -> tuple[MetricRule, ...]:
         if any(rule.name == "time" for rule in rules):
             raise ValueError(
-                "'time' is judged by its pairs; say [[slowdown]] in the place of [[metric]]"
+                "'time' is judged by its pairs; use [[slowdown]] instead of [[metric]]"
             )
         return rules
 
     def rule_of(self, metric: str, row: str) -> MetricRule:
-        """Return the first rule that fits; a metric without one is shown only.
+        """Return the first rule that matches. A metric without a rule is only shown.
 
-        What stands for the time of a benchmark may grow as far as a [[slowdown]] lets its time.
+        A metric that stands for time may grow as far as the benchmark's [[slowdown]] lets its time
+        grow.
         """
         named = (rule for rule in self.metric if rule.name == metric)
         rule = _first_fitting(named, row) or MetricRule(metric, "never")
@@ -277,7 +280,7 @@ class Rules:
         return dataclasses.replace(rule, tolerance=max(rule.tolerance, slowdown.fail_ratio - 1.0))
 
     def limits_of(self, row: str) -> Limits:
-        """Return where slower and not slower begin for a benchmark, and how often to err."""
+        """Return a benchmark's limits for slower and not slower, and the allowed error rates."""
         limits = self.verdict.limits
         own = _first_fitting(self.slowdown, row)
         if own is None:
@@ -300,14 +303,14 @@ def _first_fitting(rules: Iterable[Fitting], row: str) -> Fitting | None:
 
 
 def today() -> date:
-    """Return the day, in UTC: everybody's entries expire at the same moment."""
+    """Return today's date in UTC, so that entries expire at the same moment everywhere."""
     return datetime.now(UTC).date()
 
 
 def find_rules(config_folder: Path) -> tuple[Path, Path]:
     """Return the files of rules and of accepted regressions.
 
-    They are the repository's own where it has them, else the rules that come with the gate.
+    A repository that has no file of rules gets the gate's own.
     """
     for file in (config_folder / "ci" / "gate.toml", config_folder / "gate.toml"):
         if file.is_file():
@@ -316,9 +319,9 @@ def find_rules(config_folder: Path) -> tuple[Path, Path]:
 
 
 def read_rules(file: Path, accepted_file: Path) -> Rules:
-    """Read both files. The default rules of the metrics follow the file's own, so its own count.
+    """Read both files. The file's own rules of metrics come before the default ones.
 
-    A file that says `metric = []` has no metric judged.
+    The first match counts, so own rules win. With `metric = []` no metric is judged.
 
     Raises:
         UsageError: a file is missing or has a mistake.
@@ -344,7 +347,7 @@ class _AcceptedFile:
 
 
 def read_accepted(file: Path) -> tuple[Accepted, ...]:
-    """Read the accepted regressions; where there is no file, there are none.
+    """Read the accepted regressions. There are none if there is no file.
 
     Raises:
         UsageError: the file has a mistake.

@@ -1,7 +1,7 @@
-"""The two ways in which the gate can't give a verdict at all.
+"""The two errors that keep the gate from giving a verdict.
 
-UsageError        what was asked for can't be done: exit code 2
-PreparationError  a side could not be made ready: exit code 3
+UsageError        the gate can't do what the user asked for: exit code 2
+PreparationError  a side could not be prepared: exit code 3
 """
 
 import difflib
@@ -9,15 +9,15 @@ from collections.abc import Iterable
 
 
 class UsageError(Exception):
-    """What was asked for can't be done; the message is one sentence for the person who asked."""
+    """The gate can't do what the user asked for. The message says why in one sentence."""
 
 
 class PreparationError(Exception):
-    """A side could not be made ready, so nothing can be said about it."""
+    """A side could not be prepared, so there is nothing to compare."""
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that refuses a name: the one that was meant, or all of them."""
+    """Return the end of an error about an unknown name: the closest known name, or all of them."""
     known = tuple(known)
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}."

@@ -1,4 +1,4 @@
-"""Files that are read with one sentence for a mistake, and written whole or not at all."""
+"""Read TOML with one-sentence errors, and replace files atomically."""
 
 import os
 import tomllib
@@ -12,8 +12,8 @@ def read_toml(file: Path, failure: type[Exception] = UsageError) -> dict[str, An
     """Read a TOML file.
 
     Args:
-        file: an existing file; the error names it with its folder.
-        failure: what to raise where the file is not valid TOML.
+        file: an existing file. The error names it with its folder.
+        failure: the exception to raise if the file is not valid TOML.
     """
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -22,7 +22,7 @@ def read_toml(file: Path, failure: type[Exception] = UsageError) -> dict[str, An
 
 
 def replace_text(file: Path, text: str) -> None:
-    """Replace a file's text all at once: a reader finds the old text or the new one."""
+    """Replace a file's text atomically: a reader finds the old text or the new one."""
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8", newline="")

@@ -1,8 +1,8 @@
-"""What a benchmark's compiled program is: its identity, its numbers, and how two of them differ.
+"""A benchmark's compiled program: its identity, its metrics, and how two programs differ.
 
-Reads the texts that workers write (StableHLO, optimised HLO) and knows no jax. Names, locations and
-metadata say how a program was written, not what it does: they are normalised away before hashing,
-so that a rename changes nothing.
+This reads the texts that workers write (StableHLO, optimised HLO), without jax. Names, locations
+and metadata say how a program was written, not what it does. They are normalised away before
+hashing, so that a rename changes nothing.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ _MLIR_RESULT_NAME = re.compile(r'jax\.(?:result_info|arg_info) = "(?:[^"\\]|\\.)
 _MLIR_SYMBOL = re.compile(
     r"(?:func\.func|sdy\.mesh|module)(?: public| private)? @([\w.$-]+|\"[^\"]*\")"
 )
-# `%name = type opcode(operands), attributes`. A tuple's type has spaces and parentheses, but none
-# around a word.
+# `%name = type opcode(operands), attributes`. A tuple's type has spaces and parentheses, but never
+# a parenthesis right after a word.
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = (.*?) ([a-z][a-z0-9-]*)\((.*)$", re.MULTILINE)
 _METADATA = re.compile(r",? ?metadata=\{(?:[^{}\"]|\"(?:[^\"\\]|\\.)*\")*\}")
 _HLO_TABLES = re.compile(
@@ -62,12 +62,12 @@ class Program:
     """One side's program of one benchmark.
 
     Attributes:
-        identity: hash of everything that decides what it does; sides with equal identities run the
-            same program.
-        metrics: its numbers, compared by the rules of gate.toml.
+        identity: hash of everything that decides what the program does. Sides with equal identities
+            run the same program.
+        metrics: its metrics, which the rules of gate.toml compare.
         timed_is_program: whether the suite says that the timed work is this program and nothing
-            else, and its text is whole: equal identities then mean equal work.
-        instructions: those of the optimised program.
+            else, and its text is complete. Equal identities then mean equal work.
+        instructions: the instructions of the optimised program.
     """
 
     identity: str
@@ -83,7 +83,7 @@ class Difference:
     Attributes:
         gained: instructions that head has more of, by kind.
         lost: those it has fewer of.
-        lines: source lines to which added instructions belong, the worst first, with how many.
+        lines: source lines that added instructions, with their number, the largest first.
     """
 
     gained: dict[str, int]
@@ -92,7 +92,7 @@ class Difference:
 
 
 def read_program(files: ProgramFiles, root: Path) -> Program | None:
-    """Read what a worker wrote about a program; None where it wrote no text."""
+    """Read what a worker wrote about a program; None if it wrote no text."""
     lowered = Path(files.lowered).read_text() if files.lowered else None
     optimised = Path(files.optimised).read_text() if files.optimised else None
     if lowered is None and optimised is None:
@@ -104,6 +104,7 @@ def read_program(files: ProgramFiles, root: Path) -> Program | None:
     instructions: tuple[Instruction, ...] = ()
     if optimised is not None:
         instructions = tuple(read_instructions(optimised, root))
+        # The compiled object's own report comes after the header, so that it overrides the header.
         metrics = donation(optimised) | metrics | count_operations(optimised)
     if {"argument_bytes", "alias_bytes"} <= metrics.keys():
         metrics["undonated_bytes"] = metrics["argument_bytes"] - metrics["alias_bytes"]
@@ -115,18 +116,19 @@ def read_program(files: ProgramFiles, root: Path) -> Program | None:
 
 
 def normalise_stablehlo(text: str) -> str:
-    """Return a lowered program without locations, and with its own symbols numbered."""
+    """Return a lowered program without locations, its own symbols replaced by numbers."""
     text = _MLIR_RESULT_NAME.sub("", _MLIR_LOCATION.sub("", text))
-    # Only symbols defined here: the target of a custom call is what it does.
+    # Only symbols that the program defines: the target of a custom call decides what it does.
     own = {
         name: f"@s{number}" for number, name in enumerate(dict.fromkeys(_MLIR_SYMBOL.findall(text)))
     }
     text = re.sub(r'@([\w.$-]+|"[^"]*")', lambda match: own.get(match[1], match[0]), text)
+    # Without its names, a list of attributes can be empty. Jax leaves such a list out.
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip()).replace(" {}", "")
 
 
 def normalise_hlo(text: str) -> str:
-    """Return an optimised program without metadata, and with its instructions numbered."""
+    """Return an optimised program without metadata, its instructions' names replaced by numbers."""
     text = _METADATA.sub("", _HLO_TABLES.sub("", text))
     text = re.sub(r"^HloModule [^,\n]+", "HloModule", text)
     text = _HLO_PARAMETER.sub("", text)
@@ -139,7 +141,7 @@ def _numbered() -> Callable[[re.Match[str]], str]:
 
 
 def count_operations(hlo: str) -> dict[str, float]:
-    """Count what an optimised program consists of, inside fusions too."""
+    """Count the instructions of an optimised program by kind, inside fusions too."""
     found = [(match[2], match[0]) for match in _INSTRUCTION.finditer(hlo)]
     kinds = Counter(opcode for opcode, _ in found)
     header = hlo.partition("\n")[0]
@@ -160,9 +162,9 @@ def count_operations(hlo: str) -> dict[str, float]:
 
 
 def donation(hlo: str) -> dict[str, float]:
-    """Read from an optimised program's header how large its arguments are, and those written over.
+    """Return the bytes of all arguments and of donated ones, from an optimised program's header.
 
-    Returns nothing where the header does not say, or has a type of unknown size.
+    Returns nothing if the header does not say, or has a type of unknown size.
     """
     header = hlo.partition("\n")[0]
     layout = _ENTRY_LAYOUT.search(header)
@@ -187,7 +189,7 @@ def _num_bytes(dtype: str, dims: str) -> int:
 def _reaches_host(opcode: str, line: str) -> bool:
     """Whether an instruction calls Python.
 
-    That is a custom call on CPUs and GPUs, and a send to the host on TPUs.
+    Such a call is a custom call on CPUs and GPUs, and a send to the host on TPUs.
     """
     is_callback = opcode == "custom-call" and _CALLBACK.search(line) is not None
     return is_callback or (opcode == "send" and "is_host_transfer=true" in line)
@@ -241,7 +243,7 @@ def _table(hlo: str, name: str) -> str:
 
 
 def difference(base: Program, head: Program, num_lines: int = 5) -> Difference:
-    """Compare two optimised programs by kind of instruction, and find the lines that added some."""
+    """Compare two optimised programs by kind of instruction, and find the lines that added any."""
     before = Counter(each.opcode for each in base.instructions)
     after = Counter(each.opcode for each in head.instructions)
     return Difference(

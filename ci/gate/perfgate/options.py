@@ -1,4 +1,4 @@
-"""What all commands share: how they parse flags, answer mistakes and end. Standard library only."""
+"""Parsing of flags, errors and exit codes, for all commands. Standard library only."""
 
 import argparse
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from perfgate.errors import PreparationError, UsageError
 
 DEFAULT_OUTPUT = Path(".asv/gate")
-# Windows has no SIGHUP, and the command line must get as far as to say that the gate needs Linux.
+# Windows has no SIGHUP. This module must still load there, to say that the gate needs Linux.
 _STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
 STOPPING = tuple(getattr(signal, name) for name in _STOPPING if hasattr(signal, name))
 
@@ -31,7 +31,7 @@ class Shard:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes whole flags only and raises its mistakes as `UsageError`."""
+    """A parser that accepts no abbreviated flags and raises mistakes as `UsageError`."""
 
     def __init__(self, prog: str, description: str, epilog: str | None = None):
         super().__init__(
@@ -61,15 +61,15 @@ def add_suite_config(parser: argparse.ArgumentParser) -> None:
 def guarded(command: Callable[[], int], stopped: str) -> int:
     """Run a command and return its exit code.
 
-    The code is 2 for wrong usage, 3 where the command could not tell, and 130 where it was stopped.
-    A bug in the command also ends with 3, because Python's own exit code, 1, would look like a
+    The code is 2 for wrong usage, 3 if the command could not decide, and 130 if it was stopped. A
+    bug in the command also ends with 3, because Python's own exit code, 1, would look like a
     regression.
 
     Args:
-        command: returns the exit code.
-        stopped: what to say after Ctrl-C, a hang-up or a request to end.
+        command: the command, which returns the exit code.
+        stopped: the message after Ctrl-C, a hang-up or a request to end.
     """
-    # One that is ignored stays ignored, as SIGHUP does under nohup.
+    # A signal that is ignored must stay ignored: nohup ignores SIGHUP.
     heeded = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
     handlers = {each: signal.signal(each, _stop) for each in heeded}
     try:
@@ -81,15 +81,15 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
         print(f"COULD NOT TELL: {error}", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
-        # the terminal may be gone, and that is why
+        # the terminal that was closed can't take the message
         with contextlib.suppress(OSError):
             print(stopped, file=sys.stderr)
         return 130
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is shown whole
+    except Exception as error:  # noqa: BLE001 - its whole traceback is printed
         with contextlib.suppress(OSError):
             traceback.print_exc()
             print(
-                f"COULD NOT TELL: a mistake in this command itself: {type(error).__name__}.",
+                f"COULD NOT TELL: a bug in perfgate: {type(error).__name__}.",
                 file=sys.stderr,
             )
         return 3
@@ -99,9 +99,9 @@ def guarded(command: Callable[[], int], stopped: str) -> int:
 
 
 def _stop(number: int, frame: Any) -> None:
-    """Leave as Ctrl-C does, so that workers end and checkouts are removed.
+    """Exit as after Ctrl-C, so that workers end and checkouts are removed.
 
-    A closed terminal often hangs up twice. The second time must not interrupt the clearing up.
+    A closed terminal often sends SIGHUP twice. The second one must not interrupt the cleanup.
     """
     for each in STOPPING:
         signal.signal(each, signal.SIG_IGN)

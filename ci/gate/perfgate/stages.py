@@ -1,11 +1,11 @@
-"""What the pipeline hands on: frozen values, each made of the one before it.
+"""The values that the gate's stages hand on. Each is frozen and made from the one before it.
 
     Listed      a benchmark that either side's suite has
-    Inspected   what its first run showed on both sides, and which metrics changed
-    Timed       what its pairs showed, or why none were taken
-    Judged      its verdict, what that means for the exit code, and the reasons
+    Inspected   its first run on both sides, and the metrics that changed
+    Timed       its paired timing, or why there was none
+    Judged      its verdict, its effect on the exit code, and the reasons
 
-A benchmark that is new, gone, skipped or broken is such a value too.
+A benchmark that is new, gone, skipped or broken goes through the same stages.
 """
 
 import dataclasses
@@ -22,19 +22,21 @@ from perfgate.process.protocol import FirstRun, Value
 from perfgate.stats.evidence import Evidence
 
 SIDES = ("base", "head")
-MODULE = "module"  # the kind of a row that stands for a module which can't be imported
-_ALIKE = 1.25  # times the other side's first calls: more, and one program does not mean equal work
+MODULE = "module"  # the kind of a row for a module that can't be imported
+# Equal programs do not mean equal work if the first calls of one side take longer than this many
+# times those of the other.
+_ALIKE = 1.25
 
 
 class NotRun(enum.Enum):
-    """Why the gate doesn't run a benchmark that both sides have; the value is a sentence."""
+    """Why the gate doesn't run a benchmark that both sides have. The report shows the value."""
 
     DOCUMENTATION = "only documentation differs, so it was not run"
     SAME_FILES = "the change alters no file that it used in an earlier run, so it was not run"
 
 
 class Outcome(enum.IntEnum):
-    """What a row means for the exit code, the worst last."""
+    """The effect of a row on the exit code, the worst last."""
 
     NEUTRAL = 0
     PASSED = 1
@@ -46,7 +48,7 @@ class Outcome(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One metric on both sides, and what the rules call the change."""
+    """One metric on both sides, and the rules' word for its change."""
 
     metric: str
     base: float
@@ -65,7 +67,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What discovery knows of one benchmark with one set of parameters.
+    """One benchmark with one set of parameters, as discovery finds it.
 
     Attributes:
         row: `name(parameters)`, unique in a suite.
@@ -73,8 +75,8 @@ class Benchmark:
         index: the number of its parameters in asv's order; None where it has none.
         kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
         timeout_s: seconds it may take.
-        unit: of its value.
-        is_unchanged: whether head's suite holds all of the base's as it was.
+        unit: the unit of its value.
+        is_unchanged: whether head's suite still holds all of the base's suite, unedited.
     """
 
     row: str
@@ -92,14 +94,14 @@ class Benchmark:
 
     @property
     def metric(self) -> str:
-        """The name of its value in gate.toml."""
+        """The metric in gate.toml that judges its value."""
         if self.is_timed:
             return "time"
         return self.kind if self.kind in ("memory", "peakmemory") else "track"
 
     @property
     def target(self) -> tuple[str, str, int | None]:
-        """What every request about it begins with; see `process.protocol.Target`."""
+        """The first fields of every request about it; see `process.protocol.Target`."""
         return self.row, self.name, self.index
 
 
@@ -109,7 +111,7 @@ class Listed:
 
     Attributes:
         state: whether both suites have it, or only one.
-        problem: why head's can't be measured, where that is known already.
+        problem: why it can't be measured on head, if that is known already.
     """
 
     benchmark: Benchmark
@@ -124,12 +126,12 @@ class Listed:
 
 @dataclass(frozen=True)
 class SideRun:
-    """What one side's first run of a benchmark showed; empty where it was not run.
+    """The result of one side's first run of a benchmark. It is empty if the benchmark was not run.
 
     Attributes:
-        ran: what it returned.
+        ran: what the worker replied.
         program: the compiled program that its class offers.
-        skipped: whether it asks to be skipped.
+        skipped: whether the benchmark is skipped on this side.
         problem: why it could not be measured.
     """
 
@@ -140,7 +142,7 @@ class SideRun:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of its quickest first call."""
+        """Seconds of the quickest of its first calls."""
         return self.ran.seconds if isinstance(self.ran, FirstRun) else None
 
     @property
@@ -156,13 +158,13 @@ class Inspected:
     """A benchmark after its first run on both sides.
 
     Attributes:
-        base: what the base's run showed.
-        head: what head's run showed.
-        changes: of every metric that both sides have, causes first.
-        put_off: whether seconds that it tracks were not measured: nobody asked for them, or they
-            can't have changed.
-        reached_by: what of the change it used on either side; None where nobody can tell.
-        not_run: why it was not run; None where it was.
+        base: the base's first run.
+        head: head's first run.
+        changes: the changes of every metric that both sides have, likely causes first.
+        put_off: whether the seconds that it tracks were left unmeasured, because nobody asked for
+            them or they can't have changed.
+        reached_by: the changed functions and files that it used on either side; None if unknown.
+        not_run: why it was not run; None if it was.
     """
 
     benchmark: Benchmark
@@ -191,12 +193,12 @@ class Inspected:
 
     @property
     def skipped(self) -> list[str]:
-        """The sides on which it asks to be skipped."""
+        """The sides on which it is skipped."""
         return [name for name, side in self.sides.items() if side.skipped]
 
     @property
     def programs(self) -> dict[str, Program]:
-        """The compiled programs that are offered, by side."""
+        """The compiled programs that the suite offers, by side."""
         return {name: side.program for name, side in self.sides.items() if side.program}
 
     @property
@@ -207,26 +209,26 @@ class Inspected:
 
     @property
     def has_one_program(self) -> bool:
-        """Whether the timed work is a program, and both sides hold the very same."""
+        """Whether the timed work is a program, and is the same one on both sides."""
         base = self.base.program
         head = self.head.program
         if base is None or head is None or not head.timed_is_program:
             return False
-        # One that head compiles anew at each call is the same program, and yet not all that is
-        # timed.
+        # If head compiles the program again at each call, the program is the same but the timed
+        # work is not.
         recompiles_alike = self.base.recompilations == self.head.recompilations
         return base.identity == head.identity and recompiles_alike
 
     @property
     def is_same_program(self) -> bool:
-        """Whether the timed work is one program, and first calls don't tell of more work."""
+        """Whether both sides time the same program, and their first calls take about as long."""
         if not self.has_one_program:
             return False
         return self._first_calls_are_alike
 
     @property
     def is_unreached(self) -> bool:
-        """Whether it used nothing of what changed, and first calls don't tell of more work."""
+        """Whether it used nothing that changed, and both sides' first calls take about as long."""
         return self.reached_by == () and self._first_calls_are_alike
 
     @property
@@ -235,13 +237,13 @@ class Inspected:
         return slower <= _ALIKE * quicker
 
     def with_side(self, name: str, side: SideRun) -> Self:
-        """Return it with another run of one side."""
+        """Return a copy with another run of one side."""
         if name == "base":
             return dataclasses.replace(self, base=side)
         return dataclasses.replace(self, head=side)
 
     def with_problems(self, problems: Mapping[str, str]) -> Self:
-        """Return it with more that went wrong; what a side's problem was already, it stays."""
+        """Return a copy with more problems. A side keeps the problem that it already has."""
         row = self
         for name, problem in problems.items():
             side = row.sides[name]
@@ -254,13 +256,13 @@ class Timed:
     """A benchmark after paired timing.
 
     Attributes:
-        inspected: what came before.
-        is_identical: whether it was not timed since both sides run the same program or code.
-        evidence: of its pairs; None where none were asked for.
-        seconds: of one call, by side, once for each pair.
-        shared: whether both sides were sampled at once, on one core.
-        broken: what went wrong meanwhile, by side.
-        causes: why it takes longer, where it does.
+        inspected: the benchmark's first runs.
+        is_identical: whether timing was skipped because both sides run the same program or code.
+        evidence: the evidence of its pairs; None if it was not to be timed.
+        seconds: the seconds of one call, by side, one number for each pair.
+        shared: whether both sides were sampled at once on one core.
+        broken: what went wrong during the timing, by side.
+        causes: why it takes longer, if it does.
     """
 
     inspected: Inspected

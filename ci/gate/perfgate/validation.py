@@ -1,4 +1,4 @@
-"""Read a table of TOML into a model, with one sentence for a mistake in it. `config` calls it."""
+"""Read a TOML table into a model, with one-sentence errors. `config` calls it."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar, get_args
@@ -11,7 +11,7 @@ T = TypeVar("T")
 Place = Sequence[str | int]
 _UNKNOWN = "unexpected_keyword_argument"
 
-# What would be right, by pydantic's name of the mistake or by that name's first word.
+# The right value, by pydantic's name of the mistake or by that name's first word.
 _WANTED = {
     "bool": "true or false",
     "dataclass": "a table",
@@ -32,8 +32,8 @@ def validated(model: type[T], table: dict[str, Any], source: str) -> T:
 
     Args:
         model: a dataclass whose fields are values, dataclasses or tuples of dataclasses.
-        table: what the file says.
-        source: the file's name, for the sentence.
+        table: the table as read.
+        source: the file's name, for the error.
 
     Raises:
         UsageError: the table has a mistake.
@@ -41,13 +41,13 @@ def validated(model: type[T], table: dict[str, Any], source: str) -> T:
     try:
         return TypeAdapter(model).validate_python(table)
     except ValidationError as caught:
-        # A misspelt key is also a missing one, and its name says more.
+        # A misspelt key also causes a missing one, but the misspelt name says more.
         mistakes = sorted(caught.errors(), key=lambda each: each["type"] != _UNKNOWN)
         raise UsageError(f"{source}: {_sentence(mistakes[0], model)}") from None
 
 
 def _sentence(mistake: Any, model: Any) -> str:
-    """Say where the mistake is, what was given and what would be right."""
+    """Say where the mistake is, which value was given and what is right."""
     kind = mistake["type"]
     *above, last = mistake["loc"]
     where = _written(mistake["loc"])
@@ -60,7 +60,7 @@ def _sentence(mistake: Any, model: Any) -> str:
     if kind == "tuple_type":
         return f"{where} must be a list of tables, [[{last}]]."
     if kind == "value_error":
-        # A table's own sentence begins with one of its keys.
+        # An error of a whole table begins with one of its keys.
         is_table = bool(_keys(model, mistake["loc"]))
         return f"{where}{'.' if is_table else ' '}{context['error']}."
     wanted = _WANTED.get(kind) or _WANTED[kind.split("_")[0]]
@@ -68,13 +68,13 @@ def _sentence(mistake: Any, model: Any) -> str:
 
 
 def _written(place: Place) -> str:
-    """Write a place as a person does who counts from one: `metric 3.tolerance`."""
+    """Write a place with indices that start at 1: `metric 3.tolerance`."""
     words = [f" {part + 1}" if isinstance(part, int) else f".{part}" for part in place]
     return "".join(words).lstrip(".")
 
 
 def _keys(model: Any, place: Place) -> list[str]:
-    """Return the keys of the table at this place, none where it holds anything else."""
+    """Return the keys of the table at this place, or none if it is not a table."""
     kind = model
     for part in place:
         is_key = isinstance(part, str)

@@ -61,4 +61,4 @@ def test_one_metric_alone_is_accepted_where_it_is_named(accept):
 def test_a_row_that_did_not_fail_has_nothing_to_accept(accept, capsys):
     row = {"verdict": "faster", "outcome": "passed", "changes": [], "ratio": 0.9}
     assert accept(row) is None
-    assert f"nothing of {ROW} failed in the last report; name" in capsys.readouterr().err
+    assert f"no metric of {ROW} failed in the last report; name" in capsys.readouterr().err

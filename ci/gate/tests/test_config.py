@@ -78,7 +78,7 @@ def test_a_false_alarm_needs_both_of_its_tests():
         ("[verdict]\nfail_ration = 1", "did you mean 'fail_ratio'?"),
         (
             "[verdict]\nfail_ratio = 1.1",
-            "verdict.fail_ratio must lie between 1 and its pass_ratio, 1.03",
+            "verdict.fail_ratio must be at least 1 and below its pass_ratio, 1.03",
         ),
         ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
         (
@@ -96,11 +96,11 @@ def test_a_false_alarm_needs_both_of_its_tests():
         ("[verdict]\nlooks = ['4']", "must be a rising list"),
         (
             "[[metric]]\nname = 'time'\nworse = 'more'",
-            "say [[slowdown]] in the place of [[metric]]",
+            "use [[slowdown]] instead of [[metric]]",
         ),
         (
             "[[slowdown]]\nbenchmark = 'x'\nfail_ratio = 1.2\npass_ratio = 1.1",
-            "slowdown 1.fail_ratio must lie between",
+            "slowdown 1.fail_ratio must be at least 1",
         ),
         ("verdict", "is not valid TOML"),
         ("[verdict]\nfail_ratio = true", "fail_ratio must be a number, but got True"),
@@ -270,7 +270,7 @@ def test_a_metric_that_got_worse_fails_a_row_whose_time_passes():
     rules = Rules(metric=(MetricRule("copies", "more"),))
     row = judged(timed(*SAME, base={"copies": 1.0}, head={"copies": 2.0}), rules)
     assert (row.verdict, row.outcome) == ("worse", Outcome.FAILED)
-    assert list(row.reasons) == ["buffers are copied that were not: 1 -> 2 (2 times)"]
+    assert list(row.reasons) == ["buffers are copied that were not copied before: 1 -> 2 (2 times)"]
 
 
 @pytest.mark.parametrize(
@@ -343,14 +343,14 @@ def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
     row = replace(row, inspected=row.inspected.with_side("head", SideRun(more)))
     informed = judged(row, DEFAULTS)
     assert informed.outcome is Outcome.PASSED
-    assert "executes 2 times the instructions, and takes no longer here" in informed.reasons[-1]
+    assert "executes 2 times the instructions, but takes no longer here" in informed.reasons[-1]
     asked = MetricRule("cpu_instructions", "more", tolerance=0.03)
     assert judged(row, Rules(metric=(asked,))).outcome is Outcome.FAILED
 
 
 def test_a_slower_row_without_more_instructions_waits():
     row = judged(timed(*SLOWER, cpu_instructions=1000), DEFAULTS)
-    assert "executes 1 times the instructions: the time is lost in waiting" in row.reasons[-1]
+    assert "executes 1 times the instructions: the extra time is spent waiting" in row.reasons[-1]
 
 
 def test_limits_of_a_benchmark_hold_for_what_stands_for_its_time():

@@ -21,7 +21,7 @@ from perfgate.options import STOPPING, guarded
         (
             ZeroDivisionError(),
             3,
-            "COULD NOT TELL: a mistake in this command itself: ZeroDivisionError.\n",
+            "COULD NOT TELL: a bug in perfgate: ZeroDivisionError.\n",
         ),
     ],
 )

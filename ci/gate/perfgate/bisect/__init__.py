@@ -5,9 +5,9 @@ For any repository with an asv suite.
     perfgate find 'throughput.Chunk.time_chunk(1000)' v1.2 main
     perfgate find memory.track_size v1.2 main --metric track
 
-The line of first parents from GOOD to BAD is halved until two neighbours remain, and these are
-compared once more. Commits that only touch documentation or the suite are skipped; a program that
-was compared before is not timed again.
+The search halves the first-parent line from GOOD to BAD until two neighbours remain, and compares
+these two once more. It skips commits that only touch documentation or the suite. It does not time
+the same program twice.
 
 Exit codes: 0 found, 2 wrong usage, 3 could not tell.
 """
@@ -37,14 +37,14 @@ from perfgate.stages import MODULE, Benchmark, Timed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(
         lambda: find(_parse(sys.argv[1:] if argv is None else argv)), "stopped; nothing was found"
     )
 
 
 def find(options: argparse.Namespace) -> int:
-    """Search, print what is visited and what was found, and return the exit code."""
+    """Search, print each visited commit and the result, and return the exit code."""
     file = options.suite_config
     if not file.is_file():
         raise UsageError(f"there is no {file}; name the suite's asv.conf.json with --suite-config.")
@@ -94,7 +94,9 @@ class Search:
         """Search and print; return the exit code."""
         last = len(self.commits) - 1
         if last == 0:
-            return _could_not_tell("no commit in between touches more than pages and the suite.")
+            return _could_not_tell(
+                "every commit after GOOD touches only documentation or the suite."
+            )
         whole = self._visit(last)
         self._check_metric(whole.row)
         if not whole.is_worse:
@@ -104,9 +106,7 @@ class Search:
         low, high = self._halve(0, last)
         if high - low > 1:
             those = ", ".join(each.hash[:12] for each in self.commits[low + 1 : high + 1])
-            return _could_not_tell(
-                f"it is one of {those}; those before the last could not be compared."
-            )
+            return _could_not_tell(f"it is one of {those}; all but the last could not be compared.")
         return self._conclude(low, high, whole if (low, high) == (0, last) else None)
 
     def _halve(self, low: int, high: int) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class Search:
         return low, high
 
     def _visit(self, index: int) -> Comparison:
-        """Compare a commit with GOOD and print why, and what came of it."""
+        """Compare a commit with GOOD, and print the result with its reason."""
         commit = self.commits[index]
         found = self.comparer.compare(self.commits[0].hash, commit.hash)
         line = f"visited {commit}: {found.words} {self._figure(found.row)}"
@@ -135,7 +135,7 @@ class Search:
             raise UsageError(f"{row.name} has no metric {name!r}; {_closest(name, known)}")
 
     def _conclude(self, low: int, high: int, found: Comparison | None) -> int:
-        """Compare two neighbours, unless they have been, and name the later one."""
+        """Compare two neighbours, unless the search has done so already, and name the later one."""
         before = self.commits[low]
         guilty = self.commits[high]
         if found is None:
@@ -160,9 +160,9 @@ class Search:
         return describe_change(changes[0]) if changes else ""
 
     def _command(self, before: Commit, guilty: Commit) -> str:
-        """Return what repeats it.
+        """Return the command that repeats the comparison.
 
-        That is the gate on the two neighbours, or, where their suite isn't BAD's, a short search.
+        It runs the gate on the two neighbours. If their suite isn't BAD's, it runs a short search.
         """
         visits = self.comparer.visits
         name = self.comparer.benchmark.row
@@ -187,21 +187,23 @@ def _could_not_tell(reason: str) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser("perfgate find", "Which commit made a benchmark slower?")
     parser.add_argument(
-        "benchmark", metavar="BENCHMARK", help="as the gate's report writes it, parameters included"
+        "benchmark",
+        metavar="BENCHMARK",
+        help="the benchmark's name as the gate's report writes it, with its parameters",
     )
     parser.add_argument("good", metavar="GOOD", help="a commit before the slowdown")
     parser.add_argument(
-        "bad", metavar="BAD", help="a commit after it; its suite is run at every commit"
+        "bad", metavar="BAD", help="a commit after the slowdown; its suite runs at every commit"
     )
     add_suite_config(parser)
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="one of the report's, such as temp_bytes (default: its value)",
+        help="a metric of the report, such as temp_bytes (default: the benchmark's value)",
     )
     return parser.parse_args(argv)
 
 
 def _say(text: str) -> None:
-    """Tell a waiting person what goes on; what was visited and found goes to stdout."""
+    """Print progress to stderr, because the result goes to stdout."""
     print(text, file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""What `perfgate find` knows of commits: which can matter, and how one compares with another.
+"""The commits of `perfgate find`: which ones can matter, and how one compares with another.
 
-Every commit runs the suite of the last one, BAD, so that one question is asked throughout and a
-benchmark that is younger than the slowdown finds it too. A comparison is the gate's own:
-inspection, skipping of identical programs, paired timing.
+Every commit runs the suite of BAD. So all commits are measured alike, and a benchmark that was
+added after the slowdown still finds it. Each comparison runs the gate's own stages: inspection,
+skipping of identical programs and paired timing.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def commits_between(good: str, bad: str, suite: Path, root: Path) -> list[Commit
 
 
 def _log(good: str, bad: str, suite: Path, root: Path) -> Iterator[Commit]:
-    """Read subjects and touched paths in one go: there may be thousands."""
+    """Read subjects and touched paths with one call of git, since there may be thousands."""
     flags = [
         "--first-parent",
         "-m",
@@ -86,18 +86,18 @@ class Visits:
     _found: dict[str, Sides] = field(default_factory=dict)
 
     def side(self, commit: str) -> tuple[Side, Path]:
-        """Return a commit's checkout, with BAD's suite in it, and a folder that lives as long."""
+        """Return a commit's checkout with BAD's suite in it, and a folder that lives as long."""
         sides = self._of(commit)
         return sides.base, sides.folder
 
     def pair(self, base: str, head: str) -> Sides:
-        """Return two commits as the sides of one comparison, with caches of its own."""
+        """Return two commits as the sides of one comparison that has its own caches."""
         sides = self._of(head)
         first, _ = self.side(base)
         second, folder = self.side(head)
         place = Path(tempfile.mkdtemp(prefix="pair-", dir=folder))
         built = [not each.import_from for each in (first, second)]
-        # what is compared is the commits, not two ways of installing them
+        # otherwise a difference could come from how each side is installed
         if any(built) and not all(built):
             first = self._install(first, place)
             second = self._install(second, place)
@@ -131,9 +131,9 @@ class Comparison:
     """How head compares with base.
 
     Attributes:
-        is_worse: None where it can't be told.
+        is_worse: None if there is not enough evidence.
         words: the reason.
-        row: what was found out about the benchmark.
+        row: the benchmark with everything that was measured.
     """
 
     is_worse: bool | None
@@ -147,11 +147,11 @@ class Comparer:
 
     Attributes:
         visits: where checkouts come from.
-        benchmark: what is compared.
+        benchmark: the benchmark to compare.
         metric: `time`, or one that needs no pairs.
         rules: the gate's, as BAD has them.
-        core: the core of single-core benchmarks.
-        say: tells a waiting person what goes on.
+        core: the core that single-core benchmarks are pinned to.
+        say: prints progress.
     """
 
     visits: Visits
@@ -165,8 +165,8 @@ class Comparer:
     def compare(self, base: str, head: str, *, reuse: bool = True) -> Comparison:
         """Compare two commits.
 
-        With `reuse`, a program that was compared before is judged as it was then: base must be the
-        same each time.
+        With `reuse`, a program that was compared before gets the same verdict again. That only
+        holds while base stays the same.
         """
         try:
             sides = self.visits.pair(base, head)
@@ -213,16 +213,16 @@ class Comparer:
         session = Session(sides, self.rules, self.core, deadline, rng, self.say)
         (timed,) = session.run([row], num_tests=1)
         if timed.problems or timed.evidence is None or timed.evidence.verdict == UNDECIDED:
-            undecided = "undecided: the noise needs more pairs or a longer timing.budget_s"
+            undecided = "undecided: this noise needs more pairs or a longer timing.budget_s"
             return Comparison(None, _why_unknown(timed) or undecided, timed)
-        program = "its program differs" if row.head.program else "its program is not known"
+        program = "its program differs" if row.head.program else "its program is unknown"
         is_worse = timed.evidence.verdict != NOT_SLOWER
         verdict = "slower" if is_worse else "not slower"
         return Comparison(is_worse, f"{verdict}; timed, for {program}", timed)
 
 
 def _program_key(row: Inspected) -> tuple[str, int] | None:
-    """Return what decides a commit's time, where the suite says that its program does."""
+    """Return the identity of a commit's program, if the suite says that only it is timed."""
     program = row.head.program
     if program is None or not program.timed_is_program:
         return None
@@ -231,6 +231,6 @@ def _program_key(row: Inspected) -> tuple[str, int] | None:
 
 def _why_unknown(row: Timed) -> str:
     if row.inspected.skipped:
-        return f"it asks to be skipped on {' and '.join(row.inspected.skipped)}"
+        return f"it is skipped on {' and '.join(row.inspected.skipped)}"
     reasons: Sequence[str] = list(dict.fromkeys(row.problems.values()))
     return "; ".join(reasons)

@@ -1,1 +1,1 @@
-"""The measurements of the main branch, commit by commit."""
+"""Measurements of the main branch, commit by commit."""

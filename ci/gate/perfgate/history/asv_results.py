@@ -18,12 +18,15 @@ from perfgate.history.checks import DAMAGE, array, finite, number, read_json, ta
 from perfgate.source.git import git
 
 _NO_RESULTS = {"machine.json", "benchmarks.json"}
-_LAST_MS = 253_402_300_799_000  # the last millisecond that has a date
+_LAST_MS = 253_402_300_799_000  # the last millisecond that `datetime` can hold
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a time depends on besides the commit. Points of two setups are never compared."""
+    """Everything besides the commit that a time depends on.
+
+    Points of two setups are never compared.
+    """
 
     machine: str
     versions: str
@@ -69,11 +72,12 @@ class RecordedBenchmark:
 
     @property
     def meaning(self) -> str:
-        """What it measures, in the words of its own docstrings."""
+        """What it measures, taken from its docstrings."""
         try:
             tree = ast.parse(self.code)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            # asv joins the sources of setup and method, at times half a class
+            # asv joins the sources of setup and method, so the text may start in the middle of a
+            # class
             return ""
         kinds = (ast.FunctionDef, ast.ClassDef)
         texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
@@ -82,10 +86,10 @@ class RecordedBenchmark:
 
 @dataclass
 class Archive:
-    """All that a results folder holds: `points` by benchmark, in the order of `commits`.
+    """The contents of a results folder: `points` by benchmark, in the order of `commits`.
 
-    `measured` is when the newest measurement began, in seconds since 1970, and on which machine.
-    `main` holds every commit of main in order, measured or not, and nothing outside a repository.
+    `measured` holds the start of the newest measurement, in seconds since 1970, and its machine.
+    `main` holds every commit of main in order, measured or not. It is empty outside a repository.
     """
 
     commits: list[RecordedCommit] = field(default_factory=list)
@@ -97,10 +101,10 @@ class Archive:
 
 
 def read_archive(folder: Path, *others: Path) -> Archive:
-    """Return what `folder` holds of main's commits; an empty archive if there is nothing.
+    """Return the results in `folder` for main's commits. The archive is empty if there are none.
 
-    `others` add the files that it lacks. A damaged file is left out whole, and named in
-    `unreadable`.
+    The folders in `others` add files that `folder` lacks. A damaged file is left out as a whole and
+    listed in `unreadable`.
     """
     archive = Archive()
     folders = (folder, *others)
@@ -142,7 +146,7 @@ def read_archive(folder: Path, *others: Path) -> Archive:
 
 
 def _descriptions(path: Path, archive: Archive) -> dict[str, Any]:
-    """Return what asv says of each benchmark. Without it the names decide."""
+    """Return asv's description of each benchmark. Without one, the benchmark's name decides."""
     if not path.exists():
         return {}
     try:
@@ -158,7 +162,7 @@ def _descriptions(path: Path, archive: Archive) -> dict[str, Any]:
 
 
 def _main_subjects(folder: Path) -> dict[str, str]:
-    """Return the subjects of main's commits, oldest first; none where there is no main."""
+    """Return the subjects of main's commits, oldest first, or none if there is no main."""
     log = ("log", "--first-parent", "--reverse", "--format=%H%x09%s", "main", "--")
     try:
         text = git(*log, cwd=folder.parent)
@@ -183,7 +187,7 @@ def _points(
         combinations = itertools.product(*params)
         for place, (given, parameters) in enumerate(zip(values, combinations, strict=False)):
             value = finite(given)
-            if value is None:  # it failed there, or was skipped
+            if value is None:  # the benchmark failed or was skipped
                 continue
             low, high = (finite(_at(columns, f"stats_ci_99_{end}", place)) for end in "ab")
             samples = tuple(number(each) for each in _at(columns, "samples", place) or ())
@@ -192,13 +196,13 @@ def _points(
 
 
 def _rows(run: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the columns of each benchmark; asv leaves out empty ones at the end."""
+    """Yield the columns of each benchmark. asv leaves out empty columns at the end of a row."""
     for function, row in table(run["results"]).items():
         yield function, dict(zip(array(run["result_columns"]), array(row), strict=False))
 
 
 def _commit(run: dict[str, Any]) -> str:
-    """Return the commit, which names files of the site."""
+    """Return the commit's hash, checked because the site names files after it."""
     commit = text(run["commit_hash"])
     if not re.fullmatch(r"[0-9a-f]{7,64}", commit):
         raise ValueError(f"{commit!r} is not a commit")
@@ -210,7 +214,10 @@ def _date_s(run: dict[str, Any]) -> float:
 
 
 def _started_s(run: dict[str, Any]) -> float:
-    """Return when its last benchmark started; asv's `date` is the commit's."""
+    """Return when the file's last benchmark started.
+
+    asv's `date` is the commit's, so it can't tell.
+    """
     started = [
         number(columns["started_at"], 0, _LAST_MS) / 1000
         for _, columns in _rows(run)
@@ -224,7 +231,7 @@ def _benchmark(
 ) -> RecordedBenchmark:
     plain = tuple(text.strip("'\"") for text in parameters)
     name = f"{function}({', '.join(plain)})" if plain else function
-    # Without a description the name decides: asv's timing benchmarks are in seconds.
+    # Without a description the name decides. asv's timing benchmarks are in seconds.
     is_timed = function.rsplit(".", 1)[-1].startswith("time")
     unit = described.get("unit") or ("seconds" if is_timed else "")
     return RecordedBenchmark(name, function, plain, unit, described.get("code", ""))
@@ -236,7 +243,10 @@ def _at(columns: dict[str, Any], name: str, place: int) -> Any:
 
 
 def _machine(run: dict[str, Any]) -> str:
-    """Name the hardware: another processor makes another machine, even of the same name."""
+    """Name the hardware.
+
+    A machine that keeps its name but changes its processor is another machine.
+    """
     params = table(run.get("params", {}))
     parts = [text(params.get(name) or "") for name in ("machine", "cpu")]
     cores = text(f"{params['num_cpu']} cores") if params.get("num_cpu") else ""
@@ -245,7 +255,7 @@ def _machine(run: dict[str, Any]) -> str:
 
 def _versions(run: dict[str, Any]) -> str:
     python = text(run.get("python") or "")
-    # The site shows no paths.
+    # The site must show no paths of this machine.
     python = f"Python {python}" if python and "/" not in python else "the caller's Python"
     required = sorted(table(run.get("requirements") or {}).items())
     versions = (f"{name} {version or ''}".strip() for name, version in required)

@@ -1,8 +1,8 @@
 """`perfgate history`: prints the change points of main's history.
 
-These are slow drifts and steps that no single pull request showed. A new machine, new versions or a
-changed benchmark starts a new series: only points that share all three are compared. In asv lower
-is always better, so a ratio above 1 is a slowdown.
+Change points show slow drifts and steps that no single pull request showed. A new machine, new
+versions or a changed benchmark starts a new series. Only points of one series are compared. In asv
+lower is always better, so a ratio above 1 is a slowdown.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from perfgate.history.asv_results import Archive, Point, RecordedBenchmark, Setu
 from perfgate.options import Parser, guarded
 from perfgate.stats.change_points import MIN_SEGMENT, Ratio, change_points, ratio_between
 
-# Shared machines drift by this much on their own, so a smaller difference is no new level.
+# Shared machines drift by this much on their own, so a smaller difference makes no new level.
 MIN_EFFECT = 1.01
 
 
@@ -35,7 +35,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class LevelChange:
-    """A change of level. `ratio` is the new level over the old, `point` the first on the new."""
+    """A change of level. `ratio` is new over old, `point` the first point of the new level."""
 
     benchmark: RecordedBenchmark
     previous: Point
@@ -44,14 +44,14 @@ class LevelChange:
 
     @property
     def word(self) -> str:
-        """Say what happened to the benchmark, in the words of its unit."""
+        """Return the word for the change, which depends on the benchmark's unit."""
         words = {"seconds": ("slower", "faster"), "bytes": ("larger", "smaller")}
         return words.get(self.benchmark.unit, ("higher", "lower"))[self.ratio.middle < 1]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """The levels that one setup measured."""
+    """The levels of one setup."""
 
     setup: Setup
     segments: Sequence[Segment]
@@ -59,11 +59,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class BenchmarkHistory:
-    """A benchmark over main's commits: a stretch for each setup, and the changes inside each.
+    """A benchmark over main's commits: a stretch for each setup, and the changes within each.
 
-    `open` holds the slowdowns that last until now: the newest level against the best one of its
-    stretch, so that several small steps count as one. `cut_off` holds those that lasted until the
-    machine or the versions last changed. Nobody can tell whether they still do.
+    `open` holds the slowdowns that still last. Each compares the newest level with the best one of
+    its stretch, so that several small steps count as one. `cut_off` holds slowdowns that lasted
+    until the machine or the versions changed, because nobody can tell whether these still last.
     """
 
     benchmark: RecordedBenchmark
@@ -94,8 +94,8 @@ def history_of(benchmark: RecordedBenchmark, points: Sequence[Point]) -> Benchma
         for stretch in stretches
         for pair in itertools.pairwise(stretch.segments)
     ]
-    # The setups of the newest points show main as it is now. The setup before them shows what may
-    # have been carried along.
+    # The setups of the newest points show main as it is now. The setup before them shows slowdowns
+    # that may still be there.
     current = {point.setup for point in points[-2 * MIN_SEGMENT :]}
     before = next((point.setup for point in reversed(points) if point.setup not in current), None)
     still_open = [
@@ -140,7 +140,7 @@ def _segments(points: Sequence[Point]) -> list[Segment]:
 
 def _effect(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the absolute logarithm of the ratio, or 0 where its interval holds 1."""
-    if min(before) <= 0 or min(after) <= 0:  # a track_ benchmark may be zero: there is no ratio
+    if min(before) <= 0 or min(after) <= 0:  # a track_ benchmark may be 0, which has no ratio
         return 0.0
     ratio = ratio_between(before, after)
     return 0.0 if ratio.low <= 1 <= ratio.high else abs(math.log(ratio.middle))
@@ -166,14 +166,14 @@ def _open(benchmark: RecordedBenchmark, stretch: Stretch) -> list[LevelChange]:
 
 
 def worst_first(changes: Sequence[LevelChange]) -> list[LevelChange]:
-    """Sort by the size of the change, slowdowns before wins of the same size."""
+    """Sort by the size of the change, slowdowns before speedups of the same size."""
     return sorted(
         changes, key=lambda change: (-abs(math.log(change.ratio.middle)), -change.ratio.middle)
     )
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line; a mistake gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(lambda: _print_changes(_parse(argv)), "stopped")
 
 
@@ -186,14 +186,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         type=Path,
         default=Path("results/asv"),
         metavar="DIR",
-        help="asv's results (default: %(default)s)",
+        help="folder of asv's results (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser.parse_args(argv)
 
 
 def _print_changes(options: argparse.Namespace) -> int:
-    """Print the change points; they don't change the exit code."""
+    """Print the change points. They don't affect the exit code."""
     archive = read_archive(options.results)
     found = histories(archive)
     by_name = {history.benchmark.name: history for history in found}
@@ -214,7 +214,7 @@ def _print_changes(options: argparse.Namespace) -> int:
 
 
 def _belongs_to(change: LevelChange, standing: Sequence[LevelChange]) -> bool:
-    """Tell whether a change for the worse is part of a slowdown that lasts."""
+    """Tell whether a change for the worse is part of a slowdown that still lasts."""
     return change.ratio.middle > 1 and any(
         change.point.setup == whole.point.setup and change.point.date_s >= whole.point.date_s
         for whole in standing

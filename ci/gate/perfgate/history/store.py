@@ -1,12 +1,12 @@
-"""Keep results on a branch of their own. Standard library only.
+"""Keep asv's results on a branch of their own. Standard library only.
 
-    perfgate store fetch    copy what the branch has into results/asv
-    perfgate store push     add what is new in results/asv to the branch
+    perfgate store fetch    copy the branch's files into results/asv perfgate store push     add new
+    files of results/asv to the branch
 
 The branch holds JSON files and tables (*.csv). A result on the branch never changes. Two kinds of
-file follow the newest run, because asv writes them anew each time: the list of benchmarks and the
-facts about machines. `--rewrite` names others. STORE_TOKEN in the environment authorises against a
-remote of https.
+file follow the newest run, because asv rewrites them each time: the list of benchmarks and the
+facts about machines. `--rewrite` names more such files. The environment variable STORE_TOKEN
+authorises against an https remote.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _IDENTITY = ("-c", "user.name=benchmarks", "-c", "user.email=benchmarks@localhos
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command line; a mistake gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(lambda: _run(_parse(argv)), "stopped; a push is complete or has not happened")
 
 
@@ -44,24 +44,24 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser("perfgate store", "Keep results on a branch of their own.")
+    parser = Parser("perfgate store", "Keep asv's results on a branch of their own.")
     parser.add_argument(
         "command",
         choices=["fetch", "push"],
-        help="fetch: copy what the branch has; push: add what is new to the branch",
+        help="fetch: copy the branch's files here; push: add new files to the branch",
     )
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("results/asv"),
         metavar="DIR",
-        help="the results (default: %(default)s)",
+        help="folder of the results (default: %(default)s)",
     )
     parser.add_argument(
-        "--remote", default="origin", help="a remote's name or address (default: %(default)s)"
+        "--remote", default="origin", help="name or address of the remote (default: %(default)s)"
     )
     parser.add_argument(
-        "--branch", default=BRANCH, help="where the results are kept (default: %(default)s)"
+        "--branch", default=BRANCH, help="branch that keeps the results (default: %(default)s)"
     )
     parser.add_argument(
         "--rewrite",
@@ -79,7 +79,7 @@ def _address(remote: str) -> str:
 
 
 def _authorise(remote: str) -> None:
-    """Hand the token to git through its environment: an argument could be read by every process."""
+    """Hand git the token through its environment, since every process can read arguments."""
     token = os.environ.pop("STORE_TOKEN", None)
     if token and remote.startswith("https://"):
         word = base64.b64encode(f"x-access-token:{token}".encode()).decode()
@@ -91,15 +91,15 @@ def _authorise(remote: str) -> None:
 
 
 def fetch(results: Path, remote: str, branch: str, rewrite: Sequence[str] = ()) -> str:
-    """Copy what the branch has into `results`; files that are there already stay."""
+    """Copy the branch's files into `results`. Files that are already there stay."""
     with tempfile.TemporaryDirectory(prefix="store-") as name:
         stored = _checked_out(remote, branch, Path(name) / "branch")
         count = sum(_add(stored, results, file, rewrite) for file in _files(stored))
-    return f"{count} files came from {branch}"
+    return f"copied {count} files from {branch}"
 
 
 def push(results: Path, remote: str, branch: str, rewrite: Sequence[str] = ()) -> str:
-    """Commit what is new in `results` to the branch; try again where another run pushed first."""
+    """Commit new files of `results` to the branch. Try again if another run pushed first."""
     _check(results)
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(UsageError):
@@ -112,7 +112,7 @@ def _push_once(results: Path, remote: str, branch: str, rewrite: Sequence[str]) 
         stored = _checked_out(remote, branch, Path(name) / "branch")
         count = sum(_add(results, stored, file, rewrite) for file in _files(results))
         if not count:
-            return f"{branch} has everything already"
+            return f"{branch} already has every file"
         git("add", "--all", cwd=stored)
         git(
             *_IDENTITY,
@@ -123,13 +123,13 @@ def _push_once(results: Path, remote: str, branch: str, rewrite: Sequence[str]) 
             cwd=stored,
         )
         git("push", "--quiet", remote, f"HEAD:refs/heads/{branch}", cwd=stored)
-    return f"{count} files went to {branch}"
+    return f"pushed {count} files to {branch}"
 
 
 def _check(results: Path) -> None:
     if not results.is_dir():
         raise UsageError(
-            f"there is no {results}; `asv run` makes it, and --results names another folder."
+            f"there is no {results}; make it with `asv run`, or name another folder with --results."
         )
     for file in _files(results):
         size = (results / file).stat().st_size
@@ -140,7 +140,7 @@ def _check(results: Path) -> None:
 
 
 def _checked_out(remote: str, branch: str, place: Path) -> Path:
-    """Return a folder with the branch's newest commit, or an empty history if it has none."""
+    """Return a clone at the branch's newest commit, or with an empty history if there is none."""
     place.mkdir()
     git("init", "--quiet", "--initial-branch", branch, cwd=place)
     if git("ls-remote", "--heads", remote, f"refs/heads/{branch}", cwd=place):
@@ -158,7 +158,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _add(source: Path, target: Path, file: Path, rewrite: Sequence[str]) -> bool:
-    """Copy one file unless it is there; return whether something changed."""
+    """Copy one file unless the branch has it. Return whether anything changed."""
     new = target / file
     is_rewritten = any(file.match(pattern) for pattern in (*_REWRITTEN, *rewrite))
     if new.is_file() and (not is_rewritten or new.read_bytes() == (source / file).read_bytes()):

@@ -1,1 +1,1 @@
-"""Run benchmarks on both sides: inspect them, time them in pairs, confirm what looks worse."""
+"""Run benchmarks on both sides: inspect them, time them in pairs, confirm suspect values."""

@@ -1,4 +1,4 @@
-"""What both suites hold, and whether each side runs its own code."""
+"""List the benchmarks of both suites, and check that each side runs its own code."""
 
 import dataclasses
 import itertools
@@ -20,10 +20,10 @@ from perfgate.stages import MODULE, Benchmark, Listed
 
 @dataclass(frozen=True)
 class Discovered:
-    """What discovery found.
+    """The result of discovery.
 
     Attributes:
-        rows: a benchmark each, head's first.
+        rows: one row for each benchmark, head's first.
         counts_instructions: whether workers can count the processor's instructions.
     """
 
@@ -32,10 +32,10 @@ class Discovered:
 
 
 def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: None) -> Discovered:
-    """Return each benchmark of either suite that `pattern` is found in.
+    """Return each benchmark of either suite whose name `pattern` matches.
 
     Raises:
-        PreparationError: a side's suite can't even be listed.
+        PreparationError: a side's suite can't be listed.
     """
     say("listing the benchmarks of head")  # some suites import for a minute
     head, counts_instructions = _list_suite(sides, sides.head, sides.head.suite, rules)
@@ -52,7 +52,8 @@ def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: N
     found = _benchmarks(head.benchmarks, timeout_s, is_unchanged=is_unchanged)
     after = {each.row: each for each in found}
     changed = _changed_code(base, head)
-    # What a broken module of the base holds is unknown, and must not pass as new.
+    # Nobody knows which benchmarks a broken module of the base holds, so head's must not count as
+    # new.
     lost = _prefixes(base.broken)
     broken_now = _prefixes(head.broken)
     rows = [
@@ -76,10 +77,10 @@ def discover(sides: Sides, rules: Rules, pattern: str, say: Say = lambda text: N
 def _keep_own_modules(
     sides: Sides, head: protocol.Suite, base: protocol.Suite, rules: Rules
 ) -> dict[str, str]:
-    """Let the base keep its own file of each module of which it can't import head's.
+    """Let the base keep its own file of each module if it can't import head's.
 
-    A benchmark of something new would otherwise take the old ones of its module along. Return why
-    head's can't be imported there, by module.
+    Otherwise a new benchmark of a new feature would break the old ones in its module. Return, by
+    module, why head's file can't be imported on the base.
     """
     exchanged, _ = _list_suite(sides, sides.base, sides.base.suite, rules)
     kept = {}
@@ -92,7 +93,7 @@ def _keep_own_modules(
 
 
 def _file_of(module: str, suite: Path) -> Path | None:
-    """Return the file of a module of this suite; None where it has none."""
+    """Return the file of a module of this suite; None if it has none."""
     place = suite.joinpath(*module.split(".")[1:])
     files = (place / "__init__.py", place.with_suffix(".py"))
     return next((file for file in files if file.is_file()), None)
@@ -105,7 +106,7 @@ def _changed_code(base: protocol.Suite, head: protocol.Suite) -> set[str]:
 
 
 def _why_apart(benchmark: Benchmark, kept: Mapping[str, str]) -> str:
-    """Say why a benchmark whose code changed has no counterpart on the base, or nothing."""
+    """Say why a benchmark whose code changed has no counterpart on the base, if that is so."""
     for module, reason in kept.items():
         if benchmark.name.startswith(_prefixes([module])):
             return f"its code changed, and the base can't import its module: {reason}"
@@ -120,16 +121,16 @@ def _broken_module(module: str, reason: str, before: Mapping[str, str]) -> Liste
 
 
 def _prefixes(modules: Iterable[str]) -> tuple[str, ...]:
-    """Return how the names of these modules' benchmarks begin.
+    """Return the prefixes of the benchmark names in these modules.
 
-    Those of the suite's root begin anyhow.
+    Benchmarks in the suite's root may have any name.
     """
     names = [module.partition(".")[2] for module in modules]
     return tuple(f"{name}." if name else "" for name in names)
 
 
 def _list_suite(sides: Sides, side: Side, suite: Path, rules: Rules) -> tuple[protocol.Suite, bool]:
-    """Return what a suite holds, and whether its worker can count instructions."""
+    """Return a suite's benchmarks, and whether its worker can count instructions."""
     try:
         with Worker(sides.launch(side, suite=suite)) as worker:
             found = worker.ask(protocol.Discover(), rules.timing.timeout_s)
@@ -143,7 +144,7 @@ def _list_suite(sides: Sides, side: Side, suite: Path, rules: Rules) -> tuple[pr
 def _benchmarks(
     found: Sequence[protocol.Listing], timeout_s: float, *, is_unchanged: bool = False
 ) -> Iterator[Benchmark]:
-    """Yield a benchmark for each set of parameters."""
+    """Yield one benchmark for each set of parameters."""
     for each in found:
         limit_s = (each.timeout_s or timeout_s) + (each.cache_timeout_s or 0.0)
         whole = Benchmark(each.name, each.name, None, each.kind, limit_s, each.unit, is_unchanged)
@@ -155,10 +156,12 @@ def _benchmarks(
 
 
 def check_origin(side: Side, modules: dict[str, str]) -> None:
-    """Hold the package under test to its own side: a gate that compares it with itself can't fail.
+    """Check that a side imports its own package.
+
+    A gate that compares a package with itself can't fail.
 
     Raises:
-        PreparationError: a module that the checkout has was imported from elsewhere.
+        PreparationError: a module of the checkout was imported from elsewhere.
     """
     root = side.root.resolve()
     for name, file in modules.items():
@@ -169,7 +172,6 @@ def check_origin(side: Side, modules: dict[str, str]) -> None:
         is_elsewhere = has_it and not Path(file).resolve().is_relative_to(root)
         if is_elsewhere and name != side.suite.name:
             raise PreparationError(
-                f"on {side.name}, {name} was imported from another place than its checkout, "
-                f"{file}; if the package lies in a subfolder, name that with repo_subdir in "
-                "asv.conf.json."
+                f"on {side.name}, {name} was imported from {file}, which is not in its checkout; "
+                "if the package lies in a subfolder, name that with repo_subdir in asv.conf.json."
             )

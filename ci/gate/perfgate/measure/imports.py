@@ -1,9 +1,9 @@
-"""What each benchmark imported in earlier runs: which of them a change can't have reached.
+"""Records of the files that benchmarks imported, to skip those that a change can't have reached.
 
-A benchmark need not run if every file that it imported or opened is unchanged. Whatever else could
-decide what it imports is part of a key: the suite, files that are not Python, the names of Python
-files, the versions of Python and of all packages, the machine and the environment's variables.
-Records with another key count for nothing.
+A benchmark need not run if every file that it imported or opened is unchanged. Other things may
+also decide what it imports: the suite, files that are not Python, the names of Python files, the
+versions of Python and of all packages, the machine and the environment variables. They make up a
+key, and a record only counts under its own key.
 """
 
 import hashlib
@@ -26,11 +26,10 @@ from perfgate.source.changes import changed_files, digest, framework
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, Inspected, Listed, NotRun
 
-FILE = "imports.json"  # in the folder of the reports
+FILE = "imports.json"  # saved in the folder of the reports
 _VERSION = 1
-_MOST_KEYS = 8  # as many branches may be compared in turn
-# Variables that differ from shell to shell, or from job to job, and by which nobody chooses what to
-# import.
+_MOST_KEYS = 8  # so many branches can take turns without losing their records
+# Variables that differ between shells or jobs, and that no code uses to choose its imports.
 _UNIMPORTANT = {"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "TERM", "TMPDIR", MARK}
 _UNIMPORTANT |= {"PYTEST_CURRENT_TEST", "PYTEST_XDIST_TESTRUNUID", "PYTEST_XDIST_WORKER"}
 _UNIMPORTANT |= {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "XDG_RUNTIME_DIR"}
@@ -41,11 +40,11 @@ Files = dict[str, str]  # the digest of each file that was imported or opened
 
 @dataclass
 class Imports:
-    """What is known of the imports of both sides' benchmarks.
+    """The recorded imports of both sides' benchmarks.
 
     Attributes:
-        keys: of each side; empty where nothing may be concluded from its records.
-        known: the files that each row used, by key; the key that was used last comes last.
+        keys: the key of each side; empty if its records prove nothing.
+        known: the files that each row used, by key. The most recently used key comes last.
     """
 
     keys: Mapping[str, str]
@@ -54,9 +53,9 @@ class Imports:
 
     @classmethod
     def read(cls, folder: Path, sides: Sides) -> Self:
-        """Return what earlier runs have left in a folder; nothing where it can't be read."""
+        """Return the records of earlier runs in a folder. There are none if they can't be read."""
         both = (sides.base, sides.head)
-        # What an environment of its own holds is built anew each time.
+        # A side's own environment is built anew each time, so records about it prove nothing.
         is_shared = all(side.import_from for side in both)
         keys = {side.name: _key(side, sides) if is_shared else "" for side in both}
         try:
@@ -66,22 +65,23 @@ class Imports:
         return cls(keys, _known_in(table))
 
     def reached(self, rows: Iterable[Listed], sides: Sides) -> set[str]:
-        """Return the rows that are known to use a file which has changed."""
+        """Return the rows that use a changed file according to the records."""
         return {name for name, files in self._records(rows) if not self._is_unchanged(files, sides)}
 
     def unreached(self, rows: Iterable[Listed], sides: Sides) -> set[str]:
-        """Return the rows that are known to use only files which have not changed."""
+        """Return the rows that only use unchanged files according to the records."""
         return {name for name, files in self._records(rows) if self._is_unchanged(files, sides)}
 
     def add(self, rows: Iterable[Inspected], sides: Sides) -> None:
-        """Remember what rows have used in this run."""
+        """Record the files that rows have used in this run."""
         for side in (sides.base, sides.head):
             key = self.keys[side.name]
             if not key:
                 continue
             records = self.known.pop(key, {})
-            self.known[key] = records  # the last that was used
-            # Where both have one key the base's record stays: later runs compare with it too.
+            self.known[key] = records  # it becomes the most recently used key
+            # If both sides have one key, the base's record stays, because later runs compare with
+            # it too.
             is_base_known = side is sides.head and key == self.keys["base"]
             for row in rows:
                 if not (is_base_known and row.name in records):
@@ -93,23 +93,23 @@ class Imports:
         return {file for name in rows for file in records.get(name, {})}
 
     def write(self, folder: Path) -> None:
-        """Save everything for later runs, whole or not at all."""
+        """Save all records for later runs, atomically."""
         kept = dict(list(self.known.items())[-_MOST_KEYS:])
         replace_text(folder / FILE, json.dumps({"version": _VERSION, "known": kept}))
 
     def _records(self, rows: Iterable[Listed]) -> Iterator[tuple[str, Files]]:
-        """Yield what is known of rows, where it holds for both sides."""
+        """Yield the records of rows that hold for both sides."""
         key = self.keys["head"]
         if not key or key != self.keys["base"]:
             return
         records = self.known.get(key, {})
         for row in rows:
             files = records.get(row.name)
-            if files:  # a benchmark uses the suite's own file at least
+            if files:  # an empty record is damaged: a benchmark uses at least its suite's file
                 yield row.name, files
 
     def _is_unchanged(self, files: Files, sides: Sides) -> bool:
-        """Tell whether files are on both sides what they were when they were recorded."""
+        """Tell whether files are the same on both sides as when they were recorded."""
         return all(
             self._digest(side.root / file) == known
             for file, known in files.items()
@@ -132,7 +132,7 @@ class Imports:
 
 
 def _known_in(table: Any) -> dict[str, dict[str, Files]]:
-    """Return the records of a file; none where it is another version's, or damaged."""
+    """Return the records of a file, or none if it has another version or is damaged."""
     if not isinstance(table, dict) or table.get("version") != _VERSION:
         return {}
     known = table.get("known")
@@ -143,17 +143,18 @@ def _known_in(table: Any) -> dict[str, dict[str, Files]]:
 
 
 def footprint_of(ran: Any) -> protocol.Footprint | None:
-    """Return what of its checkout a benchmark's first run has used; None where nobody knows."""
+    """Return the part of its checkout that a benchmark's first run used; None if unknown."""
     return ran.footprint if isinstance(ran, (protocol.FirstRun, protocol.Value)) else None
 
 
 def rows_not_to_run(
     rows: Sequence[Listed], sides: Sides, rules: Rules, imports: Imports
 ) -> dict[str, NotRun]:
-    """Return the rows that need not run, each with the reason.
+    """Return the rows that need not run, each with its reason.
 
-    If the rules differ then all run, since a new budget may fit any of them. All run too if nothing
-    differs, or only what lies in `.github` or is the suite: somebody wants to see that they do.
+    All rows run if the rules differ, since a new budget may concern any of them. All rows also run
+    if nothing differs outside of `.github` and the suite, since somebody then wants to see them
+    run.
     """
     if _has_other_rules(sides):
         return {}
@@ -167,7 +168,7 @@ def rows_not_to_run(
         left_out = {row.name for row in able} - reached
         reason = NotRun.DOCUMENTATION
     else:
-        # Both sides hold head's suite by now.
+        # Both sides hold head's suite by now, so a changed suite does not show here.
         changed = changed_files(sides.base.root, sides.head.root)
         is_to_be_seen = all(path.parts[0] == ".github" for path in changed)
         left_out = set() if is_to_be_seen else imports.unreached(able, sides)
@@ -177,14 +178,14 @@ def rows_not_to_run(
 
 
 def _left_out_by_ratios(left_out: set[str], names: set[str], rules: Rules) -> set[str]:
-    """Return those that a budget lets leave out: both benchmarks of a ratio run if one does."""
+    """Return the rows that budgets allow to skip. Both benchmarks of a ratio run if one does."""
     groups = [
         {budget.over, *(name for name in names if re.search(budget.benchmark, name))}
         for budget in rules.budget
         if budget.over
     ]
     left = set(left_out)
-    for _ in groups:  # a row that runs for one budget may be part of another
+    for _ in groups:  # a row that one budget keeps may belong to another budget's ratio
         for group in groups:
             if (group & names) - left:
                 left -= group
@@ -200,7 +201,7 @@ def _has_other_rules(sides: Sides) -> bool:
 
 
 def _key(side: Side, sides: Sides) -> str:
-    """Return what all records of a checkout rest on."""
+    """Return the key of a checkout's records."""
     variables = {name: value for name, value in os.environ.items() if _is_important(name)}
     parts = {
         "files": framework(side.root, side.suite.relative_to(side.root)),
@@ -215,12 +216,12 @@ def _key(side: Side, sides: Sides) -> str:
 
 
 def _is_important(variable: str) -> bool:
-    # Code often asks whether it runs on GitHub, and seldom in which of its jobs.
+    # Code often asks whether it runs on GitHub (GITHUB_ACTIONS), but seldom in which job.
     is_any_job = variable.startswith(_UNIMPORTANT_KINDS) and variable != "GITHUB_ACTIONS"
     return variable not in _UNIMPORTANT and not is_any_job
 
 
 def _described_packages() -> Iterator[str]:
-    """Yield each installed package with its version, and the commit where it comes from git."""
+    """Yield each installed package with its version, and its commit if it came from git."""
     for each in importlib.metadata.distributions():
         yield f"{each.name} {each.version} {each.read_text('direct_url.json') or ''}"

@@ -1,7 +1,7 @@
 """The first run of every benchmark on both sides: values, first calls, compiled programs.
 
-Each benchmark runs in a worker that others share until it hangs or dies; then the worker is
-replaced, and that benchmark alone has lost its row.
+Benchmarks share a worker. If one hangs or dies there, the gate replaces the worker, and only that
+benchmark loses its row.
 """
 
 import contextlib
@@ -27,18 +27,18 @@ from perfgate.source.functions import Altered
 from perfgate.source.sides import Side, Sides
 from perfgate.stages import MODULE, SIDES, Benchmark, Change, Inspected, Listed, NotRun, SideRun
 
-_FIRST_CALLS = 3  # times that first calls which differ are timed again
-NO_PROGRAM_NOW = "it offers a program on the base, and none here"
-SKIPPED_BY_THIS_CHANGE = "the base's suite runs it, and this change's suite skips it"
+_FIRST_CALLS = 3  # how often first calls that differ are timed again
+NO_PROGRAM_NOW = "it offers a compiled program on the base, but none on head"
+SKIPPED_BY_THIS_CHANGE = "the base's suite runs it, but this change's suite skips it"
 
 
 @dataclass(frozen=True)
 class _Pools:
-    """Where benchmarks run for the first time.
+    """The workers that run benchmarks for the first time.
 
     Attributes:
-        apart: each side on a core of its own.
-        free: unpinned, for work of several cores.
+        apart: pinned, each side to a core of its own.
+        free: unpinned, for work on several cores.
     """
 
     apart: WorkerPool
@@ -49,7 +49,7 @@ class _Pools:
         return self.apart, self.free
 
     def close_all(self, rules: Rules) -> None:
-        """End all workers, after a last look at where their modules came from."""
+        """End all workers, after a last check of where their modules came from."""
         for pool in self.every:
             _check_origins(pool, rules)
             pool.close_all()
@@ -66,16 +66,17 @@ def inspect(
     by_valgrind: bool = False,
     not_run: Mapping[str, NotRun] | None = None,
 ) -> list[Inspected]:
-    """Run every benchmark once on each side that has it, and compare what needs no clock.
+    """Run every benchmark once on each side that has it, and compare all metrics except time.
 
-    Both sides work at once, each on a core of its own: counters are unaffected by that. So are
-    seconds that a suite tracks by itself, since neither side has the better place and fresh
-    processes confirm what looks worse. Where both hold the same code these run on head alone, to
-    see that they do, and without `clocks` not at all. Rows that `not_run` names are left out.
+    Both sides work at once, each on a core of its own. That leaves counters unaffected. It is also
+    fair to seconds that a suite tracks by itself: neither side has the better place, and fresh
+    processes confirm what looks worse. If both sides hold the same code, such a benchmark runs on
+    head alone, to show that it runs. Without `clocks` it does not run. Rows in `not_run` are left
+    out.
     """
     not_run = not_run or {}
     with contextlib.ExitStack() as stack:
-        # head has the idler core: budgets look at it
+        # head gets the idler core, because budgets judge head alone
         apart = WorkerPool(sides, machine.other_core(core), head_core=core)
         pools = _Pools(apart, WorkerPool(sides, None))
         for pool in pools.every:
@@ -114,7 +115,7 @@ def _inspect(
     if asked:
         say(f"running {row.name}")
     pool = pools.free if rules.cores_of(row.name) > 1 else pools.apart
-    # Work of several cores would share them with the other side's, so it runs in turn.
+    # On several cores both sides would get in each other's way, so they run in turn.
     groups = [asked] if pool is pools.apart else [[side] for side in asked]
     runs = {}
     for group in groups:
@@ -128,9 +129,10 @@ def _inspect(
 
 
 def _need_new_workers(seen: Sequence[Inspected], row: Listed) -> bool:
-    """Tell whether a row of another group would not know its imports in the workers of the last.
+    """Tell whether the current workers can't tell which files the next row imports.
 
-    What a worker has started may have imported anything, and the rows after it may rest on that.
+    A process that an earlier group started may have imported anything, and later rows may rely on
+    it.
     """
     ran = [each for each in seen if each.not_run is None]
     if not ran or _group_of(ran[-1]) == _group_of(row):
@@ -141,20 +143,20 @@ def _need_new_workers(seen: Sequence[Inspected], row: Listed) -> bool:
 
 
 def _group_of(row: Listed | Inspected) -> tuple[str, bool]:
-    """Return a row's module, and whether it runs in an interpreter that leaves nothing behind."""
+    """Return a row's module, and whether it runs in interpreters of its own."""
     module = row.benchmark.name.partition(".")[0]
     return module, row.benchmark.kind == "timeraw"
 
 
 def _unless_it_ran_before(seen: Inspected, sides: Sides) -> Inspected:
-    """Return a row that both sides skip as a problem if the base's own suite ran it."""
+    """Mark a row that both sides skip as a problem if the base's own suite ran it."""
     benchmark = seen.benchmark
     request = protocol.Inspect(*benchmark.target)
     try:
         with Worker(sides.launch(sides.base, suite=sides.base_suite)) as worker:
             ran = worker.ask(request, benchmark.timeout_s)
     except WorkerError:
-        return seen  # it was broken, or is new: nothing was lost
+        return seen  # it was broken or did not exist, so nothing was lost
     if isinstance(ran, protocol.Skipped):
         return seen
     return seen.with_problems({"head": SKIPPED_BY_THIS_CHANGE})
@@ -172,7 +174,7 @@ def _tracks_seconds(benchmark: Benchmark, rules: Rules) -> bool:
 
 
 def _run(benchmark: Benchmark, asked: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
-    """Have these sides run a benchmark for the first time, all at once."""
+    """Run a benchmark for the first time on these sides at once."""
     if benchmark.kind == "peakmemory":
         return _run_afresh(benchmark, {side: pool.cores[side.name] for side in asked}, pool.sides)
     return _run_in(benchmark, dict.fromkeys(asked, pool))
@@ -181,7 +183,7 @@ def _run(benchmark: Benchmark, asked: Sequence[Side], pool: WorkerPool) -> dict[
 def inspect_afresh(
     benchmark: Benchmark, order: Sequence[Side], sides: Sides, core: int | None
 ) -> Inspected:
-    """Run a benchmark in new processes that find nothing compiled, one side after the other."""
+    """Run a benchmark in new processes with empty compilation caches, the sides in turn."""
     runs: dict[str, SideRun] = {}
     for side in order:
         runs |= _run_afresh(benchmark, {side: core}, sides)
@@ -191,10 +193,10 @@ def inspect_afresh(
 def _run_afresh(
     benchmark: Benchmark, cores: Mapping[Side, int | None], sides: Sides
 ) -> dict[str, SideRun]:
-    """Have sides do so in new processes that find nothing compiled, each on its core.
+    """Run a benchmark in new processes with empty compilation caches, each side on its core.
 
-    A peak is the whole process's, and the compiler's is part of it: a side that loads what the
-    other one has just compiled would look slim.
+    A peak is that of the whole process and includes the compiler. With a shared cache, a side that
+    loads what the other one has just compiled would seem to need less memory.
     """
     pools = {}
     with contextlib.ExitStack() as stack:
@@ -227,7 +229,7 @@ def _side_run(
 
 
 def _side_by_side(row: Listed, runs: Mapping[str, SideRun], *, put_off: bool = False) -> Inspected:
-    """Return both runs; a program that head offers no more must not be lost unseen."""
+    """Return both runs. It is a problem if head no longer offers a program."""
     base = runs.get("base", SideRun())
     head = runs.get("head", SideRun())
     if base.program and head.ran and not head.program:
@@ -236,12 +238,11 @@ def _side_by_side(row: Listed, runs: Mapping[str, SideRun], *, put_off: bool = F
 
 
 def _with_first_calls_again(seen: Inspected, sides: Sides, pool: WorkerPool, say: Say) -> Inspected:
-    """Time first calls that differ again, in turn and on one core.
+    """Time first calls that differ again, the sides in turn and on one core.
 
-    That is for rows that would not be timed if they were alike.
+    This only concerns rows that would not be timed if their first calls were alike.
 
-    What goes wrong here only means that the row is timed: its pairs tell whether anything is the
-    matter.
+    If anything goes wrong here the row is timed, and its pairs show the problem.
     """
     could_be_skipped = seen.has_one_program or seen.reached_by == ()
     if sides.same_code or not seen.is_comparable or not could_be_skipped:
@@ -269,7 +270,8 @@ def _with_first_calls_again(seen: Inspected, sides: Sides, pool: WorkerPool, say
 def _changes(row: Inspected, sides: Sides, rules: Rules) -> tuple[Change, ...]:
     """Compare both sides of a row.
 
-    What a clock or the system says of the same code twice is noise, as of the same functions.
+    If both sides run the same code or functions, any difference in a clock's or the system's values
+    is noise.
     """
     changes = compare_metrics(row, rules) if row.is_comparable else ()
     if not (sides.same_code or row.is_unreached):
@@ -282,8 +284,8 @@ def _changes(row: Inspected, sides: Sides, rules: Rules) -> tuple[Change, ...]:
 
 
 def _check_origins(pool: WorkerPool, rules: Rules) -> None:
-    """Check again what the benchmarks imported while they ran."""
+    """Check again where imports came from, now including those made while benchmarks ran."""
     for side in pool.live:
-        with contextlib.suppress(WorkerError):  # what broke a worker has cost a row already
+        with contextlib.suppress(WorkerError):  # the row that broke a worker already reports it
             found = pool.ask(side, protocol.Origins(), rules.timing.timeout_s)
             check_origin(side, found.modules)

@@ -1,16 +1,16 @@
-"""Paired timing: two live workers share one core, by the kernel's slices or in turn.
+"""Paired timing: two live workers share one core, either at once or in turn.
 
-The relaunched pair is the unit of evidence (evidence.py says why). All benchmarks that are still
-open share the launch of a pair; inside it each is made ready on both sides, sampled in alternation
-and forgotten before the next. Making ready takes longer than sampling, so both sides do it at once,
+The relaunched pair is the unit of evidence (evidence.py says why). All undecided benchmarks share
+the launch of a pair. Within it each benchmark is prepared on both sides, sampled in alternation and
+released before the next one. Preparing takes longer than sampling, so both sides prepare at once,
 each on a core of its own.
 
-Neighbours of a virtual machine come and go within milliseconds to seconds, so that calls in turn
-run beside different ones. Measured in turn, a program of JAX scatters by 0.6 to 1.3% from pair to
-pair, a second of work by 4%, an import by 12%. So calls that do nothing but work run on both sides
-at once: the kernel gives them the core in turn, in slices of milliseconds, and each is charged its
-own time. That leaves 0.2 to 0.8%, most of it the difference between launches. What waits, runs
-elsewhere or is too short to share a core is called in turn, in an order drawn anew each time.
+Neighbours of a virtual machine come and go within milliseconds to seconds, so two calls in turn run
+beside different neighbours. Measured in turn, a JAX program scatters by 0.6 to 1.3% from pair to
+pair, a second of work by 4%, an import by 12%. So calls that only compute run on both sides at
+once: the kernel gives them the core in turn, in slices of milliseconds, and each is charged its own
+time. That leaves 0.2 to 0.8%, most of it the difference between launches. Calls that wait, run
+elsewhere or are too short to share a core run in turn, in an order drawn anew each time.
 """
 
 import math
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 @dataclass
 class _BrokenError(Exception):
-    """A side, or both, failed while a row was timed; `alive` is False where a worker is lost."""
+    """One or both sides failed while a row was timed. `alive` is False if a worker is lost."""
 
     reasons: dict[str, str]
     alive: bool
@@ -45,7 +45,7 @@ class _BrokenError(Exception):
 
 @dataclass
 class _Open:
-    """A row while it is timed; `closed` makes the value of it that is handed on."""
+    """A row while it is timed. `closed` returns its result."""
 
     inspected: Inspected
     evidence: Evidence
@@ -64,7 +64,7 @@ class _Open:
         return not self.evidence.done and not self.broken
 
     def prospect(self) -> Prospect:
-        """How much slower head seems: by its pairs, or by its first calls before there are any."""
+        """How much slower head seems, by its pairs if it has any, else by its first calls."""
         pairs = [*self.evidence.first, *self.evidence.fresh]
         base_s = self.inspected.base.seconds
         head_s = self.inspected.head.seconds
@@ -92,12 +92,12 @@ class Session:
     """The paired timing of one run.
 
     Attributes:
-        sides: what is compared.
-        rules: how long, and how sure.
-        core: the core of single-core benchmarks; None where pinning isn't possible.
-        deadline: when the budget is spent, on the clock of `time.monotonic`.
-        rng: draws every order.
-        say: tells a waiting person what goes on.
+        sides: the two commits.
+        rules: they say how long to time and how much error is allowed.
+        core: the core that single-core benchmarks are pinned to; None if pinning isn't possible.
+        deadline: when the budget ends, on the clock of `time.monotonic`.
+        rng: it draws every random order.
+        say: prints progress.
         launched: how many pairs were launched.
     """
 
@@ -110,11 +110,11 @@ class Session:
     launched: int = 0
 
     def run(self, rows: Sequence[Inspected], num_tests: int) -> list[Timed]:
-        """Relaunch pairs until every row is decided, has used its pairs up, or time is spent.
+        """Relaunch pairs until every row is decided or has no pairs left, or the time is spent.
 
         Args:
-            rows: what to time.
-            num_tests: among how many tests the error is shared.
+            rows: the rows to time.
+            num_tests: the number of tests that share the error.
         """
         timed = [self._opened(row, num_tests) for row in rows]
         while not self._is_over() and (left := [row for row in timed if row.is_open]):
@@ -128,20 +128,20 @@ class Session:
     def _opened(self, row: Inspected, num_tests: int) -> _Open:
         first_s = sum(side.seconds or 0.0 for side in (row.base, row.head))
         evidence = Evidence(Plan.make(self.rules.limits_of(row.name), num_tests))
-        # An estimate, until a pair of the row was timed.
+        # The seconds of a pair are an estimate until one has been timed.
         return _Open(row, evidence, self.rules.timing.pair_s + first_s)
 
     def _run_pair(self, rows: Sequence[_Open]) -> None:
         """Launch one pinned pair, and an unpinned one for the benchmarks of several cores."""
-        # Both sides of a pair iterate over their sets alike. Pairs differ, so that no verdict rests
-        # on one order.
+        # Both sides of a pair hash alike, so they iterate over sets in the same order. Pairs hash
+        # differently, so that no verdict rests on one order.
         hash_seed = self.rng.randrange(1 << 32)
         many = [row for row in rows if self.rules.cores_of(row.benchmark.row) > 1]
         single = [row for row in rows if row not in many]
         for group, core in ((single, self.core), (many, None)):
             self.rng.shuffle(group)
-            # Which side is made ready where it is sampled is drawn too: what it touches first stays
-            # near that core.
+            # Both sides are sampled on `core`. Which of them is also prepared there is drawn at
+            # random, because memory stays near the core that first touches it.
             first, second = self.rng.sample([core, machine.other_core(core)], 2)
             with WorkerPool(self.sides, first, head_core=second, hash_seed=hash_seed) as pool:
                 for row in group:
@@ -151,7 +151,7 @@ class Session:
                     self._time_row(row, pool, core)
                     row.pair_s = time.monotonic() - start
             for row in group:
-                # What failed while the row was timed says more than an escaped child: it wins.
+                # A failure during the timing says more than an escaped child, so it wins.
                 row.broken = {**pool.escapes(row.benchmark.row), **row.broken}
 
     def _time_row(self, row: _Open, pool: WorkerPool, core: int | None) -> None:
@@ -161,10 +161,10 @@ class Session:
             reasons = {side: f"while it was timed: {why}" for side, why in error.reasons.items()}
             row.broken |= reasons
             if not error.alive:
-                pool.close_all()  # a pair is relaunched whole, or not at all
+                pool.close_all()  # a worker is never replaced alone, because a pair launches both
                 return
         else:
-            # A call that is shorter than a tick of its clock takes 0 s, and 0 has no ratio.
+            # A call shorter than a tick of its clock takes 0 s, which has no ratio.
             log_ratios = [math.log(head / base) for base, head in samples if base > 0 and head > 0]
             if log_ratios:
                 row.evidence.add(statistics.median(log_ratios))
@@ -180,7 +180,7 @@ class Session:
                     pool.close_all()
 
     def _sample(self, row: _Open, pool: WorkerPool, core: int | None) -> list[tuple[float, float]]:
-        """Return the seconds of a call on base and head, once per alternation."""
+        """Return the seconds of one call on base and head, for each alternation."""
         ways, alone_s = self._make_ready(row, pool, core)
         at_once: list[tuple[float, float]] = []
         in_turn: list[tuple[float, float]] = []
@@ -189,11 +189,11 @@ class Session:
         if not at_once or are_crowded(at_once, alone_s):
             in_turn = self._alternate(row, pool, core, ways, at_once=False)
             alone_s = medians(in_turn)
-        # Asked again where it seemed so: the one call alone that came before may have been a lucky
-        # one.
+        # If the calls seemed crowded, they are compared again with `in_turn`, because the earlier
+        # single call may have been a quick outlier.
         shared = bool(at_once) and not are_crowded(at_once, alone_s)
         row.shared |= shared
-        # What a call takes is told, and held against budgets, of one that had its core for itself.
+        # Reports and budgets use the seconds of calls that had a core to themselves.
         for name, taken in alone_s.items():
             row.seconds[name].append(taken)
         return at_once if shared else in_turn
@@ -215,7 +215,7 @@ class Session:
     ) -> tuple[Ways, Mapping[str, float]]:
         """Prepare a row on both sides at once, each on a core of its own.
 
-        Return how to sample it, and the seconds of a call that did not share its core.
+        Return the ways to sample it, and the seconds of a call that did not share its core.
         """
         target = row.benchmark.target
         timing = self.rules.timing
@@ -239,10 +239,10 @@ class Session:
         *,
         at_once: bool = True,
     ) -> dict[str, R]:
-        """Ask both sides the same, in an order drawn anew, and return their replies.
+        """Send both sides the same request, in an order drawn anew, and return their replies.
 
         Raises:
-            _BrokenError: a side failed, or asks to be skipped now.
+            _BrokenError: a side failed, or is skipped now.
         """
         order: list[Side] = self.rng.sample([self.sides.base, self.sides.head], 2)
         replies = ask_sides(

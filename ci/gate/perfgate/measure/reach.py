@@ -1,4 +1,4 @@
-"""Which benchmarks a change can't have reached: they ran none of the functions that it alters."""
+"""Find benchmarks that a change can't have reached, because they run none of its functions."""
 
 import dataclasses
 
@@ -9,9 +9,9 @@ from perfgate.stages import Inspected
 
 
 def alteration(sides: Sides) -> Altered | None:
-    """Return what head alters; None where it can't be told who uses it.
+    """Return what head alters; None if nobody can tell which benchmarks use it.
 
-    That is so where each side has an environment of its own: other code differs then too.
+    This is unknown if each side has an environment of its own, because other code differs then too.
     """
     if sides.same_code or not sides.head.import_from:
         return None
@@ -19,7 +19,7 @@ def alteration(sides: Sides) -> Altered | None:
 
 
 def with_reach(row: Inspected, change: Altered | None) -> Inspected:
-    """Return a row that knows what of the change it used on either side."""
+    """Return the row with the part of the change that it used on either side."""
     footprints = [
         side.ran.footprint
         for side in (row.base, row.head)

@@ -1,8 +1,8 @@
-"""Instructions of one call on a machine without counters, by valgrind: `--instructions valgrind`.
+"""Count the instructions of one call with valgrind, for machines without counters.
 
-valgrind runs a worker on a processor that it simulates, and says at its end how many instructions
-that took. Two workers do the same, but one of them leaves the calls out. The difference is theirs
-alone, without their setup. That needs no clock, and a busy machine changes nothing.
+`--instructions valgrind` runs two workers on valgrind's simulated processor, which counts all
+instructions of each. The workers do the same, but one leaves the calls out. So the difference is
+the calls' alone, without their setup. This needs no clock, and a busy machine changes nothing.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ _VALGRIND = (
     "--cachegrind-out-file=/dev/null",
 )
 _TOTAL = re.compile(r"I\s+refs:\s+([\d,]+)")
-_SLOWER = 50  # times: how much longer work takes there, about
-_CALLS_S = 0.02  # seconds of calls, so that what else a worker does matters little
+_SLOWER = 50  # work takes about this many times as long under valgrind
+_CALLS_S = 0.02  # seconds of calls, so many that the rest of a worker's work matters little
 _MOST_CALLS = 1_000
 
 
@@ -37,17 +37,20 @@ def check_installed() -> None:
     """Look for valgrind.
 
     Raises:
-        UsageError: it is not on the path.
+        UsageError: valgrind is not on PATH.
     """
     if shutil.which("valgrind") is None:
-        raise UsageError("--instructions valgrind needs valgrind, which is not installed.")
+        raise UsageError(
+            "--instructions valgrind needs valgrind, which is not installed; install it with your "
+            "system's package manager."
+        )
 
 
 def with_instructions(rows: Sequence[Inspected], sides: Sides, say: Say) -> list[Inspected]:
     """Count the instructions of one call of each row on both sides.
 
-    A row stays as it is where both sides hold the same code, where it runs in interpreters of its
-    own, or where valgrind can't run it: nothing is counted there.
+    Nothing is counted for a row if both sides hold the same code, if it runs in interpreters of its
+    own, or if valgrind can't run it. Such a row stays as it is.
     """
     return [_with_instructions(row, sides, say) for row in rows]
 
@@ -78,9 +81,9 @@ def _with_instructions(row: Inspected, sides: Sides, say: Say) -> Inspected:
 def _totals(
     wanted: Sequence[tuple[Side, protocol.Repeat]], sides: Sides, timeout_s: float
 ) -> list[int]:
-    """Return the instructions of whole workers, each of a side and what it is asked.
+    """Return the instructions of whole workers, each given by its side and its request.
 
-    All of them run at once, since a count minds no neighbours.
+    All of them run at once, since neighbours don't change a count.
 
     Raises:
         WorkerError: valgrind could not run one.
@@ -105,5 +108,5 @@ def _totals(
 def _read_total(log: Path) -> int:
     found = _TOTAL.search(log.read_text(errors="replace"))
     if found is None:
-        raise WorkerError("valgrind said nothing of its instructions", alive=False)
+        raise WorkerError("valgrind did not print the number of instructions", alive=False)
     return int(found[1].replace(",", ""))

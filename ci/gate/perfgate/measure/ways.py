@@ -1,7 +1,7 @@
-"""How a row is sampled: on both sides at once where it may share its core, else in turn.
+"""Choose how to sample a row: both sides at once if they may share a core, else in turn.
 
-Measured side by side, calls that do nothing but work share a core well; what waits, runs elsewhere
-or is too short to share one is called in turn.
+Calls that only compute share a core well. Calls that wait, run elsewhere or are too short to share
+a core run in turn.
 """
 
 import math
@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from perfgate.config import Timing
 from perfgate.process.protocol import Calibration
 
-# times the seconds alone: the sides push each other out of a cache, which is not what is asked
+# Calls at once that take more than this many times the seconds alone push each other out of a
+# cache. Their times say nothing about the change.
 _CROWDED = 1.25
-# of `shared_s`: the least sample where an author has fixed the calls; some slices of the kernel's
+# If the author has fixed the number of calls, a shared sample must last for this part of
+# `shared_s`. That is a few of the kernel's time slices.
 _FIXED = 0.25
-# times the other side's seconds at most: a collapse is plain from one turn, and each takes so long
+# If one side takes more than this many times as long as the other, one turn is enough to see it,
+# and more turns would take too long.
 _COMPARABLE = 10
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a row is sampled in each pair.
+    """One way to sample a row in each pair.
 
     Attributes:
         calls: calls in one sample.
@@ -35,11 +38,11 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways of a row.
+    """The ways to sample a row.
 
     Attributes:
         in_turn: one side after the other.
-        shared: both at once; None where it may not share its core, or that costs too much.
+        shared: both at once; None if they must not share a core, or if that takes too long.
     """
 
     in_turn: Way
@@ -47,7 +50,7 @@ class Ways:
 
     @property
     def own_time(self) -> bool:
-        """Whether calls are charged their own time alone, not that of neighbours on their core."""
+        """Whether calls are only charged their own time, not that of neighbours on their core."""
         return self.shared is not None
 
     @property
@@ -59,15 +62,16 @@ class Ways:
 def choose_ways(
     found: Sequence[Calibration], timing: Timing, timeout_s: float, *, has_two_cores: bool
 ) -> Ways:
-    """Choose how to sample a row from what its calls were found to be on both sides.
+    """Choose how to sample a row from the calibration of its calls on both sides.
 
     Args:
-        found: by each side.
+        found: the calibration on each side.
         timing: how long a pair and a sample last.
         timeout_s: seconds that the benchmark may take.
-        has_two_cores: whether the sides are pinned, and made ready on cores of their own.
+        has_two_cores: whether the sides are pinned and prepared on cores of their own.
     """
-    # The slower side decides, so that a collapse costs no more time than it must.
+    # The slower side decides how many calls a sample has, so that a large slowdown costs little
+    # time.
     calls = min(each.calls for each in found)
     least_s = min(each.seconds for each in found)
     most_s = max(each.seconds for each in found)
@@ -90,18 +94,18 @@ def choose_ways(
 
 
 def _alternations(found: Sequence[Calibration], calls: int, timing: Timing, least: int) -> int:
-    """Return how many samples of so many calls a pair holds, at least `least`."""
+    """Return how many samples of `calls` calls a pair holds, at least `least`."""
     wanted = round(timing.pair_s / max(_wall_s(found, calls), 1e-6))
     return max(least, min(timing.max_alternations, wanted))
 
 
 def _wall_s(found: Sequence[Calibration], calls: int) -> float:
-    """Return the seconds that so many calls take on both sides, repeated setups included."""
+    """Return the seconds that `calls` calls take on both sides, including repeated setups."""
     return sum(each.wall_s / each.calls * calls for each in found)
 
 
 def are_crowded(samples: Sequence[tuple[float, float]], alone_s: Mapping[str, float]) -> bool:
-    """Tell whether calls of either side take much longer at once than alone."""
+    """Tell whether either side's calls take much longer at once than alone."""
     return any(taken > _CROWDED * alone_s[name] for name, taken in medians(samples).items())
 
 

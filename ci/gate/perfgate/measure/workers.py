@@ -1,4 +1,4 @@
-"""Pools of workers, and the one way in which both sides are asked the same."""
+"""Pools of workers, and the one function that sends both sides the same request."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -11,13 +11,13 @@ from perfgate.stages import SIDES
 
 Say = Callable[[str], None]
 R = TypeVar("R")
-SKIPPED_NOW = "it asks to be skipped now, and did not before"
+SKIPPED_NOW = "it is skipped now, but was not before"
 
 
 class WorkerPool:
-    """A worker for each side, started when first asked and replaced when it dies.
+    """One worker per side, started on its first request and replaced when it dies.
 
-    Use it in a `with` block. Both are pinned to `core`, or head's to `head_core`.
+    Use it in a `with` block. Both workers are pinned to `core`, or head's to `head_core` if given.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class WorkerPool:
         self._workers: dict[str, Worker] = {}
 
     def ask(self, side: Side, request: Request[R], timeout_s: float) -> R:
-        """Ask the worker of `side`.
+        """Send the worker of `side` a request and return its reply.
 
-        One that is lost is closed, and the next request starts another.
+        A lost worker is closed, and the next request starts another one.
 
         Raises:
             WorkerError: it could not answer.
@@ -41,7 +41,7 @@ class WorkerPool:
         return self.receive(side, request, timeout_s)
 
     def send(self, side: Side, request: Request[Any]) -> None:
-        """Send a request to the worker of `side`; `receive` waits for its reply."""
+        """Send the worker of `side` a request. `receive` waits for its reply."""
         if side.name not in self._workers:
             launch = self.sides.launch(side, core=self.cores[side.name], hash_seed=self.hash_seed)
             self._workers[side.name] = Worker(launch)
@@ -63,7 +63,7 @@ class WorkerPool:
         return [side for side in both if side.name in self._workers]
 
     def escapes(self, row: str) -> dict[str, str]:
-        """Return, by side, that a forked child came back out of a row's benchmark."""
+        """Return the problem, by side, if a forked child escaped from a row's benchmark."""
         return {side: ESCAPED for side, rows in self._escaped.items() if row in rows}
 
     def close(self, name: str) -> None:
@@ -93,17 +93,17 @@ def ask_sides(
     at_once: bool = True,
     stop_at_failure: bool = False,
 ) -> dict[str, R | WorkerError]:
-    """Ask these sides the same, and return what each replied, or how its worker failed.
+    """Send these sides the same request, and return each reply or the error of its worker.
 
-    Sides whose workers share a core are asked one after the other all the same: each would be in
-    the other's way.
+    Even with `at_once`, sides whose workers share a core are asked one after the other. They would
+    disturb each other.
 
     Args:
-        pools: whom to ask, in this order.
-        request: what to ask; where it names no core, each worker stays on its own.
-        timeout_s: how long to wait for one reply.
+        pools: the sides to ask, in this order.
+        request: the request. If it names no core, each worker stays on its own core.
+        timeout_s: seconds to wait for one reply.
         at_once: send to both, then receive from both.
-        stop_at_failure: in turn, don't ask the second side where the first one fails.
+        stop_at_failure: when asking in turn, don't ask the second side if the first one fails.
     """
     places = [pool.cores[side.name] for side, pool in pools.items()]
     have_cores_of_their_own = None in places or len(set(places)) == len(places)

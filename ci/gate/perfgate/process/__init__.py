@@ -1,1 +1,1 @@
-"""Worker processes: how they start, and how the gate talks with them."""
+"""Worker processes: starting them, and the protocol between them and the gate."""

@@ -1,6 +1,6 @@
-"""The gate's end of a worker: start it, ask it, outlive it.
+"""The gate's end of a worker: start it, send it requests, and survive its failures.
 
-Whatever goes wrong at the other end becomes a `WorkerError` with one sentence.
+Any failure of the worker becomes a `WorkerError` with a one-sentence message.
 """
 
 import contextlib
@@ -13,13 +13,13 @@ from perfgate.process import protocol
 from perfgate.process.supervisor import ChildError, Supervised
 
 WORKER_FILE = Path(__file__).parents[1] / "worker" / "__main__.py"
-ESCAPED = "it forked, and its child came back out of the benchmark"
+ESCAPED = "it forked, and the child returned from the benchmark instead of exiting"
 
 R = TypeVar("R")
 
 
 class WorkerError(Exception):
-    """A worker could not answer; the message says why. `alive` is False where it is lost."""
+    """A worker could not answer; the message says why. `alive` is False if the worker is lost."""
 
     def __init__(self, reason: str, *, alive: bool):
         super().__init__(reason)
@@ -28,18 +28,18 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True)
 class Launch:
-    """How the workers of one side start.
+    """The settings with which one side's workers start.
 
     Attributes:
         python: the interpreter.
         suite: the folder of benchmarks in the side's checkout.
-        caches: where this side's setup_cache results lie.
-        exchange: where it may write.
-        root: of the checkout: files below it are named relative to it.
+        caches: the folder of this side's setup_cache results.
+        exchange: the folder in which a worker writes files for the gate.
+        root: the root of the checkout. Files below it are named relative to it.
         environment: its environment variables.
-        core: the core it is pinned to; None leaves it free.
-        within: the command that runs the worker, such as valgrind's; nothing runs it directly.
-        is_pytest: whether the suite is one of tests with pytest-benchmark's fixture.
+        core: the core that a worker is pinned to; None leaves it free.
+        within: the command that runs the worker, such as valgrind's; empty to run it directly.
+        is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
     """
 
     python: str
@@ -53,10 +53,10 @@ class Launch:
     is_pytest: bool = False
 
     def command(self) -> list[str]:
-        """Return the command line of a worker, as `Supervised` takes it."""
+        """Return a worker's command line, in the form that `Supervised` takes."""
         folders = {"--suite": self.suite, "--caches": self.caches, "--exchange": self.exchange}
         folders["--root"] = self.root
-        # -P: the worker's folder must not become a place that the suite imports from.
+        # With -P the worker's folder stays off the import path, so the suite can't import from it.
         words = [*self.within, self.python, "-P", str(WORKER_FILE)]
         words += ["--requests", "{requests}", "--replies", "{replies}"]
         for flag, folder in folders.items():
@@ -66,11 +66,11 @@ class Launch:
 
 
 class Worker:
-    """A live worker; use it in a `with` block.
+    """A live worker. Use it in a `with` block.
 
     Attributes:
-        escaped: the rows whose benchmark forked a child that came back out of it.
-        hello: its first words; None until it has answered.
+        escaped: the rows whose benchmark forked a child that returned from it.
+        hello: its first message; None until it has answered.
     """
 
     def __init__(self, launch: Launch):
@@ -84,13 +84,13 @@ class Worker:
         """Send one request and return its reply.
 
         Raises:
-            WorkerError: the benchmark raised, the worker died or took longer than `timeout_s`.
+            WorkerError: the benchmark raised, or the worker died or took longer than `timeout_s`.
         """
         self.send(request)
         return self.receive(request, timeout_s)
 
     def send(self, request: protocol.Request[Any]) -> None:
-        """Send a request; `receive` waits for its reply."""
+        """Send a request. `receive` waits for its reply."""
         self._number += 1
         self._asked = request
         self._process.write(protocol.encode(request, self._number))
@@ -99,8 +99,8 @@ class Worker:
         """Return the reply to the last request.
 
         Raises:
-            WorkerError: the benchmark raised, the worker died or took longer than `timeout_s` from
-                now.
+            WorkerError: the benchmark raised, or the worker died or took longer than `timeout_s`
+                from now.
         """
         deadline = time.monotonic() + timeout_s
         try:
@@ -118,7 +118,7 @@ class Worker:
             number, reply = self._read(deadline)
             if isinstance(reply, protocol.Escaped):
                 self._note(reply)
-                # which of the two answers next is anybody's guess
+                # parent and child share the pipe now, so the next answer may come from either
                 if reply.row is not None and reply.row == getattr(self._asked, "row", None):
                     raise WorkerError(ESCAPED, alive=False)
             elif number == self._number:
@@ -135,10 +135,10 @@ class Worker:
             self.escaped.add(escaped.row)
 
     def finish(self, timeout_s: float) -> None:
-        """Let the worker come to its own end.
+        """Let the worker finish and exit by itself.
 
         Raises:
-            WorkerError: it did not within this time.
+            WorkerError: it did not exit within this time.
         """
         try:
             self._process.finish(timeout_s)
@@ -146,7 +146,7 @@ class Worker:
             raise WorkerError(f"it did not end within {timeout_s:g} s", alive=False) from None
 
     def close(self) -> None:
-        """End the worker and all that it started; children that have escaped by now are noted."""
+        """End the worker and everything it started, and note children that escaped meanwhile."""
         try:
             with contextlib.suppress(ChildError, TimeoutError, protocol.ProtocolError):
                 while True:

@@ -1,9 +1,8 @@
-"""What the gate and a worker say to each other, each message a frozen dataclass and a line of JSON.
+"""The messages between the gate and a worker. Each is a frozen dataclass, sent as a line of JSON.
 
-The worker loads this file in the suite's own environment, so it needs the standard library alone.
-A worker says `Hello` first; then the gate sends one request at a time and the worker answers it.
-What does not fit raises a `ProtocolError` with one sentence: no dictionary of strings goes further
-than this file.
+The worker loads this file in the suite's own environment, so it uses the standard library only. A
+worker sends `Hello` first. Then the gate sends one request at a time and the worker answers it. A
+line that fits no message raises a `ProtocolError`, so no raw dictionary leaves this file.
 """
 
 import dataclasses
@@ -21,18 +20,18 @@ M = TypeVar("M")
 
 
 class ProtocolError(ValueError):
-    """A line that is not one of the messages below, or not one that may stand here."""
+    """A line is not one of the messages below, or not one that is allowed at this point."""
 
 
-# --- what the gate asks ---------------------------------------------------------------------------
+# --- requests of the gate -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """What all requests share; `R` is what answers one.
+    """The base of all requests. `R` is the type of the reply.
 
     Attributes:
-        core: the core that the worker moves to before; None leaves it where it is.
+        core: the core that the worker moves to first; None leaves it where it is.
     """
 
     core: int | None = dataclasses.field(default=None, kw_only=True)
@@ -45,7 +44,7 @@ class Discover(Request["Suite"]):
 
 @dataclass(frozen=True)
 class Origins(Request["Modules"]):
-    """Say where every module came from, by now."""
+    """Tell where every module came from that has been imported so far."""
 
 
 @dataclass(frozen=True)
@@ -70,26 +69,26 @@ class Inspect(Target["FirstRun | Value | Skipped"]):
 
 @dataclass(frozen=True)
 class TimeFirstCalls(Target["Seconds | Skipped"]):
-    """Set a benchmark up that was inspected before, and time its first calls again."""
+    """Set up a benchmark that was inspected before, and time its first calls again."""
 
 
 @dataclass(frozen=True)
 class Watch(Target["Calls | Skipped"]):
-    """Count what one call calls; functions below `root` are named by their files."""
+    """Count the functions that one call runs. Functions below `root` are named by their files."""
 
     root: str
 
 
 @dataclass(frozen=True)
 class Calibrate(Target["Calibration | Skipped"]):
-    """Set a benchmark up, warm it up, and find how many calls last for `target_s`."""
+    """Set up a benchmark, warm it up, and find how many calls last for `target_s`."""
 
     target_s: float
 
 
 @dataclass(frozen=True)
 class Prepare(Target["Seconds | Skipped"]):
-    """Set a benchmark up, warm it up, and take a first sample, as `Sample` says."""
+    """Set up a benchmark, warm it up, and take a first sample as `Sample` does."""
 
     calls: int
     own_time: bool
@@ -97,7 +96,7 @@ class Prepare(Target["Seconds | Skipped"]):
 
 @dataclass(frozen=True)
 class Sample(Target["Seconds | Skipped"]):
-    """Time so many calls; in `own_time`, without the seconds of waiting for the core."""
+    """Time `calls` calls. With `own_time`, leave out the seconds of waiting for the core."""
 
     calls: int
     own_time: bool
@@ -105,9 +104,9 @@ class Sample(Target["Seconds | Skipped"]):
 
 @dataclass(frozen=True)
 class Repeat(Target["Released | Skipped"]):
-    """Set a benchmark up, call it once, then take a sample of so many calls, and tear it down.
+    """Set up a benchmark, call it once, take a sample of `calls` calls, and tear it down.
 
-    Where it is `left_out`, the sample sets up as often and calls nothing.
+    With `left_out`, the sample repeats the setups but makes no calls.
     """
 
     calls: int
@@ -116,18 +115,18 @@ class Repeat(Target["Released | Skipped"]):
 
 @dataclass(frozen=True)
 class Release(Target["Released"]):
-    """Tear a benchmark down and forget it."""
+    """Tear down a benchmark and forget it."""
 
 
-# --- what a worker answers ------------------------------------------------------------------------
+# --- replies of a worker --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Hello:
-    """A worker's first words.
+    """A worker's first message.
 
     Attributes:
-        version: of this protocol.
+        version: the version of this protocol.
         counts_instructions: whether the processor's instructions can be counted there.
     """
 
@@ -142,10 +141,9 @@ class Listing:
     Attributes:
         name: asv's name.
         kind: `time`, `timeraw`, `memory`, `peakmemory`, or what a track_ benchmark calls itself.
-        unit: of its value.
-        params: the values of each parameter, as asv writes them.
-        timeout_s: seconds that it may take; None where it does not say.
-        cache_timeout_s: seconds that its setup_cache may take; None where it has none.
+        unit: the unit of its value. params: the values of each parameter, as asv writes them.
+        timeout_s: seconds that it may take; None if it does not say.
+        cache_timeout_s: seconds that its setup_cache may take; None if it has none.
         code: a hash of its source.
     """
 
@@ -160,11 +158,11 @@ class Listing:
 
 @dataclass(frozen=True)
 class Suite:
-    """What a suite holds.
+    """The contents of a suite.
 
     Attributes:
-        benchmarks: of the modules that can be imported.
-        broken: why each of the others can't.
+        benchmarks: those in modules that can be imported.
+        broken: for each other module, why it can't be imported.
         modules: where every top-level module came from.
     """
 
@@ -182,13 +180,13 @@ class Modules:
 
 @dataclass(frozen=True)
 class ProgramFiles:
-    """Where the texts of a benchmark's compiled program lie, and what is known of it.
+    """The texts of a benchmark's compiled program, and facts about it.
 
     Attributes:
-        lowered: file of the StableHLO; None where the suite offers none.
-        optimised: file of the optimised HLO; None where there is none.
-        context: what else decides what the program does: versions, flags, devices.
-        executable: what the compiled object says of itself, in bytes and operations.
+        lowered: file of the StableHLO; None if the suite offers none.
+        optimised: file of the optimised HLO; None if there is none.
+        context: everything else that decides what the program does: versions, flags, devices.
+        executable: bytes and operations that the compiled object reports.
         timed_is_program: whether the suite says that the timed work is this program alone.
     """
 
@@ -201,14 +199,17 @@ class ProgramFiles:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What of its checkout a benchmark has used in its first run.
+    """The part of its checkout that a benchmark used in its first run.
 
     Attributes:
         imported: files that its process has imported or opened so far. Those of the checkout are
-            relative to it. Python files from elsewhere are absolute, but for installed packages.
+            relative to it. Python files from elsewhere have absolute paths. Installed packages are
+            left out.
         executed: functions that ran, as `file:qualified name`.
-        is_whole: whether nothing else ran unseen: another process, or functions compiled before.
-        has_all_imports: whether the worker has started no other process, which may import more.
+        is_whole: whether `executed` is complete. It is not if another process ran, or functions
+            that were compiled before.
+        has_all_imports: whether `imported` is complete. It is not if the worker has started another
+            process.
     """
 
     imported: tuple[str, ...]
@@ -222,14 +223,14 @@ class FirstRun:
     """A timed benchmark's first run.
 
     Attributes:
-        seconds: of the quickest of its first calls but one.
-        compile_s: seconds in which programs were compiled for the first call.
-        compilations: how many these were.
-        second_call_compilations: how many the second call compiled; None where jax is not loaded.
-        cpu_instructions: that one call executes; None where nothing counts them.
-        program: None where its class offers none.
-        footprint: what of the checkout it used.
-        inputs_differ: whether its setup makes other inputs each time.
+        seconds: of the quickest of its first calls, without the very first.
+        compile_s: seconds of compiling programs for the first call.
+        compilations: the number of these programs.
+        second_call_compilations: programs that the second call compiled; None without jax.
+        cpu_instructions: instructions that one call executes; None if they can't be counted.
+        program: None if its class offers none.
+        footprint: the part of the checkout that it used.
+        inputs_differ: whether its setup makes different inputs each time.
     """
 
     seconds: float
@@ -244,7 +245,7 @@ class FirstRun:
 
 @dataclass(frozen=True)
 class Value:
-    """What a benchmark that isn't timed returned, and what of the checkout it used."""
+    """The value of a benchmark that isn't timed, and the part of the checkout that it used."""
 
     value: float
     footprint: Footprint | None = None
@@ -259,14 +260,14 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How a benchmark's calls were found to be.
+    """The calibration of a benchmark's calls.
 
     Attributes:
-        calls: as many as last for the target.
-        fixed: whether its author has fixed their number.
+        calls: the number of calls that last for the target.
+        fixed: whether the benchmark's author has fixed that number.
         seconds: of one call.
-        wall_s: of all of them, with the setup that asv repeats before each.
-        is_work: whether they do nothing but work.
+        wall_s: of all these calls, with the setup that asv repeats before each.
+        is_work: whether they only compute.
     """
 
     calls: int
@@ -288,12 +289,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Calls:
-    """What one call called.
+    """The functions and lines that one call ran.
 
     Attributes:
         calls: how often each function was called, in the order of their first calls.
-        own_s: seconds in each function itself, under a profiler; empty where there is none.
-        lines: those of the checkout's functions, the most seconds first; empty where none ran.
+        own_s: seconds in each function itself, under a profiler; empty without a profiler.
+        lines: lines of the checkout's functions, the slowest first; empty if none ran.
     """
 
     calls: dict[str, int]
@@ -308,19 +309,19 @@ class Released:
 
 @dataclass(frozen=True)
 class Skipped:
-    """The benchmark asks to be skipped."""
+    """The benchmark is skipped."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The benchmark raised; the reason is one sentence."""
+    """The benchmark raised. The reason is one sentence."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Escaped:
-    """Said by a forked child that came back out of a benchmark: nobody asked it."""
+    """Sent unasked by a forked child that returned from a benchmark."""
 
     row: str | None
 
@@ -369,7 +370,7 @@ _FITTING: dict[type, tuple[type, ...]] = {
 
 
 def fitting(request: Request[R], reply: object) -> R:
-    """Return the reply as what answers this request.
+    """Return the reply, checked to be of the type that answers this request.
 
     Raises:
         ProtocolError: it answers another one.
@@ -381,22 +382,22 @@ def fitting(request: Request[R], reply: object) -> R:
 
 
 def check_version(hello: object) -> Hello:
-    """Return a worker's first words.
+    """Return a worker's first message.
 
     Raises:
-        ProtocolError: they are others, or of another version than the gate's.
+        ProtocolError: it is not `Hello`, or has another version than the gate's.
     """
     if not isinstance(hello, Hello):
-        raise ProtocolError(f"its first word must be Hello, but is {type(hello).__name__}")
+        raise ProtocolError(f"its first message must be Hello, but is {type(hello).__name__}")
     if hello.version != VERSION:
         raise ProtocolError(
-            f"it speaks version {hello.version} of the protocol, and the gate {VERSION}"
+            f"it uses version {hello.version} of the protocol, but the gate uses {VERSION}"
         )
     return hello
 
 
 def encode(message: object, number: int) -> bytes:
-    """Write a message and the number of the request that it is or answers as one line."""
+    """Write a message as one line, with the number of the request that it is or answers."""
     fields = dataclasses.asdict(typing.cast("Any", message))
     table = {"number": number, "kind": type(message).__name__, "fields": fields}
     return (json.dumps(table) + "\n").encode()
@@ -407,10 +408,10 @@ def decode(line: bytes | str, kinds: dict[str, type[M]]) -> tuple[int, M]:
 
     Args:
         line: what `encode` wrote.
-        kinds: what may stand here, `REQUESTS` or `REPLIES`.
+        kinds: the messages that are allowed, `REQUESTS` or `REPLIES`.
 
     Raises:
-        ProtocolError: it is not JSON, lacks a field or has one too many, or one of another type.
+        ProtocolError: the line is not JSON, or has a missing, unknown or mistyped field.
     """
     try:
         table = json.loads(line)
@@ -419,13 +420,13 @@ def decode(line: bytes | str, kinds: dict[str, type[M]]) -> tuple[int, M]:
     if not isinstance(table, dict) or table.keys() != {"number", "kind", "fields"}:
         raise ProtocolError("it wrote into the pipe that belongs to the gate")
     if table["kind"] not in kinds:
-        raise ProtocolError(f"a message {table['kind']!r} is unknown here")
+        raise ProtocolError(f"the message {table['kind']!r} is not allowed here")
     message = _read(kinds[table["kind"]], table["fields"], table["kind"])
     return _read(int, table["number"], "number"), message
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """Return a JSON value as what a type hint says, or raise what is wrong with it."""
+    """Return a JSON value as the type of a hint, or raise an error that says what is wrong."""
     if dataclasses.is_dataclass(kind):
         return _read_dataclass(typing.cast("type", kind), value, where)
     origin = typing.get_origin(kind)
@@ -457,7 +458,8 @@ def _read_dataclass(kind: type, value: Any, where: str) -> Any:
     )
 
 
-_hints = functools.cache(typing.get_type_hints)  # samples must not wait for it each time
+# cached, because samples must not wait for this lookup each time
+_hints = functools.cache(typing.get_type_hints)
 
 
 def _refuse(kind: Any, value: Any, where: str) -> typing.NoReturn:

@@ -1,11 +1,13 @@
-"""End what a gate started as soon as the gate itself has ended, however that came about.
+"""End everything that a gate started once the gate itself has ended, for whatever reason.
 
-The gate starts this file as a process of its own and holds the only end of a pipe to it. Nobody can
-catch SIGKILL, but the system closes the pipe even then. A worker could not watch for that itself: a
-benchmark may keep its interpreter busy for an hour, and what it has started goes on without it.
+The gate starts this file as a process of its own and holds the only write end of a pipe to it.
+Nobody can catch SIGKILL, but the system closes the pipe even then. A worker could not watch the
+gate itself: a benchmark may keep its interpreter busy for an hour, and processes that it has
+started outlive it.
 
-What a gate starts is found by a mark in its environment, which children inherit, and by its process
-group, which it also has where nothing lists environments (macOS) or a child has cleared its own.
+The reaper finds a process by a mark in its environment, which children inherit, or by its process
+group. The group also works if the system lists no environments (macOS) or a child has cleared its
+own.
 """
 
 import atexit
@@ -21,7 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 MARK = "PERFGATE_STARTED_BY"
-_SWEEPING_S = 30.0  # a process that waits for a disk ignores even SIGKILL, maybe for good
+# then give up: a process that waits for a disk ignores even SIGKILL, maybe for ever
+_SWEEPING_S = 30.0
 _AGAIN_S = 0.01
 
 
@@ -29,21 +32,22 @@ class Reaper:
     """The gate's end of the pipe to the process that outlives it."""
 
     def __init__(self) -> None:
-        self._mark = uuid.uuid4().hex  # of one length, since the environment moves the stack
+        # always of one length, since the environment's size moves the stack and so changes timings
+        self._mark = uuid.uuid4().hex
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, self._mark],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            # the signals of a terminal must not reach it
+            # a terminal's Ctrl-C must not end it before the gate
             start_new_session=True,
             cwd="/",
         )
 
     def marked(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return an environment for something that must not outlive this process."""
-        # A gate that is a benchmark of another one has two owners.
+        # If a gate's benchmark runs another gate, its workers carry both marks.
         marks = [*filter(None, [environment.get(MARK)]), self._mark]
         return {**environment, MARK: ",".join(marks)}
 
@@ -52,7 +56,10 @@ class Reaper:
         self._tell(f"+{group}\n")
 
     def drop_group(self, group: int) -> None:
-        """Forget a process group. Call it before its leader is awaited and its number is free."""
+        """Forget a process group.
+
+        Call this before waiting for its leader, which frees its number.
+        """
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
@@ -63,14 +70,14 @@ class Reaper:
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        # Somebody may have ended it. Then the gate still closes its workers itself.
+        # The reaper may have been killed. The gate still closes its workers itself then.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode())
 
 
 @functools.cache
 def reaper() -> Reaper:
-    """Return the reaper of this process, which is started when something first needs it."""
+    """Return the reaper of this process, started on first use."""
     started = Reaper()
     atexit.register(started.close)
     return started
@@ -78,7 +85,7 @@ def reaper() -> Reaper:
 
 def _main(mark: str) -> None:
     groups = set()
-    for line in sys.stdin:  # it ends with the gate
+    for line in sys.stdin:  # the pipe ends when the gate does
         number = int(line[1:])
         if line.startswith("+"):
             groups.add(number)
@@ -87,17 +94,17 @@ def _main(mark: str) -> None:
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-    # One that is found may have started another one since.
+    # A process that was just killed may have started another one before.
     deadline = time.monotonic() + _SWEEPING_S
     while _kill_marked(mark.encode()) and time.monotonic() < deadline:
         time.sleep(_AGAIN_S)
 
 
 def _kill_marked(mark: bytes) -> bool:
-    """Kill every process whose environment holds the mark; tell whether there was any."""
+    """Kill every process whose environment holds the mark, and tell whether there was any."""
     found = False
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to another user
             if mark in (process / "environ").read_bytes():
                 found = True
                 os.kill(int(process.name), signal.SIGKILL)

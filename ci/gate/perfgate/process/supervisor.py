@@ -1,7 +1,7 @@
-"""One child process and everything that it starts: its lines are read, its death is explained.
+"""Run a child process, read its lines, explain its death, and end everything that it started.
 
-A child may hang, die or fork: each of that becomes a `ChildError` with one sentence. No process of
-its group outlives `close`, and nothing that it started outlives this process.
+A child may hang, die or fork. Each of these becomes a `ChildError` with a one-sentence message. No
+process of its group outlives `close`, and nothing that it started outlives this process.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ _FAREWELL_S = 1.0
 
 
 class ChildError(Exception):
-    """The child gave no whole line; the message says why."""
+    """The child sent no complete line. The message says why."""
 
 
 class Supervised:
     """A process in a session of its own, with a pipe to it and one from it.
 
     Args:
-        command: what to run; the words `{requests}` and `{replies}` in it become the descriptors
-            of the child's ends.
+        command: the command to run. The words `{requests}` and `{replies}` in it become the
+            descriptors of the child's ends of the pipes.
         environment: its environment variables.
-        folder: where it starts, and where its standard error is kept until it is closed.
+        folder: its working directory, which also keeps its standard error until it is closed.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path):
@@ -49,14 +49,14 @@ class Supervised:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
-                    # so that its children can be ended with it, and Ctrl-C is ours alone
+                    # its children can then be ended with it, and Ctrl-C only reaches this process
                     start_new_session=True,
                     cwd=folder,
                 )
                 reaper().add_group(self._process.pid)
         except KeyboardInterrupt:
-            # One that was held: the process is there, and nobody else knows it. Before it was,
-            # nothing has started.
+            # An interrupt that was held is raised after the launch. Nothing else knows the new
+            # process, so it is closed here.
             if started is not None:
                 self.close()
             raise
@@ -64,7 +64,7 @@ class Supervised:
         os.close(reply_write)
 
     def write(self, line: bytes) -> None:
-        """Send a line; where nobody reads it, the missing answer says so."""
+        """Send a line. If nobody reads it, the missing answer will show that."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._requests, line)
 
@@ -72,15 +72,15 @@ class Supervised:
         """Return the next line.
 
         Args:
-            deadline: how long to wait for it, on the clock of `time.monotonic`.
+            deadline: when to stop waiting, on the clock of `time.monotonic`.
 
         Raises:
             ChildError: the child has ended or closed its pipe.
             TimeoutError: the deadline has passed.
         """
         while b"\n" not in self._unread:
-            # A forked child may hold the pipe open after its parent's death, so the process is
-            # watched too.
+            # A forked child may hold the pipe open after its parent's death, so the parent is
+            # polled too.
             wait_s = min(0.2, max(0.0, deadline - time.monotonic()))
             readable, _, _ = select.select([self._replies], [], [], wait_s)
             if readable:
@@ -102,32 +102,31 @@ class Supervised:
         if code is None:
             return "it closed the pipe to the gate"
         if code < 0:
-            hint = ", as the kernel does where memory runs out" if code == -signal.SIGKILL else ""
+            hint = ", which the kernel sends if memory runs out" if code == -signal.SIGKILL else ""
             return f"its process was ended by {signal.Signals(-code).name}{hint}"
         last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
         return f"its process ended with exit code {code}" + (f": {last[0][:200]}" if last else "")
 
     def finish(self, timeout_s: float) -> None:
-        """Hang up, and let the process come to its own end.
+        """Close the pipe to the process, and wait until it exits by itself.
 
         Raises:
-            TimeoutError: it did not within this time.
+            TimeoutError: it did not exit within this time.
         """
         os.close(self._requests)
-        self._requests = (
-            -1
-        )  # so that `close` leaves the number alone, which others may have by then
+        # `close` must not close this number again: another file may have it by then.
+        self._requests = -1
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
 
     def close(self) -> None:
-        """End the process and every other one of its session."""
+        """End the process and every other process of its session."""
         for descriptor in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        # macOS refuses a signal to a group of which only ended processes are left
+        # macOS refuses to signal a group in which every process has ended
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         reaper().drop_group(self._process.pid)
@@ -138,11 +137,11 @@ class Supervised:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold interrupts back: stopped halfway through a launch, the gate would leave a process."""
+    """Delay interrupts: if one stopped the gate in mid-launch, a process would be left over."""
     came: list[int] = []
-    # Masking would not do: another thread of this process, such as one of BLAS, would take the
-    # signal. One that is ignored, as SIGINT is in a job that a shell has put into the background,
-    # must stay ignored.
+    # Masking the signal is not enough: another thread of this process, such as one of BLAS, would
+    # take it. A signal that is ignored must stay ignored, like SIGINT in a background job of a
+    # shell.
     held = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]
     handlers = {each: signal.signal(each, lambda number, _: came.append(number)) for each in held}
     try:

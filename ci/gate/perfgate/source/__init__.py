@@ -1,1 +1,1 @@
-"""Both commits as checkouts, with the environment that each runs in."""
+"""Check out both commits, each with the environment that it runs in."""

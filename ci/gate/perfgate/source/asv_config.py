@@ -10,22 +10,23 @@ from typing import Any
 from perfgate.errors import UsageError
 
 _STRING = r'("(?:\\.|[^"\\])*")'
-_KINDS = ("req", "env", "env_nobuild")  # what a matrix may hold; asv's old form is `req` alone
+# the keys of a matrix; asv's old form has only requirements and no keys
+_KINDS = ("req", "env", "env_nobuild")
 
 
 @dataclass(frozen=True)
 class SuiteConfig:
-    """What the gate needs of an asv.conf.json.
+    """The settings of an asv.conf.json that the gate uses.
 
     Attributes:
-        folder: the folder of the file, relative to the repository's root.
-        benchmark_dir: the suite, relative to `folder`.
+        folder: the file's folder, relative to the repository's root.
+        benchmark_dir: the suite's folder, relative to `folder`.
         package_dir: the package's root, relative to the repository's root.
-        matrix: asv's matrix, as written.
-        extras: the package's extras that asv installs, by its install_command.
+        matrix: asv's matrix as written.
+        extras: the package's extras that asv's install_command installs.
         timeout_s: seconds a benchmark may take unless it says otherwise.
         project: the project's name.
-        settings: the whole file.
+        settings: the contents of the whole file.
     """
 
     folder: Path
@@ -38,9 +39,10 @@ class SuiteConfig:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, kind: str) -> dict[str, list[str | None]]:
-        """Return what the matrix lists under `req`, `env` or `env_nobuild`, by name.
+        """Return the matrix's values under `req`, `env` or `env_nobuild`, by name.
 
-        A requirement without a version has the value "". A None leaves the name out.
+        A requirement without a version has the value "". A value of None means that the name is
+        left out.
         """
         matrix = self.matrix or {}
         is_old_form = not any(name in matrix for name in _KINDS)
@@ -53,7 +55,7 @@ class SuiteConfig:
 
     @property
     def requirements(self) -> list[str]:
-        """The first version of each requirement in the matrix, as pip wants them."""
+        """The first version of each requirement in the matrix, in pip's syntax."""
         first = {
             name.removeprefix("pip+"): values[0] for name, values in self.values("req").items()
         }
@@ -81,7 +83,7 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
     Raises:
         UsageError: the file is not JSON.
     """
-    # Each expression also matches whole strings and keeps them, so that what is inside stays.
+    # Each expression also matches whole strings and keeps them, so that strings stay unchanged.
     text = file.read_text(encoding="utf-8")
     comments = rf"{_STRING}|//[^\n]*|/\*.*?\*/"
     text = re.sub(comments, lambda found: found[1] or " ", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Which changed files can matter to a benchmark: documentation, comments and layout can't."""
+"""Find the changed files that can matter to a benchmark. Documentation and comments can't."""
 
 import ast
 import difflib
@@ -12,7 +12,7 @@ _PAGES = (".md", ".rst")
 _PAGE_FOLDERS = ("docs", "doc", ".git", ".github")
 _RULES = ("gate.toml", "accepted.toml")
 _TESTS = ("tests", "test")
-_DIGITS = 32  # of a digest
+_DIGITS = 32  # length of a digest
 _IMPORTS_TESTS = re.compile(r"^\s*(?:from|import)\s[^\n#]*\btests?\b", re.MULTILINE)
 _NAMES_TESTS = re.compile(r"[\"'/]tests?[\"'/]")
 
@@ -20,10 +20,10 @@ _NAMES_TESTS = re.compile(r"[\"'/]tests?[\"'/]")
 def can_matter(path: PurePosixPath, suite: Path) -> bool:
     """Whether a file can change what runs.
 
-    Documentation can't: it lies in a folder of its own or at the root, while a page inside a
-    package may be a template. The suite can't either, because both sides run head's. What an
-    installation leaves in a working tree is not read from there, and the gate's own files hold
-    rules.
+    Documentation can't, if it lies in a folder of its own or at the root. A page inside a package
+    may be a template, so it can. The suite can't, because both sides run head's. Files that an
+    installation leaves in a working tree can't, because nothing reads them there. The gate's own
+    files can't, because they only hold rules.
     """
     if path.name in _RULES and path.parent.as_posix() in (".", "ci", suite.parent.as_posix()):
         return False
@@ -39,18 +39,18 @@ def _is_page(path: PurePosixPath) -> bool:
 def is_same_code(base: Path, head: Path, suite: Path) -> bool:
     """Tell whether two checkouts hold the same code, up to comments and layout.
 
-    Tests don't matter if nothing else imports them and the suite names none of their files.
+    Tests don't matter unless other code imports them or the suite names one of their files.
 
     Args:
         base: a checkout's root.
-        head: the other's.
+        head: the other checkout's root.
         suite: the folder of benchmarks, relative to the roots.
     """
     return not changed_code(base, head, suite)
 
 
 def changed_code(base: Path, head: Path, suite: Path) -> list[PurePosixPath]:
-    """Return the files outside of the suite that can matter and differ, in alphabetical order.
+    """Return the differing files outside of the suite that can matter, in alphabetical order.
 
     The arguments are those of `is_same_code`.
     """
@@ -66,10 +66,10 @@ def changed_code(base: Path, head: Path, suite: Path) -> list[PurePosixPath]:
 
 
 def only_pages_differ(base: Path, head: Path, suite: Path) -> bool:
-    """Tell whether two checkouts differ, and in nothing but documentation.
+    """Tell whether two checkouts differ in documentation only.
 
-    This asks for more than `is_same_code`: comments, tests and the suite count, and so does
-    `.github`, because who sets the gate up there wants to see it run.
+    This is stricter than `is_same_code`: comments, tests and the suite count as differences. So
+    does `.github`, because somebody who sets up the gate there wants to see it run.
 
     The arguments are those of `is_same_code`.
     """
@@ -81,7 +81,7 @@ def only_pages_differ(base: Path, head: Path, suite: Path) -> bool:
 
 
 def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
-    """Return the files that differ at all between two checkouts, in alphabetical order."""
+    """Return all files that differ between two checkouts, in alphabetical order."""
     return sorted(
         path
         for path in {*_files(base), *_files(head)}
@@ -92,14 +92,14 @@ def changed_files(base: Path, head: Path) -> list[PurePosixPath]:
 
 
 def framework(root: Path, suite: Path) -> str:
-    """Return what tells a checkout from others in all but the text of its Python files.
+    """Return a hash of everything in a checkout except the text of its Python files.
 
-    These are the suite, every other file that can matter and is not Python, and the names of those
-    that are. As long as all this stays, a benchmark can only import other files than before if one
-    that it imported before differs.
+    It covers the suite, the names of all Python files that can matter, and the contents of all
+    other files that can. While it stays the same, a benchmark can only import different files if
+    one of the files that it imported before has changed.
 
     Args:
-        root: of the checkout.
+        root: the checkout's root.
         suite: the folder of benchmarks, relative to it.
     """
     paths = set(_files(root))
@@ -119,7 +119,7 @@ def framework(root: Path, suite: Path) -> str:
 
 
 def digest(file: Path) -> str:
-    """Return what tells a file's content from another; empty where there is none."""
+    """Return a hash of a file's content, or nothing if the file can't be read."""
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()[:_DIGITS]
     except OSError:
@@ -127,10 +127,10 @@ def digest(file: Path) -> str:
 
 
 def changed_lines(base: Path, head: Path) -> dict[PurePosixPath, list[str]]:
-    """Return the lines by which the files of two folders differ, each with its + or -.
+    """Return the lines that differ between the files of two folders, each with its + or -.
 
-    Comments and layout of Python files don't count as a difference, and neither does what Python
-    leaves behind. The folders may also be two files, or not be there.
+    Comments and layout of Python files don't count as differences, and neither do Python's own
+    caches. The folders may also be two files, or not exist.
     """
     changes = {}
     for path in sorted({*_files_or_self(base), *_files_or_self(head)}):
@@ -151,7 +151,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def _set_aside(paths: Iterable[PurePosixPath], root: Path, suite: Path) -> tuple[str, ...]:
-    """Return the folders of tests, if nothing needs what lies there."""
+    """Return the folders of tests if no other code needs their files."""
     return () if any(_needs_tests(root, path, suite) for path in paths) else _TESTS
 
 
@@ -191,7 +191,7 @@ def _has_same_bytes(before: Path, after: Path) -> bool:
     try:
         return before.read_bytes() == after.read_bytes()
     except OSError:
-        return not before.exists() and not after.exists()  # else it is new, or gone
+        return not before.exists() and not after.exists()  # otherwise one of them is new or gone
 
 
 def is_same_suite(base: Path, head: Path) -> bool:
@@ -202,9 +202,9 @@ def is_same_suite(base: Path, head: Path) -> bool:
 
 
 def only_grew(base: Path, head: Path) -> bool:
-    """Tell whether head's folder of benchmarks holds all of the base's, and at most more.
+    """Tell whether head's folder of benchmarks holds everything in the base's unchanged.
 
-    What is more are files, and statements at the top of a module.
+    It may hold more: new files, and new statements at the top level of a module.
     """
     return all(_is_held(base / name, head / name) for name in _names(base))
 

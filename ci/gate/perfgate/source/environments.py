@@ -1,4 +1,4 @@
-"""Decide whether both sides can share an environment, and build one for each where they can't."""
+"""Decide whether both sides can share an environment, and build one for each if they can't."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ _REQUIREMENTS = "requirements.txt"
 _UV_LOCK = "uv.lock"
 _HASH = re.compile(r"\s*\\?\s*--hash[= ]\S+")
 _ERROR = re.compile(r"(?i)\w*error\b")
-# what pip says after the error that counts, or of no help by itself
+# lines of pip that follow the real error or don't help by themselves
 _FOLLOWS = re.compile(r"subprocess-exited-with-error|metadata-generation-failed|exit code")
 _MOST_CHARS = 300
 _SKIPPED_FOLDERS = [
@@ -38,7 +38,7 @@ _SKIPPED_FOLDERS = [
 
 
 def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: Path) -> str:
-    """Return why the sides need environments of their own, or nothing."""
+    """Return why the sides need environments of their own, or nothing if they can share one."""
     roots = (base_root, head_root)
     before, after = (
         _dependencies(root / config.package_dir, root / location, root) for root in roots
@@ -51,7 +51,7 @@ def why_built(base_root: Path, head_root: Path, config: SuiteConfig, location: P
 
 
 def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any]:
-    """Return everything that decides which versions a side runs with."""
+    """Return everything that decides which versions of packages a side runs with."""
     file = package / "pyproject.toml"
     table = read_toml(file, PreparationError) if file.is_file() else {}
     project = table.get("project", {})
@@ -63,7 +63,7 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
             sorted(project.get("dependencies", [])),
             poetry.get("dependencies"),
         ),
-        "what the suite's extras need": [
+        "the requirements of the suite's extras": [
             project.get("optional-dependencies", {}).get(name) for name in extras
         ],
         "asv's matrix": config.matrix if config else None,
@@ -78,14 +78,14 @@ def _dependencies(package: Path, config_file: Path, root: Path) -> dict[str, Any
 
 
 def read_requirements(package: Path) -> list[str]:
-    """Name the files of requirements that the package's own metadata reads."""
+    """Return the names of the requirements files that the package's own metadata reads."""
     metadata = [package / name for name in ("pyproject.toml", "setup.cfg", "setup.py")]
     text = "\n".join(file.read_text(errors="replace") for file in metadata if file.is_file())
     return [name for name in requirement_files(package) if name in text]
 
 
 def requirement_files(package: Path) -> list[str]:
-    """Name the package's files of requirements, relative to its folder."""
+    """Return the names of the package's requirements files, relative to its folder."""
     found = [*package.glob("requirements*.txt"), *package.glob("requirements/*.txt")]
     return sorted(file.relative_to(package).as_posix() for file in found)
 
@@ -99,7 +99,7 @@ def _is_compiled(package: Path) -> bool:
 
 
 def find_uv() -> str | None:
-    """Return uv's path: on PATH, or beside the running Python."""
+    """Return the path of uv, from PATH or beside the running Python."""
     beside = Path(sys.executable).with_name("uv")
     return shutil.which("uv") or (str(beside) if beside.is_file() else None)
 
@@ -110,10 +110,10 @@ def build_environments(
     """Build an environment for each side, or head's for both, and return their interpreters.
 
     Args:
-        folder: where to build them.
-        packages: each side's folder of the package.
+        folder: the folder in which to build them.
+        packages: the package's folder on each side.
         config: the suite's configuration.
-        shared: whether one is enough, because both packages are the same.
+        shared: whether one environment is enough, because both packages are the same.
 
     Raises:
         PreparationError: one could not be built.
@@ -127,13 +127,14 @@ def build_environments(
 
 
 def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
-    """Build a virtual environment with the package, asv_runner and what asv's matrix asks for.
+    """Build a virtual environment with the package, asv_runner and the packages of asv's matrix.
 
-    Returns the path of its Python. Versions are held to the package's constraints.txt and, with uv,
-    to its uv.lock. A requirements.txt that the package's metadata doesn't read is installed too.
+    Returns the path of its Python. The package's constraints.txt constrains all versions, and so
+    does its uv.lock if uv is there. A requirements.txt that the package's metadata doesn't read is
+    installed too.
 
     Raises:
-        PreparationError: with the reason that the tool gave.
+        PreparationError: a step failed. The message holds the tool's reason.
     """
     python = str(place / "bin" / "python")
     uv = find_uv()
@@ -146,7 +147,7 @@ def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
             "run `pip install uv`, or on Debian and Ubuntu `apt install python3-venv`."
         )
     else:
-        # -P: the package may have modules that are called like those of pip
+        # with -P, modules of the package can't shadow those of pip
         make = [sys.executable, "-P", "-m", "venv", str(place)]
         install = [python, "-P", "-m", "pip", "install", "--quiet"]
     _run(make, package, config)
@@ -162,7 +163,7 @@ def build_environment(place: Path, package: Path, config: SuiteConfig) -> str:
 
 
 def _constraints(place: Path, package: Path, config: SuiteConfig, uv: str | None) -> Iterator[Path]:
-    """Yield the files that hold versions, without hashes.
+    """Yield the files of constraints, without hashes.
 
     With hashes, pip refuses a package that is a folder.
     """
@@ -182,7 +183,7 @@ def _constraints(place: Path, package: Path, config: SuiteConfig, uv: str | None
 def _run(command: Sequence[str], package: Path, config: SuiteConfig) -> str:
     """Run one step of a build in the package's folder and return what it printed."""
     variables = dict(os.environ)
-    # A notice of a newer pip is the last thing that pip prints.
+    # Otherwise pip's last line would be a notice of a newer pip.
     variables["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
     for name, values in config.values("env").items():
         variables.pop(name, None)
@@ -191,7 +192,7 @@ def _run(command: Sequence[str], package: Path, config: SuiteConfig) -> str:
     done = subprocess.run(
         command,
         cwd=package,
-        env=reaper().marked(variables),  # a build starts compilers
+        env=reaper().marked(variables),  # the mark reaches compilers that a build starts
         capture_output=True,
         text=True,
         check=False,
@@ -204,8 +205,8 @@ def _run(command: Sequence[str], package: Path, config: SuiteConfig) -> str:
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the line that says why a build failed: pip's first error, else the last line."""
-    # python -m venv prints its mistakes to stdout
+    """Return the line that says why a build failed: pip's first error, or else the last line."""
+    # python -m venv prints its errors to stdout
     lines = [line.strip() for line in (done.stderr.strip() or done.stdout).splitlines()]
     errors = [line for line in lines if _ERROR.match(line) and not line.endswith(":")]
     telling = [line for line in errors if not _FOLLOWS.search(line)]

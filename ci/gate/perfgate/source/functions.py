@@ -1,4 +1,4 @@
-"""Which functions a change alters, and which files as a whole."""
+"""Find the functions that a change alters, and the files that it alters elsewhere."""
 
 import ast
 from collections import defaultdict
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_REMEMBERS = ("cache", "memo")  # decorators that keep a result: who uses it need not run it
+# decorators that cache a result: a benchmark may use such a function without running it
+_REMEMBERS = ("cache", "memo")
 
 
 @dataclass(frozen=True)
@@ -15,9 +16,9 @@ class Altered:
     """What a change alters.
 
     Attributes:
-        functions: `file:qualified name` of those whose body alone differs.
+        functions: `file:qualified name` of functions of which only the body differs.
         modules: Python files that differ outside of function bodies.
-        others: files of which nobody can tell who uses them.
+        others: files whose users can't be determined.
     """
 
     functions: frozenset[str] = frozenset()
@@ -25,13 +26,13 @@ class Altered:
     others: frozenset[str] = frozenset()
 
     def reach(self, executed: Iterable[str], imported: Iterable[str]) -> list[str]:
-        """Return what of it reaches who runs these functions and has imported these files."""
+        """Return the part that affects whoever ran these functions and imported these files."""
         names = {_outermost(name) for name in executed}
         return sorted({*(self.functions & names), *(self.modules & set(imported)), *self.others})
 
 
 def altered(base: Path, head: Path, changed: Iterable[PurePosixPath]) -> Altered:
-    """Compare the files that differ between two checkouts, function by function."""
+    """Compare the differing files of two checkouts, function by function."""
     functions: set[str] = set()
     modules: set[str] = set()
     others: set[str] = set()
@@ -49,18 +50,18 @@ def altered(base: Path, head: Path, changed: Iterable[PurePosixPath]) -> Altered
 
 
 def _outermost(name: str) -> str:
-    """Return the function that a function inside of it belongs to."""
+    """Return the outermost function that encloses a nested one."""
     return name.partition(".<locals>")[0]
 
 
 def _altered_functions(base: Path, head: Path) -> set[str] | None:
-    """Return the functions whose bodies differ; None where anything else does too."""
+    """Return the functions whose bodies differ; None if anything else differs too."""
     try:
         trees = [ast.parse(file.read_bytes()) for file in (base, head)]
     except (OSError, SyntaxError, ValueError):
-        return None  # new, gone or broken
+        return None  # the file is new, gone or broken
     before, after = (dict(_bodies(tree)) for tree in trees)
-    # The bodies are taken out of the trees: what is left is what importing the file runs.
+    # `_bodies` removes the bodies from the trees. The rest is what an import of the file runs.
     if ast.dump(trees[0]) != ast.dump(trees[1]) or before.keys() != after.keys():
         return None
     differ = {name for name in before if before[name][0] != after[name][0]}
@@ -70,9 +71,9 @@ def _altered_functions(base: Path, head: Path) -> set[str] | None:
 
 
 def _bodies(tree: ast.Module) -> Iterator[tuple[str, tuple[list[str], bool]]]:
-    """Yield the bodies of each outermost function and method, and whether results are kept.
+    """Yield the bodies of each outermost function and method, and whether its results are cached.
 
-    Takes the bodies out of the tree. A name that is defined twice has the bodies of both.
+    This removes the bodies from the tree. A name that is defined twice gets both bodies.
     """
     bodies: dict[str, list[str]] = defaultdict(list)
     keeps: dict[str, bool] = defaultdict(bool)

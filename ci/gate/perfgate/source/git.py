@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfgate.errors import UsageError
 
-WORKING_TREE = "working tree"  # the head that is judged where no commit is named
+WORKING_TREE = "working tree"  # the head to judge if no commit is named
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -19,7 +19,7 @@ def git(*arguments: str, cwd: Path) -> str:
         done = subprocess.run(
             ["git", *arguments],
             cwd=cwd,
-            # Inside a hook these point at a repository, whatever the folder says.
+            # Inside a git hook these variables override the folder.
             env={
                 name: value
                 for name, value in os.environ.items()
@@ -52,7 +52,7 @@ def commit_of(ref: str, root: Path) -> str:
 
 
 def merge_base(base: str, head: str, root: Path) -> str:
-    """Return the last common ancestor, so that newer commits of the base branch don't count."""
+    """Return the last common ancestor, so that newer commits on the base branch don't count."""
     try:
         return git("merge-base", base, head, cwd=root)
     except UsageError:

@@ -1,4 +1,4 @@
-"""Where a package's code lies: what comes first on the import path, and what a build generates."""
+"""Find a package's code: the folders for the import path, and modules that a build generates."""
 
 import ast
 import configparser
@@ -23,10 +23,10 @@ def suite_of(config: SuiteConfig, location: Path) -> Path:
 
     Args:
         config: the suite's configuration.
-        location: of its file, relative to the repository's root.
+        location: the path of the configuration's file, relative to the repository's root.
 
     Raises:
-        UsageError: it lies outside, or holds the code that both sides are compared by.
+        UsageError: it lies outside of the repository, or holds the package itself.
     """
     suite = Path(os.path.normpath(config.folder / config.benchmark_dir))
     if suite.is_absolute() or ".." in suite.parts:
@@ -40,21 +40,21 @@ def suite_of(config: SuiteConfig, location: Path) -> Path:
     if is_package or any(root.is_relative_to(suite) for root in roots):
         raise UsageError(
             f"benchmark_dir in {location} is {str(config.benchmark_dir)!r}, which holds the "
-            "package itself: both sides would run head's code. Move the benchmarks into a folder "
-            "of their own and name that."
+            "package itself, so both sides would run head's code. Move the benchmarks into a "
+            "folder of their own and name that."
         )
     return suite
 
 
 def module_name(project: str) -> str:
-    """Return the module that a project of this name usually has."""
+    """Return the usual module name of a project."""
     return re.sub(r"[-.]+", "_", project).lower()
 
 
 def import_roots(package: Path) -> tuple[Path, ...]:
     """Return the folders that a package's modules are imported from, the likeliest first.
 
-    They are those that its metadata names, then `src`, then the package's root.
+    These are the folders that its metadata names, then `src`, then the package's root.
 
     Args:
         package: the folder of pyproject.toml.
@@ -86,7 +86,7 @@ def _setuptools_folders(table: dict[str, Any]) -> Iterator[str]:
 
 
 def _in_setup(package: Path) -> Iterator[str]:
-    """Yield the folder that setup.cfg or setup.py gives the packages without a name."""
+    """Yield the folder of all packages in setup.cfg or setup.py: the entry "" of `package_dir`."""
     if (package / "setup.cfg").is_file():
         parser = configparser.ConfigParser(interpolation=None)
         try:
@@ -107,15 +107,15 @@ def _in_setup(package: Path) -> Iterator[str]:
 def generated_modules(
     root: Path, package: Path, suite: Path
 ) -> tuple[list[PurePosixPath], list[PurePosixPath]]:
-    """Return the modules inside the packages of a working tree that git ignores.
+    """Return the modules that git ignores inside the packages of a working tree.
 
-    They were made by a build, so no checkout has them. Those that only tell a version come first,
-    as `_version.py` does, and then those that hold code.
+    A build made them, so no checkout has them. The first list holds those that only tell a version,
+    such as `_version.py`. The second list holds those with other code.
 
     Args:
         root: the repository's root.
         package: the package's root, relative to `root`.
-        suite: the folder of benchmarks, relative to `root`; what lies there does not count.
+        suite: the folder of benchmarks, relative to `root`. Files in it don't count.
     """
     ignored = ("--others", "--ignored", "--exclude-standard", "--directory")
     listed = git("ls-files", "-z", *ignored, "--", package.as_posix(), cwd=root)

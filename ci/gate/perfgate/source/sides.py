@@ -1,8 +1,8 @@
-"""The two sides of a comparison: the merge base and head, checked out into a temporary folder.
+"""The two sides of a comparison, the merge base and head, checked out into a temporary folder.
 
-As under asv, both sides run head's suite: in the base's checkout, head's folder of benchmarks
-replaces the base's. If both sides declare the same dependencies, the running interpreter serves
-both, and the root of each side comes first on the import path. If the dependencies differ, or the
+As with asv, both sides run head's suite: in the base's checkout, head's folder of benchmarks
+replaces the base's. If both sides declare the same dependencies, both run in the current
+interpreter, and each side's root comes first on the import path. If the dependencies differ, or the
 package must be compiled, each side gets an environment of its own.
 """
 
@@ -36,9 +36,9 @@ class Side:
         root: the checkout.
         python: the interpreter that runs it.
         suite: the folder of benchmarks that both sides run.
-        import_from: what comes first on the import path; nothing where the package is installed.
-        variables: of asv's matrix, for the workers; None unsets one.
-        module: what must be imported from this checkout, if it is imported at all.
+        import_from: the first folders on the import path; empty if the package is installed.
+        variables: environment variables from asv's matrix, for the workers; None unsets one.
+        module: the module that must be imported from this checkout, if it is imported at all.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Side:
     def environment(self, shared: Path, hash_seed: int = 0) -> dict[str, str]:
         """Return the environment of this side's workers.
 
-        Both sides load compiled programs from the cache `shared`.
+        Both sides load compiled programs from the cache in `shared`.
         """
-        # A built environment stands alone.
+        # A built environment has the package installed, so it needs no other import path.
         inherited = os.environ.get("PYTHONPATH") if self.import_from else None
         paths = [*map(str, self.import_from), *filter(None, [inherited])]
         wanted = {name: value for name, value in self.variables.items() if value is not None}
@@ -67,6 +67,8 @@ class Side:
                 "PYTHONPATH": os.pathsep.join(paths),
                 "PYTHONHASHSEED": str(hash_seed),
                 "JAX_COMPILATION_CACHE_DIR": str(shared),
+                # Without these limits of 0 and -1, jax caches only programs that take long to
+                # compile.
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
             }
@@ -78,13 +80,13 @@ class Sides:
     """Base and head, the configuration of head's suite, and where workers may write.
 
     Attributes:
-        base_suite: the base's own suite, which tells which benchmarks are new and which are gone.
-        same_code: whether nothing that can matter differs between the two.
+        base_suite: the base's own suite, to tell which benchmarks are new and which are gone.
+        same_code: whether the two differ in nothing that can matter.
         same_suite: whether head's suite is the base's own.
-        only_documentation: whether the two differ in documentation and in nothing else.
+        only_documentation: whether the two differ in documentation only.
         programs: the folder of compiled programs that workers load from.
-        notes: sentences about what of the repository's settings was not followed.
-        is_pytest: whether the suite is one of tests with pytest-benchmark's fixture.
+        notes: sentences about settings of the repository that were not followed.
+        is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
     """
 
     base: Side
@@ -102,14 +104,14 @@ class Sides:
 
     @functools.cached_property
     def changed_code(self) -> list[PurePosixPath]:
-        """The files outside of the suite that can matter and differ; see `changes.changed_code`."""
+        """The differing files outside of the suite that can matter; see `changes.changed_code`."""
         suite = self.head.suite.relative_to(self.head.root)
         return changed_code(self.base.root, self.head.root, suite)
 
     def launch(
         self, side: Side, *, core: int | None = None, suite: Path | None = None, hash_seed: int = 0
     ) -> Launch:
-        """Return how a worker of `side` starts."""
+        """Return the settings for starting a worker of `side`."""
         folders = {name: self.folder / f"{name}-{side.name}" for name in ("caches", "exchange")}
         programs = self.folder / self.programs
         for folder in (*folders.values(), programs):
@@ -131,17 +133,17 @@ class Sides:
 def checked_out(
     config_file: Path, base: str, head: str, tests: Path | None = None
 ) -> Iterator[Sides]:
-    """Check both sides out into a temporary folder that is removed at the end, whatever happens.
+    """Check out both sides into a temporary folder, which is always removed at the end.
 
     Args:
-        config_file: of an asv suite.
-        base: a commit; its merge base with head is compared.
+        config_file: the configuration of an asv suite.
+        base: a commit. Its merge base with head is the base side.
         head: a commit, or the working tree.
-        tests: a folder of tests with pytest-benchmark's fixture, to be taken for the suite.
+        tests: a folder of tests that use pytest-benchmark's fixture, to use as the suite.
 
     Raises:
-        UsageError: a commit, the configuration or the suite isn't there, or the two have no common
-            ancestor.
+        UsageError: a commit, the configuration or the suite is missing, or the two commits have no
+            common ancestor.
         PreparationError: an environment could not be built.
     """
     if tests is not None and not tests.is_dir():
@@ -172,8 +174,8 @@ def checked_out(
 def _worktree(
     stack: contextlib.ExitStack, root: Path, place: Path, commit: str, *flags: str
 ) -> Path:
-    git("worktree", "prune", cwd=root)  # what a killed run left behind
-    # Registered first, because an interrupt may come while git is at work.
+    git("worktree", "prune", cwd=root)  # remove worktrees that a killed run has left behind
+    # The cleanup is registered first, because an interrupt may come while git is at work.
     stack.callback(_remove_worktree, root, place)
     git("worktree", "add", "--detach", "--force", *flags, str(place), commit, cwd=root)
     return place
@@ -185,9 +187,9 @@ def _remove_worktree(root: Path, place: Path) -> None:
 
 
 def _snapshot(stack: contextlib.ExitStack, root: Path, place: Path, commit: str) -> Path:
-    """Copy the working tree without what git ignores, so that later edits are not measured.
+    """Copy the working tree without ignored files, so that later edits are not measured.
 
-    The copy is a worktree, since a build may ask git for the version.
+    The copy is a git worktree, since a build may ask git for the version.
     """
     _worktree(stack, root, place, commit, "--no-checkout")
     git("read-tree", "HEAD", cwd=place)
@@ -224,7 +226,8 @@ def _made_ready(
         raise UsageError(f"head has no folder {suite} of benchmarks, which {location} names.")
     only_documentation = only_pages_differ(base_root, head_root, suite)
     base_suite = _exchange_suite(folder, base_root, head_root, suite)
-    same_code = is_same_code(base_root, head_root, suite)  # before a build leaves anything there
+    # compared before a build can leave files there
+    same_code = is_same_code(base_root, head_root, suite)
     versions, generated = generated_modules(root, config.package_dir, suite)
     notes += _share_versions(root, roots, versions)
     reason = why_built(base_root, head_root, config, location)
@@ -262,7 +265,7 @@ def _made_ready(
 
 
 def _share_config(root: Path, roots: Sequence[Path], location: Path) -> list[str]:
-    """Give both sides the configuration of the working tree where head has none."""
+    """Give both sides the working tree's configuration if head has none."""
     if (roots[1] / location).is_file():
         return []
     for place in roots:
@@ -272,7 +275,7 @@ def _share_config(root: Path, roots: Sequence[Path], location: Path) -> list[str
 
 
 def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path) -> Path:
-    """Give the base head's suite, and return where its own one is kept."""
+    """Give the base head's suite, and return the folder that keeps its own."""
     base_suite = folder / "base_suite" / suite.name
     if (base_root / suite).is_dir():
         shutil.copytree(base_root / suite, base_suite, symlinks=True)
@@ -286,7 +289,7 @@ def _exchange_suite(folder: Path, base_root: Path, head_root: Path, suite: Path)
 def _share_versions(
     root: Path, roots: Sequence[Path], versions: Sequence[PurePosixPath]
 ) -> list[str]:
-    """Give both sides the modules that a build made to tell the version."""
+    """Give both sides the modules with the version that a build has made."""
     notes = []
     for path in versions:
         lacking = [place for place in roots if not (place / path).exists()]

@@ -1,7 +1,7 @@
-"""What of a repository's settings the gate does not follow, a sentence each.
+"""List the settings of a repository that the gate does not follow, with a sentence for each.
 
-asv builds environments from these settings. The gate compares two commits in the environment that
-it runs in, or in two that pip builds, and says here what that leaves out.
+asv builds environments from these settings. The gate compares two commits in its own environment,
+or in two that pip builds, and reports which settings that ignores.
 """
 
 import importlib.metadata
@@ -18,8 +18,8 @@ from perfgate.source.git import git
 
 _LOCKS = ("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "environment.yml")
 _CONDA = ("conda", "mamba", "rattler")
-# Commands that do what the gate's own call of pip does, as asv's default ones. An installation may
-# name extras, and those are followed. The gate holds versions to constraints.txt, too.
+# Commands such as asv's defaults, which do the same as the gate's own call of pip. They may name
+# extras and constraints.txt, which the gate follows too.
 _PLAIN_COMMANDS = {
     "build_command": re.compile(r"(\S+=\S+ )*python -m ?(pip wheel|build) .*"),
     "install_command": re.compile(
@@ -37,7 +37,7 @@ def unfollowed(
 
     Args:
         root: the repository's root.
-        roots: of the checkouts, base's and head's.
+        roots: the roots of the checkouts, base's and head's.
         config: the suite's configuration.
         is_built: whether each side has an environment of its own.
 
@@ -66,7 +66,7 @@ def _other_repository(root: Path, config: SuiteConfig) -> Iterator[str]:
         return
     names = {_last_word(line.split()[1]) for line in _remotes(root)} | {root.name}
     if _last_word(repo) not in names:
-        yield f"repo in asv.conf.json ({repo}) was not read: the commits are this repository's."
+        yield f"repo in asv.conf.json ({repo}) was not used: both commits are from this repository."
 
 
 def _remotes(root: Path) -> list[str]:
@@ -107,7 +107,7 @@ def _other_matrix(config: SuiteConfig) -> Iterator[str]:
 
 
 def _missing_requirements(config: SuiteConfig) -> Iterator[str]:
-    """Compare what the matrix asks for with what is installed beside the gate."""
+    """Compare the requirements of the matrix with the packages installed beside the gate."""
     for name, values in config.values("req").items():
         wanted = values[0]
         if wanted is None:
@@ -130,20 +130,20 @@ def _other_commands(config: SuiteConfig, *, is_built: bool) -> Iterator[str]:
 
 
 def _other_files(roots: Sequence[Path], config: SuiteConfig) -> Iterator[str]:
-    """Name the files of versions that changed, and that no installation of the gate's reads."""
+    """Report changed files of versions that the gate's installations don't read."""
     base, head = (root / config.package_dir for root in roots)
     both = {*requirement_files(base), *requirement_files(head)}
     read = {"requirements.txt", *read_requirements(base), *read_requirements(head)}
     for name in sorted(both - read):
         if _is_changed(name, base, head):
-            yield f"{name} changed, and nothing that the gate installs reads it."
+            yield f"{name} changed, but nothing that the gate installs reads it."
     locks = _LOCKS if find_uv() else ("uv.lock", *_LOCKS)
     for name in locks:
         if _is_changed(name, base, head):
-            hint = ": `pip install uv` for that" if name == "uv.lock" else ""
-            yield f"{name} changed, and the gate did not follow it{hint}."
+            hint = "; run `pip install uv` to follow it" if name == "uv.lock" else ""
+            yield f"{name} changed, but the gate did not follow it{hint}."
     if (roots[1] / ".gitmodules").is_file():
-        yield "the checkouts hold no submodules."
+        yield "submodules were not checked out."
 
 
 def _is_changed(name: str, base: Path, head: Path) -> bool:
@@ -154,7 +154,7 @@ def _is_changed(name: str, base: Path, head: Path) -> bool:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a setting that may be a list, one value or nothing."""
+    """Return a setting as a list. It may be a list, one value or nothing."""
     if isinstance(value, list):
         return value
     return [value] if value else []

@@ -1,1 +1,1 @@
-"""Statistics alone: no process, no file."""
+"""The gate's statistics. Nothing here starts a process or reads a file."""

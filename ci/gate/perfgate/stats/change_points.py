@@ -1,12 +1,12 @@
 """Find where a series of measurements changes its level: E-divisive on ranks.
 
 The method is that of Matteson and James, A Nonparametric Approach for Multiple Change Point
-Analysis of Multivariate Data, JASA 109 (2014): split where the energy distance between the values
-before and after is largest, keep the split if a permutation test says that chance would not do it,
-go on inside both parts. Two things differ. Distances are those between ranks, so that an outlier
-counts no more than the largest value does, and so that the permutations' distribution depends on
-the series' length alone: it is drawn once per length, not once per series. And each part is tested
-by itself.
+Analysis of Multivariate Data, JASA 109 (2014). It splits a series where the energy distance between
+the values before and after is largest. It keeps the split if a permutation test rejects chance, and
+goes on inside both parts. This implementation differs in two ways. First, distances are between
+ranks. So an outlier counts no more than the largest value does, and the permutations' distribution
+depends only on the series' length. It is drawn once per length, not once per series. Second, each
+part is tested by itself.
 """
 
 import functools
@@ -19,22 +19,22 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-MIN_SEGMENT = 5  # a level is one that at least so many commits in a row confirm
+MIN_SEGMENT = 5  # the fewest commits in a row that make a level
 NUM_PERMUTATIONS = 1_999
-# Of series without a change, one in a thousand gets a change point: a suite has hundreds of
-# benchmarks.
+# One in a thousand series without a change gets a change point. The share is so small because a
+# suite has hundreds of benchmarks.
 ALPHA = 0.001
 _SEED = 20140305
-# the distance is an integral over the ranks; so many points of it are enough for long series
+# the distance is an integral over ranks, and this many points are enough for long series
 _MAX_THRESHOLDS = 64
 
 
 def change_points(values: Sequence[float], alpha: float = ALPHA) -> list[int]:
-    """Return where new levels begin: indices into `values`, rising.
+    """Return the indices into `values` at which new levels begin, in rising order.
 
     Args:
         values: a measurement per commit, in order.
-        alpha: the share of series without a change in which one may be found.
+        alpha: the allowed share of series without a change in which one is found.
 
     Example:
         >>> before = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
@@ -66,9 +66,9 @@ def _significant_split(values: Array, alpha: float) -> int | None:
 
 
 def _placed(values: Array, split: int) -> int:
-    """Return the split near `split` for which values scatter least about their two medians.
+    """Return the split near `split` at which values scatter least about their two medians.
 
-    Ranks alone place the split only roughly.
+    Ranks alone only place the split roughly.
     """
     reach = 2 * MIN_SEGMENT
     nearby = range(
@@ -82,7 +82,7 @@ def _scatter(values: Array) -> float:
 
 
 def _distances(values: Array) -> Array:
-    """Return the scaled energy distance between both parts, for every split that is allowed.
+    """Return the scaled energy distance between both parts, for every allowed split.
 
     A split leaves MIN_SEGMENT values on each side. On ranks the distance is twice the integral of
     the squared difference of the parts' distribution functions.
@@ -98,7 +98,10 @@ def _distances(values: Array) -> Array:
 
 
 def _tabulated_length(num: int) -> int:
-    """Return the next tabulated length, which is safe: chance reaches further in longer series."""
+    """Return the next tabulated length.
+
+    That is safe, since chance reaches further in longer series.
+    """
     length = 2 * MIN_SEGMENT
     while length < num:
         length = math.ceil(length * 1.2)
@@ -114,7 +117,7 @@ def _null_distances(num: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times `before` the values after are, and the ends of the 95% interval."""
+    """The ratio of the values after to those before, with the ends of its 95% interval."""
 
     middle: float
     low: float
@@ -122,11 +125,11 @@ class Ratio:
 
 
 def ratio_between(before: Sequence[float], after: Sequence[float]) -> Ratio:
-    """Return by how much the level changed, with its 95% interval (Hodges and Lehmann).
+    """Return the ratio by which the level changed, with its 95% interval (Hodges and Lehmann).
 
-    It is the median of all quotients of one value after by one before, and the interval is that of
-    the rank-sum test (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 4.3; the
-    normal approximation).
+    The ratio is the median of all quotients of one value after by one before. The interval is that
+    of the rank-sum test, in the normal approximation (Hollander, Wolfe and Chicken, Nonparametric
+    Statistical Methods, 4.3).
 
     Example:
         >>> ratio_between([1.0, 1.0, 1.0, 1.0, 1.0], [1.1, 1.1, 1.1, 1.1, 1.1]).middle

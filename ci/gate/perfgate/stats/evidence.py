@@ -1,25 +1,26 @@
-"""When the evidence of paired timings suffices, and what it then says.
+"""Decide when the evidence of paired timings suffices, and what it shows.
 
-One relaunched pair of workers gives one number, the median log ratio of its alternated calls. Calls
-within a pair are correlated, so they are never pooled. A pair can be an outlier as a whole: a
-worker whose addresses collide takes 1.5 times as long in every call. So the lowest fifth of the
-pairs and the highest fifth are left out of the mean and of its standard error (Tukey & McLaughlin
-1963, Sankhya A 25; Yuen 1974, Biometrika 61).
+Each relaunched pair of workers gives one number, the median log ratio of its alternated calls.
+Calls within a pair are correlated, so they are never pooled. A whole pair can be an outlier: a
+worker whose addresses collide takes 1.5 times as long in every call. So the mean and its standard
+error leave out the lowest fifth and the highest fifth of the pairs (Tukey & McLaughlin 1963,
+Sankhya A 25; Yuen 1974, Biometrika 61).
 
-The pairs' numbers are looked at a few times; each look spends a part of the error allowed, after
-the power family of Kim & DeMets (1987, Biometrika 74), and is a t-test at the part it spends, so
-that the union bound holds whatever the looks have in common (Jennison & Turnbull, Group Sequential
-Methods, 2000, ch. 7). A few pairs that agree by luck seem sure to a t-test, so that failing also
-takes a sign test: more pairs above the limit than a coin would give. Where the time is spent
-between two looks, one more is taken: the number of looks need not be known before (Lan & DeMets
-1983, Biometrika 70), and since it is the last, and not the evidence asked for it, it spends all
-that is left.
+The test looks at the pairs' numbers a few times. Each look spends a part of the allowed error,
+after the power family of Kim & DeMets (1987, Biometrika 74). It is a t-test at the level that it
+spends, so the union bound holds however the looks are correlated (Jennison & Turnbull, Group
+Sequential Methods, 2000, ch. 7). A few pairs that agree by luck look certain to a t-test. So a
+failure also takes a sign test: more pairs above the limit than a fair coin would give. If the time
+runs out between two looks, there is one more look, since the number of looks need not be known in
+advance (Lan & DeMets 1983, Biometrika 70). It is the last one, and its time does not depend on the
+evidence, so it spends all the error that is left.
 
-Two errors, two allowances. A false alarm must pass two tests: the first shares `suspect_alpha`
-among all that can fail a run by Bonferroni, the second sees only fresh pairs; over a whole suite
-false alarms stay below the product of the two. A slowdown of `pass_ratio` is taken for none with at
-most `miss_beta` in each of the two tests, where pairs scatter about normally. One that only few
-launches show, less than a fifth of them, is left out with the outliers.
+There are two kinds of error, each with its own limit. A false alarm must pass two tests. The first
+shares `suspect_alpha` by Bonferroni among all tests that can fail a run. The second only sees fresh
+pairs. Over a whole suite, the rate of false alarms stays below the product of the two levels. A
+slowdown of `pass_ratio` is missed with a probability of at most `miss_beta` in each of the two
+tests, if pairs scatter about normally. A slowdown that shows in less than a fifth of the launches
+is left out with the outliers.
 """
 
 import functools
@@ -31,22 +32,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNDECIDED, NOT_SLOWER, SLOWER = 0, 1, 2
-# A clock's ticks can make four pairs agree to the last digit, which is no evidence.
+# With a coarse clock, four pairs can agree to the last digit, which is no evidence.
 _LEAST_SD = 1e-3
 
 
 @dataclass(frozen=True)
 class Test:
-    """One group-sequential test: fails surely above `fail_ratio`, passes surely below `pass_ratio`.
+    """A group-sequential test.
+
+    It fails if surely above `fail_ratio`, passes if surely below `pass_ratio`.
 
     Attributes:
-        limits: where slower and not slower begin, and how often to err.
-        alpha: how often to fail where nothing is slower.
+        limits: the limits for slower and not slower, and the allowed error rates.
+        alpha: the rate of failures if nothing is slower.
         looks: numbers of pairs after which the evidence is weighed.
-        fail_t: the t-quantile of each look for failing.
-        pass_t: the same for passing.
-        fail_above: of the pairs of each look, how many must lie above `fail_log` for failing.
-        fail_log: logarithm of the ratio where slower begins.
+        fail_t: the t-quantile for failing, at each look.
+        pass_t: the t-quantile for passing, at each look.
+        fail_above: how many pairs must lie above `fail_log` for failing, at each look.
+        fail_log: logarithm of the ratio above which a row is slower.
         pass_log: logarithm of the ratio below which a row is not slower.
     """
 
@@ -67,30 +70,30 @@ class Test:
     def bounds(
         self, log_ratios: NDArray[np.float64], look: int
     ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Return mean, standard error, and the bounds for failing and passing.
+        """Return the mean, its standard error, and the bounds for failing and passing.
 
         Args:
-            log_ratios: [..., P], pairs along the last axis.
+            log_ratios: [..., P], with pairs along the last axis.
             look: index into `looks`.
         """
         mean, error = trimmed_mean(log_ratios[..., : self.looks[look]])
         return mean, error, mean - self.fail_t[look] * error, mean + self.pass_t[look] * error
 
     def weigh(self, log_ratios: NDArray[np.float64], look: int) -> NDArray[np.int64]:
-        """Return the verdict of one look for each row."""
+        """Return each row's verdict at one look."""
         _, _, low, high = self.bounds(log_ratios, look)
         above = (log_ratios[..., : self.looks[look]] > self.fail_log).sum(axis=-1)
         fails = (low > self.fail_log) & (above >= self.fail_above[look])
-        # Both hold where the truth lies surely between the two ratios: surely a slowdown, and too
-        # small to matter.
+        # Both can hold if the true ratio surely lies between the two limits. That is surely a
+        # slowdown, but one too small to matter.
         return np.where(high < self.pass_log, NOT_SLOWER, np.where(fails, SLOWER, UNDECIDED))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Where slower and not slower begin, when to look, and how often to err.
+    """The limits for slower and not slower, the looks, and the allowed error rates.
 
-    `config.Verdicts` holds the defaults and says what each means.
+    `config.Verdicts` holds the defaults and explains each field.
     """
 
     fail_ratio: float
@@ -103,7 +106,7 @@ class Limits:
 
     @property
     def false_alarms(self) -> float:
-        """The largest probability that a suite without a slowdown fails."""
+        """The largest probability that a run without a slowdown fails."""
         return self.suspect_alpha * self.confirm_alpha
 
 
@@ -125,7 +128,7 @@ class Plan:
         """Return the smallest ratio that the full number of pairs finds 19 times in 20.
 
         Args:
-            sd: noise of a pair's log ratio, as `noise` returns it.
+            sd: the noise of a pair's log ratio, from `noise`.
         """
         num_pairs = self.suspect.looks[-1]
         error = max(sd, _LEAST_SD) / math.sqrt(num_pairs)
@@ -135,7 +138,7 @@ class Plan:
 
 @dataclass
 class Evidence:
-    """What one row's pairs have shown so far."""
+    """The evidence of one row's pairs so far."""
 
     plan: Plan
     first: list[float] = field(default_factory=list)
@@ -143,18 +146,18 @@ class Evidence:
     suspected: bool = False
     verdict: int = UNDECIDED
     done: bool = False
-    # The test of the last stage, where the time was spent before its next look.
+    # The test of the last stage, if the time ran out before its next look.
     ended: Test | None = None
 
     def add(self, log_ratio: float) -> None:
-        """Take one more pair's median log ratio and weigh the evidence where a look is due."""
+        """Add a pair's median log ratio, and weigh the evidence if a look is due."""
         (self.fresh if self.suspected else self.first).append(log_ratio)
         test, pairs = self._stage
         if not self.done and len(pairs) in test.looks:
             self._weigh(test)
 
     def end(self) -> None:
-        """Weigh what there is, because no more pairs will come.
+        """Weigh the evidence so far, because no more pairs will come.
 
         A suspicion without fresh pairs stays a suspicion.
         """
@@ -168,7 +171,7 @@ class Evidence:
         verdict = int(test.weigh(np.asarray(pairs), test.looks.index(len(pairs))))
         if verdict == SLOWER and not self.suspected:
             self.suspected = True
-        # A row that is not slower stays open while a few more pairs could show that it is faster.
+        # A row that is not slower stays open if a few more pairs could show that it is faster.
         elif verdict == UNDECIDED or self.suspected or self.ended or not self._may_be_faster_yet():
             self.verdict = verdict
             self.done = verdict != UNDECIDED or len(pairs) == planned.looks[-1]
@@ -181,24 +184,24 @@ class Evidence:
 
     @property
     def num_pairs(self) -> int:
-        """Pairs of both stages."""
+        """The number of pairs in both stages."""
         return len(self.first) + len(self.fresh)
 
     @property
     def sd(self) -> float:
-        """Noise of a pair's log ratio, of this row on this machine."""
+        """The noise of a pair's log ratio, for this row on this machine."""
         return noise(np.asarray(self._estimated_from()))
 
     def _estimated_from(self) -> list[float]:
-        # The pairs that raised a suspicion were chosen for being slow; the fresh ones are an honest
-        # estimate.
+        # The pairs that raised a suspicion were selected for being slow. Fresh pairs give an
+        # unbiased estimate.
         return self.fresh if len(self.fresh) >= self.plan.confirm.looks[0] else self.first
 
     def ratio(self) -> tuple[float, float, float]:
         """Return the ratio of head to base and its interval, valid at the look that ended the test.
 
-        The interval uses the quantile of passing on both sides: it is wrong with at most 2 x
-        `miss_beta`.
+        The interval uses the quantile for passing on both sides. It misses the true ratio with a
+        probability of at most 2 x `miss_beta`.
         """
         pairs = self._estimated_from()
         if len(pairs) < 2:
@@ -208,23 +211,24 @@ class Evidence:
             (index for index, count in enumerate(test.looks) if count <= len(pairs)), default=0
         )
         mean, error = map(float, trimmed_mean(np.asarray(pairs)))
-        # Before the first look its own quantile, of more pairs, would promise too much.
+        # Before the first look, its quantile belongs to more pairs and would make the interval too
+        # narrow.
         early = len(pairs) < test.looks[0]
         t = t_quantile(0.001, degrees_of_freedom(len(pairs))) if early else test.pass_t[look]
         return (
             math.exp(mean),
-            # The exponential of more than 709 overflows a float.
+            # exp(x) overflows a float for x above 709.
             math.exp(min(mean - t * error, 700.0)),
             math.exp(min(mean + t * error, 700.0)),
         )
 
     def is_faster(self) -> bool:
-        """Whether head is surely faster, by the margin and at the level of a suspicion."""
+        """Whether head is surely faster, with the margin and level of a suspicion."""
         below = sum(-pair > self.plan.suspect.fail_log for pair in self.first)
         return self.verdict == NOT_SLOWER and self._seems_faster() and below >= self._fewest_below()
 
     def _may_be_faster_yet(self) -> bool:
-        """Whether the row seems faster, but has too few pairs for its sign test.
+        """Whether the row seems faster but has too few pairs for its sign test.
 
         Certainty matters, because a faster row may have other metrics that got worse.
         """
@@ -244,8 +248,9 @@ class Evidence:
 def trimmed_mean(log_ratios: NDArray[np.float64]) -> tuple[NDArray, NDArray]:
     """Return the trimmed mean over the last axis and its standard error.
 
-    Up to a fifth is left out at either end; fewer than eight pairs are taken whole. The error has
-    `degrees_of_freedom` and is Winsorized: pairs left out count as the outermost pair kept.
+    Up to a fifth of the pairs is left out at either end. Of fewer than eight pairs none is left
+    out. The error has `degrees_of_freedom` and is Winsorized: each pair left out counts as the
+    outermost pair kept.
     """
     num_pairs = log_ratios.shape[-1]
     out = _left_out(num_pairs)
@@ -269,7 +274,7 @@ def _left_out(num_pairs: int) -> int:
 
 
 def degrees_of_freedom(num_pairs: int) -> int:
-    """Return those of the standard error of `trimmed_mean`."""
+    """Return the degrees of freedom of the standard error of `trimmed_mean`."""
     return num_pairs - 2 * _left_out(num_pairs) - 1
 
 
@@ -278,12 +283,13 @@ def replay(
 ) -> tuple[NDArray, NDArray]:
     """Return the verdicts and numbers of pairs that `Evidence` would give, for many rows at once.
 
-    A row that gets much faster may take a few pairs more there, until its signs show that too.
+    With `Evidence`, a row that gets much faster may take a few more pairs, until its sign test
+    agrees.
 
     Args:
         plan: the tests.
-        first: [..., P]: log ratios of as many pairs as the first test may take.
-        fresh: [..., Q]: the same for the confirmation.
+        first: [..., P], log ratios of as many pairs as the first test may take.
+        fresh: [..., Q], log ratios of as many pairs as the confirmation may take.
     """
     verdict, pairs = _first_decision(plan.suspect, first)
     confirmed, more = _first_decision(plan.confirm, fresh)
@@ -304,12 +310,12 @@ def _first_decision(test: Test, log_ratios: NDArray[np.float64]) -> tuple[NDArra
 def _make_test(
     limits: Limits, looks: tuple[int, ...], alpha: float, most: int | None = None
 ) -> Test:
-    """Make a test of at most `most` pairs, by default as many as its last look has."""
+    """Make a test of at most `most` pairs, by default as many as at its last look."""
     most = looks[-1] if most is None else most
-    # Failing waits for much evidence (power 2); passing may come early where the noise is low
-    # (power 0.7).
+    # Failing waits for much evidence (power 2). Passing may come early if the noise is low (power
+    # 0.7).
     above = tuple(_fewest_alike(count, alpha, most) for count in looks)
-    # A look with fewer pairs than its sign test asks for can fail no row, so it spends nothing.
+    # A look with fewer pairs than its sign test needs can't fail a row, so it spends nothing.
     first_to_fail = next(
         (count for count, fewest in zip(looks, above, strict=True) if fewest <= count), most
     )
@@ -336,13 +342,14 @@ def _make_test(
 def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
     """Return how many of `num_pairs` signs must agree to be rarer than `alpha` for a fair coin.
 
-    If even `most` agreeing signs are not that rare, all of them must agree.
+    If even `most` agreeing signs are not that rare, all `most` must agree.
     """
     tail = 0
     for alike in range(num_pairs, 0, -1):
         tail += math.comb(num_pairs, alike)
         if tail > alpha * 2**num_pairs:
-            # More than there are, before the last look: so few pairs can't fail a row.
+            # This asks for more signs than there are, so that looks with so few pairs can't fail a
+            # row.
             return min(alike + 1, num_pairs) if num_pairs >= most else alike + 1
     return 1
 
@@ -350,7 +357,7 @@ def _fewest_alike(num_pairs: int, alpha: float, most: int) -> int:
 def _spent(
     error: float, looks: tuple[int, ...], most: int, power: float, first: int = 0
 ) -> list[float]:
-    """Return what each look spends of the error, by the power family `error * (n / most) ** power`.
+    """Return the error that each look spends, by the power family `error * (n / most) ** power`.
 
     Looks before `first` pairs spend nothing. The last look spends the rest.
     """
@@ -361,9 +368,8 @@ def _spent(
 
 @functools.cache
 def t_quantile(upper_tail: float, df: int) -> float:
-    """Return what Student's t exceeds with probability `upper_tail`."""
-    # scipy.stats.t.isf calls this too. To import scipy.stats takes a second, and only timing needs
-    # a quantile.
+    """Return the value that Student's t exceeds with probability `upper_tail`."""
+    # scipy.stats.t.isf calls this too, but importing scipy.stats takes a second.
     from scipy.special import stdtrit
 
     return -float(stdtrit(df, upper_tail))

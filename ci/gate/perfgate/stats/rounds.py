@@ -1,10 +1,11 @@
-"""When rounds of fresh processes confirm a suspect value of a clock or of the operating system.
+"""Decide whether rounds of fresh processes confirm a suspect value.
 
-A value becomes suspect by one look, which is no test. So the rounds that follow must be rarer than
-the error allowed by themselves: a t-test of how far each round goes beyond what is let pass, after
-four, eight and twelve rounds, each look at a third of that error (Bonferroni). Base and head of a
-round are measured one after the other, so slow minutes that both share cancel; from eight rounds on
-the outermost ones are left out, so that a burst on one side does no harm (see `evidence`).
+The value comes from a clock or from the operating system. One look made it suspect, which is no
+test. So the rounds that follow must keep within the allowed error by themselves. After four, eight
+and twelve rounds, a t-test asks how far the rounds exceed the allowed change. Each look gets a
+third of the error (Bonferroni). Base and head of a round are measured one after the other, so slow
+minutes that both share cancel. From eight rounds on the outermost ones are left out, so that a
+burst on one side does no harm (see `evidence`).
 """
 
 from collections.abc import Sequence
@@ -14,16 +15,17 @@ import numpy as np
 from perfgate.stats.evidence import degrees_of_freedom, t_quantile, trimmed_mean
 
 LOOKS = (4, 8, 12)
-_EARLIEST = 2  # rounds after which a suspicion may be dropped: most innocent rows end here
+_EARLIEST = 2  # fewest rounds after which a suspicion may be dropped; most false ones end here
 
 
 def weigh(excess: Sequence[float], alpha: float, *, is_last: bool = False) -> bool | None:
-    """Say whether rounds confirm a suspicion; None where more rounds must tell.
+    """Tell whether rounds confirm a suspicion; None if it takes more rounds to tell.
 
     Args:
-        excess: of each round, how far the change goes beyond what is let pass.
-        alpha: how often to confirm what is nothing.
-        is_last: whether no round will follow: what the looks to come would spend is spent now.
+        excess: how far each round's change exceeds the allowed change.
+        alpha: how often a false suspicion may be confirmed.
+        is_last: whether no round will follow. Then this is a look too, with the share of the error
+            of a look that will not come.
     """
     count = len(excess)
     if count < _EARLIEST:

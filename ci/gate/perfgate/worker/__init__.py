@@ -1,5 +1,5 @@
-"""One side of the gate in a process of its own, in the suite's environment.
+"""A worker runs the benchmarks of one side in its own process, in the suite's environment.
 
-The gate starts `__main__.py` by its path. These modules import each other, asv_runner and
-`process/protocol.py`, and nothing else of the gate.
+The gate starts `__main__.py` by its path. These modules only import each other, asv_runner,
+`process/protocol.py` and the standard library, but nothing else of the gate.
 """

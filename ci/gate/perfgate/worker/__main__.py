@@ -1,7 +1,7 @@
 """Start a worker: `python -P <this file>`, in the environment of the suite under test.
 
-The suite may hold modules named `calls`, `worker` or `perfgate`, or be perfgate's own. So this
-folder stays off the import path (-P), and the worker's modules are loaded under a private name.
+The suite may hold modules named `calls`, `worker` or `perfgate`, or be perfgate's own suite. So
+this folder stays off the import path (-P), and the worker's modules load under a private name.
 """
 
 import importlib

@@ -1,7 +1,8 @@
-"""What a benchmark asks of Python, for a worker: the functions it calls, the packages it imports.
+"""Record the functions that a benchmark calls and the packages that it imports, in a worker.
 
-Counts say which function is new, or is called more often, where no compiled program can say it.
-Where each is called as often as before, its own seconds under the profiler say which got slower.
+If no compiled program explains a slowdown, counts show which function is new or is called more
+often. If the counts are equal, each function's own seconds under the profiler show which got
+slower.
 """
 
 import contextlib
@@ -19,12 +20,12 @@ from typing import Any
 
 _IMPORTED = re.compile(r"^import time: +\d+ \| +\d+ \| +([\w.]+)$", re.MULTILINE)
 _LIBRARY = re.compile(r"^.*/(?:(?:site|dist)-packages|python3\.\d+)/")
-_MOST = 2_000  # names in one answer
+_MOST = 2_000  # names in one reply
 
 
 @contextlib.contextmanager
 def profiled(note: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
-    """Have this thread's calls noted while the block runs; what watched before watches on."""
+    """Report this thread's calls to `note` while the block runs, then restore the profiler."""
     before = sys.getprofile()
     sys.setprofile(note)
     try:
@@ -54,7 +55,7 @@ class CalledFunctions:
             yield
 
     def first_counts(self) -> dict[str, int]:
-        """Return the counts of as many functions as one answer may hold."""
+        """Return the counts of as many functions as fit into one reply."""
         return dict(itertools.islice(self.counts.items(), _MOST))
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -72,7 +73,7 @@ class CalledFunctions:
 
 
 def own_seconds(profile: cProfile.Profile, root: Path) -> dict[str, float]:
-    """Return the seconds in each function itself, without what it called; the most come first."""
+    """Return the seconds in each function itself, without its callees, the slowest first."""
     seconds: dict[str, float] = {}
     for entry in profile.getstats():
         code = entry.code
@@ -88,7 +89,7 @@ def _name_of(code: CodeType, root: Path) -> str:
 
 
 def imported(statement: str, setup: str, environment: dict[str, str]) -> dict[str, int]:
-    """Return how many modules of each package a new interpreter imports for a statement.
+    """Return how many modules of each package a statement imports in a new interpreter.
 
     The packages come in alphabetical order.
     """

@@ -1,6 +1,6 @@
-"""What jax knows of compiled programs, for a worker.
+"""Read jax's compiled programs, in a worker.
 
-These are the only lines of the gate that look at jax, and only where it is loaded.
+This is the only module of the gate that uses jax, and only if the suite has loaded it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _SAVED = "/jax/compilation_cache/compile_time_saved_sec"
 
 
 def split_stages(offered: Any) -> tuple[Any, Any]:
-    """Return a lowered and a compiled program, one of them None, from an object or text of one."""
+    """Return a lowered and a compiled program from an object or a text. One of the two is None."""
     is_compiled = hasattr(offered, "memory_analysis")
     if isinstance(offered, str):
         is_compiled = offered.startswith("HloModule")
@@ -26,7 +26,7 @@ def split_stages(offered: Any) -> tuple[Any, Any]:
 
 
 def numbers_of(compiled: Any) -> dict[str, float]:
-    """Return the bytes that a compiled object reports of itself; empty where it reports none."""
+    """Return the bytes and operations that a compiled object reports, if any."""
     numbers: dict[str, float] = {}
     memory = compiled.memory_analysis() if hasattr(compiled, "memory_analysis") else None
     for kind in ("argument", "output", "temp", "alias", "generated_code"):
@@ -43,7 +43,7 @@ def numbers_of(compiled: Any) -> dict[str, float]:
 
 
 def context() -> dict[str, str]:
-    """Return what else decides what a program does: versions, flags, devices."""
+    """Return everything else that decides what a program does: versions, flags, devices."""
     context = {"python": platform.python_version(), "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
     for name in ("jax", "jaxlib", "numpy"):
         if name in sys.modules:
@@ -57,9 +57,9 @@ def context() -> dict[str, str]:
 
 
 def import_jax_for(suite: Path) -> None:
-    """Import jax where a suite speaks of it.
+    """Import jax if the suite mentions it.
 
-    A first benchmark may compile right after importing it, unheard.
+    A first benchmark may compile right after importing jax, before anything can listen.
     """
     speaks_of_it = any("jax" in file.read_text(errors="replace") for file in suite.rglob("*.py"))
     if speaks_of_it and importlib.util.find_spec("jax") is not None:
@@ -67,7 +67,10 @@ def import_jax_for(suite: Path) -> None:
 
 
 class Compilations:
-    """What jax compiled while a block ran; nothing where jax isn't loaded by its end."""
+    """The programs that jax compiled while a block ran.
+
+    There are none if jax isn't loaded by its end.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -75,8 +78,7 @@ class Compilations:
 
     def _listen(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         self.count += event == _COMPILATION
-        # A program from the cache counts with the time that its compilation took when it was put
-        # there.
+        # A program from the cache counts with the seconds that it took to compile originally.
         self.seconds += duration_secs if event in (_COMPILATION, _SAVED) else 0.0
 
     @contextlib.contextmanager

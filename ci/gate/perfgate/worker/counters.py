@@ -1,9 +1,9 @@
-"""Instructions that the processor executes for this process, where Linux lets them be counted.
+"""Count the instructions that the processor executes for this process, if Linux allows it.
 
-Uses perf_event_open(2) by its system call, since no package of Python's offers it. Virtual machines
-often hide the counter, and /proc/sys/kernel/perf_event_paranoid above 2 forbids it: then nothing is
-counted, and the report says so. The environment variable GATE_NO_COUNTERS, set to anything but
-nothing, turns counting off.
+This makes the system call perf_event_open(2) directly, since Python's standard library has no
+function for it. Virtual machines often hide the counter, and /proc/sys/kernel/perf_event_paranoid
+above 2 forbids it. Nothing is counted then, and the report says so. The environment variable
+GATE_NO_COUNTERS turns counting off if it is set and not empty.
 """
 
 import contextlib
@@ -19,15 +19,16 @@ _SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
 INSTRUCTIONS = (0, 1)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
 # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK: nanoseconds, which every kernel counts
 TASK_CLOCK = (1, 1)
-_SIZE = 128  # of struct perf_event_attr; the kernel takes a longer one whose rest is zero
+# size of struct perf_event_attr; the kernel also accepts a longer one that ends in zeros
+_SIZE = 128
 # inherit (threads and processes to come), exclude_kernel, exclude_hv
 _FLAGS = 1 << 1 | 1 << 5 | 1 << 6
 
 
 class Counter:
-    """One event, counted over all threads of this process and what they start, while a block runs.
+    """One event, counted while a block runs, in all threads of this process and what they start.
 
-    `count` is None where the machine can't count it.
+    `count` is None if the machine can't count it.
     """
 
     def __init__(self, event: tuple[int, int] = INSTRUCTIONS):
@@ -38,8 +39,8 @@ class Counter:
     def counted(self) -> Iterator[None]:
         """Count while the block runs."""
         with contextlib.ExitStack() as stack:
-            # The kernel adds threads that are started from now on, but not those that already run.
-            # Each of these needs a counter of its own.
+            # The kernel includes threads that start from now on, but not those that already run.
+            # Each of those needs its own counter.
             counters = [_opened(thread, self.event) for thread in _threads()]
             for counter in counters:
                 if counter is not None:
@@ -51,7 +52,7 @@ class Counter:
 
 
 def can_count(event: tuple[int, int] = INSTRUCTIONS) -> bool:
-    """Tell whether this machine lets the event be counted, and nobody has turned counting off."""
+    """Tell whether this machine can count the event, and nobody has turned counting off."""
     counter = _opened(0, event)
     if counter is not None:
         os.close(counter)
@@ -78,7 +79,7 @@ def _opened(thread: int, event: tuple[int, int]) -> int | None:
 
 
 def _total(counters: list[int | None]) -> int | None:
-    """Return the sum of all counters; None where one of them could not be opened or read."""
+    """Return the sum of all counters; None if one of them could not be opened or read."""
     total = 0
     for counter in counters:
         if counter is None:

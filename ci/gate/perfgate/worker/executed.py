@@ -1,6 +1,6 @@
-"""Which of the checkout's own functions ran, for a worker.
+"""Record which of the checkout's own functions ran, in a worker.
 
-A benchmark that runs none of the functions that a change alters can't have changed its speed.
+A change can't affect the speed of a benchmark that runs none of the functions that it alters.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from typing import Any
 from . import used_files
 from .calls import profiled
 
-# A function that one of these has compiled runs on without Python, so nobody sees that it runs.
+# A function that one of these has compiled runs without Python, so its calls can't be recorded.
 _COMPILERS = ("jax", "numba", "torch._dynamo")
 
 
 class Executed:
-    """The functions below a folder that run while a block does, in any thread.
+    """The functions below a folder that run during a block, in any thread.
 
     Attributes:
-        names: `file:qualified name` of each, the file relative to the folder.
-        is_whole: whether nothing else ran unseen meanwhile: another process, or functions that were
-            compiled before.
+        names: `file:qualified name` of each function, with the file relative to the folder.
+        is_whole: whether `names` is complete. It is not if another process ran, or functions that
+            were compiled before.
     """
 
     def __init__(self, root: Path):
@@ -37,7 +37,7 @@ class Executed:
 
     @contextlib.contextmanager
     def recorded(self, *, functions: bool = True) -> Iterator[None]:
-        """Record while the block runs; without `functions` only whether processes are started."""
+        """Record while the block runs. Without `functions`, only record whether processes start."""
         used_files.listen()
         self._count_before = used_files.count_started()
         with self._watched() if functions else contextlib.nullcontext():
@@ -46,7 +46,7 @@ class Executed:
         self.collect()
 
     def is_whole_so_far(self, *, functions: bool) -> bool:
-        """Tell whether nothing has run unseen, if `functions` were recorded."""
+        """Tell whether the record is complete so far, given whether `functions` were recorded."""
         has_started = used_files.count_started() > self._count_before or used_files.has_children()
         return functions and not has_started and not is_compiler_loaded()
 
@@ -55,7 +55,8 @@ class Executed:
 
     def collect(self) -> None:
         """Bring `names` up to date."""
-        for code in tuple(self._codes):  # it may grow meanwhile: this is recorded too
+        # a copy, because this very function is recorded too and may add to the set
+        for code in tuple(self._codes):
             folder = next((each for each in self._folders if code.co_filename.startswith(each)), "")
             if folder:
                 file = code.co_filename.removeprefix(folder)
@@ -78,15 +79,15 @@ def _profiled(codes: set[CodeType]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _monitored(codes: set[CodeType]) -> Iterator[None]:
-    """Record by sys.monitoring, which Python 3.12 brought: it costs next to nothing."""
+    """Record with sys.monitoring, which is new in Python 3.12 and costs almost nothing."""
     monitoring = sys.monitoring  # type: ignore[attr-defined]
     tool = monitoring.OPTIMIZER_ID
 
     def note(code: CodeType, offset: int) -> Any:
         codes.add(code)
-        return monitoring.DISABLE  # each function is noted once
+        return monitoring.DISABLE  # each function is only recorded once
 
-    # A generator may have started before the block, and go on in it.
+    # A generator may have started before the block and resume within it.
     events = (monitoring.events.PY_START, monitoring.events.PY_RESUME)
     monitoring.use_tool_id(tool, "perfgate")
     for event in events:
@@ -101,5 +102,5 @@ def _monitored(codes: set[CodeType]) -> Iterator[None]:
 
 
 def is_compiler_loaded() -> bool:
-    """Tell whether functions may run without Python, so that no record of them is whole."""
+    """Tell whether functions may run without Python, which makes every record incomplete."""
     return any(name in sys.modules for name in _COMPILERS)

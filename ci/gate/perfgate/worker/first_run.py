@@ -1,4 +1,4 @@
-"""A benchmark's first run, for a worker: its value, or its first calls and its compiled program."""
+"""Run a benchmark for the first time, in a worker: its value, or its first calls and program."""
 
 import dataclasses
 import hashlib
@@ -18,10 +18,11 @@ def inspect(
     suite: LoadedSuite, target: protocol.Inspect
 ) -> protocol.FirstRun | protocol.Value | protocol.Skipped:
     """Run a benchmark for the first time."""
-    used_files.listen()  # before anything is imported
+    used_files.listen()  # this must come before any import
     first = compiled.Compilations()
     compiled.import_jax_for(suite.folder)
-    # A record of functions would not be whole, and a profiler slows down the tracing of programs.
+    # With a compiler loaded, a record of functions would be incomplete, and a profiler would slow
+    # down the tracing of programs.
     functions = not is_compiler_loaded()
     worked, waited = own_time.scheduled()
     with first.counted():
@@ -31,16 +32,17 @@ def inspect(
                 sampling.sample(benchmark, 1)
         if benchmark is None:
             return protocol.Skipped()
-        # Outside of the recording, which takes time: the value may be seconds.
+        # The value may be seconds, so it is taken outside of the recording, which takes time.
         if benchmark.type != "time":
             return _value(suite, benchmark)
-    # The sides are inspected on cores of their own: what a neighbour took away of one of them is no
-    # compile time.
+    # The sides are inspected on different cores. Time that a neighbour took from one core must not
+    # count as compile time.
     worked_now, waited_now = own_time.scheduled()
     share = _share(worked_now - worked, waited_now - waited)
     with (again := compiled.Compilations()).counted():
         second_s = sampling.own_s(benchmark)
-    found = protocol.FirstRun(  # its footprint follows, since a teardown may import something too
+    # the footprint is added after the teardown, which may import something too
+    found = protocol.FirstRun(
         seconds=sampling.quickest(benchmark, second_s),
         compile_s=first.seconds * share,
         compilations=first.count,
@@ -57,7 +59,7 @@ def inspect(
 def time_first_calls(
     suite: LoadedSuite, target: protocol.TimeFirstCalls
 ) -> protocol.Seconds | protocol.Skipped:
-    """Set a benchmark up that was inspected before, and time its first calls again."""
+    """Set up a benchmark that was inspected before, and time its first calls again."""
     benchmark = suite.prepare(target)
     if benchmark is None:
         return protocol.Skipped()
@@ -68,7 +70,7 @@ def time_first_calls(
 
 
 def _share(worked: int, waited: int) -> float:
-    """Return which part of the time in which it wanted a core the process had one."""
+    """Return the share of the time with a core, of all time in which the process wanted one."""
     return worked / (worked + waited) if worked > 0 else 1.0
 
 
@@ -88,10 +90,10 @@ def _value(suite: LoadedSuite, benchmark: Any) -> protocol.Value | protocol.Skip
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return protocol.Skipped()
     if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
-        raise TypeError(f"the benchmark returned {type(value).__name__}, which has no order")
+        raise TypeError(f"the benchmark returned {type(value).__name__}, which is not a number")
     if math.isinf(value):
-        raise ValueError(f"the benchmark returned {value}, of which nothing is more or less")
-    # It ran unrecorded, but for its setup.
+        raise ValueError(f"the benchmark returned {value}, which can't be compared")
+    # Only its setup was recorded, so the record of functions is incomplete.
     footprint = dataclasses.replace(_footprint(suite), executed=(), is_whole=False)
     return protocol.Value(float(value), footprint)
 
@@ -106,7 +108,7 @@ def _footprint(suite: LoadedSuite) -> protocol.Footprint:
 
 
 def _peak_bytes() -> int | None:
-    """Return the peak memory of this program: getrusage also remembers who started it."""
+    """Return this program's peak memory. getrusage would include the peak of its parent process."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -115,7 +117,7 @@ def _peak_bytes() -> int | None:
 
 
 def _program(benchmark: Any, exchange: Path, row: str) -> protocol.ProgramFiles | None:
-    """Write the texts of the program that the benchmark's class offers."""
+    """Write the texts of the program that the benchmark's class offers to files."""
     owner = listing.owner_of(benchmark)
     offer = getattr(owner, "program", None)
     if offer is None:
@@ -138,7 +140,7 @@ def _program(benchmark: Any, exchange: Path, row: str) -> protocol.ProgramFiles 
 
 
 def _written(program: Any, file: Path) -> str | None:
-    """Write a program's text and return where; None where there is none."""
+    """Write a program's text and return its file; None if there is no text."""
     if program is None:
         return None
     text = program if isinstance(program, str) else program.as_text()

@@ -1,11 +1,11 @@
-"""Whether a benchmark's setup makes the same inputs each time, for a worker.
+"""Check whether a benchmark's setup makes the same inputs each time, in a worker.
 
-Without a seed both sides measure other work in every pair, and a slowdown drowns in that.
+Without a seed the two sides measure different work in every pair, which hides a slowdown.
 """
 
 import hashlib
 
-# only to compare what a benchmark holds with itself
+# only used to compare a benchmark's inputs with each other
 import pickle  # noqa: TID251
 import time
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from typing import Any
 
 from .listing import owner_of
 
-_SHORT_S = 1.0  # a setup that takes longer is not asked for once more
+_SHORT_S = 1.0  # a setup that takes longer is not repeated
 
 
 def differ(benchmark: Any, setup_s: float) -> bool:
-    """Set a benchmark up twice more, and tell whether what it then holds differs.
+    """Set up a benchmark twice more, and tell whether its inputs differ.
 
-    Where that takes long, or can't be compared, they count as alike.
+    If setup takes long, or inputs can't be compared, they count as equal.
     """
     if setup_s > _SHORT_S or not benchmark._setups:  # noqa: SLF001
         return False
@@ -33,7 +33,7 @@ def differ(benchmark: Any, setup_s: float) -> bool:
 
 
 def timed(action: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what an action returns, and its seconds."""
+    """Return an action's result and its seconds."""
     start = time.perf_counter()
     result = action()
     return result, time.perf_counter() - start
@@ -43,6 +43,6 @@ def _digest(benchmark: Any) -> bytes | None:
     held = getattr(owner_of(benchmark), "__dict__", {})
     try:
         return hashlib.sha256(pickle.dumps(held)).digest()
-    # foreign objects may raise anything when they are pickled
+    # foreign objects may raise anything during pickling
     except Exception:  # noqa: BLE001
         return None

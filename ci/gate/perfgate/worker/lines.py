@@ -1,7 +1,7 @@
-"""The seconds that a call spends in each line of the checkout's own functions, for a worker.
+"""Record the seconds that a call spends in each line of the checkout's functions, in a worker.
 
-Where every function is called as often as before, a profile of lines shows which of them takes
-longer. Tracing lines makes Python slow, so the seconds say where, and not how much.
+If every function is called as often as before, a profile of lines shows which one takes longer.
+Tracing lines slows Python down. So the seconds show where time is added, not how much.
 """
 
 import contextlib
@@ -16,16 +16,16 @@ from typing import Any
 
 from ..process import protocol
 
-_MOST = 500  # lines in one answer
-_MOST_S = 10.0  # of tracing: what came until then says enough
-_LONGEST = 120  # characters of a line
+_MOST = 500  # lines in one reply
+_MOST_S = 10.0  # seconds of tracing, after which the record is good enough
+_LONGEST = 120  # characters of a line that are kept
 
 
 class LineSeconds:
-    """The seconds in each line below a folder that this thread runs while a block does.
+    """The seconds in each line below a folder that this thread runs during a block.
 
-    A line's seconds hold those of the libraries that it calls, and not those of functions whose own
-    lines are recorded.
+    A line's seconds include the libraries that it calls, but not functions whose own lines are
+    recorded.
     """
 
     def __init__(self, root: Path):
@@ -48,7 +48,7 @@ class LineSeconds:
             sys.settrace(before)
 
     def most(self) -> tuple[protocol.Line, ...]:
-        """Return the lines of most seconds, the most come first."""
+        """Return the slowest lines, the slowest first."""
         order = sorted(self.seconds.items(), key=lambda item: -item[1])
         return tuple(self._line(*place, seconds) for place, seconds in order[:_MOST])
 
@@ -80,7 +80,7 @@ class LineSeconds:
         return self._step
 
     def _charge(self) -> None:
-        """Give the seconds since the last event to the line that is at work."""
+        """Charge the seconds since the last event to the line that is running."""
         if self._open:
             place = self._open[-1]
             taken_s = time.perf_counter() - self._since

@@ -1,4 +1,4 @@
-"""What a suite holds and where its modules came from, for a worker."""
+"""List a suite's benchmarks and where its modules came from, in a worker."""
 
 import contextlib
 import hashlib
@@ -13,7 +13,7 @@ from ..process import protocol
 
 
 def list_suite(folder: Path) -> protocol.Suite:
-    """List the suite's benchmarks, and the modules of it that asv can't read any from."""
+    """List the suite's benchmarks, and the modules that asv can't read benchmarks from."""
     found: list[Any] = []
     broken: dict[str, str] = {}
     for name in _modules_of(folder):
@@ -24,14 +24,16 @@ def list_suite(folder: Path) -> protocol.Suite:
             broken[name] = sentence(error)
     holds_mem = any("def mem_" in file.read_text() for file in folder.rglob("*.py"))
     if holds_mem and importlib.util.find_spec("pympler") is None:
-        broken[f"{folder.name}.mem_*"] = "asv finds mem_ benchmarks only where pympler is installed"
+        broken[f"{folder.name}.mem_*"] = (
+            "asv only finds mem_ benchmarks if pympler is installed; run `pip install pympler`"
+        )
     return protocol.Suite(tuple(_described(each) for each in found), broken, loaded_from())
 
 
 def find_benchmark(folder: Path, name: str, index: int | None) -> Any:
-    """Return asv's benchmark of this name, with one of its sets of parameters.
+    """Return asv's benchmark of this name, with one set of its parameters.
 
-    Modules that can't be imported don't matter where others hold it.
+    Modules that can't be imported don't matter if another module holds the benchmark.
     """
     from asv_runner import discovery
 
@@ -39,7 +41,8 @@ def find_benchmark(folder: Path, name: str, index: int | None) -> Any:
         return discovery.get_benchmark_from_name(
             str(folder), name if index is None else f"{name}-{index}"
         )
-    # Where the name doesn't tell the module, asv imports all of them, up to the first broken one.
+    # If the name doesn't tell the module, asv imports all modules and stops at the first broken
+    # one.
     except BaseException:
         for module in _modules_of(folder):
             with contextlib.suppress(BaseException):
@@ -56,7 +59,7 @@ def _benchmarks_in(module: str) -> list[Any]:
     from asv_runner import discovery
 
     imported = importlib.import_module(module)
-    # asv has no function for the benchmarks of one module.
+    # asv has no function that returns the benchmarks of one module.
     every = discovery.disc_modules
     discovery.disc_modules = lambda *_, **__: iter([imported])
     try:
@@ -66,7 +69,7 @@ def _benchmarks_in(module: str) -> list[Any]:
 
 
 def owner_of(benchmark: Any) -> Any:
-    """Return the instance behind a benchmark, or the function that it is."""
+    """Return the instance behind a benchmark, or its function if it has no class."""
     return getattr(benchmark.func, "__self__", benchmark.func)
 
 
@@ -85,7 +88,7 @@ def _described(benchmark: Any) -> protocol.Listing:
 
 
 def digest(code: str) -> str:
-    """Return what tells a benchmark's source from another."""
+    """Return a hash of a benchmark's source."""
     return hashlib.sha256(code.encode()).hexdigest()
 
 
@@ -101,19 +104,19 @@ def _modules_below(folder: Path, package: str) -> Iterator[str]:
 
 
 def loaded_from() -> dict[str, str]:
-    """Return where every top-level module came from: the gate checks that it compares two sides."""
+    """Return where every top-level module came from, so that the gate can check each side's."""
     modules = {name: module for name, module in list(sys.modules.items()) if "." not in name}
     files = {name: file_of(module) for name, module in modules.items()}
     return {name: str(file) for name, file in files.items() if file}
 
 
 def file_of(module: Any) -> str | None:
-    """Return the file that a module came from, or its folder."""
+    """Return the file or the folder that a module came from."""
     file = getattr(module, "__file__", None)
     return file or next(iter(getattr(module, "__path__", [])), None)
 
 
 def sentence(error: BaseException) -> str:
-    """Return an error in one line."""
+    """Return an error as one line."""
     name = type(error).__name__
     return f"{name}: {error}".splitlines()[0][:300] if str(error) else name

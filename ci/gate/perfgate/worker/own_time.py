@@ -1,25 +1,25 @@
-"""The seconds that a process has had for itself: at work or asleep, but not waiting for a core.
+"""A clock for the seconds that a process works or sleeps, without those of waiting for a core.
 
-Linux tells who waits, thread by thread, in /proc/self/task/*/schedstat. Its files are kept open,
-since they are read before and after each timed call: opening a dozen anew would cost ten times as
-much, and the call its caches.
+Linux reports each thread's waiting in /proc/self/task/*/schedstat. These files stay open, since
+they are read before and after each timed call. Opening a dozen of them each time would take ten
+times as long and push the call's data out of the caches.
 """
 
 import os
 import time
 
-_ASLEEP = 0.1  # of its time at most: then a call does nothing but work
+_ASLEEP = 0.1  # if a call sleeps for at most this share of its time, it only computes
 _files: dict[int, int] = {}  # the descriptor of each thread's schedstat
 
 
 class OwnTime:
-    """A clock that stands still while all of this process waits for a core that others hold.
+    """A clock that stops while the whole process waits for a core that others hold.
 
-    Sleep it counts.
+    It counts sleep.
 
     Attributes:
-        wall_s: seconds of the wall clock in what was timed.
-        asleep_s: those of them in which no thread worked or waited for a core.
+        wall_s: seconds of the wall clock that were timed.
+        asleep_s: the part of `wall_s` in which no thread worked or waited for a core.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,12 @@ class OwnTime:
         self._start: tuple[float, float, float] | None = None
 
     def timer(self) -> float:
-        """Return the seconds so far; asv's timers ask before and after what they time."""
+        """Return the seconds so far.
+
+        asv's timers call this before and after the timed statement.
+        """
         if self._start is None:
-            before_s = waited_s()  # slow to read, so that it stays outside of what is timed
+            before_s = waited_s()  # slow to read, so this happens outside of the timed part
             self._start = time.perf_counter(), time.process_time(), before_s
             return self._own_s
         end = time.perf_counter(), time.process_time()
@@ -44,17 +47,17 @@ class OwnTime:
         return self._own_s
 
     def is_work(self) -> bool:
-        """Tell whether what was timed did nothing but work, as far as the kernel says who waits."""
+        """Tell whether the timed part only computed, if the kernel reports who waits."""
         return can_tell_waits() and self.asleep_s <= _ASLEEP * self.wall_s
 
 
 def scheduled() -> tuple[int, int]:
-    """Return the nanoseconds that this process's threads have run, and waited for a core.
+    """Return the nanoseconds that this process's threads have run and have waited for a core.
 
-    They are zeros where the kernel does not tell.
+    Both are 0 if the kernel does not report them.
     """
     try:
-        # paths would be slow to make
+        # making Path objects would be slow
         threads = [int(name) for name in os.listdir("/proc/self/task")]  # noqa: PTH208
     except OSError:
         return 0, 0
@@ -65,19 +68,19 @@ def scheduled() -> tuple[int, int]:
 
 
 def waited_s() -> float:
-    """Return the seconds for which threads have waited for a core; 0 where it is unknown."""
+    """Return the seconds that threads have waited for a core; 0 if unknown."""
     return 1e-9 * scheduled()[1]
 
 
 def can_tell_waits() -> bool:
-    """Tell whether the kernel counts who waits for a core."""
+    """Tell whether the kernel reports who waits for a core."""
     return scheduled() != (0, 0)
 
 
 def _schedstat(thread: int) -> tuple[int, int]:
-    """Return a thread's nanoseconds at work and waiting.
+    """Return the nanoseconds that a thread has worked and waited.
 
-    They are zeros where it has ended, or the kernel keeps no figures.
+    Both are 0 if it has ended or the kernel keeps no figures.
     """
     try:
         if thread not in _files:
@@ -91,8 +94,9 @@ def _schedstat(thread: int) -> tuple[int, int]:
 
 def _forget(thread: int) -> None:
     if thread in _files:
-        # what this imports, a statement that is timed in an interpreter of its own need not
+        # This file also runs in the interpreter of a timeraw_ statement. If it imported contextlib
+        # there, the statement would get that import for free.
         try:  # noqa: SIM105
             os.close(_files.pop(thread))
         except OSError:
-            pass  # a benchmark may close what it did not open
+            pass  # a benchmark may have closed this file, although it did not open it

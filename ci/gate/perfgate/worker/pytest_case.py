@@ -1,8 +1,8 @@
-"""A test that uses pytest-benchmark's fixture, as a benchmark of asv, for a worker.
+"""Run a test that uses pytest-benchmark's fixture as an asv benchmark, in a worker.
 
-A test runs in a thread of its own, up to its call of `benchmark`. There it waits with its fixtures
-alive, and its thread times the function as often as the gate asks. Then the test goes on to its
-end. Hooks of pytest replace the fixture, so pytest-benchmark need not be installed.
+A test runs in its own thread up to its call of `benchmark`. There it waits with its fixtures alive,
+and its thread times the function as often as the gate asks. Then the test runs to its end. pytest
+hooks replace the fixture, so pytest-benchmark need not be installed.
 """
 
 import functools
@@ -20,30 +20,30 @@ Action = Callable[[], Any]
 
 
 class TestBenchmark(TimeBenchmark):
-    """A test as asv's own kind of benchmark; what is timed is the function that it hands over."""
+    """A test as an asv benchmark. It times the function that the test passes to `benchmark`."""
 
     def __init__(self, name: str, folder: Path, root: Path):
         super().__init__(name, _not_there_yet, [])
         self._case = Case(node_of(name, folder), root)
 
     def do_setup(self) -> bool:
-        """Run the test up to its benchmark; return whether it is skipped.
+        """Run the test up to its benchmark, and return whether it is skipped.
 
         Raises:
-            RuntimeError: it failed before, or never came there.
+            RuntimeError: it failed before, or never called `benchmark`.
         """
         self._case.start()
         self.func = self._case.call.function
         self._load_vars()
-        # What its own setup makes is good for one call.
+        # The arguments from a test's own setup are good for one call.
         self.number = 1 if self._case.call.setup else 0
         return self._case.is_skipped
 
     def redo_setup(self) -> None:
-        """Leave the test where it is: asv would set a benchmark up before each sample."""
+        """Do nothing: asv would set up a benchmark before each sample, but the test must wait."""
 
     def do_run(self) -> Any:
-        """Time a sample in the test's own thread, which its fixtures may be bound to."""
+        """Time a sample in the test's own thread, because fixtures may be bound to that thread."""
         return self._case.do(self._run_prepared)
 
     def _run_prepared(self) -> Any:
@@ -53,20 +53,20 @@ class TestBenchmark(TimeBenchmark):
         return super().do_run()
 
     def do_teardown(self) -> None:
-        """Let the test go on to its end."""
+        """Let the test run to its end."""
         self._case.end()
 
 
 def _not_there_yet() -> None:
-    """Stand in for the function that the test has not handed over yet."""
+    """Stand in for the function that the test has not passed yet."""
 
 
 class Call:
-    """What a test hands to the fixture.
+    """The call that a test passes to the fixture.
 
     Attributes:
-        function: what is timed, its arguments bound.
-        setup: makes the arguments of each call anew; None where they stay.
+        function: the function to time, with its arguments bound.
+        setup: makes new arguments for each call; None if the arguments stay the same.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Call:
         self._target = target
 
     def prepare(self) -> None:
-        """Make the arguments of the next call, where the test does so."""
+        """Make the arguments of the next call, if the test has a setup."""
         made = self.setup() if self.setup else None
         if made is not None:
             args, kwargs = made
@@ -89,11 +89,11 @@ class Call:
 
 
 class Case:
-    """A test in a thread of its own, up to its benchmark and from there to its end.
+    """A test in its own thread, which pauses at its benchmark.
 
     Attributes:
-        call: what it benchmarks; a call of nothing until it is there.
-        is_skipped: whether it asks to be skipped.
+        call: the call that it benchmarks; an empty one until the test gets there.
+        is_skipped: whether the test is skipped.
     """
 
     def __init__(self, node: str, root: Path):
@@ -107,10 +107,10 @@ class Case:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Run the test up to its benchmark, or to its end where it is skipped.
+        """Run the test up to its benchmark, or to its end if it is skipped.
 
         Raises:
-            RuntimeError: it failed before, or never came there.
+            RuntimeError: it failed before, or never called `benchmark`.
         """
         self._thread.start()
         self._received()
@@ -118,19 +118,19 @@ class Case:
             raise RuntimeError(self._problem)
 
     def do(self, action: Action) -> Any:
-        """Have the test's own thread do something, and return what that returns."""
+        """Run an action in the test's own thread, and return its result."""
         self._actions.put(action)
         return self._received()
 
     def end(self) -> None:
-        """Let the test go on to its end."""
+        """Let the test run to its end."""
         if self._is_there:
             self._actions.put(None)
         self._thread.join()
 
     def serve(self, call: Call) -> Any:
-        """Do in the middle of the test what the gate asks, then return what the call returns."""
-        if self._is_there:  # a second benchmark of one test
+        """Run the gate's requests in the middle of the test, then return the call's result."""
+        if self._is_there:  # only the first benchmark of a test is timed
             return call.function()
         self.call = call
         self._is_there = True
@@ -142,14 +142,14 @@ class Case:
         return call.function()
 
     def note(self, report: Any) -> None:
-        """Keep why the test is skipped, or has failed."""
+        """Store whether the test is skipped, or why it has failed."""
         self.is_skipped |= report.skipped
         if report.failed:
             self._problem = why(report)
 
     def _run(self) -> None:
         result = _outcome(lambda: run_pytest(*self._arguments, _plugin(self)))
-        if not self._is_there:  # else nobody waits for it any more
+        if not self._is_there:  # otherwise nobody waits for it any more
             self._results.put(result)
 
     def _received(self) -> Any:
@@ -160,7 +160,7 @@ class Case:
 
 
 def _outcome(action: Action) -> tuple[Any, BaseException | None]:
-    """Return what an action returns or raises; whoever asked for it raises that again."""
+    """Return an action's result or exception. The thread that asked for it raises that again."""
     try:
         return action(), None
     except BaseException as error:  # noqa: BLE001 - foreign code may raise anything
@@ -168,7 +168,7 @@ def _outcome(action: Action) -> tuple[Any, BaseException | None]:
 
 
 class Fixture:
-    """What a test gets as `benchmark`, with the face of pytest-benchmark's own."""
+    """The fixture `benchmark`, with the same interface as pytest-benchmark's."""
 
     def __init__(self, case: Case):
         self.enabled = True
@@ -190,13 +190,13 @@ class Fixture:
         setup: Callable[[], Any] | None = None,
         **counts: Any,
     ) -> Any:
-        """Benchmark a function; the gate decides how often it is called."""
+        """Benchmark a function. The gate decides how often it is called."""
         if counts.pop("teardown", None) is not None:
             raise RuntimeError("perfgate does not follow the teardown of benchmark.pedantic")
         return self._case.serve(Call(target, tuple(args), kwargs, setup))
 
     def weave(self, *_: Any, **__: Any) -> None:
-        """Refuse to time a function from the inside."""
+        """Refuse to time a function by patching it."""
         raise RuntimeError("perfgate can't time woven functions; call benchmark(function) instead")
 
     patch = weave
@@ -206,11 +206,11 @@ def _plugin(case: Case) -> object:
     import pytest
 
     class StandIn(Plugin):
-        """Gives a test our fixture, whether pytest-benchmark is there or not."""
+        """Gives a test the gate's fixture, with or without pytest-benchmark installed."""
 
         @pytest.fixture(name="benchmark")
         def stand_in(self) -> None:
-            """Define the name where nothing else does."""
+            """Define the fixture's name in case nothing else does."""
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Any:

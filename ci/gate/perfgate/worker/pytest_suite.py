@@ -1,6 +1,6 @@
-"""A folder of tests that use pytest-benchmark's fixture, as a suite, for a worker.
+"""Use a folder of tests with pytest-benchmark's fixture as a suite, in a worker.
 
-A test is named as asv would name it, `module.Class.function[parameters]`.
+Tests are named in asv's way, `module.Class.function[parameters]`.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from ..process import protocol
 from . import listing
 
 _FIXTURES = {"benchmark", "benchmark_weave"}
-# where pytest looks for its settings, in its order
+# files in which pytest looks for its settings, in the same order
 _SETTINGS = {
     "pytest.ini": "[pytest]",
     ".pytest.ini": "[pytest]",
@@ -23,31 +23,31 @@ _SETTINGS = {
     "tox.ini": "[pytest]",
     "setup.cfg": "[tool:pytest]",
 }
-# What spreads tests over processes or traces their lines would be measured too. Limits of time need
-# the main thread, and the gate has its own.
+# Plugins that spread tests over processes or trace their lines would be measured too. Those for
+# timeouts need the main thread, and the gate has its own timeouts.
 _WITHOUT = {"xdist": "-n0", "pytest_cov": "--no-cov", "timeout": "--timeout=0"}
-_LOOKED = (0, 1, 2, 5)  # 2 where a file is broken, 5 where there is no test
+_LOOKED = (0, 1, 2, 5)  # 2 means a broken file, and 5 means no tests
 
 
 def list_tests(folder: Path, root: Path) -> protocol.Suite:
-    """List the tests of a folder that use the fixture, and the files that can't be imported.
+    """List a folder's tests that use the fixture, and the files that can't be imported.
 
     Raises:
-        RuntimeError: pytest could not even look for tests.
+        RuntimeError: pytest could not collect tests.
     """
     collected = _Collected()
     with contextlib.redirect_stderr(io.StringIO()) as errors:
         code = run_pytest(["--collect-only", "-q", str(folder)], root, collected)
     if code not in _LOOKED:
         said = " ".join(errors.getvalue().split())
-        raise RuntimeError(f"pytest could not look for tests, exit code {code}: {said}")
+        raise RuntimeError(f"pytest could not collect the tests, exit code {code}: {said}")
     listed = tuple(_described(item, folder) for item in collected.items)
     broken = {_module_of(file, folder): reason for file, reason in collected.broken.items()}
     return protocol.Suite(listed, broken, listing.loaded_from())
 
 
 def run_pytest(arguments: list[str], root: Path, plugin: object) -> int:
-    """Run pytest from the checkout's root, by the repository's own settings; return its code."""
+    """Run pytest from the checkout's root with the repository's settings. Return its exit code."""
     import pytest
 
     words = ["--rootdir", str(root), "-p", "no:cacheprovider", "-s"]
@@ -67,10 +67,10 @@ def _holds(file: Path, section: str) -> bool:
 
 
 def node_of(name: str, folder: Path) -> str:
-    """Return what pytest calls the test of this name.
+    """Return pytest's node ID for the test of this name.
 
     Raises:
-        LookupError: no file of the folder holds it.
+        LookupError: no file in the folder holds the test.
     """
     function, bracket, parameters = name.partition("[")
     words = function.split(".")
@@ -78,7 +78,7 @@ def node_of(name: str, folder: Path) -> str:
         file = folder.joinpath(*words[:number]).with_suffix(".py")
         if file.is_file():
             return "::".join([str(file), *words[number:]]) + bracket + parameters
-    raise LookupError(f"{folder.name} has no file with the test {name}")
+    raise LookupError(f"no file in {folder.name} holds the test {name}")
 
 
 def why(report: Any) -> str:
@@ -92,15 +92,15 @@ def why(report: Any) -> str:
 
 
 class Plugin:
-    """What each of our plugins does: pytest-benchmark's mark is known where that is not there."""
+    """The base of the gate's plugins. It declares pytest-benchmark's mark if nothing else does."""
 
     def pytest_configure(self, config: Any) -> None:
         """Declare the mark."""
-        config.addinivalue_line("markers", "benchmark(**settings): what pytest-benchmark reads")
+        config.addinivalue_line("markers", "benchmark(**settings): settings of pytest-benchmark")
 
 
 class _Collected(Plugin):
-    """Keeps the tests that use the fixture, and why files can't be imported."""
+    """Keeps the tests that use the fixture, and the errors of files that can't be imported."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -113,7 +113,7 @@ class _Collected(Plugin):
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            # pytest runs in the root, and names files relative to it
+            # pytest runs in the root, so it names files relative to it
             self.broken[Path.cwd() / report.nodeid.partition("::")[0]] = why(report)
 
 

@@ -1,6 +1,6 @@
-"""Samples of a benchmark, for a worker, by asv's own means.
+"""Sample a benchmark with asv's own timers, in a worker.
 
-Where sides share a core, another clock than the wall's times them.
+If the sides share a core, a clock of the process's own time replaces the wall clock.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from ..process import protocol
 from . import own_time
 
-# times it is looked at whether calls only work: a host that took the core away leaves the same
-# trace as sleep
+# A call that seems to sleep is checked this often, because a virtual machine's host that takes the
+# core away looks like sleep.
 _AGAIN = 2
-# What asv hands to the interpreter of a timeraw_ statement, but for the clock.
+# asv's program for a timeraw_ statement's interpreter, with another clock.
 _RAW = """
 from timeit import timeit
 clock = {{}}
@@ -30,7 +30,7 @@ print(repr(taken))
 
 
 class Clock(Protocol):
-    """What asv's timers ask for the time, right before and right after what they time."""
+    """A clock for asv's timers, which read it right before and right after the timed part."""
 
     def timer(self) -> float:
         """Return the seconds so far."""
@@ -38,9 +38,9 @@ class Clock(Protocol):
 
 
 class _Around:
-    """A clock that enters a context where timing starts and leaves it where timing ends.
+    """A clock that enters a context when timing starts and leaves it when timing ends.
 
-    What setup and teardown do stays outside of the context.
+    So setup and teardown stay outside of the context.
     """
 
     def __init__(self, context: AbstractContextManager[Any]):
@@ -57,19 +57,20 @@ class _Around:
 
 
 def call_within(benchmark: Any, context: AbstractContextManager[Any]) -> None:
-    """Call a benchmark once, its timed statement alone inside of the context.
+    """Call a benchmark once, with only its timed statement inside the context.
 
-    A statement that runs in an interpreter of its own never enters it.
+    A statement that runs in its own interpreter never enters the context.
     """
     sample(benchmark, 1, _Around(context))
 
 
 def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
-    """Return the seconds of a call as asv itself would time them.
+    """Return the seconds of a call, timed as asv would.
 
-    A `clock` takes the place of the benchmark's own for this sample.
+    A `clock` replaces the benchmark's own for this sample.
     """
-    # asv then takes one sample of so many calls, and warms nothing up. The gate decides both.
+    # With these values asv takes one sample of `calls` calls without a warm-up, because the gate
+    # decides about both.
     benchmark.repeat = 1
     benchmark.number = max(1, calls)
     benchmark.warmup_time = 0
@@ -79,8 +80,8 @@ def sample(benchmark: Any, calls: int, clock: Clock | None = None) -> float:
 
 
 def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
-    """Warm a benchmark up, and find how many calls last for `target_s`."""
-    fixed = benchmark.number > 0  # the author's own number of calls
+    """Warm up a benchmark, and find how many calls last for `target_s`."""
+    fixed = benchmark.number > 0  # the author has fixed the number of calls
     calls = max(1, int(benchmark.number))
     sample(benchmark, calls)
     while True:
@@ -88,8 +89,8 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
         start = time.perf_counter()
         seconds = sample(benchmark, calls, clock)
         wall_s = time.perf_counter() - start
-        # Where the set-up that asv repeats before each call is the slow part, ten times the target
-        # is enough.
+        # asv repeats setup before each call. If setup is the slow part, stop at ten times the
+        # target.
         if fixed or seconds * calls >= target_s / 2 or wall_s >= 10 * target_s:
             is_work = clock is not None and _is_work(benchmark, calls, clock)
             return protocol.Calibration(calls, fixed, seconds, wall_s, is_work)
@@ -97,14 +98,14 @@ def calibrate(benchmark: Any, target_s: float) -> protocol.Calibration:
 
 
 def own_s(benchmark: Any) -> float:
-    """Return the seconds of one call; on the wall's clock those of waiting are left out."""
+    """Return the seconds of one call, without waiting for a core if it uses the wall clock."""
     return sample(benchmark, 1, _own_clock(benchmark))
 
 
 def quickest(benchmark: Any, seconds: float) -> float:
-    """Return the seconds of the quickest of up to five more calls, or these `seconds`.
+    """Return the least of `seconds` and the seconds of up to five more calls.
 
-    The calls end after a tenth of a second.
+    The calls stop after a tenth of a second.
     """
     end = time.perf_counter() + 0.1
     for _ in range(5):
@@ -115,18 +116,18 @@ def quickest(benchmark: Any, seconds: float) -> float:
 
 
 def is_raw(benchmark: Any) -> bool:
-    """Tell whether every sample of a benchmark is a statement in an interpreter of its own."""
+    """Tell whether every sample of a benchmark runs in an interpreter of its own."""
     return type(benchmark).__name__ == "TimerawBenchmark"
 
 
 def _own_clock(benchmark: Any) -> own_time.OwnTime | None:
-    """Return a clock in the place of the wall's; None where the author chose another one."""
+    """Return a replacement for the wall clock; None if the author chose another clock."""
     has_the_walls = getattr(benchmark, "timer", None) is timeit.default_timer
     return own_time.OwnTime() if is_raw(benchmark) or has_the_walls else None
 
 
 def _is_work(benchmark: Any, calls: int, clock: own_time.OwnTime) -> bool:
-    """Tell whether calls do nothing but work, by this clock of some, or of a few more."""
+    """Tell whether calls only compute, by the clock of past calls or of a few more."""
     for _ in range(_AGAIN):
         if clock.is_work() or clock.wall_s > 1:
             break
@@ -137,7 +138,7 @@ def _is_work(benchmark: Any, calls: int, clock: own_time.OwnTime) -> bool:
 
 @contextlib.contextmanager
 def _timed_by(benchmark: Any, clock: Clock) -> Iterator[None]:
-    """Let a clock time a benchmark; a statement in an interpreter of its own has one over there."""
+    """Time a benchmark with a clock. A statement in its own interpreter gets a clock there."""
     name = "_get_timer" if is_raw(benchmark) else "timer"
     before = getattr(benchmark, name)
     setattr(benchmark, name, _raw_timer(benchmark) if is_raw(benchmark) else clock.timer)

@@ -1,7 +1,7 @@
-"""A worker's conversation with the gate: one request after the other, over two private pipes.
+"""The worker's main loop: it answers the gate's requests one by one, over two private pipes.
 
-What a benchmark prints, closes or breaks stays its own affair, and whatever it raises becomes the
-answer.
+A benchmark may print, close or break anything without disturbing the pipes. Any exception that it
+raises becomes the reply.
 """
 
 import argparse
@@ -17,15 +17,15 @@ from ..process import protocol
 from . import calls, counters, first_run, lines, listing, own_time, sampling
 from .suite import LoadedSuite
 
-_PROFILES = 3  # calls that are profiled: the first alone may have been disturbed
-_LAST_RESORT_KILLED = "800"  # where memory runs out, the kernel shall end this, not the gate
+_PROFILES = 3  # number of calls to profile, because a single one may be disturbed
+_LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
 
 
 def main() -> None:
-    """Answer requests until the gate hangs up."""
+    """Answer requests until the gate closes the pipe."""
     options = _parse()
     if options.core is not None:
-        # before anything is imported: libraries size their thread pools by it
+        # this comes before any import, because libraries size their thread pools by it
         os.sched_setaffinity(0, {options.core})
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_LAST_RESORT_KILLED)
@@ -44,10 +44,10 @@ def main() -> None:
             try:
                 number, request = protocol.decode(line, protocol.REQUESTS)
             except protocol.ProtocolError as error:
-                sys.exit(f"the gate's request does not fit: {error}")
+                sys.exit(f"the gate's request is not valid: {error}")
             os.write(options.replies, protocol.encode(_reply(suite, request), number))
-            # A child that a benchmark forked, and that came back out of it, has said so. The next
-            # request is not its own.
+            # This is a forked child that returned from a benchmark. It has reported itself, and the
+            # next request is for its parent.
             if os.getpid() != me:
                 os._exit(0)
 
@@ -66,14 +66,14 @@ def _parse() -> argparse.Namespace:
 
 
 def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply:
-    """Do what one request asks; whatever the benchmark's code raises becomes the reply."""
+    """Answer one request. Any exception of the benchmark's code becomes the reply."""
     me = os.getpid()
     suite.enter_scratch()
     try:
         if request.core is not None:
             _pin(request.core)
         reply = _ANSWERS[type(request)](suite, request)
-    # foreign code may raise anything; it costs that benchmark its row
+    # foreign code may raise anything, and then this benchmark loses its row
     except BaseException as error:  # noqa: BLE001
         is_skipped = type(error).__name__ == "SkipNotImplemented"
         reply = protocol.Skipped() if is_skipped else protocol.Failed(listing.sentence(error))
@@ -107,7 +107,7 @@ def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> 
 
 
 def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
-    """Profile the functions and lines that a call runs, or count what its statement imports."""
+    """Profile the functions and lines that a call runs, or count its statement's imports."""
     benchmark = suite.prepare(request)
     if benchmark is None:
         return protocol.Skipped()
@@ -132,7 +132,7 @@ def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | prot
 
 
 def _profiled(benchmark: Any, root: Path) -> dict[str, float]:
-    """Return the seconds that a call spends in each function itself, the least of some calls."""
+    """Return the seconds that a call spends in each function itself, the least of a few calls."""
     runs = []
     for _ in range(_PROFILES):
         profile = cProfile.Profile()
@@ -174,15 +174,15 @@ _ANSWERS: dict[type, Callable[[LoadedSuite, Any], protocol.Reply]] = {
 
 
 def _pin(core: int) -> None:
-    """Move this worker to a core, with all threads and processes that it has started.
+    """Move this worker to a core, with all its threads and the processes that it has started.
 
-    What these start follows them.
+    Processes that these start later inherit the core.
     """
     if os.sched_getaffinity(0) == {core}:
         return
     session = os.getsid(0)
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile, or is nobody's of ours
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to somebody else
             if os.getsid(int(process.name)) == session:
                 for thread in (process / "task").iterdir():
                     os.sched_setaffinity(int(thread.name), {core})

@@ -1,4 +1,4 @@
-"""The suite of one checkout, for a worker: the benchmarks of it that are ready to run."""
+"""The suite of one checkout, in a worker, and its benchmarks that are ready to run."""
 
 import contextlib
 import gc
@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 
-# asv's own protocol: what setup_cache returns reaches each benchmark as a pickle
+# as in asv, the result of setup_cache reaches each benchmark as a pickle
 import pickle  # noqa: TID251
 import shutil
 import tempfile
@@ -18,19 +18,20 @@ from ..process import protocol
 from . import listing, used_files
 from .executed import Executed
 
-_USED = "perfgate_used.json"  # beside what setup_cache made: what of the checkout made it
+# beside the result of setup_cache: the part of the checkout that made it
+_USED = "perfgate_used.json"
 
 
 class LoadedSuite:
-    """The suite of one checkout and the benchmarks of it that are ready to run.
+    """The suite of one checkout and its benchmarks that are ready to run.
 
     Attributes:
-        folder: of the benchmarks.
-        is_pytest: whether these are tests with pytest-benchmark's fixture, and not asv's.
-        root: of the checkout that they belong to.
-        exchange: where the worker leaves files for the gate.
-        scratch: where benchmarks run.
-        ready: asv's benchmark of each row that is set up.
+        folder: the folder of benchmarks.
+        is_pytest: whether the suite consists of tests that use pytest-benchmark's fixture.
+        root: the root of the checkout.
+        exchange: the folder in which the worker writes files for the gate.
+        scratch: the folder in which benchmarks run.
+        ready: asv's benchmark for each row that is set up.
     """
 
     def __init__(
@@ -47,7 +48,8 @@ class LoadedSuite:
         self._at_import: set[str] = set()
         self._records_functions = False
         self._has_missed_functions = False
-        # Of the setup_cache of what was prepared last, which may have run in another worker:
+        # These describe the setup_cache of the benchmark that was prepared last. It may have run in
+        # another worker.
         self._is_cache_whole = True
         self._cache_imported: set[str] = set()
         self._cache_has_all_imports = True
@@ -56,11 +58,11 @@ class LoadedSuite:
     def recorded(self, *, functions: bool) -> Iterator[None]:
         """Record which of the checkout's functions run while the block prepares a benchmark.
 
-        What an import or `setup_cache` has run before belongs to every benchmark. Without
-        `functions` none is recorded.
+        Functions that an import or `setup_cache` ran earlier count for every benchmark. Without
+        `functions` none are recorded.
         """
         self._executed = Executed(self.root)
-        # Once what an import ran was not recorded, no later record is whole.
+        # Once an import has run unrecorded, every later record is incomplete.
         self._has_missed_functions |= not functions
         self._records_functions = not self._has_missed_functions
         with self._executed.recorded(functions=self._records_functions):
@@ -72,26 +74,26 @@ class LoadedSuite:
         return tuple(sorted(self._executed.names))
 
     def has_seen_all_functions(self) -> bool:
-        """Tell whether nothing has run unseen for what was prepared last."""
+        """Tell whether the record of functions is complete for the benchmark prepared last."""
         return self._executed.is_whole and self._is_cache_whole
 
     def imported(self) -> tuple[str, ...]:
-        """Return the files that have been imported or opened up to now, as `used_files` names them.
+        """Return the files that have been imported or opened so far, as `used_files` names them.
 
-        Those of earlier benchmarks are among them, and those of `setup_cache` of what was prepared
-        last.
+        They include those of earlier benchmarks, and those that `setup_cache` used for the
+        benchmark prepared last.
         """
         return tuple(sorted(used_files.used_below(self.root) | self._cache_imported))
 
     def has_all_imports(self) -> bool:
-        """Tell whether no other process has run for what was prepared last, or before it.
+        """Tell whether no other process has run so far, neither here nor in `setup_cache`.
 
-        A benchmark may rest on what an earlier one had a process compute.
+        A benchmark may use results that an earlier one had another process compute.
         """
         return self._cache_has_all_imports and not used_files.has_any_process_run()
 
     def listed(self) -> protocol.Suite:
-        """Return what the suite holds."""
+        """Return the suite's contents."""
         if self.is_pytest:
             from . import pytest_suite
 
@@ -99,9 +101,10 @@ class LoadedSuite:
         return listing.list_suite(self.folder)
 
     def prepare(self, target: protocol.Target[Any]) -> Any:
-        """Set a fresh instance of the benchmark up; None where it asks to be skipped."""
+        """Set up a fresh instance of the benchmark. Return None if it is skipped."""
         if not self.ready:
-            # modules stay: without them a collection between two benchmarks takes no time
+            # Modules stay alive anyway. Without them, a collection between two benchmarks takes no
+            # time.
             gc.freeze()
         benchmark = self._found(target)
         self._executed.collect()
@@ -116,15 +119,15 @@ class LoadedSuite:
         return benchmark
 
     def release(self, row: str) -> None:
-        """Tear a benchmark down and forget it."""
+        """Tear down a benchmark and forget it."""
         benchmark = self.ready.pop(row, None)
         if benchmark is not None:
             benchmark.do_teardown()
-        # Its garbage shall not be collected within the next benchmark's samples.
+        # Its garbage must not be collected during the next benchmark's samples.
         gc.collect()
 
     def enter_scratch(self) -> None:
-        """Stand in a folder that a benchmark may fill, break or delete."""
+        """Change to a folder that a benchmark may fill, break or delete."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         os.chdir(self.scratch)
 
@@ -136,7 +139,7 @@ class LoadedSuite:
         return listing.find_benchmark(self.folder, target.name, target.index)
 
     def _cached(self, benchmark: Any) -> Any:
-        """Return what setup_cache made, in a copy of the folder that it ran in, as under asv."""
+        """Return setup_cache's result, and enter a copy of the folder in which it ran, like asv."""
         if benchmark.setup_cache_key is None:
             return None
         folder = self._caches / hashlib.sha256(benchmark.setup_cache_key.encode()).hexdigest()[:20]
@@ -161,5 +164,5 @@ class LoadedSuite:
         self._cache_has_all_imports = used["has_all_imports"]
         shutil.copytree(folder, self.scratch, dirs_exist_ok=True)
         os.chdir(self.scratch)
-        # written above, by this run's own benchmark
+        # this run's own benchmark wrote the file above
         return pickle.loads(file.read_bytes())  # noqa: S301

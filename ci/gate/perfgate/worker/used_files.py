@@ -1,7 +1,7 @@
-"""Which files a worker's benchmarks have imported or opened, and whether anybody else ran for them.
+"""Record the files that benchmarks import or open, and whether they start processes, in a worker.
 
-Python's audit hooks tell what is opened and which processes start. So a module is known even if it
-has removed itself from `sys.modules`: its cache of bytecode was opened.
+Python's audit hooks report opened files and started processes. So a module is recorded even if it
+has removed itself from `sys.modules`, because its bytecode cache was opened.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 
 from . import listing
 
-# What starts another process or interpreter: what runs there is not seen.
+# Events that start another process or interpreter, whose files can't be recorded.
 _STARTS = {
     "subprocess.Popen",
     "os.fork",
@@ -31,7 +31,7 @@ _TAG = sys.implementation.cache_tag
 
 
 def listen() -> None:
-    """Note from now on what this process opens and starts. Nobody can stop that again."""
+    """Record from now on what this process opens and starts. An audit hook can't be removed."""
     if not _listening:
         _listening.append(True)
         sys.addaudithook(_hear)
@@ -39,7 +39,8 @@ def listen() -> None:
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open":
-        # It may be no path, but a descriptor, or nothing at all where anybody else has said it.
+        # The argument may be a descriptor instead of a path. If other code raised the event, it may
+        # be missing.
         with contextlib.suppress(IndexError, TypeError, ValueError, OSError):
             _opened.add(_absolute(os.fsdecode(arguments[0])))
     elif event in _STARTS:
@@ -47,17 +48,17 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _absolute(path: str) -> str:
-    """Return a path that holds in any working directory. Links in it stay."""
+    """Return an absolute path. Links in it are not resolved."""
     return os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow links
 
 
 def count_started() -> int:
-    """Return how many other processes were started so far."""
+    """Return how many other processes have been started so far."""
     return len(_started)
 
 
 def has_children() -> bool:
-    """Tell whether a process that was started before still runs."""
+    """Tell whether a process that was started earlier still runs."""
     tasks = Path("/proc/self/task").glob("*/children")
     with contextlib.suppress(OSError):
         return any(task.read_text().strip() for task in tasks)
@@ -65,20 +66,20 @@ def has_children() -> bool:
 
 
 def has_any_process_run() -> bool:
-    """Tell whether this process may have started another. It may where it has not listened."""
-    # Compiled code starts processes that Python doesn't hear of.
+    """Tell whether this process may have started another one. Without `listen` it may have."""
+    # Compiled code can start processes without an audit event.
     has_awaited = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
     return not _listening or bool(_started) or has_awaited or has_children()
 
 
 def used_below(root: Path) -> set[str]:
-    """Return the files that were imported or opened, as far as a change of them may matter.
+    """Return the files that were imported or opened and whose changes may matter.
 
-    Those of the checkout are relative to its root. Python files from elsewhere are absolute, but
-    for those of the interpreter and its packages, which a version tells.
+    Those of the checkout are relative to its root. Python files from elsewhere have absolute paths.
+    Those of the interpreter and its packages are left out, since versions cover them.
     """
     modules = [listing.file_of(module) for module in list(sys.modules.values())]
-    # A module may claim anything.
+    # A module may set `__file__` to anything.
     files = {each for each in modules if isinstance(each, str) and each.startswith(os.sep)}
     places = (_place(file, root) for file in files | _opened)
     return {place for place in places if place}
@@ -86,7 +87,7 @@ def used_below(root: Path) -> set[str]:
 
 @functools.cache
 def _place(file: str, root: Path) -> str | None:
-    """Return a file's name for the record; None where the record does without it."""
+    """Return a file's name for the record; None if the record leaves it out."""
     source = _source_of(file)
     real = os.path.realpath(source)
     for path, folder in ((source, root), (real, root.resolve())):
@@ -97,15 +98,15 @@ def _place(file: str, root: Path) -> str | None:
 
 
 def _source_of(file: str) -> str:
-    """Return the module whose bytecode a file holds; any other file itself."""
+    """Return the source of a bytecode file. Any other file is returned as it is."""
     folder, name = os.path.split(file)
     if not name.endswith(".pyc"):
         return file
-    # pytest adds its own version to the name
+    # pytest adds its own version to the name of its caches
     plain = f"{name.partition('.')[0]}.{_TAG}.pyc"
     try:
         return source_from_cache(f"{folder}{os.sep}{plain}")
-    except ValueError:  # it lies in no folder of caches, and is imported itself
+    except ValueError:  # it lies outside of a cache folder, so it is imported itself
         return file
 
 

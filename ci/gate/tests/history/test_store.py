@@ -69,15 +69,16 @@ def test_results_are_added_and_never_changed(tmp_path, remote):
     write(results, "m/1234abcd-py.json", '{"value": 1}')
     write(results, "benchmarks.json", '{"version": 1}')
     done = run("push", results, remote)
-    assert (done.returncode, done.stdout) == (0, "2 files went to benchmark-results\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "pushed 2 files to benchmark-results\n"
     write(results, "m/1234abcd-py.json", '{"value": 2}')
     write(results, "m/5678abcd-py.json", '{"value": 3}')
     write(results, "benchmarks.json", '{"version": 2}')
-    assert run("push", results, remote).stdout == "2 files went to benchmark-results\n"
+    assert run("push", results, remote).stdout == "pushed 2 files to benchmark-results\n"
     assert git(remote, "show", "benchmark-results:m/1234abcd-py.json") == '{"value": 1}'
     assert git(remote, "show", "benchmark-results:benchmarks.json") == '{"version": 2}'
     assert git(remote, "rev-list", "--count", "benchmark-results") == "2"
-    assert run("push", results, remote).stdout == "benchmark-results has everything already\n"
+    assert run("push", results, remote).stdout == "benchmark-results already has every file\n"
 
 
 def test_tables_go_to_a_branch_of_their_own_and_a_named_file_follows_the_newest_run(
@@ -102,7 +103,7 @@ def test_another_machine_fetches_what_was_stored(tmp_path, remote):
     write(results, "notes.txt", "not of asv's making")
     assert run("push", results, remote).returncode == 0
     write(elsewhere, "n/1234abcd-py.json")
-    assert run("fetch", elsewhere, remote).stdout == "1 files came from benchmark-results\n"
+    assert run("fetch", elsewhere, remote).stdout == "copied 1 files from benchmark-results\n"
     assert {path.name for path in elsewhere.rglob("*") if path.is_file()} == {"1234abcd-py.json"}
     assert (elsewhere / "m" / "1234abcd-py.json").read_text() == '{"value": 1}'
 
@@ -111,7 +112,7 @@ def test_fetching_before_anything_was_stored_is_no_mistake(tmp_path, remote):
     (tmp_path / "one").mkdir()
     assert (
         run("fetch", tmp_path / "one" / "asv", remote).stdout
-        == "0 files came from benchmark-results\n"
+        == "copied 0 files from benchmark-results\n"
     )
 
 
@@ -127,7 +128,7 @@ def test_a_push_that_another_run_overtook_is_done_again(tmp_path, remote, monkey
         return real(*arguments, cwd=cwd)
 
     monkeypatch.setattr(store, "git", overtake)
-    assert store.push(mine, str(remote), store.BRANCH) == "1 files went to benchmark-results"
+    assert store.push(mine, str(remote), store.BRANCH) == "pushed 1 files to benchmark-results"
     stored = git(remote, "ls-tree", "-r", "--name-only", "benchmark-results").split()
     assert stored == ["m/1234abcd-py.json", "n/1234abcd-py.json"]
 

@@ -67,8 +67,8 @@ def line(kind, **fields):
     [
         ("garbage", "it wrote into the pipe that belongs to the gate"),
         ('{"seconds": 0}', "it wrote into the pipe that belongs to the gate"),
-        (line("Goodbye"), "a message 'Goodbye' is unknown here"),
-        (line("Discover"), "a message 'Discover' is unknown here"),
+        (line("Goodbye"), "the message 'Goodbye' is not allowed here"),
+        (line("Discover"), "the message 'Discover' is not allowed here"),
         (line("Seconds"), "Seconds lacks the field 'seconds'"),
         (line("Seconds", seconds=1.0, calls=2), "Seconds has no field 'calls'"),
         (line("Seconds", seconds="1"), "Seconds.seconds must be float, but got '1'"),
@@ -95,10 +95,10 @@ def test_an_answer_to_another_request_is_refused():
     [
         (
             line("Hello", version=protocol.VERSION + 1, counts_instructions=False),
-            f"version {protocol.VERSION + 1} of the protocol, and the gate {protocol.VERSION}",
+            f"version {protocol.VERSION + 1} of the protocol, but the gate uses {protocol.VERSION}",
         ),
         (line("Hello", counts_instructions=False), "Hello lacks the field 'version'"),
-        (line("Released"), "its first word must be Hello, but is Released"),
+        (line("Released"), "its first message must be Hello, but is Released"),
     ],
     ids=["another version", "no version", "no hello"],
 )
@@ -123,7 +123,7 @@ def test_a_worker_refuses_a_request_that_does_not_fit(tmp_path, monkeypatch):
     launch = Launch(sys.executable, tmp_path / "suite", tmp_path, tmp_path, tmp_path)
     with Worker(launch) as worker, pytest.raises(WorkerError) as error:
         worker.ask(protocol.Escaped(None), 60)
-    assert "exit code 1: the gate's request does not fit: " in str(error.value)
+    assert "exit code 1: the gate's request is not valid: " in str(error.value)
 
 
 SHADOWS = ("calls", "listing", "perfgate", "process", "protocol", "suite", "worker")
