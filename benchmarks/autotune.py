@@ -1,9 +1,9 @@
-"""The autotuner: its seconds, its choice against an exhaustive sweep, and against the default.
+"""Measure the autotuner: its duration, and its choice beside a full sweep and the default.
 
     python benchmarks/autotune.py             three configurations
     python benchmarks/autotune.py --full      4 environments x 3 agents x 2 sizes
 
-The exit code is 1 where a target is missed.
+The exit code is 1 if a target is missed.
 
 An asv suite and a command line.
 """
@@ -122,14 +122,15 @@ class Trial:
     Attributes:
         env: the environment's name.
         agent: the agent's name.
-        num_envs: environments side by side.
-        seconds: what the tuning took.
-        default: the chunk size that an untuned configuration has.
-        chosen: the one that the tuner chose.
-        best: the fastest one of the sweep.
-        regret: the best one's time over the chosen one's, on samples that did not pick it.
+        num_envs: parallel environments.
+        seconds: the duration of the tuning.
+        default: the chunk size of an untuned configuration.
+        chosen: the chunk size that the tuner chose.
+        best: the fastest chunk size of the sweep.
+        regret: the chosen size's speed as a share of the best one's, on samples that did not select
+            the best.
         tuned: the default's time over the chosen one's, round by round.
-        steps_per_s: the rates of the chosen one, round by round.
+        steps_per_s: the rates of the chosen size, round by round.
     """
 
     env: str
@@ -150,7 +151,7 @@ class Trial:
 
 
 def measure(env: str, agent: str, num_envs: int) -> tuple[Trial, Row]:
-    """Measure one configuration in a new process; return the machine's columns too.
+    """Measure one configuration in a new process. Also return the machine's columns.
 
     Raises:
         ChildError: it failed.
@@ -166,7 +167,7 @@ def measure(env: str, agent: str, num_envs: int) -> tuple[Trial, Row]:
 
 
 def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
-    """Tune from nothing, then sweep every chunk in interleaved rounds; runs in a child."""
+    """Tune without a cache, then sweep every chunk in interleaved rounds. Runs in a child."""
     import myriad
 
     myriad.configure()
@@ -185,8 +186,8 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
     training = CompiledTraining(result.config.resolve())
     training.compile()
     stretch = Stretch(training)
-    # The candidates hold the default as the training runs it, unless its calls take too long. Then
-    # the largest stands for it: there a call costs next to nothing.
+    # The candidates include the default as the training runs it, unless its calls take too long.
+    # Then the largest candidate replaces it, because the overhead of a call hardly matters there.
     sizes = [candidate.chunk_size for candidate in result.candidates]
     resolved = config.resolve()
     default = min(resolved.scan_chunk_size, resolved.eval_frequency, max(sizes))
@@ -201,8 +202,8 @@ def _tuned_and_swept(env: str, agent: str, num_envs: int) -> Reply:
 
 
 def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
-    """Pick the sweep's winner on half of the rounds; return its regret on the other half."""
-    # The winner of all rounds would owe some of its lead to their noise.
+    """Pick the sweep's winner on half of the rounds. Return its regret on the other half."""
+    # A winner picked on all rounds would owe some of its lead to their noise.
     order = list(range(len(times[chosen])))
     random.Random(0).shuffle(order)  # noqa: S311 (an order, no secret)
     picking = order[::2]
@@ -212,20 +213,20 @@ def _regret(times: dict[int, list[float]], chosen: int) -> tuple[int, float]:
 
 
 def configurations(*, full: bool) -> Iterator[tuple[str, str, int]]:
-    """Go through environments, agents and sizes, or through three of them."""
+    """Yield all combinations of environments, agents and sizes, or three of them."""
     grid = [(env, agent, size) for env in _ENVS for agent in _AGENTS for size in _SIZES]
     return iter(grid if full else grid[:: len(grid) // 3][:3])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
-        "--full", action="store_true", help="all 24 configurations instead of three"
+        "--full", action="store_true", help="measure all 24 configurations instead of three"
     )
     parser.add_output()
     return parser.parse_args(argv)
@@ -250,7 +251,10 @@ def _run(argv: list[str]) -> bool:
 
 
 def _row(trial: Trial, columns: Row, timestamp: str) -> Row:
-    """Return a trial's row: `run_s` is the tuning's, the rate the chosen chunk's in the sweep."""
+    """Return a trial's row.
+
+    `run_s` is the tuning's duration, and the rate is the chosen chunk's.
+    """
     tuned = trial.tuned_spread
     reason = (
         f"the sweep's best is {trial.best}; chosen / best {trial.regret:.3f}, "
@@ -271,7 +275,7 @@ def _row(trial: Trial, columns: Row, timestamp: str) -> Row:
 
 
 def table(trials: Sequence[Trial]) -> str:
-    """Return a line per configuration, and the worst and the median of both ratios beneath."""
+    """Return a line per configuration, followed by the worst and the median of both ratios."""
     headers = [
         "environment",
         "agent",
@@ -305,7 +309,7 @@ def _line(trial: Trial) -> list[str]:
 
 
 def kept(trials: Sequence[Trial]) -> bool:
-    """Whether the promises hold: little regret, and no configuration surely slower than untuned."""
+    """Whether the targets are met: little regret, and nothing surely slower than untuned."""
     regrets = [trial.regret for trial in trials]
     tuned = [trial.tuned_spread for trial in trials]
     small = min(regrets) >= _WORST_REGRET and statistics.median(regrets) >= _MEDIAN_REGRET

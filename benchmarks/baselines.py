@@ -1,13 +1,13 @@
-"""Whether trained agents beat the best controller or scripted player, and in how many trainings.
+"""Compare trained agents with the best controller or scripted player of an environment.
 
     python benchmarks/baselines.py                            every contest, five trainings each
     python benchmarks/baselines.py --env gene-circuit --seeds 2 --steps 500000
     python benchmarks/baselines.py --preset ultra_fast        agents with a preset's values
 
-The gene circuit's baselines are the best bang-bang and the best PID of a sweep, chosen on some
-episodes and scored on others. They steer to the target of some intervals ahead where the agent sees
-that far. The games' baselines are players that see what an agent sees. Agents have their shipped
-defaults, or a preset's values.
+The gene circuit's baselines are the best bang-bang and the best PID controller of a sweep. They are
+chosen on some episodes and scored on others. If the agent sees future targets, the controllers also
+steer to a target some intervals ahead. The games' baselines are scripted players that see what an
+agent sees. Agents have their shipped defaults, or a preset's values.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -27,11 +27,11 @@ from benchmarks.harness.command_line import Parser, count, guarded, resolved_env
 from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/baselines.py"
-# A controller is chosen on other episodes than those that score it.
+# A controller is chosen on different episodes than those that score it.
 _CHOOSING_EPISODES = 64
 _EPISODES = 1_024
 _EVALUATION_SEED = 1_000_003
-_MAX_STEPS = 10_000  # of an episode, as in `myriad.evaluate`
+_MAX_STEPS = 10_000  # steps of an episode, as in `myriad.evaluate`
 _OFFSETS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)
 _BANDS = (0.0, 0.01, 0.03)
 _INTEGRALS = (0.0, 0.002, 0.01, 0.05)
@@ -43,7 +43,7 @@ _PREVIEWS = (0, 1, 12, 16, 20, 25, 30)
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What a player reaches: the mean over episodes and half of its 95% interval."""
+    """A player's score: the mean over episodes and half of its 95% interval."""
 
     name: str
     mean: float
@@ -59,13 +59,13 @@ class Contest:
 
     Attributes:
         env: the environment's name.
-        options: its own.
-        agents: those that are trained.
-        steps: of one training, all environments together.
-        unit: of a score.
-        scale: what a return is multiplied by to be one; negative where the lower is the better.
-        baselines: makes them for the environment.
-        preset: whose values the agents have; None for their defaults.
+        options: the environment's options.
+        agents: the agents to train.
+        steps: the steps of one training, over all environments.
+        unit: the unit of a score.
+        scale: the factor from a return to a score, which is negative if lower returns are better.
+        baselines: a function that makes the baselines for the environment.
+        preset: the preset whose values the agents have; None for their defaults.
     """
 
     env: str
@@ -88,7 +88,7 @@ class Contest:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -121,15 +121,19 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument("--env", help="only this environment's contests")
     parser.add_argument(
-        "--seeds", type=count, default=5, help="trainings of each agent (default: 5)"
+        "--seeds", type=count, default=5, help="number of trainings of each agent (default: 5)"
     )
-    parser.add_argument("--steps", type=count, help="of one training (default: the contest's)")
-    parser.add_argument("--preset", help="agents have its values (default: their defaults)")
+    parser.add_argument(
+        "--steps", type=count, help="steps of one training (default: the contest's)"
+    )
+    parser.add_argument(
+        "--preset", help="preset whose values the agents get (default: none, their defaults)"
+    )
     return parser.parse_args(argv)
 
 
 def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
-    """Go through the contests of the agents that have this preset there."""
+    """Yield the contests with the agents that have this preset in the environment."""
     from myriad.presets import list_presets
 
     presets = [each for each in list_presets() if each.name == preset]
@@ -144,7 +148,9 @@ def _with_preset(contests: Sequence[Contest], preset: str) -> Iterator[Contest]:
             yield dataclasses.replace(contest, agents=agents, preset=preset)
     if not is_held:
         envs = ", ".join(sorted({each.env or "all" for each in presets}))
-        raise SuiteError(f"preset {preset!r} is for {envs} alone; leave out --env, or give it.")
+        raise SuiteError(
+            f"preset {preset!r} is only for {envs}; leave out --env, or give that environment."
+        )
 
 
 def _contests() -> list[Contest]:
@@ -189,10 +195,10 @@ def _held(contest: Contest, num_seeds: int, steps: int) -> Iterator[str]:
 
 
 def _config(contest: Contest, agent: str, steps: int) -> Any:
-    """Describe a training of so many steps that is evaluated at its end alone."""
+    """Describe a training of `steps` steps that is only evaluated at its end."""
     make_config = package.find("myriad.training.config:make_config")
 
-    # Baselines are played in the environment of an agent without a preset.
+    # Baselines play in the environment of an agent without a preset.
     preset = contest.preset if agent in contest.agents else None
     # An older commit has no presets.
     chosen = {} if preset is None else {"preset": preset}
@@ -204,7 +210,7 @@ def _config(contest: Contest, agent: str, steps: int) -> Any:
 
 
 def _trained(contest: Contest, agent: str, num_seeds: int, steps: int) -> Iterator[Any]:
-    """Train seed after seed in a program compiled once; yield the returns of each."""
+    """Train seed after seed in a program that is compiled once. Yield the returns of each seed."""
     import jax
 
     from myriad import evaluate, make_key, make_train
@@ -243,26 +249,30 @@ def _scored(contest: Contest, name: str, returns: Any) -> Score:
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-    """A controller that steers to the target of `preview` intervals ahead, not to the current one.
+    """A controller that steers to the target `preview` intervals ahead instead of the current one.
 
-    Light acts on GFP only after H has followed it, so what steers to the present comes too late.
-    Source: Tomizuka and Whitney (1975), "Optimal discrete finite preview problems".
+    Light acts on GFP only after H has followed it, so a controller that steers to the current
+    target is too late. Source: Tomizuka and Whitney (1975), "Optimal discrete finite preview
+    problems".
     """
 
     controller: Any
     preview: Any = 0
 
     def first_memory(self) -> Any:
-        """Return the controller's."""
+        """Return the controller's first memory."""
         return self.controller.first_memory()
 
     def control(self, memory: Any, key: Any, obs: Any) -> tuple[Any, Any]:
-        """Control, with the later target in the place of the current one."""
+        """Control, with the later target in place of the current one."""
         return self.controller.control(memory, key, obs.at[1].set(obs[1 + self.preview]))
 
 
 def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the best bang-bang and PID of a sweep; a common factor of on-off gains does nothing."""
+    """Yield the best bang-bang and PID of a sweep.
+
+    A common factor of on-off gains has no effect.
+    """
     from myriad.agents.bangbang import BangBang
     from myriad.agents.pid import PID
 
@@ -279,7 +289,7 @@ def _controllers(env: Any) -> Iterator[tuple[str, Any]]:
 def _best(
     name: str, env: Any, controller: Any, grid: Mapping[str, Sequence[float]]
 ) -> tuple[str, Any]:
-    """Return the best of a grid; `preview` is an axis of it, and the others are fields."""
+    """Return the best controller of a grid. One axis is `preview`, and the others are fields."""
     import jax
     import jax.numpy as jnp
 
@@ -308,7 +318,7 @@ def _best(
     return f"{name} ({words})", with_setting(chosen)
 
 
-# --- the games' players: what they see is what an agent sees
+# --- the games' players, which see what an agent sees
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,7 +337,7 @@ class Player:
 
 
 def _snake_players(env: Any) -> Iterator[tuple[str, Any]]:
-    """Yield greedy players: one avoids the walls, the other its own body too, while it can."""
+    """Yield greedy players: one avoids the walls, and the other also its own body, if it can."""
     import jax.numpy as jnp
 
     moves = jnp.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
@@ -338,11 +348,11 @@ def _snake_players(env: Any) -> Iterator[tuple[str, Any]]:
             cells = head + moves
             inside = ((cells >= 0) & (cells < jnp.array(obs.shape[:2]))).all(-1)
             at = jnp.clip(cells, 0, jnp.array(obs.shape[:2]) - 1)
-            # The last cell of the tail, one move from being free, is free by then.
+            # The tail's last cell becomes free in this move, so it counts as free.
             body = obs[at[:, 0], at[:, 1], 1] * (obs.shape[0] * obs.shape[1])
             cost = jnp.abs(cells - food).sum(-1) + 1_000 * ~inside
-            # A turn by 180 degrees is ignored, so the neck is no choice even for the player that
-            # does not look.
+            # The game ignores a turn by 180 degrees, so the neck is no choice even for the player
+            # that does not look.
             neck = body > jnp.max(obs[..., 1]) * (obs.shape[0] * obs.shape[1]) - 1.5
             return jnp.argmin(cost + 500 * neck + (100 * (body > 1.5) if looks else 0))
 
@@ -353,14 +363,14 @@ def _snake_players(env: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _place(channel: Any) -> Any:
-    """Return row and column of a channel's one."""
+    """Return the row and column of the 1 in a channel."""
     import jax.numpy as jnp
 
     return jnp.stack(jnp.unravel_index(jnp.argmax(channel), channel.shape))
 
 
 def _villagers(env: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the scripts of the opponents, in the learner's place."""
+    """Yield the opponents' scripts, playing in the learner's place."""
     import jax
     import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""Rows of experience that a gradient step learns from in a second, against the size of its batch.
+"""Measure how many rows of experience gradient steps learn from in a second, by batch size.
 
     python benchmarks/batch_size.py                 128 to 16,384 rows, for every learner
     python benchmarks/batch_size.py --fast          every other size, fewer rounds
@@ -8,11 +8,11 @@
 
 An asv suite and a command line. All sizes and arms of an agent are timed in one process, in rounds
 of random order. The arm `precision` computes networks in bfloat16. The arms `attention` and
-`flash-attention` have an attention network, whose weights exist whole or in blocks. They need an
-environment on a grid. The arm `compile` is a pass of 32 rows through the networks and back,
-compiled and operation by operation, as with `--no-compile`. What would not fit into memory is
-refused before it runs. The plot marks the batch that `myriad autotune --tune batch` would choose,
-which takes the same measurement.
+`flash-attention` have an attention network, which computes its attention weights as a whole or in
+blocks. They need an environment on a grid. The arm `compile` passes 32 rows forward and backward
+through the networks, both compiled and operation by operation, as with `--no-compile`. A size that
+would not fit into memory is refused before it runs. The plot marks the batch that `myriad autotune
+--tune batch` would choose, which makes the same measurement.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -46,7 +46,7 @@ _SCRIPT = "benchmarks/batch_size.py"
 AGENTS = ("ppo", "pqn", "dqn")
 _ENV = "cartpole-control"
 _ROUNDS, _FAST_ROUNDS = 15, 7
-# What is varied beside the batch: the name of each arm, and the fields that it sets.
+# The arms, which vary something besides the batch: their names, and the fields that they set.
 ARMS: dict[str, dict[str, Any]] = {
     "default": {},
     "precision": {"agent.compute_dtype": "bfloat16"},
@@ -60,7 +60,7 @@ _SAMPLE_S = 0.02
 
 
 class BatchSize:
-    """Seconds of an update's learning, in gradient steps of many rows."""
+    """Seconds that an update spends on learning, in gradient steps of many rows."""
 
     params: ClassVar = ["ppo", "dqn"]
     param_names: ClassVar = ["agent"]
@@ -94,7 +94,7 @@ class BatchSize:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -114,9 +114,13 @@ def _run(argv: list[str]) -> bool:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--fast", action="store_true", help="every other size, fewer rounds")
     parser.add_argument(
-        "--agent", action="append", help=f"a learner (default: {', '.join(AGENTS)}; repeatable)"
+        "--fast", action="store_true", help="measure every other size in fewer rounds"
+    )
+    parser.add_argument(
+        "--agent",
+        action="append",
+        help=f"an agent that learns (default: {', '.join(AGENTS)}; repeatable)",
     )
     parser.add_argument(
         "--arm",
@@ -126,7 +130,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_env(_ENV)
     parser.add_argument(
-        "--rounds", type=count, metavar="N", help=f"alternations (default: {_ROUNDS})"
+        "--rounds",
+        type=count,
+        metavar="N",
+        help=f"rounds, each of which calls everything once (default: {_ROUNDS})",
     )
     parser.add_output()
     return parser.parse_args(argv)
@@ -176,7 +183,7 @@ def _measure(env: str, agent: str, options: argparse.Namespace, file: ResultsFil
 
 
 def _measure_compile(env: str, agent: str, rounds: int) -> dict[str, list[Any]]:
-    """Time a pass through an agent's networks and back, compiled and not, in alternation."""
+    """Time a forward and backward pass through an agent's networks, compiled and not, in turn."""
     import jax
 
     from myriad import create_config
@@ -193,7 +200,7 @@ def _measure_compile(env: str, agent: str, rounds: int) -> dict[str, list[Any]]:
         with jax.disable_jit():
             return gradient(*args)
 
-    # Only the compiled pass states what it needs, and so few rows fit anywhere.
+    # Only the compiled pass states its memory, but so few rows fit anywhere.
     subjects = {
         _COMPILE: Subject(jax.jit(gradient), arguments),
         f"no-{_COMPILE}": Subject(uncompiled, arguments),

@@ -1,14 +1,15 @@
-"""How many devices a training in shards can use before their network costs a fifth of them.
+"""Estimate how many devices a sharded training can use before communication costs a fifth.
 
     python benchmarks/communication.py                          PPO on CartPole
     python benchmarks/communication.py --env snake --agent pqn --num-envs 1024
     python benchmarks/communication.py --bandwidth-gbit 25 --latency-us 20
 
-A model for devices that this machine lacks. What a device computes is measured here: the seconds of
-an update, and those of adding up gradients. What devices tell each other is read from the program:
-each collective, its bytes, and how often an update has it. A published network tells the rest. A
-message of `n` bytes takes `alpha + n beta` seconds, `alpha` the latency of a step and `beta` one
-over the bandwidth. Each device has one shard, of `b` bytes. On `p` devices
+This is a model for devices that this machine lacks. It measures what one device computes: the
+seconds of an update, and those of adding up gradients. It reads the communication from the program:
+each collective, its bytes, and how often an update runs it. The latency and bandwidth are those of
+published networks. A message of `n` bytes takes `alpha + n beta` seconds, where `alpha` is the
+latency of a step and `beta` is one over the bandwidth. Each device has one shard, of `b` bytes. On
+`p` devices
 
     all-gather, ring     (p - 1) alpha      + (p - 1) b beta
     all-gather, tree     log2(p) alpha      + (p - 1) b beta
@@ -18,8 +19,8 @@ over the bandwidth. Each device has one shard, of `b` bytes. On `p` devices
 The formulas are those of Thakur, Rabenseifner and Gropp (2005), Optimization of Collective
 Communication Operations in MPICH, where trees are recursive doubling and halving; and, for the ring
 of an all-reduce, of Patarasu and Yuan (2009), Bandwidth optimal all-reduce algorithms for clusters
-of workstations. Efficiency is the share of an update that is not spent on the others. The model
-lets nothing overlap, and has no congestion.
+of workstations. Efficiency is the share of an update that is not spent on communication and on the
+other devices' gradients. The model assumes no overlap and no congestion.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -52,14 +53,14 @@ from benchmarks.harness.workloads import SuiteError
 
 _SCRIPT = "benchmarks/communication.py"
 _ENV = "cartpole-control"
-# Those whose gradient steps are a scan, whose length the program states.
+# Agents whose gradient steps are a scan, so that the program states their number.
 AGENTS = ("ppo", "pqn")
 _NUM_ENVS, _NUM_SHARDS = 256, 8
 _STEPS_PER_ENV = 1_000_000
 _DEVICES = (8, 64, 1_024)
 _ENOUGH = 0.8
 _ROUNDS = 15
-_REPEATS = 16  # of adding up gradients in one call
+_REPEATS = 16  # repetitions of adding up gradients in one call
 _GATHER = "all_gather"
 ALGORITHMS = ("ring", "tree")
 
@@ -69,9 +70,9 @@ class Network:
     """A published network.
 
     Attributes:
-        name: what the table calls it.
+        name: its name in the table.
         bytes_per_s: the nominal bandwidth of a link in one direction.
-        latency_s: of one step of a collective.
+        latency_s: the latency of one step of a collective.
     """
 
     name: str
@@ -95,9 +96,9 @@ class Collective:
     """A collective of an update.
 
     Attributes:
-        primitive: JAX's name of it.
-        num_bytes: of one shard, or of what all shards are added up in.
-        times: how often an update has it.
+        primitive: JAX's name for it.
+        num_bytes: the bytes of one shard, or of the sum over all shards.
+        times: how often an update runs it.
     """
 
     primitive: str
@@ -105,7 +106,7 @@ class Collective:
     times: int
 
     def seconds(self, num_devices: int, network: Network, algorithm: str) -> float:
-        """Return what all of them take in an update, see the formulas above."""
+        """Return the seconds of all its runs in an update, by the formulas above."""
         others = num_devices - 1
         steps = others if algorithm == "ring" else math.ceil(math.log2(num_devices))
         moved = others * self.num_bytes
@@ -120,10 +121,10 @@ class MeasuredTraining:
     """A training as it was measured on one device.
 
     Attributes:
-        reduction: how its gradients are added up.
-        seconds: of one shard's part of an update, one per round.
-        collectives: those of an update, the gradient's first.
-        adding_s: seconds of adding up the gradients of so many shards, once, by their number.
+        reduction: the way in which its gradients are added up.
+        seconds: the seconds of one shard's part of an update, one number per round.
+        collectives: the collectives of an update, the gradient's first.
+        adding_s: the seconds of adding up gradients once, by the number of shards.
     """
 
     reduction: str
@@ -137,7 +138,7 @@ class MeasuredTraining:
         return statistics.median(self.seconds)
 
     def efficiency(self, num_devices: int, network: Network, algorithm: str) -> float:
-        """Return the share of an update on so many devices that is a device's own work."""
+        """Return the share of an update on `num_devices` devices that is a device's own work."""
         told = sum(each.seconds(num_devices, network, algorithm) for each in self.collectives)
         added = self.collectives[0].times * self.adding_s.get(num_devices, 0.0)
         return self.shard_s / (self.shard_s + told + added)
@@ -148,7 +149,8 @@ class Estimate:
     """A row of the table.
 
     Attributes:
-        most_devices: the most, a power of two, that keep four fifths; 1 where two don't.
+        most_devices: the largest power of two that keeps an efficiency of four fifths; 1 if two
+            devices don't.
     """
 
     network: str
@@ -160,7 +162,7 @@ class Estimate:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -170,7 +172,7 @@ def _run(argv: list[str]) -> bool:
     options = _parse(argv)
     networks = _networks(options)
     command = command_of(_SCRIPT, argv)
-    # The work of one device, whatever else this machine has.
+    # Measure the work of one device, even if this machine has more.
     myriad.configure(1)
     measured = measure(options)
     for each in measured:
@@ -193,7 +195,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         type=count,
         default=_NUM_SHARDS,
         metavar="N",
-        help=f"shards that the measured device works off (default: {_NUM_SHARDS})",
+        help=f"number of shards on the measured device (default: {_NUM_SHARDS})",
     )
     parser.add_argument(
         "--devices",
@@ -201,14 +203,26 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         default=_DEVICES,
         metavar="N",
-        help=f"powers of two (default: {' '.join(map(str, _DEVICES))})",
+        help=f"numbers of devices, powers of two (default: {' '.join(map(str, _DEVICES))})",
     )
     parser.add_argument(
-        "--rounds", type=count, default=_ROUNDS, help=f"alternations (default: {_ROUNDS})"
+        "--rounds",
+        type=count,
+        default=_ROUNDS,
+        help=f"rounds, each of which calls everything once (default: {_ROUNDS})",
     )
-    parser.add_argument("--bandwidth-gbit", type=float, metavar="GBIT", help="of your own network")
-    parser.add_argument("--latency-us", type=float, metavar="US", help="of its steps")
-    parser.add_argument("--output", type=writable, metavar="FILE", help="CSV file, a row per cell")
+    parser.add_argument(
+        "--bandwidth-gbit",
+        type=float,
+        metavar="GBIT",
+        help="bandwidth of your own network in Gbit/s",
+    )
+    parser.add_argument(
+        "--latency-us", type=float, metavar="US", help="latency of its steps in microseconds"
+    )
+    parser.add_argument(
+        "--output", type=writable, metavar="FILE", help="CSV file, with a row per cell"
+    )
     options = parser.parse_args(argv)
     for each in options.devices:
         if each < 2 or each & (each - 1):
@@ -228,8 +242,8 @@ def _networks(options: argparse.Namespace) -> Sequence[Network]:
     for name, value in zip(("--bandwidth-gbit", "--latency-us"), given, strict=True):
         if value is None or not 0 < value < math.inf:
             raise SuiteError(
-                f"{name} must be a number above 0 where one of --bandwidth-gbit and --latency-us "
-                f"is given, but got {value}."
+                f"{name} must be a number above 0 if you give --bandwidth-gbit or --latency-us, "
+                f"but got {value}."
             )
     bandwidth, latency = given
     name = f"{bandwidth:g} Gbit/s, {latency:g} us"
@@ -237,7 +251,7 @@ def _networks(options: argparse.Namespace) -> Sequence[Network]:
 
 
 def measure(options: argparse.Namespace) -> list[MeasuredTraining]:
-    """Measure a training in shards on one device, its reductions and what adds up in turns."""
+    """Measure a sharded training on one device: its reductions and the adding up, in turns."""
     from myriad.timing import interleave
 
     reductions = ("exact", "fast")
@@ -252,8 +266,8 @@ def measure(options: argparse.Namespace) -> list[MeasuredTraining]:
     medians = [statistics.median(each) / _REPEATS for each in samples[len(found) :]]
     measured = []
     for reduction, (collectives, _), update_s in zip(reductions, found, samples, strict=False):
-        # One shard after another, so a shard takes its share. What an update does once counts in
-        # part, which makes the efficiency smaller than it is.
+        # The device runs one shard after another, so a shard takes its share of the time. Work that
+        # an update does once only counts in part, so the estimate of the efficiency is too low.
         shard_s = [seconds / options.num_shards for seconds in update_s]
         adding_s = dict(zip(numbers, medians, strict=True)) if reduction == "exact" else {}
         measured.append(MeasuredTraining(reduction, shard_s, collectives, adding_s))
@@ -263,7 +277,10 @@ def measure(options: argparse.Namespace) -> list[MeasuredTraining]:
 def _prepared(
     options: argparse.Namespace, reduction: str
 ) -> tuple[list[Collective], Callable[[], None]]:
-    """Compile a training; return the collectives of an update, and what does one."""
+    """Compile a training.
+
+    Return the collectives of an update, and a function that runs one update.
+    """
     import jax
     import numpy as np
 
@@ -297,7 +314,7 @@ def _prepared(
 
 
 def adding(num_shards: int, columns: int) -> Callable[[], None]:
-    """Return what averages so many gathered gradients `_REPEATS` times, as gradient steps do."""
+    """Return a function that averages gathered gradients `_REPEATS` times, as gradient steps do."""
     import jax
     import jax.numpy as jnp
 
@@ -307,11 +324,11 @@ def adding(num_shards: int, columns: int) -> Callable[[], None]:
 
     def repeated(gradients: jax.Array) -> jax.Array:
         def once(_: jax.Array, total: jax.Array) -> jax.Array:
-            # Otherwise the compiler would average once, outside the loop.
+            # Otherwise the compiler would move the average out of the loop and compute it once.
             same, total = jax.lax.optimization_barrier((gradients, total))
             return total + mean(same)
 
-        # In one program, since a call would take longer than adding up a few gradients.
+        # The repetitions are one program, since a call takes longer than adding up a few gradients.
         return jax.lax.fori_loop(0, _REPEATS, once, jnp.zeros(columns))
 
     by_shard = jax.P(SHARD_AXIS)
@@ -334,7 +351,7 @@ def collectives_of(jaxpr: Any, num_shards: int) -> list[Collective]:
     for equation, times in _repeated(jaxpr, 1):
         name = equation.primitive.name
         if name == _GATHER or name.startswith(("psum", "pmax", "pmin")):
-            # Gathered in one collective for all shards of a device, of which there will be one.
+            # The collective gathers all shards of a device, of which there will be one.
             share = num_shards if name == _GATHER else 1
             key = name, sum(x.aval.size * x.aval.dtype.itemsize for x in equation.invars) // share
             found[key] = found.get(key, 0) + times
@@ -343,9 +360,9 @@ def collectives_of(jaxpr: Any, num_shards: int) -> list[Collective]:
 
 
 def _repeated(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
-    """Go through the operations of a program, and say how often an update has each.
+    """Yield the operations of a program, and how often an update runs each.
 
-    A loop of unknown length counts once: the one over updates, and those of one pass.
+    A loop of unknown length counts once. That is the loop over updates, and any loop of one pass.
     """
     from jax.extend.core import jaxprs_in_params
 
@@ -361,7 +378,7 @@ def _repeated(jaxpr: Any, times: int) -> Iterator[tuple[Any, int]]:
 def estimated(
     measured: Sequence[MeasuredTraining], networks: Sequence[Network], devices: Sequence[int]
 ) -> Iterator[Estimate]:
-    """Go through networks, reductions, algorithms and numbers of devices."""
+    """Yield the estimates for all networks, reductions, algorithms and numbers of devices."""
     for network in networks:
         for training in measured:
             for algorithm in ALGORITHMS:

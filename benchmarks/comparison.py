@@ -1,4 +1,4 @@
-"""Myriad beside other libraries on one environment: steps/s of each, and where ours is behind.
+"""Compare Myriad's steps/s with other libraries' on one environment, and report where it is behind.
 
     python benchmarks/comparison.py                          all libraries, a quick set of sizes
     python benchmarks/comparison.py --full                   every size of suite.toml
@@ -6,7 +6,7 @@
     python benchmarks/comparison.py --policy 64-64           with a network that chooses the actions
     python benchmarks/comparison.py --training               whole trainings by PPO, beside rejax
 
-docs/comparison.md says what each row measures, what it does not, and what is unfair to whom.
+docs/comparison.md explains what each row measures, what it leaves out, and where it is unfair.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -45,17 +45,17 @@ from benchmarks.sides.training import AGENT as PPO
 
 _SCRIPT = "benchmarks/comparison.py"
 _ACTIONS = {"random": "random actions", PPO: "whole trainings by PPO"}
-# A network's chunk multiplies at most so often, or is one step: a call that takes a processor a
-# second, not minutes.
+# The most multiplications in a network's chunk, unless it is a single step. A call then takes a
+# processor a second, not minutes.
 _MULTIPLICATIONS_PER_CHUNK = 10_000_000_000
-# Episodes under one network last equally long everywhere, to within what so many of them scatter.
+# Episodes under the same network must last equally long in every library, up to their scatter.
 _ENOUGH_EPISODES = 2_000
 _POLICY_TOLERANCE = 0.1
 BUDGET = Budget(num_rounds=11, max_s=20.0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -82,7 +82,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument(
-        "--full", action="store_true", help="every size of suite.toml, up to 100,000 environments"
+        "--full",
+        action="store_true",
+        help="measure every size of suite.toml, up to 100,000 environments",
     )
     parser.add_num_envs(group=sizes)
     parser.add_argument(
@@ -90,29 +92,31 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="NAME",
-        help=f"beside {OURS}: one, or several with commas (default: all that have the environment)",
+        help=f"libraries to compare {OURS} with, separated by commas (default: all that have the "
+        "environment)",
     )
     parser.add_argument(
         "--steps-per-env",
         type=count,
         metavar="N",
-        help="steps of every environment in a timed call (default: as many as last 0.05 s)",
+        help="steps of each environment in a timed call (default: as many as take 0.05 s)",
     )
     parser.add_argument(
         "--policy",
         choices=["none", *NETWORKS],
         default="none",
-        help="widths of a network that chooses the actions (default: none, random actions)",
+        help="hidden widths of a network that chooses the actions (default: none, for random "
+        "actions)",
     )
     sizes.add_argument(
         "--training",
         action="store_true",
-        help="train by PPO, beside rejax at equal hyperparameters",
+        help="compare whole PPO trainings with rejax's at equal hyperparameters",
     )
     sizes.add_argument(
         "--seeds",
         action="store_true",
-        help="train 16 and 64 seeds at once, beside rejax's vmap over seeds",
+        help="compare trainings of 16 and 64 seeds at once with rejax's vmap over seeds",
     )
     parser.add_argument("--env", help="environment, or package.module:Class (default: cartpole)")
     parser.add_output()
@@ -121,14 +125,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         options.library or options.steps_per_env or options.env or options.policy != "none"
     ):
         flag = "--training" if options.training else "--seeds"
-        parser.error(f"{flag} measures what suite.toml declares, and goes with --output alone")
+        parser.error(f"{flag} measures what suite.toml declares, so only --output goes with it")
     return options
 
 
 def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
-    """Return the workloads that the flags ask for.
+    """Return the workloads that the flags select.
 
-    They are sizes of suite.toml, or the nearest of them with the flags' values.
+    They are the sizes of suite.toml, or the nearest of these with the flags' values.
     """
     if options.training:
         return [declaration.workloads["comparison"]["cartpole-ppo"]]
@@ -151,9 +155,9 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
 
 
 def _with_network(agent: str, workloads: Sequence[Workload]) -> list[Workload]:
-    """Return the workloads under a network's policy, in chunks of about a second on a processor.
+    """Return the workloads with a network's policy, in chunks of about a second on a processor.
 
-    Where even one step takes many seconds the size is left out, unless there is no other.
+    A size is left out if even one step takes many seconds, unless there is no other size.
     """
     steps = {
         each: _MULTIPLICATIONS_PER_CHUNK / (each.num_envs * num_multiplications(agent))
@@ -169,10 +173,10 @@ def _with_network(agent: str, workloads: Sequence[Workload]) -> list[Workload]:
 
 
 def sides_of(asked: Sequence[str], workload: Workload, declaration: Declaration) -> list[str]:
-    """Return the sides to run, ours first: those asked for, or all that have the environment.
+    """Return the sides to run, ours first: the selected ones, or all that have the environment.
 
     Raises:
-        SuiteError: there is no library of such a name.
+        SuiteError: there is no library of this name.
     """
     names = [name for text in asked for name in text.split(",")]
     sides = [known(name, SIDES, "library") for name in names]
@@ -182,7 +186,7 @@ def sides_of(asked: Sequence[str], workload: Workload, declaration: Declaration)
 
 
 def _check_policy(outcomes: Sequence[Outcome]) -> None:
-    """Fail a side whose episodes under a network do not last as long as ours."""
+    """Mark a side as failed if its episodes under a network do not last as long as ours."""
     ours, *others = outcomes
     if ours.case.workload.agent not in map(agent_of, NETWORKS) or ours.status != "ok":
         return
@@ -199,12 +203,12 @@ def _check_policy(outcomes: Sequence[Outcome]) -> None:
 
 
 def report(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Write where ours is not ahead, then a table per size with its notes beneath."""
+    """Write where Myriad is not ahead, then a table per size followed by its notes."""
     return "\n\n".join([_behind(groups), *map(_section, groups)])
 
 
 def _behind(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Say which library is as fast as ours or compiles sooner, and at which sizes."""
+    """Say which libraries are as fast as Myriad or compile sooner, and at which sizes."""
     lines = []
     for ours, *others in groups:
         size = _size(ours.case.workload)
@@ -231,11 +235,15 @@ def _behind(groups: Sequence[Sequence[Outcome]]) -> str:
     if lines:
         return "\n".join(["Where Myriad is not ahead:", *lines])
     beside = any(outcome.status == "ok" for _, *others in groups for outcome in others)
-    return "Myriad is ahead of all that was measured." if beside else "Nothing else was measured."
+    return (
+        "Myriad is ahead of every library that was measured."
+        if beside
+        else "No other library was measured."
+    )
 
 
 def _is_level(ours: Outcome, other: Outcome) -> bool:
-    """Whether the other is as fast as ours or faster, as far as the interval of the ratio tells."""
+    """Whether the other library is at least as fast as ours, within the interval of the ratio."""
     return spread(ratios(ours, other), "ratio")["ratio_low"] <= 1.0
 
 
@@ -244,7 +252,7 @@ def _is_ready_sooner(ours: Outcome, other: Outcome) -> bool:
 
 
 def _section(group: Sequence[Outcome]) -> str:
-    """Write the table of one size, and beneath it the reasons of the rows, equal ones once."""
+    """Write the table of one size, followed by the reasons of its rows without repetitions."""
     workload = group[0].case.workload
     actions = _ACTIONS.get(workload.agent, f"actions of the network {workload.agent}")
     headers = [
@@ -281,7 +289,7 @@ def _size(workload: Workload) -> str:
 
 
 def _rate(rate: float) -> str:
-    """Write steps/s with three digits that count."""
+    """Write steps/s with three significant digits."""
     return f"{float(f'{rate:.3g}'):,.0f}"
 
 

@@ -1,11 +1,11 @@
-"""Seconds to compile, cold and with the persistent cache, and the size of the programs.
+"""Measure the seconds to compile, with and without the persistent cache, and program sizes.
 
     python benchmarks/compile.py                         the quick tier of suite.toml
     python benchmarks/compile.py --full                  more agents, more launches
     python benchmarks/compile.py --agent pqn --env snake
 
-An asv suite and a command line. Every compilation has a new process: what one leaves behind would
-speed up the next.
+An asv suite and a command line. Every compilation runs in a new process, because an earlier one
+would speed it up.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -78,7 +78,7 @@ class Compile:
         return self._compiled_once()["instructions"]
 
     def _compiled_once(self) -> Reply:
-        """Compile in a child, once for all that is asked of this workload in this process."""
+        """Compile in a child, once for all benchmarks of this workload in this process."""
         return _launched_once(json.dumps(self.request))
 
     track_compile_s.unit = "seconds"  # type: ignore[attr-defined]
@@ -86,9 +86,9 @@ class Compile:
 
 
 def _compiled_in_child(**request: Any) -> Reply:
-    """Compile in this process, through the cache that its environment names."""
-    # Inside the function, as everywhere in the suites: asv imports each of them to list its
-    # benchmarks, and importing JAX takes a second.
+    """Compile in this process, with the cache that its environment names."""
+    # All suites import inside functions. asv imports each suite to list its benchmarks, and
+    # importing JAX takes a second.
     import jax
 
     import myriad
@@ -98,7 +98,7 @@ def _compiled_in_child(**request: Any) -> Reply:
     use_compilation_cache = package.find(_USE_COMPILATION_CACHE)
 
     myriad.configure()
-    # A user's own cache would answer the cold launch.
+    # Otherwise a user's own cache would serve the cold launch.
     jax.config.update("jax_compilation_cache_dir", None)
     if (folder := settings.compilation_cache()) is not None:
         use_compilation_cache(folder)
@@ -130,7 +130,7 @@ def _launch(request: dict[str, Any], cache: str) -> Reply:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -166,7 +166,9 @@ def _run(argv: list[str]) -> bool:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
-        "--full", action="store_true", help="all of suite.toml, and more launches of each"
+        "--full",
+        action="store_true",
+        help="measure all of suite.toml, with more launches of each program",
     )
     parser.add_env(None)
     parser.add_agent(None)
@@ -176,7 +178,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> list[Workload]:
-    """Return the workloads of suite.toml, with the values of the flags.
+    """Return the workloads of suite.toml with the flags' values.
 
     Raises:
         UnknownNameError: there is no such environment or agent.
@@ -199,7 +201,7 @@ def chosen(options: argparse.Namespace) -> list[Workload]:
 
 
 def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], ChildError | None]:
-    """Launch a cold process and one that finds its cache, in turn, up to the first failure."""
+    """Launch a cold process and one with its cache in turn, until one fails."""
     launches: list[Reply] = []
     try:
         for _ in range(num_launches):
@@ -217,7 +219,7 @@ def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], Child
 
 
 def _check_cache(cold_hits: int, cached_hits: int, num_programs: int) -> None:
-    """Hold a launch to what it is called."""
+    """Check that a cold launch was cold and a cached one was cached."""
     if cold_hits or cached_hits < num_programs:
         raise ChildError(
             "failed",
@@ -228,7 +230,7 @@ def _check_cache(cold_hits: int, cached_hits: int, num_programs: int) -> None:
 def rows_of(
     launches: Sequence[Reply], error: ChildError | None, described: Row, timestamp: str
 ) -> list[Row]:
-    """Return a row of cold launches and one of cached ones; a failure counts against both."""
+    """Return a row for cold launches and one for cached ones. A failure counts against both."""
     rows = []
     for suite, name in (("compile", "compile_s"), ("compile_cached", "cached_s")):
         if error is not None:

@@ -1,14 +1,14 @@
-"""How rollouts and trainings in shards scale over devices, in one process and in several.
+"""Measure how rollouts and sharded trainings scale over devices and processes.
 
     python benchmarks/devices.py                    the quick workloads, on 1, 2, 4, ... devices
     python benchmarks/devices.py --full             all workloads of suite.toml
     python benchmarks/devices.py --devices 1 2 --processes 1 2 --rounds 20
 
-An asv suite and a command line. With strong scaling all devices together have the workload's
-environments. With weak scaling each of them has so many. Each number of devices has processes of
-its own: one, and two that share the devices out. On a CPU there is one core for each device. All
-are called in turns, in a new order every round. A training is also called with one shard on one
-device, which shows what the shards themselves cost.
+An asv suite and a command line. With strong scaling all devices share the workload's environments.
+With weak scaling each device has that many environments. Each number of devices runs in processes
+of its own: in one, and in two that divide the devices between them. On a CPU each device has one
+core. All places are called in turns, in a new order every round. A training also runs unsharded on
+one device, which shows the cost of the shards themselves.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -55,29 +55,29 @@ from benchmarks.plots.draw import draw_run
 _SCRIPT = "benchmarks/devices.py"
 STRONG, WEAK = SCALINGS = ("strong", "weak")
 REDUCTIONS = ("exact", "fast")
-# The arm of a training on one device that nothing cuts.
+# The arm of an unsharded training on one device.
 UNCUT = "one shard"
 _PROCESSES = (1, 2)
 _ROUNDS = 15
 _TIMEOUT_S = 600.0
 _SAMPLE_S = 0.25  # the least that a call lasts
 _MOST_UNITS = 1 << 20
-# After so many steps the episodes of a random policy have staggered ages.
+# After this many steps the episodes of a random policy have staggered ages.
 _BURN_IN_STEPS = 100
-# Long enough that no schedule ends while a training is timed.
+# So long that no schedule ends while a training is timed.
 _STEPS_PER_ENV = 1_000_000
 
 
 @dataclass(frozen=True)
 class Place:
-    """What is run on some devices.
+    """A rollout or training on some devices.
 
     Attributes:
-        num_devices: devices of all processes together.
-        num_envs: environments of all devices together.
-        num_shards: of a training, None for a rollout.
-        reduction: of a training in shards.
-        num_processes: processes that have as many of the devices each.
+        num_devices: devices of all processes.
+        num_envs: environments on all devices.
+        num_shards: shards of a training; None for a rollout.
+        reduction: the reduction of a sharded training.
+        num_processes: processes that divide the devices equally.
     """
 
     num_devices: int
@@ -93,7 +93,7 @@ class Place:
 
     @property
     def arm(self) -> str:
-        """What the tables call it beside its devices and environments."""
+        """Its name in the tables, besides its devices and environments."""
         if self.num_shards == 1:
             return UNCUT
         reduction = "" if self.num_shards is None else self.reduction
@@ -134,7 +134,7 @@ class SeveralCores:
 
 
 class _TimedRollout:
-    """A rollout and its state; a unit of a call is a chunk."""
+    """A rollout and its state. The unit of a call is a chunk."""
 
     def __init__(self, declared: Workload, place: Place):
         from myriad import Rollout, make_agent, make_env
@@ -168,7 +168,7 @@ class _TimedRollout:
 
 
 class _TimedTraining:
-    """A training and its state; a unit of a call is an update."""
+    """A training and its state. The unit of a call is an update."""
 
     def __init__(self, declared: Workload, place: Place):
         kind = package.find("myriad.training.programs:CompiledTraining")
@@ -179,13 +179,13 @@ class _TimedTraining:
         self.state = self._training.first_state()
         self.num_devices = self._training.loop.num_devices
         self.steps_per_unit = self._training.steps_per_update
-        # Before its first gradient step a training is something else.
+        # A training does different work before its first gradient step.
         before = resolved.learner.first_learning_update(resolved.num_envs)
         self.num_units = max(1, before)
         self.call()
 
     def call(self) -> None:
-        """Train through `num_units` updates; the last report has been fetched by the end."""
+        """Train through `num_units` updates, until the last report has been fetched."""
         self.state, _ = self._training.run_window(
             self.state, 0, self.num_units, lambda report, done: None
         )
@@ -194,8 +194,8 @@ class _TimedTraining:
 def training_config(declared: Workload, place: Place) -> Any:
     """Return the configuration of a training.
 
-    The hyperparameters are those of the declared environments however many there are, so that weak
-    scaling changes the environments and nothing else.
+    The hyperparameters are always those for the declared number of environments. So weak scaling
+    only changes the number of environments.
     """
     from myriad import create_config
 
@@ -213,7 +213,7 @@ def training_config(declared: Workload, place: Place) -> Any:
 
 
 def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
-    """Compile and warm up what a place runs, and make its calls last long enough."""
+    """Compile and warm up a place's program, and make its calls long enough."""
     kind = _TimedRollout if declared.num_shards is None else _TimedTraining
     timed = kind(declared, place)
     if timed.num_devices != place.num_devices:
@@ -229,7 +229,7 @@ def _timed(declared: Workload, place: Place) -> _TimedRollout | _TimedTraining:
 
 
 def _of_process_0(seconds: float) -> float:
-    """Return what process 0 measured, so that all processes make calls of one length."""
+    """Return process 0's measurement, so that all processes make equally long calls."""
     import jax
 
     if jax.process_count() == 1:
@@ -242,9 +242,9 @@ def _of_process_0(seconds: float) -> float:
 def prepare(
     workload: dict[str, Any], place: dict[str, Any], process_id: int, coordinator: str
 ) -> tuple[Reply, Callable[[], None]]:
-    """Prepare the calls of one place, and say what they are; runs in each of its processes."""
+    """Prepare and describe the calls of one place. Runs in each of its processes."""
     wanted = Place(**place)
-    # XLA starts as many threads as its process may use cores, so this comes first.
+    # This comes first, because XLA starts one thread for each core that its process may use.
     if hasattr(os, "sched_setaffinity"):  # not on macOS
         first = process_id * wanted.devices_of_one
         cores = sorted(os.sched_getaffinity(0))
@@ -269,7 +269,7 @@ def state_bytes(state: Any) -> tuple[list[int], list[int]]:
     """Return the bytes of a state on each of its devices.
 
     Returns:
-        those of all arrays, and those of arrays that the devices share out among them.
+        the bytes of all arrays, and those of the sharded arrays.
     """
     import jax
 
@@ -287,7 +287,7 @@ def state_bytes(state: Any) -> tuple[list[int], list[int]]:
 
 
 def here() -> Reply:
-    """Return this machine's columns of a row, and the devices that can be measured; in a child."""
+    """Return this machine's columns of a row, and the usable devices. Runs in a child."""
     import jax
 
     import myriad
@@ -296,19 +296,19 @@ def here() -> Reply:
     myriad.configure()
     columns = machine_columns()
     is_cpu = columns["device"] == "cpu"
-    # However many devices a CPU is presented as, it has its cores.
+    # A CPU can be split into any number of devices, but only its cores count.
     usable = hardware.usable_cores() if is_cpu else jax.local_device_count()
     return {"columns": columns, "usable": usable}
 
 
 def device_counts(usable: int, num_shards: int | None) -> list[int]:
-    """Return 1, 2, 4, ... as far as there are devices, and shards for them."""
+    """Return 1, 2, 4, ... up to the number of devices, if the shards can be divided among them."""
     most = usable if num_shards is None else min(usable, num_shards)
     return [1 << power for power in range(most.bit_length())]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -340,9 +340,12 @@ def _run(argv: list[str]) -> bool:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--full", action="store_true", help="every workload of suite.toml")
+    parser.add_argument("--full", action="store_true", help="measure every workload of suite.toml")
     parser.add_argument(
-        "--workload", action="append", metavar="NAME", help="only this one (repeatable)"
+        "--workload",
+        action="append",
+        metavar="NAME",
+        help="measure only this workload (repeatable)",
     )
     parser.add_env(None)
     parser.add_argument(
@@ -350,7 +353,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         type=count,
         nargs="+",
         metavar="N",
-        help="numbers of devices beside 1 (default: 1, 2, 4, ... as far as there are devices)",
+        help="numbers of devices in addition to 1 (default: 1, 2, 4, ... up to all devices)",
     )
     parser.add_argument(
         "--processes",
@@ -358,11 +361,14 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         nargs="+",
         default=_PROCESSES,
         metavar="N",
-        help="numbers of processes that share the devices out, where they divide them "
+        help="numbers of processes that divide the devices equally, if that is possible "
         f"(default: {' '.join(map(str, _PROCESSES))})",
     )
     parser.add_argument(
-        "--rounds", type=count, default=_ROUNDS, help=f"alternations (default: {_ROUNDS})"
+        "--rounds",
+        type=count,
+        default=_ROUNDS,
+        help=f"rounds, each of which calls everything once (default: {_ROUNDS})",
     )
     parser.add_output()
     return parser.parse_args(argv)
@@ -384,7 +390,7 @@ def _chosen(options: argparse.Namespace) -> list[Workload]:
 
 
 def _require_usable(wanted: Sequence[int] | None, kind: str, usable: int) -> None:
-    """Refuse devices that would share a core, and say so where only one can be measured."""
+    """Refuse devices that would share a core, and tell the user if only one can be measured."""
     what = "cores that this process may use" if kind == "cpu" else "devices that JAX sees"
     if wanted and max(wanted) > usable:
         raise SuiteError(
@@ -392,20 +398,20 @@ def _require_usable(wanted: Sequence[int] | None, kind: str, usable: int) -> Non
             "devices that share a core show nothing about speed."
         )
     if usable == 1 and not wanted:
-        print(f"One device only is measured, since 1 is the number of {what}.", file=sys.stderr)
+        print(f"Only one device is measured, since 1 is the number of {what}.", file=sys.stderr)
 
 
 def _shared_out(num_devices: int, processes: Sequence[int]) -> list[int]:
-    """Return which numbers of processes can have as many of the devices each."""
+    """Return the numbers of processes that can divide the devices equally."""
     return [number for number in dict.fromkeys(processes) if num_devices % number == 0] or [1]
 
 
 def places(declared: Workload, counts: Mapping[int, Sequence[int]]) -> dict[Place, None]:
-    """Return what is measured of a workload, each place once, in a fixed order.
+    """Return the places of a workload without repetitions, in a fixed order.
 
     Args:
         declared: the workload.
-        counts: numbers of devices, each with the numbers of processes that share them out.
+        counts: numbers of devices, each with the numbers of processes that divide them.
     """
     found: dict[Place, None] = {}
     num_envs, num_shards = declared.num_envs, declared.num_shards
@@ -447,7 +453,8 @@ def _measure(
         with contextlib.ExitStack() as stack:
             calls = []
             prepared = {}
-            # One after another: a call's length is found while nothing else runs.
+            # The places prepare one after another, so that each finds its call's length
+            # undisturbed.
             for place in wanted:
                 calls.append(stack.enter_context(_started(declared, place, columns)))
                 prepared[place] = _joined(calls[-1].prepared())
@@ -485,10 +492,10 @@ def _started(declared: Workload, place: Place, columns: Row) -> TimedGroup:
 
 
 def _environ(place: Place, process_id: int, kind: str) -> dict[str, str]:
-    """Return the variables by which a process sees its devices and no others."""
+    """Return the variables that make a process see only its own devices."""
     if kind == "cpu":
         return {"JAX_NUM_CPU_DEVICES": str(place.devices_of_one)}
-    # A training takes all devices that it sees.
+    # A training uses all devices that it sees.
     seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(4096)))
     first = process_id * place.devices_of_one
     own = seen.split(",")[first : first + place.devices_of_one]
@@ -502,7 +509,7 @@ def _free_port() -> int:
 
 
 def _joined(replies: Sequence[Reply]) -> Reply:
-    """Return what all processes prepared: one call, and the bytes on each device."""
+    """Return what the processes prepared together: one call, and the bytes on each device."""
     joined = {"num_steps": replies[0]["num_steps"]}
     for name in ("state_bytes", "sharded_bytes"):
         joined[name] = [size for reply in replies for size in reply[name]]
@@ -512,7 +519,7 @@ def _joined(replies: Sequence[Reply]) -> Reply:
 def _curves(
     wanted: Mapping[Place, None], declared: Workload
 ) -> Iterator[tuple[str, str, list[Place]]]:
-    """Go through the scalings of each arm, with their places from one device on."""
+    """Yield the scalings of each arm, each with its places in order of devices."""
     cut = [place for place in wanted if place.arm != UNCUT]
     for arm in dict.fromkeys(place.arm for place in cut):
         of_arm = [place for place in cut if place.arm == arm]
@@ -539,7 +546,7 @@ def _write(
     declared: Workload,
     file: ResultsFile,
 ) -> None:
-    """Write and print a row for each number of devices, the first of them being one device."""
+    """Write and print a row for each number of devices, starting with one device."""
     one = rates[found[0]]
     name = ", ".join(filter(None, (scaling, arm)))
     rows: list[Row] = []
@@ -606,7 +613,7 @@ def _write_cost_of_shards(
     described: Row,
     file: ResultsFile,
 ) -> None:
-    """Hold the arms on one device against the training that nothing cuts."""
+    """Compare the arms on one device with the unsharded training."""
     alone = {place: of_place for place, of_place in rates.items() if place.num_devices == 1}
     uncut = next(of_place for place, of_place in alone.items() if place.arm == UNCUT)
     rows: list[Row] = []

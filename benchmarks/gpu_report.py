@@ -1,10 +1,10 @@
-"""What only a GPU can show: the rates of rollouts, trainings and evaluations on this one.
+"""Report the rates of rollouts, trainings and evaluations on this machine's GPU.
 
     python benchmarks/gpu_report.py                  every program, in under 10 minutes
-    python benchmarks/gpu_report.py --only rollout   those whose name holds this
+    python benchmarks/gpu_report.py --only rollout   programs whose name contains this
 
-`asks` counts the loops whose condition the runtime copies to the host in every pass, since the
-compiler doesn't know how many passes there are. To see what a change does, run the report on both
+`asks` counts the loops whose condition the runtime copies to the host in every pass, because the
+compiler doesn't know the number of passes. To see the effect of a change, run the report on both
 commits on the same machine.
 """
 
@@ -47,12 +47,12 @@ TRAININGS = (
     ("snake", "ppo", 4_096),
 )
 EVALUATIONS = (("cartpole-control", "ppo", 1_024),)
-_TRAINING_S = 0.5  # of updates in a timed call
+_TRAINING_S = 0.5  # number of updates in a timed call
 
 
 @dataclass(frozen=True)
 class MeasuredProgram:
-    """One program: its rate over the timed calls, with a 95% interval, and what it is made of."""
+    """One program: its rate over the timed calls with a 95% interval, and its properties."""
 
     name: str
     num_envs: int
@@ -65,7 +65,7 @@ class MeasuredProgram:
 
 
 def measured() -> Iterator[tuple[str, Callable[[str], MeasuredProgram]]]:
-    """Yield the name of each program and a function of the name that measures it."""
+    """Yield each program's name, and a function that takes the name and measures the program."""
     for env, sizes in ROLLOUTS.items():
         for num_envs in sizes:
             yield f"rollout {env}", partial(_rollout, env, num_envs)
@@ -120,7 +120,7 @@ def _training(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProg
 
 
 def _evaluation(env_id: str, agent: str, num_envs: int, name: str) -> MeasuredProgram:
-    """Measure greedy episodes of an agent that has not learned, until the last one ended."""
+    """Measure greedy episodes of an untrained agent, until the last one has ended."""
     from myriad.xla import describe
 
     training = _compiled(env_id, agent, num_envs, eval_rollouts=num_envs)
@@ -150,7 +150,7 @@ def _timing(call: Callable[..., Any], *args: Any, carry: bool = False) -> Any:
 def _row(
     name: str, num_envs: int, steps: int, timing: Any, compile_s: float, report: Any
 ) -> MeasuredProgram:
-    """Return the row of a program whose timed call takes so many environment steps."""
+    """Return a program's row, given the number of environment steps in a timed call."""
     return MeasuredProgram(
         name,
         num_envs,
@@ -173,7 +173,7 @@ def line(row: MeasuredProgram) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; without a GPU it is one sentence and exit code 2."""
+    """Run the command line. Without a GPU it prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -182,8 +182,12 @@ def _run(argv: list[str]) -> bool:
     from myriad.hardware import fingerprint
 
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="programs whose name holds it")
-    parser.add_argument("--output", type=writable, metavar="FILE", help="CSV file, a row each")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only programs whose name contains TEXT"
+    )
+    parser.add_argument(
+        "--output", type=writable, metavar="FILE", help="CSV file, with a row per program"
+    )
     options = parser.parse_args(argv)
     configure()
     machine = fingerprint()

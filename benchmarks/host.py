@@ -1,6 +1,7 @@
-"""What the host does around the compiled programs: starting, dispatching, adapting.
+"""Measure the host's work around the compiled programs: start-up, dispatch and adapters.
 
-An asv suite alone. The gate always times these: equal programs do not speak for the host.
+This is only an asv suite. The gate always times these benchmarks, because equal programs prove
+nothing about the host.
 """
 
 import contextlib
@@ -28,11 +29,11 @@ def _skip_without_command_line() -> None:
 
 
 class Imports:
-    """Seconds of a new interpreter until something can be used."""
+    """Seconds that a new interpreter needs until an import or a command is done."""
 
     version = "1"
     timeout = 120
-    # An interpreter imports a package once, so more calls per sample would time nothing.
+    # An interpreter imports a package once, so further calls in a sample would time nothing.
     number = 1
 
     def timeraw_import_myriad(self) -> str:
@@ -58,7 +59,7 @@ class Imports:
 
 
 class FirstStep:
-    """Seconds of a new interpreter from `import jax` to the first step of an environment."""
+    """Seconds that a new interpreter needs from `import jax` to an environment's first step."""
 
     version = "1"
     timeout = 120
@@ -81,7 +82,7 @@ class FirstStep:
 
 
 class WarmStart:
-    """Seconds of a new interpreter until a training is done that is as short as it can be."""
+    """Seconds that a new interpreter needs to run the shortest possible training."""
 
     version = "1"
     timeout = 300
@@ -120,7 +121,7 @@ class WarmStart:
 
 
 class Dispatch:
-    """Seconds of calls that have next to nothing to compute."""
+    """Seconds of calls with almost nothing to compute."""
 
     version = "1"
     timeout = 120
@@ -160,7 +161,7 @@ class Dispatch:
 
 
 class UpdateDispatch:
-    """Seconds of an update that has next to nothing to compute."""
+    """Seconds of an update with almost nothing to compute."""
 
     version = "1"
     timeout = 120
@@ -185,7 +186,7 @@ class UpdateDispatch:
 
 
 class Adapters:
-    """Seconds of 50 steps through Gymnasium's interface. No episode ends within them."""
+    """Seconds of 50 steps through Gymnasium's interface, within one episode."""
 
     version = "1"
     timeout = 120
@@ -199,7 +200,7 @@ class Adapters:
         to_gymnasium = package.find("myriad:to_gymnasium")
         to_gymnasium_vector = package.find("myriad:to_gymnasium_vector")
         if importlib.util.find_spec("gymnasium") is None:
-            raise NotImplementedError("this machine lacks gymnasium")
+            raise NotImplementedError("gymnasium is not installed")
         from myriad import make_env
 
         self.env = to_gymnasium(make_env("pendulum-control"))

@@ -1,12 +1,12 @@
-"""Whether agents reach their learning targets, with shipped defaults and fresh seeds.
+"""Check that agents reach their learning targets, with shipped defaults and fresh seeds.
 
     python benchmarks/learning.py                         every target, as a table
-    python benchmarks/learning.py --agent ppo             those of one agent
+    python benchmarks/learning.py --agent ppo             the targets of one agent
     python benchmarks/learning.py --num-envs 100000       the defaults for so many environments
     python benchmarks/learning.py --networks mlp cnn      networks in snake, or in --env
 
-Every evaluation is greedy and over 128 episodes. The exit code is 1 where a target is missed. Speed
-is measured by throughput.py and training.py.
+Every evaluation is greedy, over 128 episodes. The exit code is 1 if a target is missed.
+throughput.py and training.py measure speed.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -38,7 +38,7 @@ DEFAULTS_RETURN = 475.0
 DEFAULTS_SEEDS = 3
 NETWORKS_ENV = "snake"
 NETWORKS_STEPS = 2_000_000
-# Fields that have a flag of their own beside --networks.
+# Fields that have their own flag, which goes with --networks.
 _OWN_FLAGS = {
     "env": "--env",
     "agent": "--agent",
@@ -51,10 +51,10 @@ _TIMEOUT_S = 3_600.0
 
 @dataclass(frozen=True)
 class LearningTarget:
-    """What the trainings of one agent in one environment must reach.
+    """The return that one agent's trainings in one environment must reach.
 
-    `enough` of `seeds` trainings reach `target_return` within `budget` steps. `enough_final` of
-    them have at least the return `final` after `total` steps.
+    `enough` of `seeds` trainings must reach `target_return` within `budget` steps. `enough_final`
+    of them must have at least the return `final` after `total` steps.
     """
 
     env: str
@@ -78,7 +78,7 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class Run:
-    """One training: `first` is the steps of all environments when the target was reached."""
+    """One training. `first` counts the steps of all environments until the target was reached."""
 
     env: str
     agent: str
@@ -91,9 +91,9 @@ class Run:
 
 @dataclass(frozen=True)
 class DefaultRun:
-    """One training of CartPole in which nothing was chosen but the number of environments.
+    """One training of CartPole with defaults for everything but the number of environments.
 
-    `seconds` are those of the whole run, compiling included, and `evaluate_s` its evaluations'.
+    `seconds` is the time of the whole run with compiling, and `evaluate_s` that of its evaluations.
     """
 
     agent: str
@@ -107,10 +107,10 @@ class DefaultRun:
 
 @dataclass(frozen=True)
 class NetworkRun:
-    """One training of an agent with one of its networks.
+    """One training of an agent with one network.
 
-    `gains` are the rewards above 0 in a greedy episode, averaged: in snake its food. `steps_per_s`
-    is without compiling and evaluating.
+    `gains` is the mean sum of positive rewards in a greedy episode, which in snake is the food.
+    `steps_per_s` leaves out compiling and evaluating.
     """
 
     env: str
@@ -124,7 +124,7 @@ class NetworkRun:
 
 
 class Learning:
-    """Trains one target's agent, seed after seed, in programs compiled once."""
+    """Trains one target's agent, seed after seed, in programs that are compiled once."""
 
     def __init__(self, target: LearningTarget):
         import jax
@@ -170,7 +170,7 @@ class Learning:
 
 
 def kept(target: LearningTarget, runs: Sequence[Run]) -> tuple[int, int]:
-    """Count the runs that were in time and those that held to the end."""
+    """Count the runs that reached the target in time and those that held it to the end."""
     in_time = sum(run.first is not None and run.first <= target.budget for run in runs)
     return in_time, sum(run.final_return >= target.final for run in runs)
 
@@ -191,7 +191,7 @@ def row(target: LearningTarget, runs: Sequence[Run]) -> str:
 
 
 def train_by_defaults(agent: str, num_envs: int, seed: int) -> dict[str, float]:
-    """Train as a user would who leaves all to Myriad, in a process of its own."""
+    """Train with all of Myriad's defaults, in a new process."""
     import jax
 
     from myriad import configure, create_config, evaluate, train_and_evaluate
@@ -222,7 +222,7 @@ def defaults_row(runs: Sequence[DefaultRun]) -> str:
 
 
 class Gains:
-    """An environment whose reward is what it was above 0."""
+    """An environment that keeps only positive rewards."""
 
     def __init__(self, env: Any):
         self._env = env
@@ -231,7 +231,7 @@ class Gains:
         return getattr(self._env, name)
 
     def step(self, *args: Any) -> Any:
-        """Step the environment, and leave penalties out of the reward."""
+        """Step the environment, and set negative rewards to 0."""
         import jax.numpy as jnp
 
         obs, state, reward, *rest = self._env.step(*args)
@@ -274,7 +274,7 @@ def train_network(
 
 
 def network_row(runs: Sequence[NetworkRun]) -> str:
-    """Return a line of the table of networks: means over seeds with their 95% intervals."""
+    """Return a line of the table of networks, with means over seeds and their 95% intervals."""
     first = runs[0]
     speed = statistics.median(run.steps_per_s for run in runs)
     gains = mean_interval([run.gains for run in runs])
@@ -286,7 +286,10 @@ def network_row(runs: Sequence[NetworkRun]) -> str:
 
 
 def mean_interval(values: Sequence[float]) -> str:
-    """Return a mean with the 95% interval of Student's distribution; one value has none."""
+    """Return a mean with its 95% interval from Student's distribution.
+
+    One value has no interval.
+    """
     from scipy import stats
 
     mean = statistics.fmean(values)
@@ -298,7 +301,7 @@ def mean_interval(values: Sequence[float]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -307,26 +310,38 @@ def _run(argv: list[str]) -> bool:
 
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
-        "--agent", choices=sorted({p.agent for p in TARGETS}), help="only this agent's targets"
+        "--agent",
+        choices=sorted({p.agent for p in TARGETS}),
+        help="check only this agent's targets",
     )
     parser.add_argument(
-        "--seeds", type=count, metavar="N", help="trainings each (default: the target's own)"
+        "--seeds",
+        type=count,
+        metavar="N",
+        help="trainings per target (default: the target's own number)",
     )
     parser.add_argument(
-        "--output", type=writable, metavar="FILE", help="CSV file, a row per training"
+        "--output", type=writable, metavar="FILE", help="CSV file, with a row per training"
     )
     parser.add_argument(
         "--num-envs",
         type=count,
         metavar="N",
-        help="train CartPole by the defaults for so many environments instead",
+        help="instead, train CartPole with the defaults for N environments",
     )
     parser.add_argument(
-        "--networks", nargs="+", metavar="NAME", help="train an agent with each of these instead"
+        "--networks",
+        nargs="+",
+        metavar="NAME",
+        help="instead, train an agent with each of these networks",
     )
-    parser.add_argument("--env", default=NETWORKS_ENV, help="with --networks: where")
+    parser.add_argument("--env", default=NETWORKS_ENV, help="with --networks: the environment")
     parser.add_argument(
-        "--steps", type=count, default=NETWORKS_STEPS, metavar="N", help="with --networks: how long"
+        "--steps",
+        type=count,
+        default=NETWORKS_STEPS,
+        metavar="N",
+        help="with --networks: the number of steps",
     )
     parser.add_argument(
         "--set",
@@ -380,7 +395,7 @@ def _run_networks(options: argparse.Namespace) -> bool:
                 options.env, options.agent or "ppo", network, seed, options.steps, fields
             )
             runs.append(run)
-            # A training may take an hour, so each is kept at once.
+            # A training may take an hour, so each one is saved as soon as it is done.
             if options.output is not None:
                 write_rows(options.output, NetworkRun, [*all_runs, *runs])
         print(network_row(runs), flush=True)
@@ -389,7 +404,7 @@ def _run_networks(options: argparse.Namespace) -> bool:
 
 
 def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a training that `--set` gives for a network."""
+    """Return the fields of a training that `--set` sets for a network."""
     fields: dict[str, Any] = {}
     for text in given:
         name, _, value = text.partition("=")
@@ -400,7 +415,9 @@ def _fields_of(given: Sequence[str], network: str, networks: Sequence[str]) -> d
         if whose not in ("", network):
             continue
         if own in _OWN_FLAGS:
-            raise SuiteError(f"--set can't give {own}: {_OWN_FLAGS[own]} does, but got {text!r}.")
+            raise SuiteError(
+                f"--set can't set {own}, use {_OWN_FLAGS[own]} for that; got {text!r}."
+            )
         try:
             fields[own] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError as error:

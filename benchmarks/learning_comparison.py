@@ -1,13 +1,13 @@
-"""What trainings reach beside rejax's: the same environments, steps and seeds, the same judge.
+"""Compare trained policies with rejax's, from the same environments, steps and seeds.
 
     python benchmarks/learning_comparison.py                       every environment and agent
     python benchmarks/learning_comparison.py --env Catch-bsuite    one environment; repeatable
     python benchmarks/learning_comparison.py --seconds 30          each library's own defaults
 
 Without `--seconds` both libraries train with the same hyperparameters for the same number of steps.
-With it each trains with its own defaults for so many seconds, without what compiling takes. rejax
-runs in a Python of its own with gymnax 0.0.9. All final policies are evaluated greedily in gymnax
-as it is installed here, over the same 128 episodes.
+With it each library trains with its own defaults for that many seconds, not counting compilation.
+rejax runs in its own Python with gymnax 0.0.9. All final policies are evaluated greedily over the
+same 128 episodes, in the gymnax that is installed here.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -38,7 +38,8 @@ PEER = "rejax"
 NUM_EPISODES = 128
 NUM_STEPS = 1_000_000
 _TIMEOUT_S = 3_600.0
-# Ours are timed over so many steps to find out how many fit into some seconds.
+# Myriad's training is timed over this many steps, to find how many steps fit into the given
+# seconds.
 _TRIED_STEPS = 50_000
 CLASSIC = (
     "CartPole-v1",
@@ -55,12 +56,12 @@ PICTURES = (
     "Freeway-MinAtar",
 )
 CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0")
-# The policies that rejax learned with gymnax 0.0.9 are judged in another game: its first aliens
-# fill one column more.
+# rejax's policies are judged in a different game than they learned, because gymnax 0.0.9 has one
+# more column of aliens at the start.
 OTHER_DYNAMICS = ("SpaceInvaders-MinAtar",)
-# By our names. They are rejax's own defaults, with half of PPO's epochs. rejax copies DQN's whole
-# buffer whenever it steps the environments. So DQN has a smaller one and steps more environments at
-# once, and learns that much more in between.
+# Hyperparameters by Myriad's names. They are rejax's defaults, with half of PPO's epochs. rejax
+# copies DQN's whole buffer at each step of the environments. So DQN has a smaller buffer here,
+# steps more environments at once, and learns correspondingly more in between.
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "ppo": {
         "num_envs": 64,
@@ -93,12 +94,12 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         "normalize_rewards": True,
     },
 }
-EXPLORED = 0.1  # of the steps, while DQN's epsilon falls
-# What rejax does without a name for it, or does as shipped.
+EXPLORED = 0.1  # the share of the steps during which DQN's epsilon falls
+# What rejax does without a setting, or with its defaults.
 OF_REJAX: dict[str, dict[str, Any]] = {
     "ppo": {
         "value_clip": 0.2,
-        "value_coef": 0.25,  # rejax halves the squared error as well
+        "value_coef": 0.25,  # rejax also halves the squared error
         "optimizer_epsilon": 1e-8,
         "max_grad_norm": float("inf"),
         "anneal_updates": None,
@@ -144,7 +145,7 @@ class ComparedRun:
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What to train: `seconds` is None where hyperparameters and steps are equal."""
+    """What to train. `seconds` is None if hyperparameters and steps are equal."""
 
     env: str
     agent: str
@@ -154,7 +155,7 @@ class Question:
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """The shared ones by our names, without those of another kind of observation."""
+        """The shared hyperparameters by our names, without those for other kinds of observation."""
         values = dict(HYPERPARAMETERS[self.agent])
         if self.env in PICTURES:
             values |= {"normalize_observations": False, "normalize_rewards": False}
@@ -176,7 +177,7 @@ def config_of(question: Question, num_steps: int) -> Any:
 
 
 def ours(question: Question) -> Iterator[ComparedRun]:
-    """Train by Myriad, seed after seed, in programs compiled once."""
+    """Train with Myriad, seed after seed, in programs that are compiled once."""
     import jax
 
     from myriad import make_key
@@ -215,7 +216,7 @@ def ours(question: Question) -> Iterator[ComparedRun]:
 
 
 def theirs(question: Question) -> Iterator[ComparedRun]:
-    """Train by rejax in its own process, then judge its policies here."""
+    """Train with rejax in its own process, then judge its policies here."""
     import numpy as np
 
     hyperparameters: dict[str, Any] = {}
@@ -264,7 +265,7 @@ def theirs(question: Question) -> Iterator[ComparedRun]:
 
 
 class Judge:
-    """Evaluates policies of one environment greedily, each over the same episodes."""
+    """Evaluates policies of one environment greedily, all over the same episodes."""
 
     def __init__(self, env: str, learner: Any):
         import jax
@@ -282,7 +283,7 @@ class Judge:
 
 
 def _rejax_policy(env: str, *, normalized: bool) -> Any:
-    """Return what chooses greedily as rejax's networks do: the best action, or the mean's."""
+    """Return a function that acts greedily like rejax's networks: the best action, or the mean."""
     import jax
     import jax.numpy as jnp
 
@@ -310,7 +311,7 @@ def _rejax_policy(env: str, *, normalized: bool) -> Any:
 
 
 def row(env: str, agent: str, runs: Sequence[ComparedRun]) -> str:
-    """Return a line of the table: both libraries, and the interval of the difference."""
+    """Return a line of the table: both libraries, and the interval of their difference."""
     from scipy import stats
 
     by_library = [[run for run in runs if run.library == library] for library in ("myriad", PEER)]
@@ -325,7 +326,8 @@ def row(env: str, agent: str, runs: Sequence[ComparedRun]) -> str:
     if len({*returns[0]}) == len({*returns[1]}) == 1:
         interval = f"{difference:+.1f}"
     else:
-        # Welch's: the libraries' seeds scatter differently. Those of one may all be alike.
+        # This is Welch's interval, because the libraries' seeds scatter differently. All seeds of
+        # one library may even agree.
         with warnings.catch_warnings(action="ignore"):
             low, high = stats.ttest_ind(*returns, equal_var=False).confidence_interval(0.95)
         interval = f"{difference:+.1f} ({low:+.1f} to {high:+.1f})"
@@ -334,11 +336,11 @@ def row(env: str, agent: str, runs: Sequence[ComparedRun]) -> str:
 
 
 def _tenths(value: float) -> str:
-    return f"{round(value, 1) + 0.0:.1f}"  # no minus before a zero
+    return f"{round(value, 1) + 0.0:.1f}"  # adding 0.0 avoids a minus before zero
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -353,16 +355,18 @@ def _run(argv: list[str]) -> bool:
         metavar="NAME",
         help=f"one of {', '.join((*CLASSIC, *PICTURES))} (default: all; repeatable)",
     )
-    parser.add_argument("--agent", choices=sorted(HYPERPARAMETERS), help="only this agent")
-    parser.add_argument("--seeds", type=count, default=5, metavar="N", help="trainings each")
+    parser.add_argument("--agent", choices=sorted(HYPERPARAMETERS), help="compare only this agent")
     parser.add_argument(
-        "--num-steps", type=count, default=NUM_STEPS, metavar="N", help="of each training"
+        "--seeds", type=count, default=5, metavar="N", help="trainings of each library"
     )
     parser.add_argument(
-        "--seconds", type=count, metavar="S", help="each library's own defaults for so long"
+        "--num-steps", type=count, default=NUM_STEPS, metavar="N", help="steps of each training"
     )
     parser.add_argument(
-        "--output", type=writable, metavar="FILE", help="CSV file, a row per training"
+        "--seconds", type=count, metavar="S", help="train each library's own defaults for S seconds"
+    )
+    parser.add_argument(
+        "--output", type=writable, metavar="FILE", help="CSV file, with a row per training"
     )
     options = parser.parse_args(argv)
     if not peers.is_installed(PEER):

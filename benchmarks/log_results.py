@@ -23,7 +23,7 @@ _SCRIPT = "benchmarks/log_results.py"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Log a file; return the exit code."""
+    """Log a file, and return the exit code."""
     return guarded(_run, argv)
 
 
@@ -67,7 +67,7 @@ def numbers_of(row: TextRow) -> dict[str, float]:
         try:
             numbers[name] = float(row[name])
         except ValueError:
-            continue  # a name, or empty
+            continue  # the cell is a name or empty
     return numbers
 
 

@@ -1,11 +1,11 @@
-"""Memory of a compiled chunk, as the compiler states it and as a process really holds it.
+"""Measure a compiled chunk's memory, as stated by the compiler and as held by a process.
 
     python benchmarks/memory_profile.py                   over numbers of environments
     python benchmarks/memory_profile.py --limit 1GiB      and the most of them that fit
     python benchmarks/memory_profile.py --profile scan --agent dqn
 
-An asv suite and a command line. Every size runs in a process of its own, whose peak holds the
-libraries and the compiler too. A size that does not fit costs its own row alone.
+An asv suite and a command line. Every size runs in a new process, whose peak includes the libraries
+and the compiler. If a size does not fit, only its own row is lost.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -52,16 +52,17 @@ _QUICK_CHUNKS = (1, 32, 1_024)
 _FULL_CHUNKS = tuple(2**power for power in range(11))
 _QUICK_SCAN_ENVS = 1_000
 _FULL_SCAN_ENVS = 100_000
-# Of what the machine has left; a search that takes all would have the system end other processes.
+# The share of free memory that a search may use. If it used all, the system would kill other
+# processes.
 _SHARE = 0.9
-# The largest size is really run up to this limit: beyond, filling the memory takes longer than a
-# user waits.
+# Up to this limit the largest size is really run. Above it, filling the memory takes longer than a
+# user wants to wait.
 _MOST_VERIFIED = 4 << 30
-# The search's row is no point of the scaling: beyond that limit it has no peak.
+# The search's row is not part of the scaling, since it has no peak above that limit.
 _LIMIT_SUITE = "memory_limit"
-_STEP = 64  # of the search: an agent's batch must divide into minibatches
+_STEP = 64  # step of the search, because an agent's batch must divide into minibatches
 _HEADERS = ("environments", "scan chunk", "arguments", "temporaries", "outputs", "code", "peak")
-# Two launches differ by some of this, and so do compiling for few environments and for many.
+# A margin, since two launches differ, and so do compilations for few and for many environments.
 _MARGIN = 32 << 20
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -106,7 +107,7 @@ def _stated(compiled: Any) -> Reply:
 
 
 def _peak_of(**request: Any) -> Reply:
-    """Run one chunk in this process, and say what was stated and what was held."""
+    """Run one chunk in this process, and return the stated and the held memory."""
     compiled = program(**request)
     compiled.start()
     compiled.run(compiled.scan_chunk_size)
@@ -119,7 +120,7 @@ def _peak_of(**request: Any) -> Reply:
 
 
 def _most_of(limit: int, overhead: int, **request: Any) -> Reply:
-    """Find the most environments for which what the compiler states fits; nothing is run."""
+    """Find the most environments whose stated memory fits, without running anything."""
     stated: dict[int, int] = {}
 
     def needed(num_envs: int) -> int:
@@ -130,10 +131,10 @@ def _most_of(limit: int, overhead: int, **request: Any) -> Reply:
     return {"num_envs": most, "stated_bytes": stated.get(most, 0)}
 
 
-# Few guesses, since each compiles a program: the line through the last two points is followed
-# until it is overshot, and only then halved.
+# Each guess compiles a program, so there should be few. The search follows the line through the
+# last two points until it overshoots, and only then bisects.
 def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -> int:
-    """Return the largest multiple of `step` that fits into `limit`, to within 2%; 0 for none."""
+    """Return the largest multiple of `step` that fits into `limit`, to within 2%, or 0 for none."""
     low = 0
     high = None
     below = 0
@@ -143,7 +144,8 @@ def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -
         if found > limit:
             high = guess
         elif high is None:
-            # Bytes grow along a line: the next guess lies just below where it meets the limit.
+            # Bytes grow linearly, so the next guess is just below the point where the line meets
+            # the limit.
             per_step = max(1, (found - below) // (guess - low))
             low = guess
             below = found
@@ -158,7 +160,7 @@ def most_that_fit(needed: Callable[[int], int], limit: int, step: int = _STEP) -
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -188,7 +190,7 @@ def _run(argv: list[str]) -> bool:
 
 
 def _output(options: argparse.Namespace, profile: str) -> Path | None:
-    """Return where a profile's rows go: with both, a file that was named becomes one for each."""
+    """Return where a profile's rows go. With both profiles, a named file becomes two files."""
     output: Path | None = options.output
     if output is None or output.suffix != ".csv" or options.profile != "both":
         return output
@@ -199,33 +201,36 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     kinds = ("envs", "scan", "both")
     parser.add_argument(
-        "--profile", choices=kinds, default="envs", help="over environments, scan chunks, or both"
+        "--profile",
+        choices=kinds,
+        default="envs",
+        help="profile over environments, scan chunks, or both",
     )
     parser.add_env("cartpole")
     parser.add_agent("random")
     parser.add_argument(
-        "--num-envs", type=count, metavar="N", help="this number of environments alone"
+        "--num-envs", type=count, metavar="N", help="profile only this number of environments"
     )
     parser.add_argument(
         "--limit",
         type=size_of,
         metavar="BYTES",
-        help="find the most environments that fit: 4GiB, ...",
+        help="find the most environments that fit into BYTES, such as 4GiB",
     )
     parser.add_argument(
-        "--full", action="store_true", help="up to 1,000,000 environments, and chunks of 1 to 1,024"
+        "--full",
+        action="store_true",
+        help="profile up to 1,000,000 environments, and chunks of 1 to 1,024",
     )
     parser.add_output()
     options = parser.parse_args(argv)
     if options.limit and options.profile == "scan":
-        parser.error(
-            "--limit is about numbers of environments, and goes with --profile envs or both"
-        )
+        parser.error("--limit searches over environments, so it needs --profile envs or both")
     return options
 
 
 def size_of(text: str) -> int:
-    """Read a flag that is a number of bytes, such as 4GiB, 500MB or 1000000."""
+    """Parse a flag that is a number of bytes, such as 4GiB, 500MB or 1000000."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text, re.IGNORECASE)
     value = (
         int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].upper()])
@@ -255,10 +260,10 @@ def _sizes(profile: str, options: argparse.Namespace) -> list[dict[str, int]]:
 def _measure(
     suite: str, request: dict[str, Any], columns: Row, file: ResultsFile, limit: int | None = None
 ) -> Reply | None:
-    """Run one size in a child and save its row; return its reply, None for a failure."""
+    """Run one size in a child and save its row. Return its reply, or None for a failure."""
     try:
         reply = run("benchmarks.memory_profile:_peak_of", request, **_limits(limit, columns))
-        if limit and reply["peak_bytes"] > limit:  # the child is only looked at now and then
+        if limit and reply["peak_bytes"] > limit:  # the child's memory is only checked now and then
             raise _refusal(f"it held {reply['peak_bytes']:,} bytes", limit)
     except ChildError as error:
         refused = columns | request | error.columns
@@ -274,8 +279,8 @@ def _measure(
 
 
 def _limits(limit: int | None, columns: Row) -> dict[str, Any]:
-    """Return the options of `run` that hold a child to the limit, on a CPU or on a device."""
-    # Without the cache, since whether there was anything to compile would show in the peak.
+    """Return the options of `run` that limit a child's memory, on a CPU or on a device."""
+    # The cache is off, because the peak depends on whether anything is compiled.
     always = {"timeout_s": TIMEOUT_S, "MYRIAD_COMPILATION_CACHE": "off"}
     if limit is None:
         return always
@@ -298,10 +303,10 @@ def _line(row: Row, reply: Reply | None) -> list[str]:
 
 
 def _most(request: dict[str, Any], limit: int, measured: Sequence[Reply], file: ResultsFile) -> str:
-    """Find the most environments that fit, run them where that is quick, and save the row."""
+    """Find the most environments that fit, run them if that is quick, and save the row."""
     columns = measured[0]["columns"]
-    # What a process holds beside what the compiler states: the interpreter, libraries, the compiler
-    # itself.
+    # A process also holds memory that the compiler does not state: the interpreter, libraries and
+    # the compiler itself.
     overhead = _MARGIN + max(reply["peak_bytes"] - reply["stated_bytes"] for reply in measured)
     request = request | {"scan_chunk_size": _CHUNK}
     search = request | {"limit": limit, "overhead": overhead}

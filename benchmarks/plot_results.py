@@ -1,4 +1,4 @@
-"""Draw what the results folder holds, each plot as PNG and as SVG.
+"""Draw the plots of the results folder, each as PNG and as SVG.
 
 python benchmarks/plot_results.py [--input FILE] [--plot-type throughput] [--output FOLDER]
 """
@@ -18,7 +18,7 @@ from benchmarks.plots.draw import PLOTS, draw
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; where there is nothing to draw, say so and return 2."""
+    """Run the command line. If there is nothing to draw, say so and return 2."""
     from myriad.errors import MyriadError
 
     parser = argparse.ArgumentParser(
@@ -28,15 +28,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--input",
         type=Path,
         default=CSV_FOLDER,
-        help="CSV file or folder of them (default: results/csv)",
+        help="CSV file, or folder of CSV files (default: results/csv)",
     )
     parser.add_argument(
         "--plot-type",
         metavar="NAME",
-        help=f"what to draw: {', '.join(PLOTS)} (default: all that the rows allow)",
+        help=f"plot to draw: {', '.join(PLOTS)} (default: all that the rows allow)",
     )
     parser.add_argument(
-        "--output", type=Path, default=PLOTS_FOLDER, help="folder (default: results/plots)"
+        "--output",
+        type=Path,
+        default=PLOTS_FOLDER,
+        help="folder for the plots (default: results/plots)",
     )
     options = parser.parse_args(argv)
     try:

@@ -1,15 +1,15 @@
-"""What presets gain, setting by setting, and what a compiled program gains over a host loop.
+"""Measure the gain of presets, setting by setting, and of compiled programs over a host loop.
 
     python benchmarks/presets.py                        the quick trainings of suite.toml
-    python benchmarks/presets.py --full                 all of them, and the guide's literal figures
+    python benchmarks/presets.py --full                 all of them, and the guide's exact sizes
     python benchmarks/presets.py --part ladder --env cartpole-control
     python benchmarks/presets.py --part target --seeds 5
 
 An asv suite and a command line in four parts. `knobs` times updates of all arms in one process, in
-rounds of random order: the presets, the baseline with each of a preset's settings alone, and the
-preset without each of them. `runs` alternates whole trainings of the baseline, each in a process
-of its own, with what goes on beside the updates on and off. `ladder` times equal updates in ever
-fewer calls. `target` trains each preset in a process of its own, until its return is reached.
+rounds of random order. Its arms are the presets, the baseline with each single setting of a preset,
+and the preset without each of them. `runs` alternates whole trainings of the baseline, each in a
+new process, with work besides the updates switched on and off. `ladder` times equal updates in ever
+fewer calls. `target` trains each preset in a new process until it reaches the target return.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -50,13 +50,13 @@ BASELINE = "baseline"
 _FULL_SET = "ultra_fast"
 _LEAST_ROUNDS = 7
 _TIMEOUT_S = 1_200.0
-_SAMPLE_S = 0.25  # the least that a sample lasts
+_SAMPLE_S = 0.25  # the shortest sample
 _MOST_UPDATES = 1 << 20
-# Environments of the ladder.
+# Numbers of environments in the ladder.
 _LADDER_ENVS = (64, 512)
-# Updates in a call of a rung.
+# Updates in one call of a rung.
 _LADDER_UPDATES = 4
-# The literal figures of the guide that docs/presets.md is about: 512 environments in batches of
+# The exact sizes of the guide that docs/presets.md discusses: 512 environments in batches of
 # 262,144 rows, minibatches of 32,768, one pass.
 _LONG_ROLLOUTS = {
     "num_envs": 512,
@@ -69,7 +69,7 @@ AS_DOCUMENTED: Mapping[str, Mapping[str, Any]] = {
     "pqn": _LONG_ROLLOUTS,
     "dqn": {"num_envs": 512, "batch_size": 32_768, "agent.gradient_steps": 1},
 }
-# What the guide switches off. On, each of them costs what the table says.
+# Work that the guide switches off. The table shows the cost of each when it is on.
 SWITCHED_OFF: Mapping[str, Mapping[str, Any]] = {
     "gradient_accumulation 4": {"agent.gradient_accumulation": 4},
     "gradient_statistics": {"agent.gradient_statistics": True},
@@ -81,13 +81,13 @@ SWITCHED_OFF: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Arm:
-    """A configuration under a name.
+    """A named configuration.
 
     Attributes:
-        name: what the tables call it.
-        preset: the preset that it starts from.
-        fields: what differs from that.
-        donates: whether the state's buffers are used again for the next state.
+        name: its name in the tables.
+        preset: the preset on which it is based.
+        fields: the fields that differ from the preset.
+        donates: whether the next state reuses the state's buffers.
         is_ahead: whether the next chunk is dispatched before the last report is read.
     """
 
@@ -99,7 +99,7 @@ class Arm:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What differs from the preset, by the names that the pages of results show."""
+        """The settings that differ from the preset, by the names on the results' pages."""
         found = {name.removeprefix("agent."): value for name, value in self.fields.items()}
         if not self.donates:
             found["donation"] = False
@@ -110,10 +110,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class RunArm:
-    """A whole training of the baseline, and what goes on beside its updates.
+    """A whole training of the baseline, with other work besides its updates.
 
     Attributes:
-        fields: what differs from the baseline.
+        fields: the fields that differ from the baseline.
         cpu_devices: see `myriad.configure`.
         profile_chunks: see `myriad.train_and_evaluate`.
     """
@@ -124,13 +124,13 @@ class RunArm:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What differs from the baseline."""
+        """The settings that differ from the baseline."""
         others = {"cpu_devices": self.cpu_devices, "profile_chunks": self.profile_chunks}
         return dict(self.fields) | {name: value for name, value in others.items() if value}
 
 
 class Presets:
-    """Seconds of a few updates under the preset that sets the most."""
+    """Seconds of a few updates with the preset that changes the most settings."""
 
     params: ClassVar = list(load().select_trainings("presets", tier_from_environment()))
     param_names: ClassVar = ["workload"]
@@ -158,7 +158,7 @@ class Presets:
 
 
 class Updates:
-    """Updates of one arm, from a state in which each of them learns."""
+    """Updates of one arm, from a state in which every update learns."""
 
     def __init__(self, declared: Training, arm: Arm):
         import numpy as np
@@ -185,7 +185,7 @@ class Updates:
 
     @property
     def steps(self) -> int:
-        """Steps of all environments together in a call of `run`."""
+        """Steps of all environments in a call of `run`."""
         return self.num_updates * self.training.steps_per_update
 
     def run(self) -> None:
@@ -227,7 +227,7 @@ def config_of(declared: Training, arm: Arm, seed: int = 0) -> Any:
 
 
 def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
-    """Go through what is compared in an environment: presets, and then one setting at a time."""
+    """Yield the arms of an environment: first the presets, then one setting at a time."""
     from myriad.presets import load_preset
 
     agent = declared.agent
@@ -250,7 +250,7 @@ def arms(declared: Training, *, full: bool) -> Iterator[Arm]:
 
 
 def run_arms(declared: Training) -> dict[str, RunArm]:
-    """Return by their names the whole trainings that are compared, the baseline first."""
+    """Return the whole trainings to compare, by name, the baseline first."""
     resolved = config_of(declared, Arm(BASELINE)).resolve()
     often = max(resolved.learner.steps_per_update, resolved.eval_frequency // 5)
     return {
@@ -266,7 +266,7 @@ def run_arms(declared: Training) -> dict[str, RunArm]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -287,22 +287,27 @@ def _run(argv: list[str]) -> bool:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
-        "--full", action="store_true", help="every training of suite.toml, and the guide's figures"
+        "--full",
+        action="store_true",
+        help="measure every training of suite.toml, and the guide's sizes",
     )
-    parser.add_argument("--agent", help="only the trainings of this agent")
-    parser.add_argument("--env", help="only those in this environment")
+    parser.add_argument("--agent", help="measure only this agent's trainings")
+    parser.add_argument("--env", help="measure only trainings in this environment")
     parser.add_argument(
-        "--part", action="append", choices=PARTS, help="what to measure (default: all; repeatable)"
+        "--part", action="append", choices=PARTS, help="part to measure (default: all; repeatable)"
     )
     parser.add_argument(
         "--rounds",
         type=count,
         default=_LEAST_ROUNDS,
         metavar="N",
-        help=f"alternations (default: {_LEAST_ROUNDS})",
+        help=f"rounds, each of which calls everything once (default: {_LEAST_ROUNDS})",
     )
     parser.add_argument(
-        "--seeds", type=count, metavar="N", help="trainings to a target (default: 2, with --full 5)"
+        "--seeds",
+        type=count,
+        metavar="N",
+        help="trainings per preset to the target (default: 2, or 5 with --full)",
     )
     parser.add_output()
     return parser.parse_args(argv)
@@ -334,7 +339,7 @@ def _knobs(declared: Training, options: argparse.Namespace, file: ResultsFile) -
 
 
 def _runs(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
-    """Time whole trainings in alternation, each in a process of its own."""
+    """Time whole trainings in alternation, each in a new process."""
     from myriad.timing import interleave
 
     compared = run_arms(declared)
@@ -357,7 +362,7 @@ def _runs(declared: Training, options: argparse.Namespace, file: ResultsFile) ->
 
 
 def _run_rate(declared: Training, arm: RunArm, folder: str) -> float:
-    """Train once in a new process; return the steps/s of all but compiling."""
+    """Train once in a new process. Return the steps/s without compiling."""
     config = config_of(declared, Arm(BASELINE, fields=arm.fields))
     request = {
         "config": config.to_json(),
@@ -365,7 +370,7 @@ def _run_rate(declared: Training, arm: RunArm, folder: str) -> float:
         "profile_chunks": arm.profile_chunks,
         "folder": folder,
     }
-    # The second process of an arm finds its programs compiled.
+    # An arm's second process finds its programs in the cache.
     cache = f"{folder}/cache"
     target = "benchmarks.presets:run_once"
     return run(target, request, timeout_s=_TIMEOUT_S, MYRIAD_COMPILATION_CACHE=cache)["steps_per_s"]
@@ -374,7 +379,7 @@ def _run_rate(declared: Training, arm: RunArm, folder: str) -> float:
 def run_once(
     config: str, cpu_devices: int | None, profile_chunks: int, folder: str
 ) -> dict[str, float]:
-    """Train once and return the steps/s of all but compiling; runs in a child."""
+    """Train once, and return the steps/s without compiling. Runs in a child."""
     import myriad
     from myriad.training.config import TrainingConfig
 
@@ -393,12 +398,12 @@ def run_once(
 
 def _ladder(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
     """Time equal updates in ever fewer calls, in alternation."""
-    # It imports JAX, which discovering the suites does without.
+    # This imports JAX, which must not happen while asv discovers the suites.
     from benchmarks.harness.rungs import Ladder
     from myriad.timing import interleave
 
     for num_envs in _LADDER_ENVS:
-        # The preset's passes: many of them would hide what stepping costs.
+        # The number of passes is the preset's, because many passes would hide the cost of stepping.
         config = config_of(declared, Arm(_FULL_SET, _FULL_SET, {"num_envs": num_envs}))
         ladder = Ladder(config.resolve(), _LADDER_UPDATES)
         rungs = ladder.rungs()
@@ -416,7 +421,7 @@ def _ladder(declared: Training, options: argparse.Namespace, file: ResultsFile) 
 
 
 def _sampler(rung: Callable[[Any], Any], ladder: Any) -> Callable[[], float]:
-    """Return a function that calls a rung on its own state, and returns the steps/s."""
+    """Return a function that calls a rung on its own state and returns the steps/s."""
     import jax
 
     state = rung(ladder.state())  # compiles
@@ -431,7 +436,7 @@ def _sampler(rung: Callable[[Any], Any], ladder: Any) -> Callable[[], float]:
 
 
 def _target(declared: Training, options: argparse.Namespace, file: ResultsFile) -> None:
-    """Train each preset to the target return, seed after seed, each in a process of its own."""
+    """Train each preset to the target return, seed after seed, each in a new process."""
     if declared.target_return is None:
         return
     names = [BASELINE, "optimized", _FULL_SET, *(["as_documented"] if options.full else [])]
@@ -467,7 +472,7 @@ def _trained(declared: Training, name: str, seed: int, file: ResultsFile) -> Row
 
 
 def train_once(workload: str, name: str, seed: int, started: float, folder: str) -> Row:
-    """Train one seed as a user would and return the columns of its row; runs in a child."""
+    """Train one seed as a user would, and return the columns of its row. Runs in a child."""
     import myriad
 
     myriad.configure()
@@ -480,7 +485,7 @@ def train_once(workload: str, name: str, seed: int, started: float, folder: str)
     )
     row = train_to_target(config, started, folder)
     if name == "as_documented" and row["reason"]:
-        row["status"] = "ok"  # that it falls short is what is to be shown
+        row["status"] = "ok"  # a training that falls short is a result too
     return row | {"train_s": row["num_steps"] / row["steps_per_s"]}
 
 
@@ -507,13 +512,13 @@ def _row(
 
 
 def _described(declared: Training) -> dict[str, Any]:
-    """Return what the raw samples say of the training that their arms vary."""
+    """Return the description of the arms' training for the raw samples."""
     target = declared.target_return
     return {"env": declared.env, "agent": declared.agent, "target_return": target}
 
 
 def _print_ratios(rates: Mapping[str, Sequence[float]], what: str) -> None:
-    """Print a line for each side: its steps/s, and how many times those of the first."""
+    """Print a line for each side: its steps/s, and their ratio to the first side's."""
     first = next(iter(rates.values()))
     lines = []
     for name, of_side in rates.items():

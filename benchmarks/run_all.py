@@ -4,11 +4,12 @@
     python benchmarks/run_all.py --full       every size, within 40 minutes on 2 cores
     python benchmarks/run_all.py --only memory --only compile
 
-The peers' trainings and all but three of the autotuner's configurations are left out. comparison.py
---training and autotune.py --full measure them. A workload is one command of one suite, in a process
-of its own with a limit on its memory and its time. One that fails is recorded as failed, and the
-others go on. What was measured already at this commit, on this machine and with these versions is
-skipped, so a run that was stopped continues where it was. `--force` measures it again.
+This leaves out the peers' trainings and all but three of the autotuner's configurations.
+comparison.py --training and autotune.py --full measure those. A workload is one command of one
+suite, in its own process with limits on memory and time. A workload that fails is recorded as
+failed, and the others go on. Workloads that were already measured at this commit, on this machine
+and with these versions are skipped, so a stopped run continues where it was. `--force` measures
+them again.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -42,12 +43,12 @@ from benchmarks.harness.workloads import known, load
 
 _SCRIPT = "benchmarks/run_all.py"
 _STATE = "run_all.json"
-_GUESS_S = 60.0  # what a workload is taken to last before it has run once
+_GUESS_S = 60.0  # the assumed duration of a workload that has never run
 
 
 @dataclass(frozen=True)
 class Job:
-    """One command of one suite; `name` is also its CSV's."""
+    """One command of one suite. Its CSV file has the same `name`."""
 
     suite: str
     name: str
@@ -60,7 +61,7 @@ class Job:
         return f"benchmarks/{_SCRIPTS[self.suite]}.py"
 
 
-# Suites by the name that --only takes, and their scripts.
+# Scripts by their names for --only.
 _SCRIPTS = {
     "throughput": "throughput",
     "comparison": "comparison",
@@ -73,7 +74,7 @@ _SCRIPTS = {
 
 
 def jobs(*, full: bool) -> Iterator[Job]:
-    """Go through the workloads, the quick ones or all, cheapest suites first."""
+    """Yield the workloads, the quick ones or all, with the cheapest suites first."""
     tier, flags = ("full", ("--full",)) if full else ("quick", ())
     declaration = load()
     yield Job("memory", "memory", ("--profile", "both", *flags))
@@ -92,23 +93,30 @@ def jobs(*, full: bool) -> Iterator[Job]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
-        "--full", action="store_true", help="the full tier instead of the quick one"
+        "--full", action="store_true", help="run the full tier instead of the quick one"
     )
     parser.add_argument(
-        "--force", action="store_true", help="measure also what was measured already"
+        "--force", action="store_true", help="measure again what is already measured"
     )
     parser.add_argument(
-        "--only", action="append", metavar="SUITE", help=f"one of {', '.join(_SCRIPTS)}; repeatable"
+        "--only",
+        action="append",
+        metavar="SUITE",
+        help=f"run only this suite: one of {', '.join(_SCRIPTS)} (repeatable)",
     )
     parser.add_argument(
-        "--output", type=Path, default=CSV_FOLDER, metavar="FOLDER", help="default: results/csv"
+        "--output",
+        type=Path,
+        default=CSV_FOLDER,
+        metavar="FOLDER",
+        help="folder of the CSV files (default: results/csv)",
     )
     options = parser.parse_args(argv)
     for suite in options.only or ():
@@ -124,7 +132,7 @@ def _run(argv: list[str]) -> bool:
         options.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidArgumentError(
-            f"{options.output} can't be made to hold the results: {error.strerror}."
+            f"can't create the folder {options.output} for the results: {error.strerror}."
         ) from error
     wanted = [job for job in jobs(full=options.full) if job.suite in (options.only or _SCRIPTS)]
     progress = Progress(options.output / _STATE, wanted, force=options.force)
@@ -137,12 +145,12 @@ def _run(argv: list[str]) -> bool:
 
 
 class Progress:
-    """What has been measured, in a file beside the results, and a bar with the time that is left.
+    """A file of finished workloads beside the results, and a progress bar with the time left.
 
     Args:
         path: the file.
         wanted: the workloads of this run.
-        force: whether to measure also what the file holds.
+        force: whether to measure workloads again that the file holds.
     """
 
     def __init__(self, path: Path, wanted: Sequence[Job], *, force: bool):
@@ -156,11 +164,11 @@ class Progress:
             }
 
     def found(self, job: Job) -> dict[str, Any]:
-        """Return what is known of a workload at this commit; empty where it has not run."""
+        """Return a workload's record at this commit. It is empty if the workload has not run."""
         return self._done.get(self._key(job), {})
 
     def to_do(self) -> Iterator[Job]:
-        """Go through what has not been measured yet, showing how far it is."""
+        """Yield the workloads that have not been measured yet, and show the progress."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
@@ -189,14 +197,14 @@ class Progress:
                 bar.advance(task)
 
     def add(self, job: Job, found: dict[str, Any]) -> None:
-        """Keep what became of a workload."""
+        """Save the outcome of a workload."""
         self._done[self._key(job)] = found
         write_text(self._path, json.dumps(self._done, indent=1))
         if found["status"] != "ok":
             print(f"{job.name}: {found['status']}: {found['reason']}", file=sys.stderr)
 
     def _guess_s(self, job: Job) -> float:
-        """Return what a workload took the last time, at whatever commit."""
+        """Return a workload's last duration, at any commit."""
         name = f"{job.name} {' '.join(job.arguments)} "
         return next(
             (v["seconds"] for k, v in reversed(self._done.items()) if k.startswith(name)), _GUESS_S
@@ -222,9 +230,9 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _here() -> str:
-    """Return a short text for commit, machine, versions and settings.
+    """Return a short text that identifies commit, machine, versions and settings.
 
-    A measurement stands for another one only where these are the same.
+    A measurement is only valid for the same values of these.
 
     Raises:
         SuiteError: there is no such device.
@@ -238,7 +246,7 @@ def _here() -> str:
 
 @functools.cache
 def _tree() -> str:
-    """Return the commit, and what tells one state of changed files from another."""
+    """Return the commit, with a hash of the changed files."""
     name = commit()
     if not name.endswith("-dirty"):
         return name
@@ -251,7 +259,7 @@ def _tree() -> str:
 
 
 def _measure(job: Job, folder: Path) -> dict[str, Any]:
-    """Run a workload's command and say how it ended; its rows, if any, are in `folder`."""
+    """Run a workload's command and return how it ended. Its rows, if any, are in `folder`."""
     start = time.monotonic()
     script = str(ROOT / job.script)
     command = [sys.executable, script, *job.arguments, "--output", str(folder)]
@@ -274,7 +282,7 @@ def _measure(job: Job, folder: Path) -> dict[str, Any]:
 
 
 def _reason(code: int, log: IO[str]) -> str:
-    """Say how a command failed, by its exit code and what it wrote."""
+    """Say how a command failed, from its exit code and its output."""
     if code < 0:
         return f"ended by signal {-code}"
     log.seek(0)
@@ -290,7 +298,7 @@ def _first_complaint(lines: Sequence[str]) -> str:
 
 
 def _table(wanted: Sequence[Job], progress: Progress) -> str:
-    """Return a line per workload: what became of it, and how long it took."""
+    """Return a line per workload, with its outcome and duration."""
     rows = []
     for job in wanted:
         found = progress.found(job)
@@ -299,7 +307,7 @@ def _table(wanted: Sequence[Job], progress: Progress) -> str:
 
 
 def _draw(folder: Path) -> None:
-    """Draw every plot that the folder's rows allow."""
+    """Draw all plots that the folder's rows allow."""
     from benchmarks.plots.draw import PLOTS, draw
     from myriad.errors import MyriadError
 

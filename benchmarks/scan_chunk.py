@@ -1,12 +1,12 @@
-"""Steps/s, memory and seconds to compile against the size of the scan chunk.
+"""Measure steps/s, memory and seconds to compile over the size of the scan chunk.
 
     python benchmarks/scan_chunk.py                                a few sizes, 1,000 environments
     python benchmarks/scan_chunk.py --full --num-envs 100000       1 to 1,024
     python benchmarks/scan_chunk.py --agent dqn
 
 An asv suite and a command line. All sizes are timed in one process, in rounds of random order, so
-that whatever disturbs the machine disturbs all of them. A timed call takes the same steps for each.
-memory_profile.py measures what a process holds.
+that a disturbance of the machine affects all of them. A timed call makes the same number of steps
+for each size. memory_profile.py measures the memory of a process.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -60,10 +60,10 @@ _QUICK_CHUNKS = (1, 16, 128, 1_024)
 _FULL_CHUNKS = tuple(2**power for power in range(11))
 _QUICK_ROUNDS = 11
 _FULL_ROUNDS = 21
-# Of timed rounds; as many as have an interval are taken even so.
+# Seconds of timed rounds. The rounds that an interval needs are always run.
 _QUICK_S = 10.0
 _FULL_S = 300.0
-_CALL_S = 0.005  # the least that the fastest size's call lasts
+_CALL_S = 0.005  # the shortest call of the fastest size
 
 
 class ScanChunk:
@@ -94,17 +94,18 @@ class ScanChunk:
 def _timed(
     chunks: Sequence[int], num_rounds: int, max_s: float, env: str, agent: str, num_envs: int
 ) -> dict[str, list[Reply] | Row]:
-    """Time every chunk size in this process; one that fails gives its reason."""
+    """Time every chunk size in this process. A size that fails gives its reason."""
     found = {}
     programs = {}
     draw = random.Random(0)  # noqa: S311  (an order, no secret)
-    # The first compilation of a process is slower than its others: one for nothing, and those that
-    # count in any order.
+    # The first compilation of a process is slower than the others, so one is made and thrown away.
+    # The others come in random order.
     program(env, agent, num_envs, chunks[0])
     for chunk in draw.sample(list(chunks), len(chunks)):
         try:
             built = program(env, agent, num_envs, chunk)
-            if built.scan_chunk_size not in found:  # an agent's updates may make two sizes one
+            # two sizes become one if both round up to the same number of updates
+            if built.scan_chunk_size not in found:
                 built.start()
                 built.run(built.scan_chunk_size)
                 programs[built.scan_chunk_size] = built
@@ -121,7 +122,7 @@ def _timed(
 
 
 def _rounds(programs: dict[int, Any], num_rounds: int, max_s: float) -> dict[int, Reply]:
-    """Time the same steps of every program in each round, in an order drawn anew."""
+    """Time the same steps with every program in each round, in an order drawn anew."""
     num_steps = common_steps(list(programs))
     fastest_s = min(seconds_of(built.run, num_steps) for built in programs.values())
     if fastest_s < _CALL_S:
@@ -147,7 +148,7 @@ def common_steps(chunks: Sequence[int]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -161,7 +162,7 @@ def _run(argv: list[str]) -> bool:
     rounds, max_s = (_FULL_ROUNDS, _FULL_S) if options.full else (_QUICK_ROUNDS, _QUICK_S)
     request = described | {"chunks": chunks, "num_rounds": rounds, "max_s": max_s}
     try:
-        # Without the cache: it would turn the seconds to compile into those to load.
+        # The cache is off, because programs would be loaded instead of compiled.
         reply = run(
             "benchmarks.scan_chunk:_timed",
             request,
@@ -202,17 +203,19 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         type=count,
         nargs="+",
         metavar="N",
-        help="the sizes (default: some of 1 to 1,024)",
+        help="sizes to measure (default: some from 1 to 1,024)",
     )
     parser.add_argument(
-        "--full", action="store_true", help="every power of two from 1 to 1,024, and more rounds"
+        "--full",
+        action="store_true",
+        help="measure every power of two from 1 to 1,024, in more rounds",
     )
     parser.add_output()
     return parser.parse_args(argv)
 
 
 def _columns_of(found: Reply, num_envs: int) -> Row:
-    """Return the columns that one size fills."""
+    """Return the columns of one size."""
     if "failure" in found:
         return {
             "scan_chunk_size": found["scan_chunk_size"],

@@ -1,12 +1,12 @@
-"""Environment steps per second of the compiled rollout, under random actions.
+"""Measure environment steps per second of the compiled rollout, with random actions.
 
     python benchmarks/throughput.py                       a few sizes of CartPole beside gymnax
     python benchmarks/throughput.py --full                every size of suite.toml
     python benchmarks/throughput.py --full --env snake    the same of another environment
-    python benchmarks/throughput.py --targets             the targets; exit code 1 for a missed one
+    python benchmarks/throughput.py --targets             the targets; exit code 1 if one is missed
 
-An asv suite and a command line. Policies with a network and whole trainings are other suites, since
-their steps cost more.
+An asv suite and a command line. Policies with a network and whole trainings are measured by other
+suites, since their steps cost more.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -51,11 +51,12 @@ FULL = Budget(num_rounds=15, max_s=20.0)
 class Throughput:
     """Seconds of one compiled chunk; steps/s are num_envs x scan_chunk_size over them."""
 
-    # One parameter, since asv crosses parameters and 1,000,000 environments go with a chunk of
-    # their own. Seconds and no rate, since asv takes every figure for one that should fall.
+    # There is only one parameter, since asv combines all parameters and 1,000,000 environments need
+    # a chunk size of their own. The value is seconds, not a rate, since asv assumes that lower is
+    # better.
     params: ClassVar = list(load().select("throughput", tier_from_environment()))
     param_names: ClassVar = ["workload"]
-    version = "1"  # raised whenever what is timed, or myriad.timing, changes its meaning
+    version = "1"  # raise this if the meaning of the timed work or of myriad.timing changes
     timeout = 300
     timed_is_program = True  # for the gate: equal programs need no timing
     prepared = ""
@@ -78,7 +79,7 @@ class Throughput:
 
 
 class SeveralCores(Throughput):
-    """Seconds of a chunk whose environments are shared among all cores; gate.toml unpins it."""
+    """Seconds of a chunk whose environments are divided among all cores. gate.toml unpins it."""
 
     params: ClassVar = ["cartpole-10k"]
 
@@ -90,7 +91,7 @@ class SeveralCores(Throughput):
 
 
 class Recording(Throughput):
-    """Seconds of a chunk that keeps every step, of an environment that paints a grid."""
+    """Seconds of a chunk that keeps every step, in an environment that paints a grid."""
 
     params: ClassVar = ["snake-100-recorded"]
     version = "2"
@@ -119,7 +120,7 @@ class Recording(Throughput):
 
 
 class Gymnax:
-    """Seconds of the same chunk by gymnax: gate.toml's budget of a ratio holds ours to it."""
+    """Seconds of the same chunk with gymnax, to which a ratio budget in gate.toml compares ours."""
 
     params: ClassVar = ["cartpole-10k"]
     param_names: ClassVar = ["workload"]
@@ -141,7 +142,7 @@ class Gymnax:
         try:
             envs = GymnaxEnvs(declaration.env_id_of("gymnax", declared))
         except ImportError as missing:
-            raise NotImplementedError(f"this machine lacks gymnax: {missing}") from missing
+            raise NotImplementedError(f"gymnax is not installed: {missing}") from missing
         self.stepper = ScanStepper(envs, declared, record=False, seed=0, returns=False)
         self.num_steps = declared.scan_chunk_size
         self.stepper.run(self.num_steps)
@@ -157,7 +158,7 @@ class Gymnax:
 
 
 def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
-    """Return a compiled rollout, its state and what waits for it.
+    """Return a compiled rollout, its state and a function that waits for it.
 
     Raises:
         NotImplementedError: as `_rollout` says.
@@ -168,7 +169,7 @@ def _warm_rollout(workload: Workload) -> tuple[Any, Any, Callable[[Any], Any]]:
 
 
 def _rollout(workload: Workload) -> tuple[Any, Callable[[Any], Any]]:
-    """Return a rollout of which nothing is compiled, and what waits for its results.
+    """Return an uncompiled rollout, and a function that waits for its results.
 
     Raises:
         NotImplementedError: the commit or the machine lacks what the workload needs, so asv reports
@@ -185,7 +186,7 @@ def _rollout(workload: Workload) -> tuple[Any, Callable[[Any], Any]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -206,14 +207,16 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument(
-        "--full", action="store_true", help="every size of suite.toml, up to 1,000,000 environments"
+        "--full",
+        action="store_true",
+        help="measure every size of suite.toml, up to 1,000,000 environments",
     )
     parser.add_num_envs(group=sizes)
     parser.add_argument(
         "--scan-chunk-size",
         type=count,
         metavar="N",
-        help="steps in a compiled call (default: suite.toml's)",
+        help="number of steps in a compiled call (default: suite.toml's)",
     )
     parser.add_argument(
         "--env",
@@ -223,29 +226,29 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "--num-steps",
         type=count,
         metavar="N",
-        help="steps in a timed call (default: as many as last 0.05 s)",
+        help="number of steps in a timed call (default: as many as take 0.05 s)",
     )
     parser.add_argument(
         "--targets",
-        "--bars",  # the name that published documentation taught
+        "--bars",  # the flag's name in older published documentation
         action="store_true",
-        help="check the targets of suite.toml; exit code 1 where one is missed",
+        help="check the targets of suite.toml; exit code 1 if one is missed",
     )
     parser.add_output()
     options = parser.parse_args(argv)
     if options.targets and (options.num_envs or options.scan_chunk_size or options.num_steps):
         parser.error(
             "--targets measures what suite.toml declares, "
-            "and goes with --env, --full and --output alone"
+            "so only --env, --full and --output go with it"
         )
     return options
 
 
 def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Workload]:
-    """Return the workloads that the flags ask for.
+    """Return the workloads that the flags select.
 
-    They are declared ones, or the nearest of these with the flags' values. An environment of which
-    none is declared takes the sizes and chunks of CartPole.
+    They are the declared ones, or the nearest of these with the flags' values. An environment
+    without declared workloads takes the sizes and chunks of CartPole.
     """
     env = resolved_env(options.env or "cartpole")
     matrix = sorted(
@@ -276,7 +279,7 @@ def chosen(options: argparse.Namespace, declaration: Declaration) -> list[Worklo
 
 
 def _run_scaling(options: argparse.Namespace, declaration: Declaration, file: ResultsFile) -> bool:
-    """Measure each workload, beside gymnax where gymnax has the environment."""
+    """Measure each workload, beside gymnax if gymnax has the environment."""
     workloads = chosen(options, declaration)
     sides = (OURS, "gymnax") if declaration.env_id_of("gymnax", workloads[0]) else (OURS,)
     budget = FULL if options.full else QUICK
@@ -303,7 +306,7 @@ def _run_targets(options: argparse.Namespace, declaration: Declaration, file: Re
 
 
 def _report(file: ResultsFile) -> None:
-    """Say what failed, what a reader must know, where the files are and what repeats the run."""
+    """Print failures, notes, the files, and the command that repeats the run."""
     notes = {}
     for row in file.rows:
         if row["status"] != "ok":
@@ -311,7 +314,7 @@ def _report(file: ResultsFile) -> None:
             print(f"{where}: {row['status']}: {row['reason']}", file=sys.stderr)
         elif row["reason"]:
             notes.setdefault((library_of(row["library"]), row["env"]), row["reason"])
-    for (library, env), note in notes.items():  # once, as every size has the same
+    for (library, env), note in notes.items():  # only once, because every size has the same note
         print(f"* {library}, {env}: {note}")
     print(f"\nrows:           {file.path}\nraw samples:    {file.samples_path}")
     draw_run(file, "throughput", file.rows[-1]["env"] if file.rows else None)

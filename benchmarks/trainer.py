@@ -1,6 +1,6 @@
-"""What the trainer does on the host: windows, evaluations, checkpoints.
+"""Measure the trainer's work on the host: windows, evaluations, checkpoints.
 
-An asv suite alone. training.py measures the updates themselves.
+This is only an asv suite. training.py measures the updates themselves.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ _WINDOWS = 64
 
 
 class HostLoop:
-    """Seconds of a training with many windows and hardly anything to compute in one."""
+    """Seconds of a training with many windows and hardly anything to compute in each."""
 
     version = "1"
     timeout = 120
@@ -60,7 +60,7 @@ class HostLoop:
 
 
 class Checkpoint:
-    """Seconds to save and to restore the state of a training, a full replay buffer included."""
+    """Seconds to save and to restore a training's state, including a full replay buffer."""
 
     params: ClassVar = ["cartpole-dqn"]
     param_names: ClassVar = ["workload"]
@@ -92,7 +92,7 @@ class Checkpoint:
 
 
 class Evaluation:
-    """Seconds of one evaluation, whole episodes of a policy that has learned nothing yet."""
+    """Seconds of one evaluation: whole episodes of an untrained policy."""
 
     params: ClassVar = ["cartpole-ppo"]
     param_names: ClassVar = ["workload"]
@@ -125,7 +125,7 @@ class Evaluation:
 
 
 def _training(workload: str) -> Any:
-    """Return the programs of a declared training, not compiled yet.
+    """Return the programs of a declared training, before compilation.
 
     Raises:
         NotImplementedError: the commit or the machine lacks what it needs; asv then skips.

@@ -1,11 +1,11 @@
-"""Whole trainings: seconds to a target return, compilation included, and their steps/s.
+"""Measure whole trainings: seconds to a target return, including compilation, and steps/s.
 
     python benchmarks/training.py                  the quick trainings of suite.toml, two seeds each
     python benchmarks/training.py --full           all of them, five seeds each
     python benchmarks/training.py --agent dqn --seeds 3
 
-An asv suite and a command line. A seed is a process of its own, with nothing cached: its clock
-starts with the process and stops when the evaluation that reached the target has been written.
+An asv suite and a command line. Each seed runs in a new process without a cache. Its clock starts
+with the process, and stops when the evaluation that reached the target has been written.
 comparison.py measures the trainings of peers.
 """
 
@@ -38,14 +38,14 @@ _TIMEOUT_S = 600.0
 
 
 class TrainingLoop:
-    """Seconds of the trainer's own loop over a few updates, the host's part of it included."""
+    """Seconds of the trainer's loop over a few updates, including the host's part."""
 
     params: ClassVar = list(load().select_trainings("training", tier_from_environment()))
     param_names: ClassVar = ["workload"]
     version = "1"
     timeout = 300
     prepared = ""
-    window = 8  # updates in a call, at least
+    window = 8  # the fewest updates in a call
 
     def setup(self, workload: str) -> None:
         """Compile and warm up, once: asv calls this before every sample."""
@@ -75,7 +75,7 @@ class TrainingLoop:
 
 
 class SeveralCores(TrainingLoop):
-    """Seconds of an update so large that all cores share it; gate.toml unpins it."""
+    """Seconds of an update that is large enough for all cores. gate.toml unpins it."""
 
     params: ClassVar = ["cartpole-ppo"]
     window = 1
@@ -99,7 +99,7 @@ class SeveralCores(TrainingLoop):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -108,7 +108,7 @@ def _run(argv: list[str]) -> bool:
     trainings = chosen(load().trainings["training"], options, "training")
     file = ResultsFile("training", options.output, command_of(_SCRIPT, argv))
     for training in trainings:
-        # A published time to a return is the median of at least five seeds.
+        # A published time to a target return is the median of at least five seeds.
         for seed in range(options.seeds or (5 if options.full else 2)):
             _train(training, seed, file)
     print(table(file.rows))
@@ -118,22 +118,22 @@ def _run(argv: list[str]) -> bool:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
-        "--full", action="store_true", help="every training of suite.toml, five seeds each"
+        "--full", action="store_true", help="run every training of suite.toml, with five seeds each"
     )
-    parser.add_argument("--agent", help="only the trainings of this agent")
-    parser.add_argument("--env", help="only those in this environment")
+    parser.add_argument("--agent", help="run only this agent's trainings")
+    parser.add_argument("--env", help="run only trainings in this environment")
     parser.add_argument(
         "--seeds",
         type=count,
         metavar="N",
-        help="trainings of each kind (default: 2, with --full 5)",
+        help="seeds of each training (default: 2, or 5 with --full)",
     )
     parser.add_output()
     return parser.parse_args(argv)
 
 
 def _train(training: Training, seed: int, file: ResultsFile) -> None:
-    """Train one seed in a process of its own, and save its row."""
+    """Train one seed in a new process, and save its row."""
     request = asdict(training) | {"seed": seed, "started": time.time()}
     columns: Row = {"library": "myriad", "env": training.env, "agent": training.agent}
     with tempfile.TemporaryDirectory() as folder:
@@ -151,7 +151,7 @@ def _train(training: Training, seed: int, file: ResultsFile) -> None:
 
 
 def train_once(request: dict[str, Any], folder: str) -> Row:
-    """Train one seed as a user would and return the columns of its row; runs in a child."""
+    """Train one seed as a user would, and return the columns of its row. Runs in a child."""
     import myriad
 
     myriad.configure()
@@ -180,7 +180,7 @@ def _config(training: Training, seed: int) -> Any:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return a line per training: the seconds to the target over its seeds, and compiling."""
+    """Return a line per training, with its seconds to the target and of compiling over seeds."""
     headers = [
         "environment",
         "agent",
@@ -205,7 +205,7 @@ def _line(kind: tuple[str, str], rows: Sequence[Row]) -> list[str]:
     missed = len(rows) - len(done)
     if missed >= len(
         done
-    ):  # the median of all seeds is no figure then, and that of the lucky ones would flatter
+    ):  # then all seeds have no median, and that of the successful ones would look too good
         return [*kind, f"{len(done)} of {len(rows)}", "not reached by half of them", "-", "-", "-"]
     seconds = sorted([*(row["run_s"] for row in done), *[math.inf] * missed])
     compile_s, steps, rate = (

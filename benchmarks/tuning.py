@@ -1,14 +1,15 @@
-"""Trials of `myriad tune` in a minute: in one program, in pinned processes, and a whole campaign.
+"""Measure trials of `myriad tune` per minute: in one program, in pinned processes, in a campaign.
 
     python benchmarks/tuning.py                         all parts
-    python benchmarks/tuning.py --part programs         arguments against a program for each trial
-    python benchmarks/tuning.py --part processes        a process on each core against one on all
+    python benchmarks/tuning.py --part programs         a program per trial against arguments
+    python benchmarks/tuning.py --part processes        a process per core against one on all
     python benchmarks/tuning.py --part campaign --runs 1
 
 An asv suite and a command line. `programs` alternates a trial whose hyperparameters are arguments
 of a compiled program with one that compiles its own. `processes` alternates campaigns of one
 process with those of one pinned to each core. `campaign` runs 100 trials of the documented space
-with nothing compiled before, and then again. Trials have one training seed. Nothing is confirmed.
+twice, first with an empty cache. Trials have one training seed. The best trial is not confirmed on
+other seeds.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -38,9 +39,9 @@ PARTS = ("programs", "processes", "campaign")
 _WORKLOAD = "bucket-brigade-ppo"
 _OPTIONS = {"scenario": "easy"}
 _TIMEOUT_S = 1_200.0
-# Of 24, loading the programs takes most of the time in both arms.
+# With 24, loading the programs would take most of the time in both arms.
 _TRIALS_OF_PROCESSES = 240
-# A quick space of one shape: what differs by trial is an argument.
+# A quick space in which all trials have the same shapes, so that trials differ only in arguments.
 _ONE_SHAPE = """
 [fixed]
 num_envs = 16
@@ -87,7 +88,8 @@ class TracedTrial:
 
 def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) -> Any:
     """Compile the program of a training, with these hyperparameters as its arguments."""
-    # First: a commit without populations may not know these fields of a configuration either.
+    # This comes first, because a commit without populations may lack these fields of a
+    # configuration too.
     kind = package.find("myriad.training.population:Population")
     config = package.find("myriad:create_config")(
         declared.env,
@@ -102,7 +104,7 @@ def _population(declared: Training, traced: Mapping[str, Any], **fields: Any) ->
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -121,21 +123,28 @@ def _run(argv: list[str]) -> bool:
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--part", action="append", choices=PARTS, help="what to measure")
-    parser.add_argument("--runs", type=count, default=5, help="alternations (default: 5)")
     parser.add_argument(
-        "--trials", type=count, default=100, help="trials of a campaign (default: 100)"
+        "--part", action="append", choices=PARTS, help="part to measure (default: all)"
+    )
+    parser.add_argument(
+        "--runs",
+        type=count,
+        default=5,
+        help="rounds, each of which runs everything once (default: 5)",
+    )
+    parser.add_argument(
+        "--trials", type=count, default=100, help="number of trials in a campaign (default: 100)"
     )
     parser.add_output()
     return parser.parse_args(argv)
 
 
-# A part's seconds by arm. The first arm is held against the second.
+# A part's seconds by arm. The first arm is compared with the second.
 _Seconds = dict[str, list[float]]
 
 
 def _programs(declared: Training, options: argparse.Namespace) -> _Seconds:
-    """Time a trial by arguments and one with a program of its own, in turns."""
+    """Time a trial with arguments and one with its own program, in turns."""
     seconds: _Seconds = {"program for each trial": [], "arguments": []}
     shared = _population(declared, _VALUES)
     state = shared.first_state([0], {name: [value] for name, value in _VALUES.items()})
@@ -160,7 +169,7 @@ def _programs(declared: Training, options: argparse.Namespace) -> _Seconds:
 
 
 def _processes(declared: Training, options: argparse.Namespace) -> _Seconds:
-    """Time campaigns of one process on all cores and of one on each core, in turns."""
+    """Time campaigns of one process on all cores, and of one process per core, in turns."""
     seconds: _Seconds = {"one process": [], "a process on each core": []}
     with tempfile.TemporaryDirectory() as folder:
         space = Path(folder) / "space.toml"
@@ -173,7 +182,7 @@ def _processes(declared: Training, options: argparse.Namespace) -> _Seconds:
             n_trials=_TRIALS_OF_PROCESSES,
             pruner="none",
         )
-        for n_jobs in (1, -1):  # so that nothing is left to compile
+        for n_jobs in (1, -1):  # so that the cache holds every program
             measure(n_jobs=n_jobs)
         for _ in range(options.runs):
             for arm, n_jobs in zip(seconds, (1, -1), strict=True):
@@ -182,7 +191,7 @@ def _processes(declared: Training, options: argparse.Namespace) -> _Seconds:
 
 
 def _campaign(declared: Training, options: argparse.Namespace) -> _Seconds:
-    """Time campaigns of the documented space, with nothing compiled before and again."""
+    """Time campaigns of the documented space, first with an empty cache and then again."""
     seconds: _Seconds = {"nothing compiled": [], "compiled": []}
     shares = []
     for _ in range(options.runs):
@@ -212,7 +221,7 @@ def _launch(declared: Training, cache: Path, **fields: Any) -> Reply:
 
 
 def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> Reply:
-    """Run the trials of a campaign, from the imports on."""
+    """Run the trials of a campaign, including imports."""
     start = time.perf_counter()
     import myriad
 
@@ -250,7 +259,7 @@ def _in_child(env: str, agent: str, num_steps: int, fields: dict[str, Any]) -> R
 
 
 def _trials(settings: Any, on_event: Callable[[Any], None]) -> Any:
-    """Run the trials of a campaign without what it concludes; return the study."""
+    """Run the trials of a campaign without the final evaluation, and return the study."""
     space = package.find("myriad.tuning.session:load_space")(settings)
     study = package.find("myriad.tuning.study:open_study")(settings, space)
     if settings.n_jobs == 1:

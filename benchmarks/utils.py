@@ -1,10 +1,10 @@
-"""The two timing functions for authors of new benchmarks, on top of `myriad.timing`.
+"""Two timing functions for authors of new benchmarks, built on `myriad.timing`.
 
     from benchmarks.utils import time_jitted_fn, warmup_jitted_fn
 
-A module `__getattr__` hands them out: airspeed velocity takes every function called `time_*` that
-it finds in a module of benchmarks for a benchmark. New code gets more from `myriad.timing.measure`
-and `compare`.
+A module `__getattr__` provides them, because airspeed velocity treats every function named `time_*`
+in a benchmark module as a benchmark. New code should use `myriad.timing.measure` and `compare`,
+which return more.
 """
 
 import functools
@@ -31,7 +31,7 @@ def _warmup_jitted_fn(
 
 
 def _with(fn: Callable[..., Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
-    """Bind keyword arguments. Without any, `fn` stays itself: `measure` asks what it compiles."""
+    """Bind keyword arguments. Without any, return `fn` itself, because `measure` inspects it."""
     return functools.partial(fn, **kwargs) if kwargs else fn
 
 
@@ -43,14 +43,14 @@ def _time_jitted_fn(
     measure_compile_time: bool = True,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """Time `fn(*args, **kwargs)`, each call up to the moment that its result is ready.
+    """Time calls of `fn(*args, **kwargs)`, each until its result is ready.
 
     Args:
         fn: the function, jitted or not.
-        *args: its positional arguments; those it donates survive.
+        *args: its positional arguments. Donated ones survive.
         num_runs: samples to take.
-        warmup_steps: samples to take before them and forget.
-        measure_compile_time: whether to say what compiling took.
+        warmup_steps: samples to take first and discard.
+        measure_compile_time: whether to report the seconds of compilation.
         **kwargs: its keyword arguments.
 
     Returns:

@@ -1,10 +1,10 @@
-"""What each XLA option that `configure` sets gains: programs with all of them and without one.
+"""Measure the gain of each XLA option that `configure` sets, by leaving out one at a time.
 
     python benchmarks/xla_options.py                 every option, five alternated launches
     python benchmarks/xla_options.py --launches 3
 
-A launch is a process of its own, since XLA reads its options once. Launches with and without an
-option alternate, so a machine that slows down slows both.
+Each launch is a new process, since XLA reads its options once. Launches with and without an option
+alternate, so that a slow phase of the machine affects both.
 """
 
 if __name__ == "__main__" and not __package__:
@@ -28,9 +28,9 @@ from benchmarks.harness.workloads import SuiteError
 _SCRIPT = "benchmarks/xla_options.py"
 _VARIABLE = "MYRIAD_WITHOUT_XLA_OPTIONS"
 _TIMEOUT_S = 600.0
-_SECONDS = 0.6  # of calls to each program, and at least so many calls
+_SECONDS = 0.6  # seconds of calls to each program, and the fewest calls
 _CALLS = 5
-# Environments and steps of a call, under random actions.
+# Environments and steps of a call, with random actions.
 ROLLOUTS = {
     "cartpole-control": ((1, 1_000), (1_000, 1_000), (100_000, 256), (1_000_000, 32)),
     "pendulum-control": ((1_000, 500),),
@@ -43,7 +43,7 @@ _PPO_STEPS = 200_000
 
 @dataclass(frozen=True)
 class Ratio:
-    """The rate with all options over that without one, in one pair of launches."""
+    """The rate with all options over the rate without one, in one pair of launches."""
 
     option: str
     program: str
@@ -52,7 +52,7 @@ class Ratio:
 
 
 def rates() -> dict[str, float]:
-    """Return the steps/s of every program, by its name, in this process."""
+    """Return the steps/s of every program in this process, by name."""
     import numpy as np
 
     from myriad import Rollout, configure, create_config, make_agent, make_env
@@ -81,7 +81,7 @@ def rates() -> dict[str, float]:
 
 
 def _seconds(call: Callable[[Any], Any], state: Any) -> float:
-    """Return the median seconds of calls that hand their state on; the first one compiles."""
+    """Return the median seconds of calls that pass on their state. The first call compiles."""
     import jax
 
     state = jax.block_until_ready(call(state))
@@ -94,7 +94,7 @@ def _seconds(call: Callable[[Any], Any], state: Any) -> float:
 
 
 def launched(without: str) -> dict[str, float]:
-    """Return the rates of a new process without an option; an empty name leaves out none."""
+    """Return the rates in a new process without an option. An empty name leaves out none."""
     left_out: dict[str, Any] = {_VARIABLE: without}
     try:
         return child_process.run(
@@ -105,10 +105,10 @@ def launched(without: str) -> dict[str, float]:
 
 
 def ratios(options: Sequence[str], num_launches: int) -> list[Ratio]:
-    """Launch every variant so many times, in turn."""
+    """Launch every variant `launches` times, in turn."""
     found = []
     for launch in range(num_launches):
-        # Every other round backwards: no variant always follows the same one.
+        # Every other round is reversed, so that no variant always follows the same one.
         order = ["", *options] if launch % 2 == 0 else ["", *reversed(options)]
         rate = {option: launched(option) for option in order}
         found += [
@@ -120,7 +120,7 @@ def ratios(options: Sequence[str], num_launches: int) -> list[Ratio]:
 
 
 def table(found: Sequence[Ratio]) -> str:
-    """Return how many times as fast each program is with an option, as Markdown."""
+    """Return a Markdown table of the speedup of each program by each option."""
     options = list(dict.fromkeys(each.option for each in found))
     lines = [
         f"| program | {' | '.join(f'`{option}`' for option in options)} |",
@@ -136,7 +136,7 @@ def table(found: Sequence[Ratio]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return guarded(_run, argv)
 
 
@@ -144,8 +144,12 @@ def _run(argv: list[str]) -> bool:
     from myriad.hardware import XLA_CPU_OPTIONS
 
     parser = Parser(_SCRIPT, __doc__)
-    parser.add_argument("--launches", type=count, default=5, metavar="N", help="of each variant")
-    parser.add_argument("--output", type=writable, metavar="FILE", help="CSV file, a row per ratio")
+    parser.add_argument(
+        "--launches", type=count, default=5, metavar="N", help="launches of each variant"
+    )
+    parser.add_argument(
+        "--output", type=writable, metavar="FILE", help="CSV file, with a row per ratio"
+    )
     options = parser.parse_args(argv)
     found = ratios(list(XLA_CPU_OPTIONS), options.launches)
     print(table(found))

@@ -1,4 +1,4 @@
-"""What the command lines of all suites share: flags, exit codes, progress, the closing report."""
+"""The shared parts of all suites' command lines: flags, exit codes, progress, final report."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ from benchmarks.harness.process.failures import ChildError
 from benchmarks.harness.results import ResultsFile, last_rate
 from benchmarks.harness.workloads import SuiteError
 
-# Environment variables that bear on what is measured.
+# Environment variables that affect measurements.
 SETTINGS = (
     "JAX_PLATFORM_NAME",
     "JAX_PLATFORMS",
@@ -24,15 +24,15 @@ SETTINGS = (
     "XLA_FLAGS",
     "MYRIAD_TIER",
 )
-_DECLARED = "suite.toml's"  # how --help calls the defaults of the declared workloads
+_DECLARED = "suite.toml's"  # the words in --help for the declared workloads' defaults
 _SIZES = {"num_envs": "{:,} environments", "scan_chunk_size": "chunk {:,}"}
 
 
 class Parser(argparse.ArgumentParser):
-    """Flags of one command; a mistake in them is one sentence and exit code 2.
+    """The flags of one command. A mistake in them gives one sentence and exit code 2.
 
     Args:
-        script: what the command is called, such as `benchmarks/throughput.py`.
+        script: the command's name, such as `benchmarks/throughput.py`.
         document: the module's docstring, whose first line describes the command.
     """
 
@@ -44,11 +44,11 @@ class Parser(argparse.ArgumentParser):
             "--without-xla-option",
             action=_LeaveOut,
             metavar="NAME",
-            help="leave out one of XLA's options that Myriad sets (repeatable)",
+            help="leave out one of the XLA options that Myriad sets (repeatable)",
         )
 
     def error(self, message: str) -> Any:
-        """Refuse what was given.
+        """Refuse the given flags.
 
         Raises:
             SuiteError: always.
@@ -56,13 +56,13 @@ class Parser(argparse.ArgumentParser):
         raise SuiteError(f"{message}; --help lists the flags.")
 
     def add_output(self) -> None:
-        """Add `--output`, where the CSV goes."""
+        """Add `--output`, the place of the CSV file."""
         self.add_argument(
             "--output", type=Path, metavar="PATH", help="CSV file or folder (default: results/csv)"
         )
 
     def add_env(self, default: str | None) -> None:
-        """Add `--env`, the environment; a default of None stands for suite.toml's."""
+        """Add `--env`, the environment. A default of None means suite.toml's."""
         self.add_argument(
             "--env",
             default=default,
@@ -70,25 +70,25 @@ class Parser(argparse.ArgumentParser):
         )
 
     def add_agent(self, default: str | None) -> None:
-        """Add `--agent`; a default of None stands for suite.toml's."""
+        """Add `--agent`. A default of None means suite.toml's."""
         self.add_argument(
             "--agent", default=default, help=f"agent (default: {default or _DECLARED})"
         )
 
     def add_num_envs(self, default: int | None = None, group: Any = None) -> None:
-        """Add `--num-envs`, to a group of flags that exclude each other where one is given."""
+        """Add `--num-envs`, to `group` if given, whose flags exclude each other."""
         shown = _DECLARED if default is None else f"{default:,}"
         (group or self).add_argument(
             "--num-envs",
             type=count,
             default=default,
             metavar="N",
-            help=f"environments side by side (default: {shown})",
+            help=f"number of parallel environments (default: {shown})",
         )
 
 
 class _LeaveOut(argparse.Action):
-    """Leaves an option of XLA out of this process and of all that it starts."""
+    """Leaves out an XLA option, in this process and in all that it starts."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         from myriad import settings
@@ -103,7 +103,7 @@ class _LeaveOut(argparse.Action):
 
 
 def count(text: str) -> int:
-    """Read a flag that is a whole number of at least 1."""
+    """Parse a flag that is a whole number of at least 1."""
     value = int(text) if text.isdecimal() else 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but got {text!r}")
@@ -111,7 +111,7 @@ def count(text: str) -> int:
 
 
 def writable(text: str) -> Path:
-    """Read a flag that names a file, and make sure before hours of work that it can be written."""
+    """Parse a flag that names a file, and check before hours of work that it can be written."""
     path = Path(text)
     try:
         path.open("a").close()
@@ -143,7 +143,7 @@ def resolved_agent(agent: str) -> str:
 
 
 def command_of(script: str, argv: Sequence[str]) -> str:
-    """Return what repeats a run, the environment variables that bear on it included."""
+    """Return the command that repeats a run, with the environment variables that affect it."""
     settings = [
         f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if os.environ.get(name)
     ]
@@ -153,7 +153,7 @@ def command_of(script: str, argv: Sequence[str]) -> str:
 def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int:
     """Call `run(argv)` and return the exit code.
 
-    It is 0 where `run` succeeded, 1 where not, 2 for bad input and 130 for Ctrl-C.
+    The code is 0 if `run` succeeded, 1 if not, 2 for bad input and 130 for Ctrl-C.
     """
     from myriad.errors import MyriadError
 
@@ -163,12 +163,12 @@ def guarded(run: Callable[[list[str]], bool], argv: Sequence[str] | None) -> int
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; what had been measured is saved", file=sys.stderr)
+        print("stopped; all measurements so far are saved", file=sys.stderr)
         return 130
 
 
 def readable(num_bytes: int | None) -> str:
-    """Write a number of bytes in the unit that fits; a dash where XLA does not state it."""
+    """Write a number of bytes in a fitting unit, or a dash if XLA does not state it."""
     if not num_bytes:
         return "-"
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -178,14 +178,14 @@ def readable(num_bytes: int | None) -> str:
 
 
 def print_files(file: ResultsFile) -> None:
-    """Print where the files are and what repeats the run."""
+    """Print the files, and the command that repeats the run."""
     print(f"\nrows:           {file.path}")
     print(f"raw samples:    {file.samples_path}")
     print(f"reproduce with: {file.command}")
 
 
 def report(file: ResultsFile) -> bool:
-    """Print failures, the files and the command that repeats the run; return whether all is ok."""
+    """Print failures, the files and the command that repeats the run. Return whether all is ok."""
     for row in file.rows:
         if row["status"] != "ok":
             sizes = [shape.format(row[name]) for name, shape in _SIZES.items() if row[name] != ""]
@@ -197,7 +197,7 @@ def report(file: ResultsFile) -> bool:
 
 @contextlib.contextmanager
 def progress(num_alternations: int) -> Iterator[OnEvent]:
-    """Show live what is measured; say nothing where stderr is no terminal."""
+    """Show live progress if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

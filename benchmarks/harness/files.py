@@ -1,7 +1,7 @@
-"""Write files whole: a reader finds the old content or the new one, never a part of it.
+"""Write files atomically: a reader finds the old content or the new one, never a part.
 
-Every file that a suite leaves is written here. The package has its own writer, which older commits
-lack, and suites run on those too.
+All files of the suites are written here. The package has its own writer, but suites also run on
+older commits, which lack it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, and move it to `path` when the block succeeds.
+    """Yield a temporary path beside `path`, and move it to `path` if the block succeeds.
 
     Raises:
         InvalidArgumentError: the file can't be written.
@@ -37,13 +37,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path`, with the line endings that it has."""
+    """Write `text` to `path`, with unchanged line endings."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8", newline="")
 
 
 def write_rows(path: Path, kind: type[Any], rows: Sequence[Any]) -> None:
-    """Write dataclasses of one kind as a CSV file with a line for each."""
+    """Write dataclasses of one type to a CSV file, with a line for each."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, [item.name for item in fields(kind)], lineterminator="\n")
     writer.writeheader()

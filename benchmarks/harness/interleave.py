@@ -1,9 +1,9 @@
-"""Measure several sides in alternation: each in its own process, in a new order every round.
+"""Measure several sides in alternation, each in its own process, in a new order every round.
 
-The parent sends requests to `python -m benchmarks.sides` and waits: while a call runs, every other
-side sleeps. Machines drift by tens of percent within an hour; calls seconds apart share the drift,
-so the ratio of a round's calls loses it. A side that dies, hangs or refuses becomes an outcome with
-its reason, and no process outlives `alternate`.
+The parent sends requests to `python -m benchmarks.sides` and waits. While one side's call runs, all
+other sides sleep. Machines drift by tens of percent within an hour. Calls that are seconds apart
+share this drift, so it cancels in the ratio of a round's calls. A side that dies, hangs or refuses
+gets an outcome with its reason. No process outlives `alternate`.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ class Case:
 
     Attributes:
         side: its name in libraries.toml.
-        workload: what it steps.
+        workload: the workload that it steps.
         record: whether it writes every step to a trajectory.
-        env_id: what its library calls the environment; empty for Myriad, and where the library has
+        env_id: its library's name for the environment; empty for Myriad, and if the library has
             none.
-        returns: whether it must keep the returns of episodes, as a check of returns needs.
+        returns: whether it must keep the returns of episodes, for a check of returns.
     """
 
     side: str
@@ -41,13 +41,13 @@ class Case:
 
     @property
     def label(self) -> str:
-        """A name that no other case of a run has."""
+        """A name that is unique among the cases of a run."""
         return f"{self.side} {self.workload.name}{' recorded' if self.record else ''}"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop, and how long to wait for an answer; all times in seconds."""
+    """When to stop, and how long to wait for a reply. All times are in seconds."""
 
     num_rounds: int = 15
     max_s: float = 20.0
@@ -59,9 +59,10 @@ class Budget:
 
 @dataclass
 class Outcome:
-    """What one case gave. `seconds` holds one entry per round, None where the side had failed.
+    """The result of one case. `seconds` has one entry per round, or None if the side had failed.
 
-    `reason` says why the status is not `ok`, or what a reader must know of one that is.
+    `reason` says why the status is not `ok`. If it is `ok`, `reason` may hold a note for the
+    reader.
     """
 
     case: Case
@@ -74,7 +75,7 @@ class Outcome:
     seconds: list[float | None] = field(default_factory=list)
 
     def steps_per_s(self) -> list[float | None]:
-        """Return environment steps per second, round by round; those of all seeds together."""
+        """Return environment steps per second, round by round, summed over all seeds."""
         workload = self.case.workload
         num_envs = workload.num_envs * (workload.num_seeds or 1)
         steps = num_envs * self.prepared.get("num_steps", 0)
@@ -87,7 +88,7 @@ def side_command(side: str) -> list[str]:
 
 
 class LibraryProcess(Conversation):
-    """A running side, ended by leaving the `with` block."""
+    """A running side. Leaving the `with` block ends it."""
 
     def __init__(self, side: str):
         # Two processes share a GPU only if neither takes three quarters of it at the start.
@@ -109,10 +110,10 @@ def alternate(
     """Measure `cases` in alternation.
 
     Args:
-        cases: what runs beside each other.
+        cases: the cases to alternate.
         budget: when to stop.
         seed: draws the orders, and is the seed that every side's environments start from.
-        on_event: called with what happens now and the outcomes so far, for those who watch.
+        on_event: called with the current event and the outcomes so far, to show progress.
 
     Returns:
         One outcome per case, in their order, failed ones included.
@@ -122,7 +123,7 @@ def alternate(
         sides = [stack.enter_context(LibraryProcess(case.side)) for case in cases]
         pairs = list(zip(sides, outcomes, strict=True))
         on_event("importing", outcomes)
-        for side, outcome in pairs:  # all of them, before the first compilation is timed
+        for side, outcome in pairs:  # all sides start before the first compilation is timed
             with _failure_noted(side, outcome):
                 outcome.hello = side.reply(budget.prepare_timeout_s)
         for side, outcome in _alive(pairs):
@@ -157,9 +158,9 @@ def _prepare(case: Case, budget: Budget, seed: int) -> dict[str, Any]:
 
 
 def _describe_machine(outcome: Outcome, outcomes: Sequence[Outcome]) -> None:
-    """Complete what a peer can't know of the machine by what the sides beside it say.
+    """Add facts about the machine that a peer can't know, taken from the other sides.
 
-    A peer without JAX runs on the processor, whatever the others run on, and its row says that.
+    A peer without JAX always runs on the processor, and its row says so.
 
     Raises:
         ChildError: it has JAX, and its device is none of theirs.
@@ -208,10 +209,11 @@ def _run_rounds(pairs: _Pairs, budget: Budget, rng: random.Random, on_event: OnE
         if (over and index >= budget.min_rounds) or not _alive(pairs):
             return
         for outcome in outcomes:
-            # Filled in by each side that answers, so that a round's ratios are between calls of
-            # that round.
+            # Each side that answers fills in its own place, so that ratios compare calls of the
+            # same round.
             outcome.seconds.append(None)
-        # One side at a time: two at once, each on its core, made ratios scatter by 6 to 9%.
+        # One side runs at a time. With two at once, each on its own core, ratios scattered by 6 to
+        # 9%.
         for side, outcome in _alive(rng.sample(pairs, len(pairs))):
             with _failure_noted(side, outcome):
                 outcome.seconds[-1] = side.ask({"do": "call"}, budget.call_timeout_s)["seconds"]
@@ -224,7 +226,7 @@ def _alive(pairs: _Pairs) -> _Pairs:
 
 @contextlib.contextmanager
 def _failure_noted(side: LibraryProcess, outcome: Outcome) -> Iterator[None]:
-    """Turn a side's failure into its outcome, and end its process, which frees the machine."""
+    """Turn a side's failure into its outcome, and end its process to free the machine."""
     try:
         yield
     except ChildError as error:
@@ -235,6 +237,6 @@ def _failure_noted(side: LibraryProcess, outcome: Outcome) -> Iterator[None]:
 
 
 def ratios(of: Outcome, to: Outcome) -> list[float]:
-    """Return, round by round, how many times the steps/s of `to` those of `of` are."""
+    """Return the ratio of the steps/s of `of` to those of `to`, round by round."""
     rounds = zip(of.steps_per_s(), to.steps_per_s(), strict=True)
     return [a / b for a, b in rounds if a is not None and b is not None]

@@ -1,4 +1,4 @@
-"""Who is measured, as libraries.toml declares it: names, labels, notes and looks.
+"""The measured libraries, as declared in libraries.toml: names, labels, notes and looks.
 
 Standard library only: a peer's process imports this in a Python that lacks Myriad.
 """
@@ -15,7 +15,7 @@ _KINDS = {str: "a text", bool: "true or false"}
 
 
 class SuiteError(ValueError):
-    """suite.toml or libraries.toml, or a request for what they declare, has a mistake."""
+    """There is a mistake in suite.toml or libraries.toml, or in a request for their contents."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Library:
     """A library, or a way to run one, and how plots and tables show it.
 
     Attributes:
-        note: what its rows measure.
+        note: a description of what its rows measure.
         color: on a white page.
         dark_color: on a dark page.
         marker: of its points, as matplotlib writes it.
         line: of its lines, as matplotlib writes it.
-        label: what a legend says; empty where it is the name.
-        runs: the library behind it; empty where it is one itself.
+        label: its text in a legend; empty if that is the name.
+        runs: the library behind it; empty if it is a library itself.
         ours: whether it is this package.
-        trains: whether only its whole trainings are measured.
+        trains: whether only whole trainings of it are measured.
         in_title: whether a plot's title may compare with it.
     """
 
@@ -51,7 +51,7 @@ def read_libraries(path: Path) -> Mapping[str, Library]:
     """Read and check the declaration.
 
     Raises:
-        SuiteError: in one sentence, with the file, the table and the key.
+        SuiteError: there is a mistake. The message names the file, the table and the key.
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ def _library(where: str, table: Any) -> Library:
 
 
 def known(name: str, allowed: Iterable[str], kind: str) -> str:
-    """Return `name` if it is allowed, else raise a SuiteError with the closest name that is."""
+    """Return `name` if it is allowed, else raise a SuiteError with the closest allowed name."""
     allowed = tuple(allowed)
     if name in allowed:
         return name
@@ -90,7 +90,7 @@ def known(name: str, allowed: Iterable[str], kind: str) -> str:
     raise SuiteError(f"{kind} {name!r} is unknown; {hint}allowed: {', '.join(allowed) or 'none'}.")
 
 
-# By the name that a row of results has in its column `library`.
+# The libraries by their names in the column `library` of results.
 DECLARED = read_libraries(LIBRARIES_FILE)
 SIDES = tuple(DECLARED)
 LIBRARIES = tuple(name for name, library in DECLARED.items() if not library.runs)

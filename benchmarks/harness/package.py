@@ -1,13 +1,13 @@
-"""What suites take from Myriad's inside, on today's package and on older commits of it.
+"""Find Myriad's internals for the suites, in the current package and in older commits.
 
-asv and the gate run the suites of your checkout on older packages, where a name may be another one
-or may not exist yet. `find` tries today's name first and then the former ones.
+asv and the gate run the suites of your checkout on older packages, where a name may differ or may
+not exist yet. `find` tries the current name first and then the former ones.
 """
 
 import importlib
 from typing import Any
 
-# Today's `module:name`, or a whole module, and what it was called before, newest first.
+# The current `module:name`, or a whole module, and its former names, newest first.
 _FORMER = {
     "myriad.hardware:host_memory": ("myriad.hardware:_host_memory",),
     "myriad.training.checkpoint": ("myriad.checkpoint",),
@@ -23,10 +23,11 @@ _FORMER = {
 
 
 def find(target: str) -> Any:
-    """Return what `module:name` names in Myriad, under its present name or a former one.
+    """Return Myriad's object `module:name`, under its current name or a former one.
 
     Raises:
-        NotImplementedError: this commit has it under none of them; asv then skips the benchmark.
+        NotImplementedError: this commit has it under none of these names. asv then skips the
+            benchmark.
     """
     module, _, name = target.partition(":")
     former = (f"{old}:{name}" for old in _FORMER.get(module, ()))
@@ -45,7 +46,7 @@ def _resolved(target: str) -> Any:
 
 
 def _is_missing(error: ModuleNotFoundError | AttributeError, target: str) -> bool:
-    """Whether the error is about the target itself, not about what its module needs."""
+    """Whether the target itself is missing, and not a dependency of its module."""
     module, _, name = target.partition(":")
     if isinstance(error, ModuleNotFoundError):
         return error.name is not None and f"{module}.".startswith(f"{error.name}.")

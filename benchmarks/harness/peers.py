@@ -1,9 +1,9 @@
-"""Peers whose dependencies conflict with ours: each has a virtual environment, `.peers/<name>`.
+"""Manage peers with conflicting dependencies, each in a virtual environment `.peers/<name>`.
 
     python -m benchmarks.harness.peers                       list them
     python -m benchmarks.harness.peers install myriad-jax    install one
 
-suite.toml declares them, [peers.<name>]; sides/peer_process.py is what runs there.
+suite.toml declares them in [peers.<name>]. sides/peer_process.py runs in each of them.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from benchmarks.harness.workloads import Peer, SuiteError, known, load
 
 FOLDER = Path(__file__).resolve().parents[2] / ".peers"
 WORKER = Path(__file__).parents[1] / "sides" / "peer_process.py"
-# Written last, with what was installed: an installation that was cut short or is of other versions
-# counts as none.
+# The file is written last, and lists what was installed. So an interrupted installation, or one of
+# other versions, does not count.
 _STAMP = "installed.txt"
-# Where the peer's process runs. `python -P` keeps the script's folder from its imports, and this
-# one holds nothing.
+# The folder in which the peer's process runs. `python -P` keeps the script's folder off the import
+# path, and this folder is empty.
 _EMPTY = "empty"
 
 
@@ -40,13 +40,13 @@ def is_installed(name: str) -> bool:
 
 
 def how_to_install(name: str) -> str:
-    """Return the sentence for a peer that is not installed."""
+    """Return the sentence that says how to install a peer."""
     command = f"python -m benchmarks.harness.peers install {name}"
-    return f"`{command}` installs it into an environment of its own"
+    return f"`{command}` installs it in its own environment"
 
 
 def install(name: str) -> None:
-    """Make the environment of a peer again, with uv or else with Python's own venv and pip.
+    """Make a peer's environment anew, with uv or else with Python's venv and pip.
 
     Raises:
         SuiteError: no such peer, or the installer failed.
@@ -73,7 +73,7 @@ def install(name: str) -> None:
 
 
 def enter(name: str) -> NoReturn:
-    """Turn this process into the peer's side, with its Python and nothing of ours on the path."""
+    """Replace this process by the peer's side, in its Python and without our packages."""
     folder = FOLDER / name
     environ = {
         key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}
@@ -84,7 +84,7 @@ def enter(name: str) -> NoReturn:
 
 
 def _uv() -> list[str] | None:
-    """Return uv: the one on PATH, else the one beside this Python, as `make` installs it."""
+    """Return the path of uv: from PATH, or else beside this Python, where `make` installs it."""
     if path := shutil.which("uv"):
         return [path]
     return [sys.executable, "-m", "uv"] if find_spec("uv") else None
@@ -95,12 +95,12 @@ def _stamp_of(peer: Peer) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; what goes wrong is one sentence and exit code 2."""
+    """Run the command line. Any failure prints one sentence and gives exit code 2."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.harness.peers", description=str(__doc__).split("\n")[0]
     )
     parser.add_argument("action", nargs="?", choices=["list", "install"], default="list")
-    parser.add_argument("names", nargs="*", metavar="PEER", help="what to install")
+    parser.add_argument("names", nargs="*", metavar="PEER", help="the peer to install")
     options = parser.parse_args(argv)
     if options.action == "install" and not options.names:
         print(f"install needs the name of a peer: {', '.join(declared())}.", file=sys.stderr)

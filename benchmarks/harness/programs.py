@@ -1,7 +1,7 @@
 """The programs of compile.py, memory_profile.py and scan_chunk.py: a rollout or a training.
 
-A rollout has a fixed policy, a training an agent that learns. Both compile ahead of time, tell what
-the compiler states of them, and then run so many steps.
+A rollout has a fixed policy, a training an agent that learns. Both compile ahead of time, return
+the compiler's statements about them, and then run a given number of steps.
 """
 
 import time
@@ -14,19 +14,18 @@ from benchmarks.harness.results import machine_columns
 from benchmarks.harness.skipping import skip_unless_runnable
 from benchmarks.harness.workloads import SuiteError, Workload
 
-TIMEOUT_S = 900.0  # of a child that compiles or runs one of them
-# Long enough that no schedule ends while a training is timed.
+TIMEOUT_S = 900.0  # timeout of a child that compiles or runs a program
+# So long that no schedule ends while a training is timed.
 _STEPS_PER_ENV = 1_000_000
 
 
 class RolloutProgram:
-    """The rollout of a fixed policy, compiled ahead of time; `start` allocates.
+    """The rollout of a fixed policy, compiled ahead of time. `start` allocates memory.
 
     Attributes:
-        compile_s: seconds that tracing and compiling the chunk took.
-        reports: what the compiler states of the programs, the chunk's first.
-        stated_bytes: the most that they hold at once, on all devices together, as the compiler
-            states it.
+        compile_s: seconds of tracing and compiling the chunk.
+        reports: the compiler's statements about the programs, the chunk's first.
+        stated_bytes: their peak memory on all devices together, as stated by the compiler.
     """
 
     def __init__(self, env: Any, agent: Any, num_envs: int, scan_chunk_size: int):
@@ -52,16 +51,16 @@ class RolloutProgram:
         self._state = self._rollout.init(seed=0)
 
     def run(self, num_steps: int) -> None:
-        """Run so many steps of every environment; return when the device is done."""
+        """Run `num_steps` steps of every environment. Return when the device is done."""
         from myriad import timing
 
         self._state = timing.block_until_ready(self._rollout.run(self._state, num_steps))
 
 
 class TrainingProgram:
-    """The training of an agent that learns, with the attributes of a `RolloutProgram`.
+    """The training of a learning agent, with the attributes of a `RolloutProgram`.
 
-    A chunk holds whole updates: `scan_chunk_size` is what was asked for, rounded up to them.
+    A chunk holds whole updates, so `scan_chunk_size` is the requested size rounded up.
     """
 
     def __init__(self, env: str, agent: str, num_envs: int, scan_chunk_size: int):
@@ -89,7 +88,7 @@ class TrainingProgram:
         self._state = self._training.first_state()
 
     def run(self, num_steps: int) -> None:
-        """Run whole updates of at least so many steps; return when the device is done."""
+        """Run whole updates of at least `num_steps` steps. Return when the device is done."""
         import numpy as np
 
         from myriad import timing
@@ -104,7 +103,7 @@ class TrainingProgram:
 def program(
     env: str, agent: str, num_envs: int, scan_chunk_size: int
 ) -> RolloutProgram | TrainingProgram:
-    """Compile what a user of the agent would run, without running it."""
+    """Compile the program that a user of the agent would run, without running it."""
     import myriad
 
     myriad.configure()
@@ -116,7 +115,7 @@ def program(
 
 
 def skip_unless_compilable(workload: Workload) -> None:
-    """Configure JAX for measuring, or have asv skip what this commit can't compile here.
+    """Configure JAX for measuring, or have asv skip a workload that this commit can't compile here.
 
     Raises:
         NotImplementedError: the commit or the machine lacks what the workload needs.
@@ -141,7 +140,7 @@ def chunk_bytes(compiled: RolloutProgram | TrainingProgram) -> dict[str, int]:
 
 
 def request_of(workload: Workload) -> dict[str, Any]:
-    """Return the arguments of `program`, as a child takes them."""
+    """Return the arguments of `program` in the form that a child takes."""
     return {
         name: getattr(workload, name) for name in ("env", "agent", "num_envs", "scan_chunk_size")
     }
@@ -156,7 +155,7 @@ def _described(leaf: Any, sharding: Any) -> Any:
 def machine() -> Reply:
     """Ask a child for this machine's `columns` of a row and its `available_bytes`.
 
-    Rows of failures need them too.
+    Rows for failures need the columns too.
 
     Raises:
         SuiteError: there is no such device.

@@ -30,7 +30,7 @@ COLUMNS: tuple[str, ...] = (
     *("python_version", "timestamp"),
 )
 
-# What every table of results has had. A file of an older version may lack the other columns.
+# The columns that every version of the table has had. Older files may lack the other columns.
 _NEEDED: tuple[str, ...] = (
     "agent",
     "env",
@@ -43,16 +43,16 @@ _NEEDED: tuple[str, ...] = (
 )
 
 CSV_FOLDER = ROOT / "results" / "csv"
-LEAST_SAMPLES = Budget.min_rounds  # the fewest that have a 95% interval of their median
+LEAST_SAMPLES = Budget.min_rounds  # the fewest samples whose median has a 95% interval
 PLOTS_FOLDER = ROOT / "results" / "plots"
 
 Row = dict[str, Any]
-TextRow = dict[str, str]  # a row as a CSV gives it back
+TextRow = dict[str, str]  # a row as read from a CSV file
 
 
 def machine_columns() -> Row:
-    """Return the columns of this process's machine and versions; starts JAX's backend."""
-    # Inside the function: asv imports the suites on every commit, also on one that lacks these.
+    """Return the columns for this process's machine and versions. This starts JAX's backend."""
+    # Imported inside the function, because asv imports the suites even on commits without these.
     import jax
 
     import myriad
@@ -75,7 +75,7 @@ def machine_columns() -> Row:
 
 
 def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
-    """Return a row of the tidy table, its commit and Python filled in.
+    """Return a row of the tidy table, with its commit and Python filled in.
 
     Raises:
         TypeError: there is no such column.
@@ -94,7 +94,7 @@ def new_row(suite: str, timestamp: str, **columns: Any) -> Row:
 def spread(values: Sequence[float], name: str) -> Row:
     """Return the columns of a measured value: its median and the ends of its 95% interval.
 
-    Of fewer than `LEAST_SAMPLES` values the ends are the least and the most.
+    With fewer than `LEAST_SAMPLES` values, the ends are the minimum and the maximum.
     """
     from myriad.timing import median_interval
 
@@ -111,7 +111,7 @@ def spread(values: Sequence[float], name: str) -> Row:
 
 
 def row_of(outcome: Outcome, suite: str, timestamp: str) -> Row:
-    """Return the tidy row of one outcome: all columns, those that don't apply empty.
+    """Return the tidy row of one outcome. Columns that don't apply are empty.
 
     Rates are environment steps per second: the median over the calls, and the ends of its 95%
     interval.
@@ -164,7 +164,7 @@ def _or_empty(value: float | None) -> float | str:
 
 @functools.cache
 def commit() -> str:
-    """Return the commit of the checkout, with `-dirty` where files differ from it.
+    """Return the checkout's commit, with `-dirty` if files differ from it.
 
     Outside a repository the text is empty.
     """
@@ -177,17 +177,17 @@ def commit() -> str:
 
 
 class ResultsFile:
-    """The CSV of one invocation and, beside it, its command and raw samples.
+    """The CSV file of one invocation, and beside it a file with its command and raw samples.
 
     Both files are whole on the disk after every `add`.
 
     Args:
         suite: the first word of the file's name.
-        output: a file that ends in .csv, or a folder; None takes results/csv.
-        command: what reproduces the numbers.
+        output: a file that ends in .csv, or a folder; None means results/csv.
+        command: the command that reproduces the numbers.
 
     Raises:
-        InvalidArgumentError: there can be no such folder.
+        InvalidArgumentError: the folder can't be created.
     """
 
     def __init__(self, suite: str, output: Path | None, command: str):
@@ -201,16 +201,16 @@ class ResultsFile:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidArgumentError(
-                f"{folder} can't be made to hold the results: {error.strerror}."
+                f"can't create the folder {folder} for the results: {error.strerror}."
             ) from error
         self.timestamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        commit()  # as the run begins: what is edited meanwhile is not what is measured
+        commit()  # read when the run begins, because files that are edited later are not measured
         self.rows: list[Row] = []
         self._samples: list[dict[str, Any]] = []
 
     @functools.cached_property
     def path(self) -> Path:
-        """Where the CSV is; its name says the device that the first alternation found."""
+        """The path of the CSV file. Its name holds the device that the first alternation found."""
         if self._output.suffix == ".csv":
             return self._output
         device = next((row["device"] for row in self.rows if row["device"]), "unknown")
@@ -218,11 +218,11 @@ class ResultsFile:
 
     @property
     def samples_path(self) -> Path:
-        """Where the command and the raw samples are."""
+        """The path of the command and the raw samples."""
         return self.path.with_name(f"{self.path.stem}_samples.json")
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Append what one alternation measured and write both files."""
+        """Append the outcomes of one alternation, and write both files."""
         rows = []
         for outcome in outcomes:
             suite = "trajectory" if outcome.case.record else self._suite
@@ -230,7 +230,7 @@ class ResultsFile:
         self.add_rows(rows, {outcome.case.label: asdict(outcome) for outcome in outcomes})
 
     def add_rows(self, rows: Sequence[Row], samples: Any) -> None:
-        """Append rows and the raw samples behind them, which JSON can write; write both files."""
+        """Append rows and their raw samples, which must be JSON values, and write both files."""
         self.rows += rows
         self._samples.append(samples)
         text = io.StringIO(newline="")
@@ -243,9 +243,9 @@ class ResultsFile:
 
 
 def read_csv(path: Path) -> list[TextRow]:
-    """Return the rows of a CSV file, every value as the text that it holds.
+    """Return the rows of a CSV file, with every value as text.
 
-    A column that a file of an older version lacks is empty.
+    Columns that an older file lacks are empty.
 
     Raises:
         InvalidArgumentError: the file can't be read, is not a table of results, or is damaged.
@@ -257,7 +257,7 @@ def read_csv(path: Path) -> list[TextRow]:
 
 
 def missing_columns(path: Path) -> set[str]:
-    """Return the columns that a CSV file would need to be a table of results, of any version.
+    """Return the columns that a CSV file lacks to be a table of results of any version.
 
     Raises:
         InvalidArgumentError: the file can't be read.
@@ -269,7 +269,7 @@ def missing_columns(path: Path) -> set[str]:
 
 
 def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table that reads the same on a terminal and in a Markdown file."""
+    """Return a table that looks the same on a terminal and in a Markdown file."""
     lines = [headers, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
     text = [
@@ -284,7 +284,7 @@ def markdown(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
-    """Return a line per workload: the steps/s of each side, the ratio, the compile time."""
+    """Return a line per workload: the steps/s of each side, the ratio and the compile time."""
     sides = [outcome.case.side for outcome in max(groups, key=len)]
     headers = ["environments", "scan chunk", *(f"{side}, M steps/s" for side in sides)]
     headers += ["times as fast (95% interval)"] * (len(sides) > 1) + ["compiling, s"]
@@ -300,7 +300,7 @@ def scaling_table(groups: Sequence[Sequence[Outcome]]) -> str:
 
 
 def times(of: Outcome, to: Outcome) -> str:
-    """Write the median over the rounds of `of`'s steps/s over `to`'s, and its interval."""
+    """Write the ratio of `of`'s steps/s to `to`'s: its median over the rounds, and its interval."""
     from myriad.timing import median_interval
 
     found = ratios(of, to)
@@ -312,7 +312,7 @@ def times(of: Outcome, to: Outcome) -> str:
 
 
 def last_rate(outcome: Outcome) -> str:
-    """Write the million steps/s of the last call, or nothing before the first."""
+    """Write the last call's million steps/s, or nothing before the first call."""
     rates = [rate for rate in outcome.steps_per_s() if rate is not None]
     return _millions(rates[-1]) if rates else ""
 

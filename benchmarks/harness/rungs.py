@@ -1,4 +1,4 @@
-"""The ladder from a host loop to one compiled program: equal updates in ever fewer calls."""
+"""A ladder from a host loop to one compiled program, with equal updates in ever fewer calls."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ _Rung = Callable[[Any], Any]
 
 
 class Ladder:
-    """Calls of a learner's updates, one function for each rung.
+    """A learner's updates as calls, with one function for each rung.
 
     Args:
         resolved: a `ResolvedConfig`.
@@ -39,13 +39,14 @@ class Ladder:
         self._num_updates = num_updates
         self._single = LearningLoop(resolved.env, single, resolved.num_envs)
         self._steps_per_update = learner.steps_per_update // single.steps_per_update
-        # What a rung donates, the next call has no more: each call gets the state of the last one.
+        # A rung donates its state's buffers, so each call must get the state that the last one
+        # returned.
         self._collect: Any = jax.jit(loop.collect, donate_argnums=0)
         self._collect_one: Any = jax.jit(self._step, donate_argnums=0)
         self._learn: Any = jax.jit(loop.learn, donate_argnums=0)
         self._run: Any = jax.jit(loop.run, donate_argnums=0)
         self._init: Any = jax.jit(loop.init)
-        # A replay buffer must be filled before anything is learned from it.
+        # A replay buffer must be filled before an agent learns from it.
         self._before = np.int32(learner.first_learning_update(resolved.num_envs))
         self._key = make_key(resolved.config.seed)
 
@@ -56,7 +57,7 @@ class Ladder:
     def rungs(self) -> dict[str, _Rung]:
         """Return a function from state to state for each rung.
 
-        A learner that takes one step in an update has no rollout to scan.
+        A learner with one step per update has no rollout to scan.
         """
         found: dict[str, _Rung] = {
             "host loop": lambda state: self._stepwise(state, self._step_by_hand, _fetched),
@@ -68,7 +69,7 @@ class Ladder:
         return found | {"one program": self._one_program, "chunk of updates": self._chunk}
 
     def _stepwise(self, state: Any, step: Any, keep: Callable[[Any], Any]) -> Any:
-        """Step one by one, keep what `keep` makes of each step, and call one program to learn."""
+        """Take single steps, keep the result of `keep` for each, and call one program to learn."""
         for _ in range(self._num_updates):
             steps = []
             for t in range(self._steps_per_update):
@@ -78,14 +79,14 @@ class Ladder:
         return state
 
     def _scanned(self, state: Any) -> Any:
-        """Call one program to collect, and one to learn."""
+        """Call one program to collect and one to learn."""
         for _ in range(self._num_updates):
             state, experience = self._collect(state)
             state = self._learn(state, experience)
         return state
 
     def _one_program(self, state: Any) -> Any:
-        """Call one program an update, and read its report."""
+        """Call one program per update, and read its report."""
         for _ in range(self._num_updates):
             state, report = self._run(state, np.int32(1), np.bool_(False))  # noqa: FBT003
             jax.device_get(report)
@@ -98,12 +99,12 @@ class Ladder:
         return state
 
     def _step_by_hand(self, state: Any, t: Any) -> tuple[Any, Any]:
-        """Take `_step` operation by operation, in loops of Python."""
+        """Run `_step` operation by operation, in Python loops."""
         with _loops_of_python():
             return self._step(state, t)
 
     def _step(self, state: Any, t: Any) -> tuple[Any, Any]:
-        """Collect step `t` of an update, under a key of its own."""
+        """Collect step `t` of an update, with a key of its own."""
         own = dataclasses.replace(state, key=jax.random.fold_in(state.key, t))
         stepped, experience = self._single.collect(own)
         return dataclasses.replace(stepped, key=state.key), experience
@@ -111,10 +112,10 @@ class Ladder:
 
 @contextlib.contextmanager
 def _loops_of_python() -> Iterator[None]:
-    """Let JAX's loops run in Python, one operation after another.
+    """Run JAX's loops in Python, one operation after another.
 
-    Outside a compiled program each call of such a loop would compile it anew. `jax.disable_jit`
-    also takes apart what JAX itself compiles, such as a draw of random numbers.
+    Outside of a compiled program, each call of such a loop would compile it anew. `jax.disable_jit`
+    would also take apart functions that JAX itself compiles, such as drawing random numbers.
     """
 
     def scan(f: Any, init: Any, xs: Any, **_: Any) -> tuple[Any, Any]:
@@ -141,12 +142,12 @@ def _loops_of_python() -> Iterator[None]:
 
 
 def _fetched(experience: Any) -> Any:
-    """Wait for a step and copy it, as a loop does that looks at every step."""
+    """Wait for a step and copy it, like a loop that reads every step."""
     return jax.tree.map(np.array, experience)
 
 
 def _joined(steps: list[Any]) -> Any:
-    """Join steps along the time axis, on the host where they lie there."""
+    """Join steps along the time axis, on the host if they are there."""
 
     def join(*leaves: Any) -> Any:
         on_host = isinstance(leaves[0], np.ndarray)

@@ -1,6 +1,6 @@
-"""Measure cases in alternation, and fail those that do not step the environment they claim to step.
+"""Measure cases in alternation, and fail those that step a different environment than declared.
 
-suite.toml declares the sanity checks: what the episodes of an environment must look like.
+suite.toml declares the sanity checks, which say how an environment's episodes must look.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +23,15 @@ def measure(
     """Alternate the cases, check their episodes and save their rows.
 
     Args:
-        cases: what runs beside each other.
+        cases: the cases to alternate.
         budget: when to stop.
         file: takes the rows.
         declaration: holds the sanity checks.
-        on_event: called with what happens now and the outcomes so far.
-        also_check: called with the outcomes before they are saved; it may fail some.
+        on_event: called with the current event and the outcomes so far.
+        also_check: called with the outcomes before they are saved. It may mark some as failed.
 
     Raises:
-        DeviceNotFoundError: the platform asked for is not on this machine.
+        DeviceNotFoundError: this machine lacks the requested platform.
     """
     from myriad.errors import DeviceNotFoundError
 
@@ -47,16 +47,16 @@ def measure(
 
 
 def as_declared(case: Case, declaration: Declaration) -> Case:
-    """Return the case with what suite.toml says of its environment."""
+    """Return the case with suite.toml's facts about its environment."""
     check = declaration.sanity_check_of(case.workload)
     returns = check is not None and check.statistic == "mean_episode_return"
     return replace(case, env_id=declaration.env_id_of(case.side, case.workload), returns=returns)
 
 
 def check_sanity(outcome: Outcome, check: SanityCheck | None) -> None:
-    """Fail an outcome whose episodes are not those of its environment and policy.
+    """Mark an outcome as failed if its episodes don't fit its environment and policy.
 
-    Where the check is waived for the library, the outcome says what it measured instead.
+    If the check is waived for the library, the outcome says what it measured instead.
     """
     if check is None or outcome.status != "ok":
         return
@@ -68,7 +68,7 @@ def check_sanity(outcome: Outcome, check: SanityCheck | None) -> None:
     if waiver:
         measured = "" if mean is None else f" ({what} {mean:.2f} here, {expected} expected)"
         outcome.reason = f"another environment: {waiver}{measured}"
-    # `not ... <=`, because a mean of NaN must fail, too.
+    # `not ... <=`, because a mean of NaN must fail too.
     elif num_episodes >= check.num_episodes and not abs(mean - check.expected) <= check.tolerance:
         outcome.status = "failed"
         outcome.reason = (

@@ -1,4 +1,4 @@
-"""What every asv suite asks first: can this commit run the workload on this machine?"""
+"""Skip workloads that this commit can't run on this machine. Every asv suite calls this first."""
 
 import os
 
@@ -9,8 +9,8 @@ def skip_unless_runnable(workload: Workload | Training) -> None:
     """Configure JAX for measuring, or have asv skip the workload.
 
     Raises:
-        NotImplementedError: the commit or the machine lacks what the workload needs; asv then skips
-            the benchmark.
+        NotImplementedError: the commit or the machine lacks something that the workload needs. asv
+            then skips the benchmark.
     """
     try:
         from myriad import configure, hardware, list_agents, list_envs
@@ -22,21 +22,21 @@ def skip_unless_runnable(workload: Workload | Training) -> None:
     configure()
     if hardware.resolve_platform() not in workload.devices:
         raise NotImplementedError(
-            f"{workload.name} is declared for {', '.join(workload.devices)} alone"
+            f"{workload.name} is declared only for {', '.join(workload.devices)}"
         )
 
 
 def skip_unless_several_cores() -> None:
-    """Have asv skip what measures how work spreads over the cores of a CPU.
+    """Have asv skip benchmarks of the scaling over a CPU's cores if there is only one core.
 
     Raises:
-        NotImplementedError: JAX computes elsewhere, or this process may use one core only.
+        NotImplementedError: JAX runs elsewhere, or this process may use only one core.
     """
     from myriad import hardware
 
     if hardware.resolve_platform() != "cpu":
-        raise NotImplementedError("only a CPU has cores to spread work over")
-    # The operating system says it, not Myriad: a commit that no longer sees the second core must
-    # be timed.
+        raise NotImplementedError("this benchmark needs JAX to run on a CPU")
+    # The operating system counts the cores, not Myriad. A commit of Myriad that no longer sees the
+    # second core must be timed.
     if len(os.sched_getaffinity(0)) < 2:
-        raise NotImplementedError("this process may use one core only")
+        raise NotImplementedError("this process may use only one core")

@@ -1,4 +1,4 @@
-"""The targets of suite.toml: what is measured for each, and whether it is reached."""
+"""Measure the targets of suite.toml, and decide whether each is met."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -10,26 +10,26 @@ from benchmarks.harness.results import markdown, times
 from benchmarks.harness.workloads import Declaration, Target
 
 _PLAIN = f"{OURS}-plain"  # without `configure()`
-# Alternates cases and returns their outcomes, in their order.
+# A function that alternates cases and returns their outcomes in the same order.
 Measure = Callable[[Sequence[Case]], list[Outcome]]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target and what was measured: Myriad, the other side, then sides that are only shown."""
+    """A target with its outcomes: Myriad, the other side, then sides that are only shown."""
 
     target: Target
     outcomes: Sequence[Outcome]
 
     @property
     def met(self) -> bool:
-        """Whether the median ratios reach what the target asks."""
+        """Whether the median ratios reach the target."""
         ours, theirs = self.outcomes[:2]
         return _reaches(ours, theirs, self.target.at_least) and self.plain_met
 
     @property
     def plain_met(self) -> bool:
-        """Whether Myriad without `configure()` reaches what the target asks of it."""
+        """Whether Myriad without `configure()` reaches its own target."""
         plain = self.outcome_of(_PLAIN)
         return self.target.at_least_plain is None or (
             plain is not None and _reaches(plain, self.outcomes[1], self.target.at_least_plain)
@@ -37,7 +37,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The verdict as the table has it.
+        """The verdict's word in the table.
 
         A target beside a peer that is not installed is neither met nor missed.
         """
@@ -50,7 +50,7 @@ class Verdict:
         return "met" if asked else "reported"
 
     def outcome_of(self, side: str) -> Outcome | None:
-        """Return what a side that is only shown did, if it was measured."""
+        """Return the outcome of a side that is only shown, if it was measured."""
         return next((outcome for outcome in self.outcomes[2:] if outcome.case.side == side), None)
 
 
@@ -78,9 +78,9 @@ def check_targets(declaration: Declaration, measure: Measure) -> list[Verdict]:
 
 
 def targets_table(verdicts: Sequence[Verdict]) -> str:
-    """Return one line per target, with what the same rounds say of other settings.
+    """Return one line per target, with the results of other settings in the same rounds.
 
-    A star marks a row that has a note.
+    A star marks a row with a note.
     """
     headers = [
         "environment",

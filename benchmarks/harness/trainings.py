@@ -1,4 +1,4 @@
-"""Whole trainings: which of those declared are asked for, and one as a user runs it."""
+"""Select declared trainings, and run one as a user would."""
 
 import argparse
 import time
@@ -11,12 +11,12 @@ from benchmarks.harness.workloads import SuiteError, Training, tier_from_environ
 
 
 def train_to_target(config: Any, started: float, folder: str) -> Row:
-    """Train until the target return or the end, and return the columns of the row.
+    """Train to the target return or to the end, and return the columns of the row.
 
     Args:
         config: a `TrainingConfig`.
-        started: `time.time()` as the process began, so that imports and compiling count.
-        folder: for the run's folder.
+        started: `time.time()` at the process's start, so that imports and compiling count.
+        folder: the place for the run's folder.
     """
     import myriad
 
@@ -46,17 +46,17 @@ def train_to_target(config: Any, started: float, folder: str) -> Row:
 def chosen(
     declared: Mapping[str, Training], options: argparse.Namespace, what: str
 ) -> list[Training]:
-    """Return the declared trainings that `--full`, `--agent` and `--env` ask for.
+    """Return the declared trainings that `--full`, `--agent` and `--env` select.
 
-    A named agent or environment is looked for in all tiers.
+    A named agent or environment is searched for in all tiers.
 
     Args:
-        declared: those of a suite.
+        declared: the trainings of a suite.
         options: the flags.
-        what: what the suite declares, for the message.
+        what: the noun for the suite's declarations, for the message.
 
     Raises:
-        SuiteError: none is declared for them.
+        SuiteError: no training is declared for them.
     """
     every = declared.values()
     named = options.full or options.agent or options.env

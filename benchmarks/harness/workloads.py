@@ -1,6 +1,6 @@
-"""Read suite.toml, the one declaration of what is measured, and answer its mistakes.
+"""Read suite.toml, the only declaration of workloads, and report its mistakes.
 
-Called by the asv classes, the command lines and the plots. Standard library only, so that the
+The asv classes, the command lines and the plots call this. Standard library only, so that the
 suites import on every commit.
 """
 
@@ -21,15 +21,14 @@ SUITES = ("throughput", "comparison", "memory", "scan_chunk", "compile", "device
 TRAINING_SUITES = ("training", "autotune", "presets", "tuning")
 TIERS = ("quick", "full")
 DEVICES = ("cpu", "gpu")
-# The tables of the file that are no suites, and what stands for one that is left out.
+# The file's tables that are not suites, and their values if they are left out.
 _NOT_SUITES: Mapping[str, Any] = {"sanity_checks": {}, "targets": [], "env_ids": {}, "peers": {}}
 
 T = TypeVar("T")
 D = TypeVar("D", "Workload", "Training")
 
 
-# A kind of value: what it is called in an error, and the test that says whether a value from the
-# file is one.
+# A kind of value: its name in an error, and a test whether a value from the file is one.
 _Kind = tuple[str, Callable[[Any], bool]]
 _TEXT: _Kind = ("a text", lambda value: isinstance(value, str))
 _FLAG: _Kind = ("true or false", lambda value: isinstance(value, bool))
@@ -74,10 +73,10 @@ def _key(kind: _Kind, **default: Any) -> Any:
 
 @dataclass(frozen=True)
 class Workload:
-    """What one benchmark steps, and where it is measured.
+    """The environments and agent that a benchmark steps, and the devices on which it is measured.
 
-    With `num_seeds`, so many trainings run side by side, each in `num_envs` environments. With
-    `num_shards`, it is a training that is cut into so many shards.
+    With `num_seeds`, that many trainings run in parallel, each in `num_envs` environments. With
+    `num_shards`, it is a training with that many shards.
     """
 
     suite: str
@@ -95,7 +94,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Training:
-    """A whole training, with the agent's own defaults where a key is left out.
+    """A whole training. The agent's own defaults replace missing keys.
 
     `num_steps` counts the steps of all environments together.
     """
@@ -113,10 +112,10 @@ class Training:
 
 @dataclass(frozen=True)
 class SanityCheck:
-    """What episodes of an environment under a policy must be like.
+    """The expected statistics of an environment's episodes under a policy.
 
-    Either their mean length, in steps, or their mean return is given. `waived` names libraries
-    whose environment is known to be another one, and says in words how.
+    The check gives either their mean length in steps or their mean return. `waived` names libraries
+    whose environment is known to differ, and describes the difference.
     """
 
     env: str
@@ -129,20 +128,20 @@ class SanityCheck:
 
     @property
     def statistic(self) -> str:
-        """The key of a side's stats that the check is about."""
+        """The key of the checked statistic in a side's stats."""
         return "mean_episode_length" if self.mean_episode_return is None else "mean_episode_return"
 
     @property
     def expected(self) -> float:
-        """The value that the statistic must have."""
+        """The expected value of the statistic."""
         return getattr(self, self.statistic)
 
 
 @dataclass(frozen=True)
 class Target:
-    """The least that Myriad's steps/s must be, in times those of another side or workload.
+    """The least ratio of Myriad's steps/s to those of another side or workload.
 
-    Without `at_least` the ratio is only reported; `at_least_plain` is what Myriad must reach
+    Without `at_least` the ratio is only reported. `at_least_plain` is the least ratio for Myriad
     without `configure()`.
     """
 
@@ -156,7 +155,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Peer:
-    """A library in a virtual environment of its own, and what pip installs there."""
+    """A library in its own virtual environment, and the packages that pip installs there."""
 
     name: str
     requirements: tuple[str, ...] = _key(_TEXTS)
@@ -164,7 +163,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Declaration:
-    """All that suite.toml holds."""
+    """The contents of suite.toml."""
 
     workloads: Mapping[str, Mapping[str, Workload]]
     sanity_checks: Mapping[str, SanityCheck]
@@ -184,16 +183,16 @@ class Declaration:
         return _of_tier(self.trainings[suite], tier)
 
     def sanity_check_of(self, workload: Workload) -> SanityCheck | None:
-        """Return the check that a run of `workload` must obey, if one is declared."""
+        """Return the check for a run of `workload`, if one is declared."""
         check = self.sanity_checks.get(workload.env)
         return check if check is not None and check.agent == workload.agent else None
 
     def env_id_of(self, side: str, workload: Workload) -> str:
-        """Return what a side's library calls the environment; empty where it has none."""
+        """Return the environment's name in a side's library; empty if it has none."""
         return self.env_ids.get(library_of(side), {}).get(workload.env, "")
 
     def targets_of(self, env: str) -> tuple[Target, ...]:
-        """Return the targets about an environment.
+        """Return the targets for an environment.
 
         Raises:
             SuiteError: there are none.
@@ -216,7 +215,7 @@ def load(path: Path = SUITE_FILE) -> Declaration:
     """Read and check the declaration.
 
     Raises:
-        SuiteError: in one sentence, with the key and what is allowed.
+        SuiteError: there is a mistake. The message names the key and the allowed values.
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -255,7 +254,7 @@ def load(path: Path = SUITE_FILE) -> Declaration:
 
 
 def _check(declaration: Declaration) -> None:
-    """Answer the mistakes that no single key shows."""
+    """Report mistakes that involve several keys."""
     for check in declaration.sanity_checks.values():
         if (check.mean_episode_length is None) == (check.mean_episode_return is None):
             raise SuiteError(
@@ -273,7 +272,7 @@ def _check(declaration: Declaration) -> None:
 
 
 def tier_from_environment(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the tier that MYRIAD_TIER names, `quick` where it names none."""
+    """Return the tier named by MYRIAD_TIER, or `quick` if it is not set."""
     return known(environ.get("MYRIAD_TIER") or "quick", TIERS, "MYRIAD_TIER")
 
 
@@ -299,9 +298,9 @@ def _declared(cls: type[T], suite: str, tables: Any) -> dict[str, T]:
     }
 
 
-# By hand and not by pydantic: a peer's Python has only the standard library.
+# Written by hand instead of with pydantic, because a peer's Python has only the standard library.
 def _read(cls: type[T], table: Any, where: str, **given: str) -> T:
-    """Build `cls` from a TOML table whose keys are the fields that were declared with `_key`."""
+    """Build `cls` from a TOML table whose keys are the fields declared with `_key`."""
     if not isinstance(table, dict):
         raise SuiteError(f"{where} must be a table, but got {table!r}.")
     keys = {item.name: item for item in dataclasses.fields(cls) if "kind" in item.metadata}  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ class PublishError(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; a mistake gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     parser = argparse.ArgumentParser(
         prog="python -m ci.site.build", description=(__doc__ or "").split("\n")[0]
     )

@@ -1,1 +1,1 @@
-"""The gate held to known changes: its self-test, planted slowdowns and mutants."""
+"""Test the gate with known changes: a self-test, planted slowdowns and mutants."""

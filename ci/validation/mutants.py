@@ -1,9 +1,9 @@
-"""The gate held to changes that people really commit: `python -m ci.validation.mutants`.
+"""Test the gate with changes that people really commit: `python -m ci.validation.mutants`.
 
-It takes 20 minutes on 2 cores. ci/validation/mutants.toml holds them. With `--unseen` they are
-those of unseen.toml, which somebody wrote without a look at the gate. A harmful one must fail with
-its cause named. A harmless one must pass. Each row of the table is kept as soon as it is there, so
-that a run that was stopped goes on where it was.
+It takes 20 minutes on 2 cores. The changes are in ci/validation/mutants.toml. With `--unseen` they
+are those of unseen.toml, whose author had not seen the gate. A harmful change must fail with its
+cause named. A harmless change must pass. Each row of the table is saved as soon as it is measured,
+so a stopped run continues where it was.
 """
 
 import argparse
@@ -28,7 +28,7 @@ UNSEEN = Path(__file__).with_name("unseen.toml")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change, and what the gate must say of it; see mutants.toml."""
+    """One change, and the verdict that the gate must give; see mutants.toml."""
 
     name: str
     file: str
@@ -42,19 +42,19 @@ class Mutant:
         """Change the file.
 
         Raises:
-            ValueError: it no longer holds what is to be changed.
+            ValueError: the file no longer holds the text to change.
         """
         path = root / self.file
         text = path.read_text(encoding="utf-8")
         if self.old not in text:
             raise ValueError(
-                f"{self.file} no longer holds what {self.name!r} changes: {self.old!r}."
+                f"{self.file} no longer holds the text that {self.name!r} changes: {self.old!r}."
             )
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
 def mutants(file: Path = MUTANTS) -> list[Mutant]:
-    """Read them all."""
+    """Read all mutants."""
     return [
         Mutant(name, **table)
         for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items()
@@ -62,7 +62,7 @@ def mutants(file: Path = MUTANTS) -> list[Mutant]:
 
 
 def judge(mutant: Mutant, root: Path) -> dict[str, object]:
-    """Run the gate on a clean copy of the repository with the change in it; return its row."""
+    """Run the gate on a clean copy of the repository with the change, and return its row."""
     subprocess.run(["git", "checkout", "--quiet", "."], cwd=root, check=True)
     mutant.apply(root)
     command = [sys.executable, "-m", "perfgate", "--base", "HEAD", "--bench", mutant.bench]
@@ -92,13 +92,15 @@ def judge(mutant: Mutant, root: Path) -> dict[str, object]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 1 where the gate did not say what it must."""
+    """Run the command line. Return 1 if a verdict of the gate is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m ci.validation.mutants", description=str(__doc__).split("\n")[0]
     )
-    parser.add_argument("names", nargs="*", help="only these (default: all)")
+    parser.add_argument("names", nargs="*", help="names of the changes to test (default: all)")
     parser.add_argument(
-        "--unseen", action="store_true", help="those by somebody who had not seen the gate"
+        "--unseen",
+        action="store_true",
+        help="test the changes of unseen.toml, whose author had not seen the gate",
     )
     parser.add_argument("--output", type=Path, help="CSV file (default: in results/csv)")
     options = parser.parse_args(argv)

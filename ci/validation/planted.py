@@ -1,6 +1,6 @@
-"""A small project whose benchmarks take as much longer as the self-test asks for.
+"""A small project whose benchmarks slow down by the ratio that the self-test asks for.
 
-What is added is more of the same work, never a sleep: a sleeping process gives its core away, a
+A slowdown is more of the same work, never a sleep. A sleeping process gives its core away, but a
 slower one does not.
 """
 
@@ -57,7 +57,7 @@ def mixture(units):
     return results
 '''
 _CONFIG = '{"version": 1, "project": "planted", "repo": ".", "benchmark_dir": "benchmarks"}\n'
-# Benchmarks, what each does and how many seconds it lasts.
+# The benchmarks, with the work and the seconds of each.
 BENCHMARKS = {
     "arithmetic_1ms": ("arithmetic", 0.001),
     "lookups_10ms": ("lookups", 0.01),
@@ -85,9 +85,9 @@ class PlantedProject:
         return self.commit(f"{ratio:g} times the work")
 
     def measured(self, ratio: float, num_rounds: int = 21) -> float:
-        """Return by how much the time of the shortest benchmark really grows.
+        """Return the real ratio of the shortest benchmark's times.
 
-        That is the median over alternated calls.
+        It is the median over alternated calls.
         """
         name = min(self.units, key=lambda each: BENCHMARKS[each][1])
         work = getattr(_work(), BENCHMARKS[name][0])
@@ -113,7 +113,7 @@ class PlantedProject:
         return self.git("rev-parse", "HEAD")
 
     def git(self, *arguments: str) -> str:
-        """Run git there and return what it prints."""
+        """Run git in the project and return its output."""
         command = ["git", *arguments]
         return subprocess.run(
             command, cwd=self.root, capture_output=True, text=True, check=True
@@ -121,11 +121,12 @@ class PlantedProject:
 
 
 def make_project(root: Path, shares: float = 1.0) -> PlantedProject:
-    """Make the project in the empty folder `root`, its work measured on this machine.
+    """Make the project in the empty folder `root`, with its work calibrated on this machine.
 
     Args:
-        root: where.
-        shares: how long the benchmarks last, in parts of what their names say; tests make it small.
+        root: the folder.
+        shares: the duration of the benchmarks, as a share of what their names say. Tests make it
+            small.
     """
     work = _work()
     units = {
@@ -166,9 +167,9 @@ def _work() -> Any:
 
 
 def _units_of(work: Callable[[int], Any], seconds: float) -> int:
-    """Return how many units last so long.
+    """Return how many units of work last this long.
 
-    They are at least 100: a hundredth more of them is a hundredth more time.
+    The result is at least 100, so that a slowdown of one percent is a whole unit.
     """
     units = 100
     while (taken := min(_seconds(work, units) for _ in range(3))) < min(seconds, 0.02):

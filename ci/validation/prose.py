@@ -1,10 +1,10 @@
-"""Count the marks and words of a page that show how plainly it is written; shape.py prints them."""
+"""Count the marks and words that show how plainly a page is written. shape.py prints them."""
 
 import re
 
 
 def prose(page: str) -> str:
-    """Return a page's sentences: no code, no tables, no comments, and of a link only its text."""
+    """Return a page's sentences without code, tables and comments. Links become their texts."""
     text = re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"^\s*\|.*$", "", text, flags=re.MULTILINE)
@@ -13,7 +13,7 @@ def prose(page: str) -> str:
 
 
 def prose_figures(page: str) -> tuple[int, float, float, float, float]:
-    """Return a page's words, and per 1,000 of them its `;`, `,`, you, and what/which/where."""
+    """Return a page's words, and its `;`, `,`, you, and what/which/where per 1,000 words."""
     text = prose(page)
     words = [word.lower() for word in re.findall(r"[A-Za-z][A-Za-z'-]*", text)]
     scale = 1000 / max(1, len(words))

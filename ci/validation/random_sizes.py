@@ -1,14 +1,14 @@
-"""How often the gate fails a change of one comment where every row scatters.
+"""Measure how often the gate fails a changed comment if every benchmark scatters.
 
-    python -m ci.validation.random_sizes                   100 runs as anybody runs the gate
+    python -m ci.validation.random_sizes                   100 ordinary runs of the gate
     python -m ci.validation.random_sizes --time-identical  100 runs in which every row is measured
 
-It makes a small repository of 40 benchmarks. Each of them draws the size of its input anew whenever
-it is set up, so times, peaks and tracked bytes scatter by a tenth. Head differs by a comment, which
-the gate knows to be no change. With `--time-identical` it must find that out by measuring.
+It makes a small repository of 40 benchmarks. Each of them draws the size of its input anew at every
+setup, so times, peaks and tracked bytes scatter by a tenth. Head differs by a comment, which the
+gate knows to be no change. With `--time-identical` it must find that out by measuring.
 
-A row per run is kept in random_sizes.csv, so a second call goes on where the first was stopped.
-Exit code 1 means that more than one run in a hundred called the comment a regression.
+random_sizes.csv gets a row per run, so a second call continues where the first was stopped. Exit
+code 1 means that more than one run in a hundred called the comment a regression.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from ci.validation.selftest_runs import Row, now, run_gate
 from perfgate.options import Parser
 
 NUM_TIMED, NUM_TRACKED, NUM_PEAKS = 20, 14, 6
-_ALLOWED = 0.01  # of the runs may end with 1
+_ALLOWED = 0.01  # the share of runs that may end with exit code 1
 _CONFIG = '{"version": 1, "project": "sizes", "repo": ".", "benchmark_dir": "benchmarks"}\n'
 _PACKAGE = '''"""Work whose amount depends on the size of its input."""
 
@@ -75,7 +75,7 @@ class Peak:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return run_keeping(run, _parser(), argv)
 
 
@@ -83,16 +83,20 @@ def _parser() -> Parser:
     parser = Parser("python -m ci.validation.random_sizes", (__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=count, default=100, help="default: 100")
     parser.add_argument(
-        "--budget", type=float, default=20.0, metavar="SECONDS", help="of one run (default: 20)"
+        "--budget",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="seconds of timing in one run (default: 20)",
     )
     parser.add_argument(
-        "--time-identical", action="store_true", help="measure though only a comment differs"
+        "--time-identical", action="store_true", help="measure although only a comment differs"
     )
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the runs that are missing, print how all of them ended, and return the exit code."""
+    """Make the missing runs, print how all runs ended, and return the exit code."""
     options.output.mkdir(parents=True, exist_ok=True)
     table = Table(options.output / "random_sizes.csv")
     with tempfile.TemporaryDirectory(prefix="sizes-") as folder:
@@ -108,13 +112,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _asked(table: Table, options: argparse.Namespace) -> list[dict[str, str]]:
-    """Return the runs of this machine that were asked for as these are."""
+    """Return the runs of this machine with the same options."""
     asked = {"budget_s": str(options.budget), "time_identical": str(options.time_identical)}
     return [row for row in here(table) if all(row[name] == asked[name] for name in asked)]
 
 
 def make_project(root: Path) -> PlantedProject:
-    """Make the repository in the empty folder `root`: tag `start`, then a comment in head."""
+    """Make the repository in the empty folder `root`, with a tag `start` and a comment in head."""
     (root / "sizes").mkdir(parents=True)
     (root / "benchmarks").mkdir()
     (root / "sizes" / "__init__.py").write_text(_PACKAGE)

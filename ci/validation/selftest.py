@@ -4,8 +4,8 @@
     python -m ci.validation.selftest --runs 100 --bench cartpole   these benchmarks alone
     python -m ci.validation.selftest --runs 0 --pairs 80 --live 10   planted slowdowns alone
 
-Tables of what was measured, a row per run or pair, each kept as soon as it is there; a second call
-goes on where the first was stopped:
+It writes these tables, with a row per run or pair. Each row is saved as soon as it is measured, so
+a second call continues where the first was stopped.
 
     selftest_itself.csv         a tree against itself, same programs timed too; a core is busy in
                                 every second run
@@ -13,9 +13,9 @@ goes on where the first was stopped:
     selftest_pairs.csv          the same of slowdowns planted in a project of five benchmarks
     selftest_live.csv           what the gate said of those slowdowns, run as anybody runs it
 
-From them it makes, prints and keeps `noise_*.csv`: the false alarms, each benchmark's noise with
-the smallest slowdown that the full number of pairs finds, and what the gate's own decisions make of
-1,000 draws of the planted pairs.
+From these it makes and prints `noise_*.csv`. They hold the false alarms, each benchmark's noise
+with the smallest slowdown that the full number of pairs finds, and the gate's decisions on 1,000
+draws of the planted pairs.
 """
 
 import argparse
@@ -41,28 +41,28 @@ from perfgate.source.git import git
 
 PLANTED = (1.10, 1.05, 1.03)
 _TABLES = ("itself", "itself_pairs", "pairs", "live")
-_BATCH = 20  # pairs in one run of the gate: what is lost where it is stopped
+_BATCH = 20  # pairs in one run of the gate, which are lost if it is stopped
 
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV that grows by whole rows."""
+    """A CSV file that grows by whole rows."""
 
     path: Path
 
     def rows(self) -> list[dict[str, str]]:
-        """Return what is there."""
+        """Return the rows."""
         if not self.path.is_file():
             return []
         with self.path.open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
     def add(self, new: Sequence[Row]) -> None:
-        """Append rows; a reader finds all of them or none."""
+        """Append rows. A reader finds all of them or none."""
         self.write([*self.rows(), *new])
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Put these rows in the place of what is there, all at once."""
+        """Replace all rows at once."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(rows[0]))
         writer.writeheader()
@@ -71,7 +71,7 @@ class Table:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; bad input gives one sentence and exit code 2."""
+    """Run the command line. Bad input prints one sentence and gives exit code 2."""
     return run_keeping(run, _parser(), argv)
 
 
@@ -79,23 +79,26 @@ def _parser() -> Parser:
     parser = Parser("python -m ci.validation.selftest", (__doc__ or "").split("\n")[0])
     add_suite_config(parser)
     parser.add_argument(
-        "--runs", type=count, default=100, help="of the tree against itself (default: 100)"
+        "--runs", type=count, default=100, help="runs of the tree against itself (default: 100)"
     )
     parser.add_argument(
-        "--bench", default="", metavar="REGEX", help="benchmarks of those runs (default: all)"
+        "--bench", default="", metavar="REGEX", help="benchmarks in those runs (default: all)"
     )
     parser.add_argument(
         "--budget",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="of one such run (default: 60)",
+        help="seconds of timing in one such run (default: 60)",
     )
     parser.add_argument(
-        "--pairs", type=count, default=80, help="recorded for each planted slowdown (default: 80)"
+        "--pairs",
+        type=count,
+        default=80,
+        help="pairs to record for each planted slowdown (default: 80)",
     )
     parser.add_argument(
-        "--live", type=count, default=10, help="whole runs on each planted slowdown (default: 10)"
+        "--live", type=count, default=10, help="whole runs for each planted slowdown (default: 10)"
     )
     return parser
 
@@ -103,12 +106,12 @@ def _parser() -> Parser:
 def run_keeping(
     run: Callable[[argparse.Namespace], int], parser: Parser, argv: Sequence[str] | None
 ) -> int:
-    """Run a command whose tables go to `--output`, and keep them when it is stopped.
+    """Run a command whose tables go to `--output`, and keep them if it is stopped.
 
     Args:
-        run: the command; returns the exit code.
-        parser: of its other options.
-        argv: the arguments; None takes those of this process.
+        run: the command, which returns the exit code.
+        parser: the parser of its other options.
+        argv: the arguments; None means those of this process.
     """
     parser.add_argument(
         "--output",
@@ -117,20 +120,22 @@ def run_keeping(
         metavar="DIR",
         help="default: results/csv",
     )
-    return guarded(lambda: run(parser.parse_args(argv)), "stopped; what was measured is kept")
+    return guarded(
+        lambda: run(parser.parse_args(argv)), "stopped; all measurements so far are kept"
+    )
 
 
 def count(text: str) -> int:
-    """Read a whole number of a flag."""
+    """Parse a flag that is a whole number."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, but got {text!r}")
     return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure what is missing, keep and print what all of it says.
+    """Make the missing measurements, then save and print the tables of all of them.
 
-    Return 1 where a tree against itself was called slower.
+    Return 1 if a tree against itself was called slower.
     """
     options.output.mkdir(parents=True, exist_ok=True)
     rules = _rules(options.suite_config)
@@ -162,18 +167,18 @@ def _table(options: argparse.Namespace, name: str) -> Table:
 
 
 def here(table: Table) -> list[dict[str, str]]:
-    """Return the rows that were measured on such a machine as this."""
+    """Return the rows that were measured on a machine like this one."""
     return [row for row in table.rows() if row["cpu"] == machine.describe()["cpu"]]
 
 
 def _alike(itself: Sequence[dict[str, str]], options: argparse.Namespace) -> list[dict[str, str]]:
-    """Return the runs that were asked for as these are: other benchmarks err otherwise."""
+    """Return the runs with the same options, because other benchmarks have other error rates."""
     asked = {"bench": options.bench, "budget_s": str(options.budget)}
     return [row for row in itself if all(row[name] == value for name, value in asked.items())]
 
 
 def _rules(config_file: Path) -> Rules:
-    """Read the rules that the gate itself would take.
+    """Read the rules that the gate itself would use.
 
     Raises:
         UsageError: there is no such suite, or its rules have a mistake.
@@ -195,12 +200,12 @@ def _run_against_itself(options: argparse.Namespace) -> None:
             pairs.add(its_pairs)
         itself.add(
             [ended]
-        )  # last: pairs without their run are of a run that was stopped, and not counted
+        )  # the run's row is written last, so that pairs of a stopped run don't count
         say(f"against itself: {number + 1} of {options.runs}")
 
 
 def _plant(rules: Rules, options: argparse.Namespace) -> None:
-    """Record the pairs that planted slowdowns lack, then make the runs that are missing."""
+    """Record the missing pairs of planted slowdowns, then make the missing runs."""
     pairs, live = (_table(options, name) for name in ("pairs", "live"))
     if not any(
         _missing(pairs, ratio, options.pairs) + _missing(live, ratio, options.live)
@@ -222,13 +227,13 @@ def _plant(rules: Rules, options: argparse.Namespace) -> None:
 
 
 def _missing(table: Table, ratio: float, wanted: int) -> int:
-    """Return how many pairs, or live runs, of a planted slowdown a table still lacks."""
+    """Return how many pairs or live runs of a planted slowdown are still missing from a table."""
     there = Counter(row["benchmark"] for row in here(table) if float(row["planted"]) == ratio)
     return max(0, wanted - min(there[f"work.time_{name}"] for name in BENCHMARKS))
 
 
 def say(text: str) -> None:
-    """Tell a waiting person what goes on."""
+    """Print progress."""
     print(text, file=sys.stderr, flush=True)
 
 

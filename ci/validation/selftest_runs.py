@@ -1,4 +1,4 @@
-"""One run of the gate for `ci.validation.selftest`, as rows.
+"""Make one run of the gate for `ci.validation.selftest`, and return it as rows.
 
 It runs on a tree against itself, or on a planted slowdown.
 """
@@ -28,14 +28,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class AgainstItself:
-    """The gate on one commit as both sides: of which suite and benchmarks, for how many seconds."""
+    """A run of the gate with one commit as both sides."""
 
     suite_config: Path
     bench: str
     budget_s: float
 
     def run(self, number: int) -> tuple[Row, list[Row]]:
-        """Return how run `number` ended, and its pairs; a core is busy in every second run."""
+        """Return how run `number` ended, and its pairs. A core is kept busy in every second run."""
         root = self.suite_config.parent
         commit = commit_of("HEAD", root)
         flags = ["--base", commit, "--head", commit, "--suite-config", str(self.suite_config)]
@@ -76,7 +76,7 @@ class AgainstItself:
 
 @contextlib.contextmanager
 def _busy_core() -> Iterator[None]:
-    """Keep a core busy that the gate will not choose, since it takes the idlest."""
+    """Keep a core busy. The gate will not choose it, since it takes the idlest one."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
     pin = f"os.sched_setaffinity(0, {{{cores[0]}}})"
     spin = f"import os\nif hasattr(os, 'sched_setaffinity'): {pin}\nwhile True: pass"
@@ -91,7 +91,7 @@ def _busy_core() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Planted:
-    """A project with a head that does `ratio` times the work, and the rules that judge it."""
+    """A project whose head does `ratio` times the work, and the rules that judge it."""
 
     project: PlantedProject
     rules: Rules
@@ -99,7 +99,7 @@ class Planted:
     head: str
 
     def record(self, num_pairs: int) -> list[Row]:
-        """Return so many pairs (at least the two that a test needs), whatever they say."""
+        """Return `num` pairs, but at least the two that a test needs, whatever they show."""
         _, report, _ = self._gate({"looks": [max(2, num_pairs)], "confirm_looks": [2]})
         measured = round(self.project.measured(self.ratio), 4)
         return [
@@ -116,7 +116,7 @@ class Planted:
         ]
 
     def live(self) -> list[Row]:
-        """Run the gate as anybody does; return what it said of every benchmark."""
+        """Run the gate in the ordinary way, and return its verdict on every benchmark."""
         code, report, seconds = self._gate({})
         return [
             {
@@ -159,10 +159,10 @@ class Planted:
         return code, report, seconds
 
     def _write_rules(self, limits: dict[str, Any]) -> Path:
-        """Write the gate's own verdict and timing, with these limits where pairs are recorded."""
+        """Write the gate's own verdict and timing rules, with these limits to record pairs."""
         verdict = asdict(self.rules.verdict)
         timing = asdict(self.rules.timing)
-        if limits:  # what is only recorded is recorded whole
+        if limits:  # pairs that are only recorded must not stop early
             timing["budget_s"] = _RECORDING_S
             timing["run_s"] = 0
         lines = []
@@ -178,7 +178,7 @@ def _toml(value: Any) -> str:
 
 
 def run_gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], float]:
-    """Run the gate in a process of its own; return its exit code, its report and its seconds.
+    """Run the gate in a new process. Return its exit code, its report and its seconds.
 
     Raises:
         PreparationError: it left no report.
@@ -210,5 +210,5 @@ def run_gate(flags: Sequence[str], folder: Path) -> tuple[int, dict[str, Any], f
 
 
 def now() -> str:
-    """Return the time as the tables write it."""
+    """Return the current time in the tables' format."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -1,4 +1,4 @@
-"""What the rows of the self-test say, as small tables."""
+"""Summarise the rows of the self-test in small tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ Cells = dict[str, str | int]
 
 @dataclass(frozen=True)
 class Summary:
-    """One table: its file, a sentence on it, and its rows, all with the same columns."""
+    """One table: its file, its title, and its rows, which all have the same columns."""
 
     name: str
     title: str
     rows: Sequence[Cells]
 
     def markdown(self) -> str:
-        """Return the table below its sentence, or nothing where it has no rows."""
+        """Return the table below its title, or nothing if it has no rows."""
         if not self.rows:
             return ""
         columns = list(self.rows[0])
@@ -63,7 +63,7 @@ def false_alarms(runs: Recorded) -> Summary:
 
 
 def scatter(pairs: Recorded, rules: Rules) -> Summary:
-    """Return how much pairs of a tree against itself scatter, and what the gate could find."""
+    """Return the scatter of pairs of a tree against itself, and the slowdowns the gate could find."""
     names = sorted({pair["benchmark"] for pair in pairs})
     plan = Plan.make(rules.verdict.limits, max(1, len(names)))
     rows: list[Cells] = []
@@ -82,7 +82,7 @@ def scatter(pairs: Recorded, rules: Rules) -> Summary:
 
 
 def found(pairs: Recorded, rules: Rules, planted: Sequence[float]) -> Summary:
-    """Return what the gate's decisions make of draws of the recorded pairs."""
+    """Return the gate's decisions on draws of the recorded pairs."""
     plan = Plan.make(rules.verdict.limits, len(BENCHMARKS))
     rows: list[Cells] = []
     for ratio in planted:
@@ -117,7 +117,7 @@ def _replayed(recorded: NDArray[np.float64], plan: Plan) -> Cells:
 
 
 def lived(runs: Recorded, planted: Sequence[float]) -> Summary:
-    """Return what the gate said in whole runs on planted slowdowns."""
+    """Return the gate's verdicts in whole runs on planted slowdowns."""
     rows: list[Cells] = []
     for ratio in planted:
         of_ratio = [run for run in runs if float(run["planted"]) == ratio]

@@ -3,7 +3,7 @@
     python -m ci.validation.shape                  # the working tree
     python -m ci.validation.shape --ref v0.1.0     # a git revision
 
-The figures inform a reviewer. Nothing fails because of them.
+The figures are for reviewers. No check fails because of them.
 """
 
 import argparse
@@ -28,7 +28,8 @@ MAX_FILES = 15
 
 _PROGRAMS = ("myriad/", "benchmarks/", "ci/", "scripts/")
 _TESTS = re.compile(r"(^|/)tests/")
-_SOURCE_ROOT = "ci/gate/"  # perfgate is a distribution of its own: its modules start below here
+# perfgate is a distribution of its own, so its modules' names start below this folder
+_SOURCE_ROOT = "ci/gate/"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 
@@ -57,7 +58,8 @@ class Module:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m ci.validation.shape", description="Print how the tree is shaped."
+        prog="python -m ci.validation.shape",
+        description="Print the shape of the tree: files, lines, functions, imports and prose.",
     )
     parser.add_argument("--ref", metavar="REV", help="a git revision (default: the working tree)")
     options = parser.parse_args(argv)
@@ -72,14 +74,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_working_tree(root: Path) -> dict[str, str]:
-    """Return the text of each Python and Markdown file that git doesn't ignore, by its path."""
+    """Return the text of each Python and Markdown file that git doesn't ignore, by path."""
     listed = _git(root, "ls-files", "--cached", "--others", "--exclude-standard", "-z")
     paths = [path for path in listed.decode().split("\0") if _is_text(path)]
     return {path: (root / path).read_text() for path in paths if (root / path).is_file()}
 
 
 def read_revision(root: Path, ref: str) -> dict[str, str]:
-    """Return the same of a git revision."""
+    """Return the text of each Python and Markdown file in a git revision, by path."""
     texts = {}
     with tarfile.open(fileobj=io.BytesIO(_git(root, "archive", ref))) as archive:
         for member in archive.getmembers():
@@ -98,7 +100,7 @@ def _is_text(path: str) -> bool:
 
 
 def report(texts: Mapping[str, str]) -> list[str]:
-    """Return the tables: one of the code beside its tests, one of the pages."""
+    """Return two tables: the code beside its tests, and the pages."""
     paths = [path for path in texts if path.endswith(".py")]
     tests = [path for path in paths if _TESTS.search(path)]
     code = [path for path in paths if path.startswith(_PROGRAMS) and path not in tests]
@@ -114,7 +116,7 @@ def report(texts: Mapping[str, str]) -> list[str]:
     return [
         *lines,
         "",
-        "Marks and words of a page are counted per 1,000 words, code and tables out.",
+        "Marks and words of a page are counted per 1,000 words, without code and tables.",
     ]
 
 
@@ -170,7 +172,7 @@ def code_figures(modules: Sequence[Module]) -> dict[str, str]:
 
 
 def _program(module: Module) -> str:
-    """Name the program that a module is of: none imports another one's classes."""
+    """Return the program that a module belongs to. No program imports another one's classes."""
     if module.path.startswith(_SOURCE_ROOT):
         return _SOURCE_ROOT
     return module.path.partition("/")[0]
@@ -221,7 +223,7 @@ def called_once(tree: ast.Module) -> Iterator[str]:
 
 
 def count_comments(module: Module) -> int:
-    """Return how many lines of a module are or end in a comment."""
+    """Return how many lines of a module are comments or end in one."""
     source = io.StringIO("\n".join(module.lines) + "\n").readline
     return sum(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(source))
 

@@ -415,7 +415,7 @@ def test_the_first_lines_say_where_ours_is_not_ahead():
     slower = outcome_of("gymnax", seconds=2.0, compile_s=2.0)
     absent = outcome_of("pufferlib", status="not installed", reason="a command installs it")
     assert report([[ours, slower, absent]]).startswith(
-        "Myriad is ahead of all that was measured.\n"
+        "Myriad is ahead of every library that was measured.\n"
     )
 
 

@@ -70,7 +70,7 @@ def test_the_samples_hold_the_size_of_the_program_and_prove_the_cache(small_run)
         (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
         (
             ["--output", f"{__file__}/folder"],
-            "folder can't be made to hold the results: Not a directory.",
+            "folder for the results: Not a directory.",
         ),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_field_may_be_for_one_network():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("seed=1", "--set can't give seed: --seeds does"),
+        ("seed=1", "--set can't set seed, use --seeds for that"),
         ("cnnn:gamma=0.5", "--set must begin with one of cnn, mlp"),
         ("gamma=", "--set must be NAME=VALUE in TOML"),
     ],

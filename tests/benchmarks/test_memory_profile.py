@@ -106,12 +106,12 @@ def test_a_size_is_read_with_its_unit(text, size):
             "argument --num-envs: must be a whole number of at least 1, but got '0'",
         ),
         (["--profile", "time"], "argument --profile: invalid choice: 'time'"),
-        (["--profile", "scan", "--limit", "1GiB"], "--limit is about numbers of environments"),
+        (["--profile", "scan", "--limit", "1GiB"], "--limit searches over environments"),
         (["--env", "cartpol"], "unknown environment 'cartpol'; did you mean 'cartpole'?"),
         (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
         (
             ["--output", f"{__file__}/folder"],
-            "folder can't be made to hold the results: Not a directory.",
+            "folder for the results: Not a directory.",
         ),
     ],
 )

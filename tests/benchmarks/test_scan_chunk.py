@@ -81,7 +81,7 @@ def test_the_common_steps_are_whole_chunks_where_few_suffice(chunks, steps):
         (["--agent", "dqm"], "unknown agent 'dqm'; did you mean 'dqn'?"),
         (
             ["--output", f"{__file__}/folder"],
-            "folder can't be made to hold the results: Not a directory.",
+            "folder for the results: Not a directory.",
         ),
     ],
 )

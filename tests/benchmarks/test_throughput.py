@@ -255,7 +255,7 @@ def test_the_scan_chunk_size_given_is_the_one_that_runs():
         ),
         (
             ["--output", f"{__file__}/folder"],
-            "folder can't be made to hold the results: Not a directory.",
+            "folder for the results: Not a directory.",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""Processes of a benchmark: starting one, limiting it, and what it says when it fails."""
+"""Processes of a benchmark: start them, limit them, and report their failures."""

@@ -1,11 +1,11 @@
-"""Run one function of a suite in a process of its own, with a limit on its memory and its time.
+"""Run a function of a suite in a new process, with limits on memory and time.
 
     reply = run("benchmarks.memory_profile:peak_of", {"env": "cartpole-control"}, timeout_s=60)
 
-The function takes the request's items as keyword arguments, calls what it imports from myriad, and
-returns a JSON object. A new process has its own peak memory, its own XLA options and nothing
-compiled. A process that hangs or takes too much memory costs its own row and no other. What it
-prints goes to stderr, and the last line of that explains how it ended.
+The function takes the request's items as keyword arguments and returns a JSON object. A new process
+has its own peak memory, its own XLA options and nothing compiled. If it hangs or takes too much
+memory, only its own row is lost. Its output goes to stderr, and the last line there explains how it
+ended.
 """
 
 import importlib
@@ -35,15 +35,16 @@ def run(
     Args:
         target: `package.module:function`.
         request: its keyword arguments, as JSON can write them.
-        timeout_s: how long it may take, its imports included, in seconds.
-        memory_limit_bytes: of process memory; None takes nine tenths of what the machine has left.
-        **environ: environment variables beside this process's own.
+        timeout_s: seconds that it may take, including its imports.
+        memory_limit_bytes: limit on its memory; None means nine tenths of the machine's free
+            memory.
+        **environ: environment variables in addition to this process's own.
 
     Raises:
-        ChildError: it refused, died, hung, or took more memory than it may.
+        ChildError: it refused, died, hung, or exceeded its memory.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # The reply is a file, since libraries print to stdout whatever they like.
+        # The reply is a file, since libraries may print anything to stdout.
         answer = Path(folder) / "reply.json"
         module = "benchmarks.harness.process.child_process"
         command = [sys.executable, "-m", module, target, json.dumps(request), str(answer)]
@@ -58,13 +59,13 @@ def run(
 
 
 def main() -> None:
-    """Be the child: call the function and write its reply to the file that the parent reads."""
+    """Run as the child: call the function and write its reply to the file that the parent reads."""
     end_with_parent()
     target, request, answer = sys.argv[1:]
     module, _, name = target.partition(":")
     try:
         reply = getattr(importlib.import_module(module), name)(**json.loads(request))
-    # RuntimeError is JAX's own, out of memory included; ValueError is Myriad's.
+    # JAX raises RuntimeError, also if memory runs out. Myriad raises ValueError.
     except (NotImplementedError, ImportError, RuntimeError, MemoryError, ValueError) as error:
         reply = {"failure": failure_of(error)}
     write_text(Path(answer), json.dumps(reply))

@@ -1,6 +1,6 @@
-"""The seconds of one call that waits for its own result. Standard library only: peers use it.
+"""Time one call that waits for its own result. Standard library only, because peers use it.
 
-Statistics of many calls are `myriad.timing`'s.
+`myriad.timing` has the statistics of many calls.
 """
 
 import time
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def seconds_of(fn: Callable[..., Any], *args: Any) -> float:
-    """Call `fn(*args)` and return how many seconds it took."""
+    """Call `fn(*args)` and return its seconds."""
     start = time.perf_counter()
     fn(*args)
     return time.perf_counter() - start

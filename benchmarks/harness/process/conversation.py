@@ -1,7 +1,7 @@
-"""A child process that answers lines of JSON, one reply to each request.
+"""A child process that answers JSON lines, with one reply for each request.
 
-Its reader is a thread, so that a parent can stop waiting. interleave.py and timed_call.py talk to
-their processes so.
+A thread reads the replies, so that the parent can stop waiting. interleave.py and timed_call.py use
+it.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from benchmarks.harness.process.supervisor import Supervised
 
 
 class Conversation:
-    """A running command, ended by leaving the `with` block.
+    """A running command. Leaving the `with` block ends it.
 
     Args:
-        command: what runs.
-        environ: environment variables beside this process's own.
+        command: the command.
+        environ: environment variables in addition to this process's own.
     """
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]):
@@ -41,17 +41,18 @@ class Conversation:
         self._child.__exit__()
 
     def end(self) -> None:
-        """End the process and those it started; there is nothing in them to lose."""
+        """End the process and those that it started. They hold nothing that must be saved."""
         self._child.end()
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send `request` and return the reply to it."""
+        """Send `request` and return its reply."""
         self.send(request)
         return self.reply(timeout_s)
 
     def send(self, request: dict[str, Any]) -> None:
-        """Send `request`, to which a reply will come."""
-        with contextlib.suppress(BrokenPipeError):  # a dead side shows by its missing reply
+        """Send `request`. `reply` returns its reply."""
+        # the missing reply will show that the side is dead
+        with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self._child.process.stdin, flush=True)
 
     def reply(self, timeout_s: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What a child process tells its parent when it fails, and how it ends when its parent is gone.
+"""Report a child's failure to its parent, and end a child whose parent has ended.
 
-Standard library only: peers run this in a Python that lacks Myriad.
+Standard library only, because peers run this in a Python without Myriad.
 """
 
 import os
@@ -11,12 +11,12 @@ _LOOK_S = 1.0
 
 
 class ChildError(Exception):
-    """A child gave no answer.
+    """A child gave no reply.
 
     Args:
         status: the status of its row: `refused`, `failed` or `not installed`.
         reason: one sentence for the row.
-        error: the name of the exception's type in the child, where there was one.
+        error: the name of the exception's type in the child, if there was one.
     """
 
     def __init__(self, status: str, reason: str, error: str = ""):
@@ -27,16 +27,16 @@ class ChildError(Exception):
 
     @property
     def columns(self) -> dict[str, str]:
-        """What a row of results says of the failure."""
+        """The columns of a results row that describe the failure."""
         return {"status": self.status, "reason": self.reason}
 
 
 def failure_of(error: BaseException, refusals: tuple[type[Exception], ...] = ()) -> dict[str, str]:
-    """Return the arguments of the `ChildError` that stands for an exception in a child.
+    """Return the arguments of the `ChildError` for an exception in a child.
 
     Args:
         error: the exception.
-        refusals: types that mean a refusal, `NotImplementedError` beside them.
+        refusals: exception types that mean a refusal, in addition to `NotImplementedError`.
     """
     status = "failed"
     if isinstance(error, (*refusals, NotImplementedError)):

@@ -1,4 +1,4 @@
-"""The most memory that this process held. Standard library only: peers run it without Myriad."""
+"""Read this process's peak memory. Standard library only, because peers run it without Myriad."""
 
 import resource
 import sys
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def peak_resident_bytes() -> int:
-    """Return the most bytes of memory that this process held since its program began.
+    """Return this process's peak memory in bytes since its program began.
 
-    Linux is asked for the program's own high-water mark: `getrusage` also remembers the process
-    that started it, which may have been far larger.
+    On Linux this is the program's own high-water mark. `getrusage` would include the process that
+    started it, which may have been far larger.
     """
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
@@ -21,7 +21,7 @@ def peak_resident_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """Return the most bytes that this process held, in the memory of the device or of a CPU."""
+    """Return this process's peak bytes, in the device's memory or in the CPU's."""
     if jax := sys.modules.get("jax"):
         device = jax.devices()[0]
         if device.platform != "cpu":

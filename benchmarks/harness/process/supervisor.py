@@ -1,4 +1,4 @@
-"""Start a process in a session of its own, limit its time and memory, and end all that it started.
+"""Start a process in its own session, limit its time and memory, and end all that it started.
 
 child_process.py and interleave.py start every process of a benchmark here.
 """
@@ -18,10 +18,10 @@ from benchmarks.harness import package
 from benchmarks.harness.process.failures import ChildError
 
 ROOT = Path(__file__).resolve().parents[3]
-_LOOK_S = 0.25  # between two looks at the memory: seldom enough not to disturb what is measured
-_PARENT_FIELD = 1  # of /proc/<pid>/stat, counted from behind the command's name
+_LOOK_S = 0.25  # seconds between checks of the memory, so rare that they don't disturb measurements
+_PARENT_FIELD = 1  # fields of /proc/<pid>/stat, counted from after the command's name
 _RSS_FIELD = 21
-# Of what a machine has left: the rest is for the system, and for what starts meanwhile.
+# The share of free memory. The rest is for the system, and for processes that start meanwhile.
 _SHARE_OF_MEMORY = 0.9
 
 
@@ -29,11 +29,11 @@ class Supervised:
     """A running command. Leaving the `with` block ends it and every process that it started.
 
     Args:
-        command: what runs.
-        log: takes what it writes to stderr; None keeps it in a temporary file.
-        stdin: what it reads: nothing unless it is `subprocess.PIPE`.
+        command: the command.
+        log: the file for its stderr; None uses a temporary file.
+        stdin: its input, which is empty unless this is `subprocess.PIPE`.
         stdout: where its output goes: `subprocess.PIPE`, or None for the log.
-        environ: environment variables beside this process's own.
+        environ: environment variables in addition to this process's own.
 
     Attributes:
         process: the process itself.
@@ -52,7 +52,7 @@ class Supervised:
         self._owns_log = log is None
         self._ended = False
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        # A user's own compilation cache would make compiling look like nothing.
+        # Otherwise a user's own compilation cache would make compiling seem to take no time.
         inherited = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
         self.process = subprocess.Popen(
             command,
@@ -61,7 +61,7 @@ class Supervised:
             stderr=self._log,
             text=True,
             env={**inherited, "PYTHONPATH": path, **(environ or {})},
-            start_new_session=True,  # so that what it started ends with it
+            start_new_session=True,  # so that processes it started end with it
         )
 
     def __enter__(self) -> Self:
@@ -70,15 +70,15 @@ class Supervised:
     def __exit__(self, *_: object) -> None:
         self.end()
         for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(BrokenPipeError):  # closing flushes what nobody will read
+            with contextlib.suppress(BrokenPipeError):  # closing would flush data that nobody reads
                 if stream is not None:
                     stream.close()
         if self._owns_log:
             self._log.close()
 
     def end(self) -> None:
-        """Kill the process and those it started, and wait for it."""
-        if self._ended:  # the system may have given its id to another process since
+        """Kill the process and those that it started, and wait for it."""
+        if self._ended:  # the system may have given its number to another process since
             return
         with contextlib.suppress(ProcessLookupError):  # all of them have ended already
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -89,12 +89,12 @@ class Supervised:
         """Wait for the command and return its exit code.
 
         Args:
-            timeout_s: how long it may take, in seconds.
-            memory_limit_bytes: of process memory, all its processes together; None takes nine
-                tenths of what the machine has left.
+            timeout_s: seconds that it may take.
+            memory_limit_bytes: limit on the memory of all its processes together; None means nine
+                tenths of the machine's free memory.
 
         Raises:
-            ChildError: it took more time or memory than it may.
+            ChildError: it exceeded its time or memory.
         """
         limit = memory_limit_bytes or _available_bytes()
         deadline = time.monotonic() + timeout_s
@@ -109,7 +109,7 @@ class Supervised:
                 raise ChildError("failed", f"no answer within {timeout_s:g} s")
 
     def last_words(self) -> str:
-        """Wait for the process; return how it ended and the last line that it wrote to stderr."""
+        """Wait for the process. Return how it ended, and the last line of its stderr."""
         code = self.process.wait()
         self._log.seek(0)
         lines = self._log.read().strip().splitlines()
@@ -123,7 +123,7 @@ def _available_bytes() -> int:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Return the memory of a process and all it started, 0 where `/proc` is missing."""
+    """Return the memory of a process and all that it started, or 0 if `/proc` is missing."""
     processes = {int(folder.name): _stat(folder) for folder in Path("/proc").glob("[0-9]*")}
     pages = 0
     left = [pid]
@@ -135,11 +135,11 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _stat(folder: Path) -> tuple[int, int]:
-    """Return a process's parent and its pages in memory; zeros where it has ended meanwhile."""
+    """Return a process's parent and its pages in memory, or zeros if it has ended meanwhile."""
     try:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0, 0
-    # The command's name, in parentheses, may hold spaces; fields count from behind it.
+    # The command's name in parentheses may hold spaces, so fields are counted from after it.
     fields = text.rpartition(")")[2].split()
     return int(fields[_PARENT_FIELD]), int(fields[_RSS_FIELD])

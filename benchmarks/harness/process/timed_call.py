@@ -1,12 +1,12 @@
-"""A call that is prepared in a process of its own, and timed there whenever the parent asks.
+"""Prepare a call in a new process, and time it there whenever the parent asks.
 
     with TimedCall("benchmarks.devices:prepare", request, timeout_s=300) as call:
         call.prepared()
         call.seconds()
 
-The function takes the request's items as keyword arguments. It returns a JSON object, which says
-what was prepared, and the call. So configurations that need cores, devices and XLA options of their
-own can be timed in turns. A `TimedGroup` times a call that several processes do together.
+The function takes the request's items as keyword arguments. It returns a JSON object that describes
+the call, and the call itself. So you can alternate configurations that each need their own cores,
+devices and XLA options. A `TimedGroup` times a call that several processes make together.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class TimedCall(Conversation):
         self._timeout_s = timeout_s
 
     def prepared(self) -> dict[str, Any]:
-        """Wait until the call is prepared, and return what the function says of it.
+        """Wait until the call is prepared, and return the function's description of it.
 
         Raises:
             ChildError: the function refused, or the process died or did not answer.
@@ -68,12 +68,12 @@ class TimedCall(Conversation):
 
 
 class TimedGroup:
-    """A call that several processes do together, such as that of one training.
+    """A call that several processes make together, such as one training.
 
     Args:
         target: `package.module:function`.
         requests: the keyword arguments of each process, as JSON can write them.
-        environs: the environment variables of each process beside this one's own.
+        environs: each process's environment variables, in addition to this one's own.
         timeout_s: how long preparing and each call may take, in seconds.
     """
 
@@ -99,7 +99,7 @@ class TimedGroup:
         self._open.close()
 
     def prepared(self) -> list[dict[str, Any]]:
-        """Wait until all are prepared, and return what the function says in each process.
+        """Wait until all are prepared, and return the function's description from each process.
 
         Raises:
             ChildError: the function refused in one, or one died or did not answer.
@@ -107,7 +107,7 @@ class TimedGroup:
         return [call.prepared() for call in self._calls]
 
     def seconds(self) -> float:
-        """Return the seconds of one more call, which are those of the slowest process.
+        """Return the seconds of one more call, which last as long as the slowest process.
 
         Raises:
             ChildError: a process died or did not answer.
@@ -118,10 +118,10 @@ class TimedGroup:
 
 
 def main() -> None:
-    """Be the child: prepare the call, and time it once for each line of stdin."""
+    """Run as the child: prepare the call, and time it once for each line of stdin."""
     end_with_parent()
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries print to stdout whatever they like
+    os.dup2(2, 1)  # libraries may print anything to stdout
     target, request = sys.argv[1:]
     module, _, name = target.partition(":")
     try:
@@ -129,7 +129,7 @@ def main() -> None:
         print(json.dumps(prepared), file=replies, flush=True)
         for _ in sys.stdin:
             print(json.dumps({"seconds": seconds_of(call)}), file=replies, flush=True)
-    # RuntimeError is JAX's own, out of memory included; ValueError is Myriad's.
+    # JAX raises RuntimeError, also if memory runs out. Myriad raises ValueError.
     except (NotImplementedError, ImportError, RuntimeError, MemoryError, ValueError) as error:
         print(json.dumps(failure_of(error)), file=replies, flush=True)
 

@@ -1,7 +1,7 @@
 """Keep asv's results on a branch of their own. Standard library only.
 
-    perfgate store fetch    copy the branch's files into results/asv perfgate store push     add new
-    files of results/asv to the branch
+    perfgate store fetch    copy the branch's files into results/asv
+    perfgate store push     add new files of results/asv to the branch
 
 The branch holds JSON files and tables (*.csv). A result on the branch never changes. Two kinds of
 file follow the newest run, because asv rewrites them each time: the list of benchmarks and the
