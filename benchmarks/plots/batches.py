@@ -1,4 +1,4 @@
-"""The figure of rows/s over the batch size, from the rows of batch_size.py."""
+"""Draw rows/s over the batch size, from the rows of batch_size.py."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,13 +21,13 @@ from benchmarks.plots.style import (
     whole,
 )
 
-_SIZE = "batch_size"  # what the rows of the figure have besides their columns
+_SIZE = "batch_size"  # keys that this figure adds to the rows
 
 
 def batch_sizes(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of rows/s over the rows of a gradient step, a line per agent."""
+    """Return a figure of rows/s over the rows of a gradient step, with a line per agent."""
     sized = [_with_size(row) for row in rows]
-    # As text, 16,384 would come before 2,048.
+    # Sorted as numbers, because as text 16384 would come before 2048.
     sized.sort(key=lambda row: number(row, _SIZE))
     agents = {agent: own for (agent,), own in sorted(by_key(sized, "agent").items())}
     chosen = {agent: _chosen(own) for agent, own in agents.items() if measured(own)}
@@ -66,7 +66,7 @@ def batch_sizes(rows: Sequence[TextRow]) -> Any:
 
 
 def _with_size(row: TextRow) -> TextRow:
-    """Take the arm apart, `batch 4096` or `precision, batch 4096`; each arm has its own line."""
+    """Split the arm, `batch 4096` or `precision, batch 4096`. Each arm has its own line."""
     arm, _, size = row["arm"].rpartition("batch ")
     named = " ".join([row["agent"], arm.removesuffix(", ")]).strip()
     return row | {_SIZE: size, "agent": named}
@@ -76,14 +76,14 @@ def _chosen(rows: Sequence[TextRow]) -> TextRow:
     """Return the row of the batch that the autotuner would choose."""
     from myriad.autotune.batch import BatchRate, smallest_near_best
 
-    # The choice takes only sizes and rates.
+    # The choice only depends on sizes and rates.
     by_size = {int(row[_SIZE]): row for row in measured(rows)}
     rates = [BatchRate(size, *interval(row), memory_bytes=0) for size, row in by_size.items()]
     return by_size[smallest_near_best(rates).batch_size]
 
 
 def _finding(env: str, chosen: dict[str, TextRow]) -> str:
-    """Say the smallest batch of each agent that is as good as the fastest."""
+    """Name each agent's smallest batch that is about as fast as the fastest one."""
     from myriad.autotune.batch import NEAR_BEST
 
     by_size = by_key(list(chosen.values()), _SIZE)

@@ -1,7 +1,7 @@
-"""Figures that set names beside each other: libraries, agents that learn, programs that compile.
+"""Figures that compare libraries, agents that learn, and programs that compile.
 
-Each takes the rows of one machine and returns a figure whose title is the finding, computed from
-them. A name is a line from top to bottom; what is measured lies along the x axis.
+Each function takes the rows of one machine and returns a figure. Its title is the finding, which is
+computed from the rows. Names are listed from top to bottom, and values lie along the x axis.
 """
 
 import textwrap
@@ -32,7 +32,7 @@ from benchmarks.plots.style import (
     style_of,
 )
 
-# Neither is a library's colour; light and dark tell them apart in grey.
+# Neither is the colour of a library. One is light and one is dark, to tell them apart in grey.
 _COLD, _CACHED = "#555555", "#BBBBBB"
 
 
@@ -64,7 +64,10 @@ def library_comparison(rows: Sequence[TextRow]) -> Any:
 
 
 def _standings(axes: Any, rows: Sequence[TextRow]) -> None:
-    """Draw one panel: a dot with its interval for each library, grey for those without one."""
+    """Draw one panel, with a dot and its interval for each library.
+
+    Libraries without a value are grey.
+    """
     ranked = sorted(measured(rows), key=lambda row: -number(row, "steps_per_s"))
     absent = sorted((row for row in rows if row["status"] != "ok"), key=lambda row: row["library"])
     names = [_name(row["library"]) + ("*" if row["reason"] else "") for row in ranked]
@@ -128,8 +131,8 @@ def _dot(axes: Any, place: int, row: TextRow, ratio: float | None) -> None:
 
 
 def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
-    """Return our steps/s of the same run and size over the row's; None where there are none."""
-    # Of the same run, since a ratio is of two libraries that were called in turn.
+    """Return the ratio of our steps/s to the row's in the same run and size, or None."""
+    # Only of the same run, since a ratio needs two libraries that were called in turn.
     same = ("timestamp", "num_envs", "agent")
     ours = [
         each
@@ -142,7 +145,7 @@ def _times_ours(row: TextRow, rows: Sequence[TextRow]) -> float | None:
 
 
 def _compared(rows: Sequence[TextRow]) -> str:
-    """Say what is compared, and in what a starred library differs."""
+    """Describe the comparison, and how a starred library differs."""
     notes = {library_of(row["library"]): row["reason"] for row in measured(rows) if row["reason"]}
     stars = [
         f"* {name}: {textwrap.shorten(note, 110, placeholder=' ...')}"
@@ -158,7 +161,7 @@ def _compared(rows: Sequence[TextRow]) -> str:
 
 
 def comparison_finding(rows: Sequence[TextRow]) -> str:
-    """Say how many times the fastest other library's steps/s ours are; where slower, first."""
+    """Return the ratio of our steps/s to the fastest other library's. Slower cases come first."""
     others = [
         (row, ratio)
         for row in measured(rows)
@@ -171,7 +174,7 @@ def comparison_finding(rows: Sequence[TextRow]) -> str:
         return f"{env}: {_name(best['library'])} reaches {rate} steps per second"
     closest: dict[tuple[str, str], tuple[TextRow, float]] = {}
     for row, ratio in sorted(others, key=lambda other: -other[1]):
-        closest[row["num_envs"], row["agent"]] = row, ratio  # the least ratio comes last
+        closest[row["num_envs"], row["agent"]] = row, ratio  # the smallest ratio comes last
     slower = [
         f"{short_times(ratio)} times {_name(row['library'])} at {environments(row['num_envs'])}"
         for row, ratio in closest.values()
@@ -248,7 +251,7 @@ def seconds_to_solve(rows: Sequence[TextRow]) -> Any:
 
 
 def _spread_out(place: int, count: int) -> list[float]:
-    """Return heights within a bar, one per seed, so that equal seconds stay two dots."""
+    """Return one height within a bar per seed, so that equal seconds stay visible as two dots."""
     return [place + 0.36 * ((seed + 0.5) / count - 0.5) for seed in range(count)]
 
 
@@ -260,7 +263,7 @@ def _name_lines(axes: Any, names: Sequence[str]) -> None:
 
 
 def solve_finding(rows: Sequence[TextRow]) -> str:
-    """Say how long each environment's quickest agent takes; count who missed a target."""
+    """Return the time of each environment's quickest agent, and count the missed targets."""
     parts = []
     for (env,), own in by_key(measured(rows), "env").items():
         groups = by_key(own, "library", "agent")
@@ -276,7 +279,7 @@ def solve_finding(rows: Sequence[TextRow]) -> str:
 
 
 def compile_time(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of the seconds to compile, cold and cached, of each program."""
+    """Return a figure of each program's seconds to compile, cold and cached."""
     rows = measured(rows)
     programs = by_key(rows, "env", "agent", "library", "num_envs")
     shown = (
@@ -327,7 +330,7 @@ def _program(env: str, agent: str, library: str, num_envs: str) -> str:
 
 
 def compile_finding(rows: Sequence[TextRow]) -> str:
-    """Say how long the programs compile, and how much of it the cache takes away."""
+    """Say how long the programs take to compile, and how much of that the cache saves."""
     cold = _median_compile_s(rows, "compile")
     cached = _median_compile_s(rows, "compile_cached")
     ratios = sorted(cold[key] / cached[key] for key in cold.keys() & cached.keys())

@@ -1,4 +1,4 @@
-"""The figure of scaling efficiency over the number of devices, from the rows of devices.py."""
+"""Draw the scaling efficiency over the number of devices, from the rows of devices.py."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,11 +22,11 @@ _PANELS = {
     "strong": "strong scaling: the same environments on all devices together",
     "weak": "weak scaling: the same environments on each device",
 }
-_NUM_DEVICES = "num_devices"  # what the rows of the figure have besides their columns
+_NUM_DEVICES = "num_devices"  # keys that this figure adds to the rows
 
 
 def device_scaling(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of the efficiency over the devices, a panel per scaling, a line per arm."""
+    """Return a figure of the efficiency over devices: a panel per scaling, a line per arm."""
     rows = [_taken_apart(row) for row in rows if row["efficiency"]]
     shown = (
         "Efficiency: rate(n) / (n x rate(1)), where a rate is steps/s of all environments. "
@@ -57,7 +57,7 @@ def device_scaling(rows: Sequence[TextRow]) -> Any:
             )
         size_axis(panel, numbers(rows, _NUM_DEVICES), "devices", every_tick=True)
     highest = max(1.0, *numbers(rows, "efficiency_high"))
-    # From zero: a cut axis would make a loss of a percent look like a cliff.
+    # The axis starts at zero, because a cut axis would make a loss of a percent look like a cliff.
     axes[0, 0].set_ylim(0, 1.1 * highest)
     axes[0, 0].set_ylabel("efficiency")
     axes[0, 0].legend(frameon=False, loc="lower left")
@@ -65,14 +65,14 @@ def device_scaling(rows: Sequence[TextRow]) -> Any:
 
 
 def _taken_apart(row: TextRow) -> TextRow:
-    """Take the arm apart, `strong` or `weak, exact`, and count the devices of all processes."""
+    """Split the arm, `strong` or `weak, exact`, and count the devices of all processes."""
     scaling, _, reduction = row["arm"].partition(", ")
     total = number(row, "devices") * (number(row, "processes") if row["processes"] else 1)
     return row | {"scaling": scaling, "reduction": reduction, _NUM_DEVICES: f"{total:g}"}
 
 
 def _finding(rows: Sequence[TextRow]) -> str:
-    """Say which efficiency is reached on the most devices; the lower end comes first."""
+    """Return the efficiency on the most devices, the lower end first."""
     env = rows[0]["env"]
     most = max(numbers(rows, _NUM_DEVICES))
     if most == 1:

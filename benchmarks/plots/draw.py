@@ -1,8 +1,8 @@
-"""Which rows a plot shows, and the files that hold it: each plot is written as PNG and as SVG.
+"""Select the rows of each plot, and write the plot as PNG and as SVG.
 
-A plot shows one machine, that of the newest row. Where a size was measured more than once, the
-newest row counts. Each environment has a plot of its own. CartPole's, or else the newest one's, has
-the plain name.
+A plot shows one machine, that of the newest row. If a size was measured more than once, the newest
+row counts. Each environment has its own plot. CartPole's plot, or else the newest environment's,
+has the plain name.
 """
 
 import re
@@ -34,20 +34,20 @@ from benchmarks.plots.scaling import (
 from benchmarks.plots.style import measured
 
 FORMATS = ("png", "svg")
-_FIRST_ENV = "cartpole-control"  # whose plots have the names that the documentation gives
+_FIRST_ENV = "cartpole-control"  # the environment whose plots have the names in the documentation
 _MACHINE = ("device", "device_name", "cores")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows of a suite one plot shows.
+    """The rows of a suite that one plot shows.
 
     Attributes:
-        same: the columns that one plot holds constant, at the newest row's values.
-        distinct: the columns of which every combination is shown once, as the newest row has it.
-        repeats: rows of one timestamp that agree in all those columns are repetitions, all of them
-            shown.
-        refused: rows without a measurement are shown too.
+        same: the columns that are constant in a plot, with the newest row's values.
+        distinct: the columns whose combinations are each shown once, by their newest row.
+        repeats: whether rows of one timestamp that agree in all these columns are repetitions,
+            which are all shown.
+        refused: whether rows without a measurement are shown too.
     """
 
     same: tuple[str, ...] = ("env", "agent")
@@ -58,7 +58,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot: the name of its files, the suites whose rows it takes, and what draws it.
+    """A plot: the name of its files, the suites of its rows, and the function that draws it.
 
     `per_env`: whether each environment has a plot of its own.
     """
@@ -117,7 +117,7 @@ _ALIASES = {plot.file: name for name, plot in PLOTS.items()}
 
 
 def plot_type(name: str) -> str:
-    """Return the type that a name or the name of its file means.
+    """Return the plot of a name, or of its file's name.
 
     Raises:
         UnknownNameError: there is none.
@@ -136,15 +136,15 @@ def draw(
     """Draw the plots that the rows allow, and return the PNG and SVG of each.
 
     Args:
-        source: a CSV file, or a folder: then all files with the columns of a table of results.
-        folder: where the pictures go.
-        plot_types: what to draw.
-        env: the only environment to draw; by default all, CartPole or else the newest under the
-            plain name.
+        source: a CSV file, or a folder, of which all files with the columns of results are read.
+        folder: the folder for the pictures.
+        plot_types: the plots to draw.
+        env: the only environment to draw. By default all are drawn, and CartPole or else the newest
+            gets the plain name.
 
     Raises:
-        InvalidArgumentError: there is nothing to draw, no such type, `source` is a file of
-            another schema, a table of results is damaged, or a picture can't be written.
+        InvalidArgumentError: there is nothing to draw, there is no such plot, `source` is a file
+            with other columns, a table of results is damaged, or a picture can't be written.
         NotInstalledError: matplotlib is absent.
     """
     from myriad.errors import InvalidArgumentError
@@ -156,7 +156,7 @@ def draw(
             f"{source} does not exist; `make bench` measures the first results."
         )
     files = [source] if source.is_file() else sorted(source.glob("*.csv"))
-    # Other tables lie in the folder of results, too: what the gate finds out about itself.
+    # The folder of results also holds other tables, such as those of the gate's self-test.
     rows = [
         row
         for file in files
@@ -179,11 +179,11 @@ def draw(
 
 
 def draw_run(file: ResultsFile, plot_type: str, env: str | None) -> None:
-    """Draw the plot of the run that wrote a file, and print where it is or why there is none."""
+    """Draw the plot of the run that wrote a file. Print its path, or why there is none."""
     from myriad.errors import MyriadError
 
-    # With what earlier runs left in the default folder, so that one more size does not cost the
-    # plot its others.
+    # Earlier runs in the default folder are included, so that a run of one more size keeps the
+    # plot's other sizes.
     source = file.path
     folder = file.path.parent
     if folder == CSV_FOLDER:
@@ -224,8 +224,8 @@ def select(rows: Sequence[TextRow], plot: Plot) -> list[TextRow]:
         return []
     newest_row = _last(measured(rows))
     runs = {row["timestamp"] for row in rows if _agree(row, newest_row, _MACHINE)}
-    # Libraries without JAX run on the processor beside ours on a GPU: what ran in turn with ours
-    # belongs to it.
+    # Libraries without JAX run on the processor, even beside ours on a GPU. Rows that ran in turn
+    # with ours belong to our machine.
     rows = [row for row in rows if _agree(row, newest_row, _MACHINE) or row["timestamp"] in runs]
     return [
         row
@@ -246,8 +246,8 @@ def newest(
         for row in measured(rows)
         if _agree(row, last, (*_MACHINE, *selection.same))
     }
-    # A library that never started names no machine, one without JAX another device: both are of
-    # ours if their run is.
+    # A library that never started names no machine, and one without JAX names another device. Both
+    # belong to our machine if their run does.
     like_last = [
         row
         for row in rows
@@ -267,7 +267,7 @@ def newest(
 
 
 def _last(rows: Sequence[TextRow]) -> TextRow:
-    """Return the newest row, of our own library where its run has one."""
+    """Return the newest row, preferably of our own library."""
     return max(rows, key=lambda row: (row["timestamp"], row["library"] == OURS))
 
 
@@ -276,7 +276,7 @@ def _agree(row: TextRow, other: TextRow, columns: Sequence[str]) -> bool:
 
 
 def _in_order(value: str) -> tuple[float, str]:
-    """Return what sorts numbers by their size and other texts by their letters."""
+    """Return a key that sorts numbers by size and other texts by letters."""
     try:
         return float(value), ""
     except ValueError:
@@ -284,14 +284,14 @@ def _in_order(value: str) -> tuple[float, str]:
 
 
 def _save(figure: Any, stem: Path) -> list[Path]:
-    """Write the figure in each format; the same figure gives the same bytes."""
+    """Write the figure in each format. The same figure always gives the same bytes."""
     from matplotlib import rc_context
 
     paths = []
     for kind in FORMATS:
         path = stem.with_name(f"{stem.name}.{kind}")
         metadata = {"Date": None} if kind == "svg" else None
-        # matplotlib otherwise names the parts of an SVG by random numbers, and dates it.
+        # By default matplotlib uses random names in an SVG, and dates it.
         with replacing(path) as part, rc_context({"svg.hashsalt": stem.name}):
             figure.savefig(part, format=kind, metadata=metadata)
         paths.append(path)

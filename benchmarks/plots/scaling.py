@@ -1,7 +1,7 @@
-"""Figures over a size: steps/s and memory against the number of environments or the scan chunk.
+"""Figures of steps/s and memory over the number of environments or the scan chunk.
 
-Each takes the rows of one machine and environment and returns a figure whose title is the finding,
-computed from them.
+Each function takes the rows of one machine and environment and returns a figure. Its title is the
+finding, which is computed from the rows.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ _CHUNK_LOOKS = (("o", "-"), ("s", "--"), ("^", "-."), ("D", ":"))
 
 
 def throughput_scaling(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of steps/s over the number of environments, a line per library."""
+    """Return a figure of steps/s over the number of environments, with a line per library."""
     figure, ((axes,),) = page(finding(rows), caption(rows, _rates_shown(rows)), height=5.4)
     axes.set_ylabel("environment steps per second")
     for library in libraries_in(rows):
@@ -68,9 +68,9 @@ def throughput_scaling(rows: Sequence[TextRow]) -> Any:
 
 
 def finding(rows: Sequence[TextRow]) -> str:
-    """Say how many times a peer's steps/s ours are, or our best where there is no peer."""
+    """Return the ratio of our steps/s to a peer's, or our best rate if there is no peer."""
     rates = {
-        # By run, since a ratio is of two libraries that were called in turn.
+        # Grouped by run, since a ratio needs two libraries that were called in turn.
         (row["library"], row["num_envs"], row["timestamp"]): number(row, "steps_per_s")
         for row in rows
     }
@@ -136,7 +136,7 @@ def _efficiencies(rows: Sequence[TextRow]) -> tuple[float, float]:
 
 
 def efficiency_finding(rows: Sequence[TextRow]) -> str:
-    """Say from how many environments on the machine is full."""
+    """Say from which number of environments on the machine is busy."""
     library = libraries_in(rows)[0]
     own = [row for row in rows if row["library"] == library]
     best = max(numbers(own, "steps_per_s"))
@@ -149,7 +149,7 @@ def efficiency_finding(rows: Sequence[TextRow]) -> str:
 
 
 def memory_scaling(rows: Sequence[TextRow]) -> Any:
-    """Return a figure of bytes over environments, the scan chunk or both; a cross is a failure."""
+    """Return a figure of bytes over environments, the scan chunk or both. A cross is a failure."""
     by_suite = {
         "memory_envs": ("num_envs", _ENVIRONMENTS),
         "memory_scan": ("scan_chunk_size", _CHUNK),
@@ -235,7 +235,7 @@ def mark_refused(axes: Any, rows: Sequence[TextRow], column: str) -> None:
 
 
 def memory_finding(rows: Sequence[TextRow]) -> str:
-    """Say what an environment costs, or how the peak grows with the chunk; and what was refused."""
+    """Say what an environment costs or how the peak grows with the chunk, and what was refused."""
     for suite, column in (("memory_envs", "num_envs"), ("memory_scan", "scan_chunk_size")):
         of_suite = [row for row in rows if row["suite"] == suite]
         if ours := measured(of_suite):
@@ -309,7 +309,7 @@ def scan_chunk_sensitivity(rows: Sequence[TextRow]) -> Any:
 
 
 def chunk_finding(rows: Sequence[TextRow]) -> str:
-    """Say which chunks are fastest at each size, as far as the intervals tell."""
+    """Name the fastest chunks at each size, up to the intervals."""
     library = libraries_in(measured(rows))[0]
     groups = by_key([row for row in measured(rows) if row["library"] == library], "num_envs")
     parts = [

@@ -1,1 +1,1 @@
-"""The libraries that are measured beside each other, each in a process of its own."""
+"""The libraries that are compared, each in its own process."""

@@ -1,8 +1,8 @@
-"""One side of a comparison: a library that steps a workload, alone in its process.
+"""Run one side of a comparison: a library that steps a workload in its own process.
 
-XLA's options are per process, so each side has its own. harness/interleave.py starts
-`python -m benchmarks.sides <side>`, and server.py is what a side then does. A peer that has a
-Python of its own takes this process over (harness/peers.py).
+XLA's options are per process, so each side has its own. harness/interleave.py starts `python -m
+benchmarks.sides <side>`, which then runs server.py. A peer with its own Python replaces this
+process (harness/peers.py).
 """
 
 import importlib
@@ -20,14 +20,14 @@ from benchmarks.sides.server import Reply, Stepper, Totals, no_env_id, serve
 
 
 class GymnaxEnvs:
-    """gymnax's own step under vmap; it resets inside.
+    """gymnax's own step under vmap, which also resets.
 
     Args:
         env_id: a name that `gymnax.make` knows, or `module:Class`.
     """
 
     def __init__(self, env_id: str):
-        # Not at the top: importing it takes 3 s and loads seaborn.
+        # Imported here, because importing it takes 3 s and loads seaborn.
         import gymnax
 
         if ":" in env_id:
@@ -51,7 +51,7 @@ class GymnaxEnvs:
         import jax
 
         step = jax.vmap(self.env.step, in_axes=(0, 0, 0, None))
-        # The sixth is `info`, which nobody here reads.
+        # The sixth value is `info`, which is not used.
         return step(keys, state, action, self.params)[:5]
 
 
@@ -59,9 +59,9 @@ class NumpyStepper:
     """Games in plain Python, one after another.
 
     Args:
-        workload: what is stepped.
-        env_id: `module:Class` of a game that is made from NumPy's generator.
-        seed: of the generator.
+        workload: the workload to step.
+        env_id: `module:Class` of a game that takes a NumPy generator.
+        seed: the generator's seed.
     """
 
     num_devices = 1
@@ -116,7 +116,7 @@ def _start(name: str) -> Reply:
     if library in array_libraries.ENVS:
         return array_libraries.hello(library)
     if name == "numpy":
-        os.environ["JAX_PLATFORMS"] = "cpu"  # where NumPy runs, so that the row says so
+        os.environ["JAX_PLATFORMS"] = "cpu"  # NumPy runs on the CPU, and the row must say so
     import jax
 
     import myriad
@@ -126,7 +126,7 @@ def _start(name: str) -> Reply:
         myriad.configure()
     elif name.endswith("-configured"):
         myriad.configure(cpu_devices=1)
-    # First, as a missing device need not wait for the library.
+    # The backend starts first, so that a missing device is reported before the library loads.
     machine = asdict(hardware.fingerprint())
     importlib.import_module(library)
     versions = {"myriad": myriad.__version__} | hardware.package_versions()
@@ -161,21 +161,22 @@ def _make_stepper(
 
 
 def main() -> None:
-    """Serve as the side that the command line names."""
+    """Run the side that the command line names."""
     name = sys.argv[1]
     library = library_of(name)
     if library in peers.declared() and peers.is_installed(library):
         if name != library:
             from myriad import configure
 
-            configure(cpu_devices=1)  # sets what the next program in this process inherits
+            # sets the environment variables for a program that replaces this process
+            configure(cpu_devices=1)
         peers.enter(library)
 
     def make_stepper(workload: Workload, **options: Any) -> Stepper:
         return _make_stepper(name, workload, **options)
 
     refusals: tuple[type[Exception], ...] = ()
-    # Array libraries fork, which a process that has loaded JAX should not.
+    # Array libraries fork, and a process that has loaded JAX should not fork.
     if library not in array_libraries.ENVS:
         from myriad.errors import MyriadError
 

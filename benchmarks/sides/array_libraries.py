@@ -1,8 +1,8 @@
-"""Libraries that step environments in plain arrays, without JAX: Gymnasium, EnvPool, PufferLib.
+"""Step libraries with plain arrays, without JAX: Gymnasium, EnvPool, PufferLib.
 
-One loop serves all of them, as their users write it: draw actions, step, count what ended. This
-module imports neither Myriad nor JAX: some libraries run in a Python of their own, and processes
-that fork must not have started JAX.
+One loop serves all of them, written like their users' loops: draw actions, step, count ended
+episodes. This module imports neither Myriad nor JAX. Some libraries run in their own Python, and a
+process that forks must not have started JAX.
 """
 
 import importlib
@@ -14,16 +14,18 @@ from benchmarks.harness.workloads import Workload
 from benchmarks.sides.server import BURN_IN_STEPS, Reply, Totals, no_env_id
 
 MAX_PROCESSES = 16
-# A side whose first steps would take longer is refused: what it holds up is everybody's
-# alternation.
+# A side whose first steps would take longer is refused, because it would hold up all other sides.
 _MAX_WARM_UP_S = 60.0
-# What a call of a slow side may last; the others wait for it in every round.
+# The longest call of a slow side, since the others wait for it in every round.
 _MAX_CALL_S = 0.5
 _TRIAL_ENVS = 100
 
 
 class ArrayEnvs(Protocol):
-    """All environments of one library. `idles`: the step after an episode's end only resets."""
+    """All environments of one library.
+
+    With `idles`, the step after an episode's end only resets.
+    """
 
     idles: bool
 
@@ -36,7 +38,7 @@ class ArrayEnvs(Protocol):
 
 
 class VectorStepper:
-    """Step environments under the random policy; `max_steps` keeps a call short for the others."""
+    """Step environments with the random policy. `max_steps` keeps a call short for the others."""
 
     num_devices = 1
     compiles = False
@@ -67,7 +69,7 @@ class VectorStepper:
 
 
 class GymnasiumLoop:
-    """One environment of `gymnasium.make`, as the first example of its documentation steps it."""
+    """One environment of `gymnasium.make`, stepped like the first example in its documentation."""
 
     idles = False
 
@@ -94,7 +96,7 @@ class GymnasiumLoop:
 
 
 class _GymnasiumVector:
-    """What Gymnasium's vector environments share; `seed` also is of the actions."""
+    """The base of Gymnasium's vector environments. `seed` also seeds the actions."""
 
     idles = False
 
@@ -116,7 +118,7 @@ class _GymnasiumVector:
 
 
 class GymnasiumOwn(_GymnasiumVector):
-    """The environment that Gymnasium has written over NumPy arrays; it never resets in a step."""
+    """Gymnasium's own environment over NumPy arrays, which never resets in a step."""
 
     idles = True
 
@@ -158,7 +160,7 @@ class GymnasiumAsync(_GymnasiumVector):
 
 
 class EnvPool:
-    """EnvPool's threads, all environments in every step; its own step after an episode resets."""
+    """EnvPool's threads, with all environments in every step. The step after an episode resets."""
 
     idles = True
 
@@ -181,7 +183,7 @@ class EnvPool:
 
 
 class PufferLib:
-    """PufferLib's environment in C, on one thread; most steps leave out its report."""
+    """PufferLib's environment in C, on one thread. Most steps leave out its report."""
 
     idles = False
 
@@ -214,12 +216,12 @@ ENVS: dict[str, Callable[[str, int, int], ArrayEnvs]] = {
 
 
 def hello(library: str) -> Reply:
-    """Import the library and describe it; the parent knows the machine, whose processor it uses."""
+    """Import the library and describe it. The parent adds the machine, whose processor it uses."""
     package = library.partition("-")[0]
     try:
         importlib.import_module(package)
     except ImportError as missing:
-        raise ImportError(f"`pip install {package}` installs it: {missing}") from missing
+        raise ImportError(f"install it with `pip install {package}`: {missing}") from missing
     version_of = importlib.import_module("importlib.metadata").version
     return {
         "hardware": {"device_kind": "cpu"},
@@ -235,8 +237,8 @@ def make_stepper(
     """Build the side of a library.
 
     Raises:
-        NotImplementedError: the library does not step this workload, or not within the time that
-            the others wait.
+        NotImplementedError: the library can't step this workload, or not within the time that the
+            others wait.
     """
     if not env_id:
         raise NotImplementedError(no_env_id(workload.env, library))

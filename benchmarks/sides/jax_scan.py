@@ -1,7 +1,7 @@
-"""A JAX library as its users run it: a jitted scan over a batched step, with new keys each step.
+"""Step a JAX library as its users do: a jitted scan over a batched step, with new keys each step.
 
-The loop and the counting are the same for every peer, so that none has a better or a worse one.
-This module does not import Myriad: peers run it in a Python of their own.
+Every peer has the same loop and counting, so that none has an advantage. This module does not
+import Myriad, because peers run it in their own Python.
 """
 
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from benchmarks.sides.server import Totals
 
 
 class JaxEnvs(Protocol):
-    """One library's functions over all environments at once: each takes one key per environment."""
+    """One library's functions over all environments at once. Each takes one key per environment."""
 
     num_actions: int | None
     """How many there are to choose from, None where an action is no choice among a few."""
@@ -25,12 +25,15 @@ class JaxEnvs(Protocol):
         """Draw the actions of the random policy."""
 
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Return obs, state, reward, terminated, truncated; resets environments that ended."""
+        """Return obs, state, reward, terminated and truncated.
+
+        Environments that ended are reset.
+        """
         ...
 
 
 class ScanStepper:
-    """Step environments under a random policy or a network's, a compiled scan per chunk."""
+    """Step environments with a random policy or a network's, in one compiled scan per chunk."""
 
     num_devices = 1
     compiles = True
@@ -50,9 +53,9 @@ class ScanStepper:
         obs, state = jax.jit(envs.reset)(jax.random.split(reset_key, self.num_envs))
         obs = _vectors(obs)
         self.policy = _network_of(workload.agent, obs, envs.num_actions)
-        # The returns of the running episodes and the sums of those that ended.
+        # The returns of running episodes, and the sums of ended ones.
         returned = (jnp.zeros(self.num_envs), jnp.zeros(self.num_envs)) if returns else None
-        # Observations are carried only where the policy reads them, as in Myriad.
+        # Observations are only carried if the policy reads them, as in Myriad.
         obs = None if self.policy is None else obs
         self.carry = key, (obs, state), jnp.zeros(self.num_envs, jnp.int32), returned
         self._chunk_of = jax.jit(self._scan, static_argnums=1, donate_argnums=0)

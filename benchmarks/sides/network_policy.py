@@ -1,8 +1,8 @@
-"""Policies with a network, which measure environments as training uses them.
+"""Policies with a network, to measure environments in the way that training uses them.
 
-Every library gets the same weights. A workload's agent `mlp-64-64` is two layers of 64 with tanh
-between them, weights drawn once from a fixed seed, and actions drawn from its logits. This module
-does not import Myriad: peers run it in a Python of their own.
+Every library gets the same weights. A workload's agent `mlp-64-64` has two layers of 64 with tanh
+between them. Its weights are drawn once from a fixed seed, and actions are drawn from its logits.
+This module does not import Myriad, because peers run it in their own Python.
 """
 
 import itertools
@@ -15,7 +15,7 @@ _PREFIX = "mlp-"
 
 
 def agent_of(network: str) -> str:
-    """Return the agent of a workload whose policy is the network of such widths."""
+    """Return the name of the agent whose network has these widths."""
     return f"{_PREFIX}{network}"
 
 
@@ -25,17 +25,17 @@ def widths_of(agent: str) -> list[int]:
 
 
 def num_multiplications(agent: str) -> int:
-    """Count the multiplications of one action between the hidden layers, which are most of them."""
+    """Count an action's multiplications between the hidden layers, which are most of them."""
     return sum(above * below for above, below in itertools.pairwise(widths_of(agent)))
 
 
 def is_network(agent: str) -> bool:
-    """Whether the agent of a workload is one of these."""
+    """Whether an agent's name is that of such a network."""
     return re.fullmatch(rf"{_PREFIX}\d+(-\d+)*", agent) is not None
 
 
 class NetworkPolicy:
-    """A fixed policy for vectors of numbers: an agent as `myriad.Rollout` takes it.
+    """A fixed policy for vectors of numbers, which is an agent for `myriad.Rollout`.
 
     Args:
         agent: such as `mlp-64-64`, the widths of the hidden layers.

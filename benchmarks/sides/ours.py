@@ -118,7 +118,7 @@ class MyriadSeeds(TrainingStepper):
 
 @contextlib.contextmanager
 def _nothing_cached() -> Iterator[None]:
-    """Compile in the block, since that is measured, and load nothing from the cache."""
+    """Compile without the cache in the block, because compilation is measured."""
     name = "MYRIAD_COMPILATION_CACHE"
     before = os.environ.get(name)
     os.environ[name] = "off"

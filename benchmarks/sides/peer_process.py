@@ -1,8 +1,8 @@
-"""The side of a peer that has a Python of its own: `python -P peer_process.py <peer>`.
+"""Run the side of a peer with its own Python: `python -P peer_process.py <peer>`.
 
-harness/peers.py starts it in an empty folder. Nothing of this package can be imported here:
-`myriad-jax` is itself imported as `myriad`, so where a package came from is checked before anything
-is measured.
+harness/peers.py starts it in an empty folder. Nothing of our package can be imported here, because
+`myriad-jax` 0.2.0 is itself imported as `myriad`. So the origin of each package is checked before
+anything is measured.
 """
 
 import functools
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class MyriadJaxEnvs:
-    """myriad-jax 0.2.0, stepped as its own trainers do: reset and step under vmap, then a mask."""
+    """myriad-jax 0.2.0, stepped like its own trainers: reset and step under vmap, then a mask."""
 
     module = "myriad"
 
@@ -57,7 +57,7 @@ class MyriadJaxEnvs:
 
 
 class JumanjiEnvs:
-    """jumanji under its own wrappers for batches and auto-reset; its states hold its keys."""
+    """jumanji with its own wrappers for batches and auto-reset. Its states hold its keys."""
 
     module = "jumanji"
 
@@ -78,7 +78,8 @@ class JumanjiEnvs:
 
     def step(self, keys: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         state, timestep = self.env.step(state, action)
-        # As dm_env has it: a discount of zero ends the process, any other at a last step the time.
+        # dm_env's rule: at a last step, a discount of 0 means terminated, and any other means
+        # truncated.
         ended = timestep.step_type == 2
         terminal = timestep.discount == 0
         return timestep.observation, state, timestep.reward, ended & terminal, ended & ~terminal
@@ -88,10 +89,10 @@ ENVS = {"myriad-jax": MyriadJaxEnvs, "jumanji": JumanjiEnvs}
 
 
 def check_origin(name: str, package: str) -> None:
-    """Import the package of a peer and make sure that it is the peer's.
+    """Import a peer's package, and check that it is really the peer's.
 
     Raises:
-        RuntimeError: it came from elsewhere than this environment.
+        RuntimeError: it came from outside of this environment.
     """
     found = Path(str(importlib.import_module(package).__file__)).resolve()
     if not found.is_relative_to(Path(sys.prefix).resolve()):
@@ -101,7 +102,7 @@ def check_origin(name: str, package: str) -> None:
 
 
 def hello(name: str) -> dict[str, Any]:
-    """Import a peer that runs on JAX and say what it is; the parent knows the machine."""
+    """Import a peer that runs on JAX, and describe it. The parent adds the machine."""
     import jax
 
     check_origin(name, ENVS[name].module if name in ENVS else name)
@@ -115,9 +116,9 @@ def hello(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serve as the side that the command line names."""
+    """Run the side that the command line names."""
     name = sys.argv[1]
-    # The root only long enough to find `benchmarks`: it holds another `myriad`.
+    # The root is on the path only to find `benchmarks`, because it holds another `myriad`.
     sys.path.insert(0, str(ROOT))
     from benchmarks.harness.libraries import TRAINERS
     from benchmarks.sides import array_libraries

@@ -1,7 +1,7 @@
-"""Bucket-brigade as its user would write it: plain Python with draws from NumPy's generator.
+"""Bucket-brigade as a user would write it, in plain Python with NumPy's random generator.
 
-What `bucket-brigade` is measured against: the default scenario, `bernoulli` mode, random opponents.
-Lists on purpose: with NumPy arrays over its ten houses a night takes eight times as long.
+`bucket-brigade` is compared with this: the default scenario, `bernoulli` mode, random opponents. It
+uses lists on purpose. With NumPy arrays over its ten houses a night takes eight times as long.
 """
 
 import importlib.resources
@@ -45,7 +45,7 @@ class Village:
         return _action(self.rng.random(3).tolist())
 
     def step(self, action: Sequence[int]) -> tuple[float, bool]:
-        """Live through one night; return the learner's reward and whether the game is over."""
+        """Play one night. Return the learner's reward and whether the game is over."""
         before = list(self.houses)
         figures = self.figures
         draws = self.rng.random(2 * NUM_HOUSES + 3 * (NUM_AGENTS - 1)).tolist()
@@ -74,7 +74,7 @@ class Village:
             RUINED
         )
         reward = team / NUM_HOUSES + (-figures["cost_to_work"] if works else REWARD_REST)
-        for h in range(0, NUM_HOUSES, NUM_AGENTS):  # the learner's own
+        for h in range(0, NUM_HOUSES, NUM_AGENTS):  # the learner's own house
             if houses[h] == RUINED:
                 reward -= figures["own_penalty"]
             elif houses[h] == SAFE and before[h] == BURNING:

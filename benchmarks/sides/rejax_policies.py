@@ -1,9 +1,9 @@
-"""Trains by rejax and saves the policies: `python -P rejax_policies.py <request> <policies>`.
+"""Train with rejax and save the policies: `python -P rejax_policies.py <request> <policies>`.
 
-It runs in rejax's own Python, see harness/peers.py, so nothing of this package is imported here.
-The request is JSON: rejax's names of environment and algorithm, its hyperparameters, seeds, and
-`seconds` instead of `total_timesteps` where a training is as long as so many seconds allow. The
-policies are NumPy arrays in one file, seed by seed.
+It runs in rejax's own Python (see harness/peers.py), so it imports nothing of our package. The
+request is JSON with rejax's names of environment and algorithm, its hyperparameters and seeds. It
+may hold `seconds` instead of `total_timesteps`, for a training of as many steps as fit into that
+time. The policies are NumPy arrays in one file, seed by seed.
 """
 
 import json
@@ -17,13 +17,13 @@ from typing import Any
 import jax
 import numpy as np
 
-# Steps of the trainings that find out how many fit into the seconds. A step of DQN copies the whole
-# buffer, which takes some thousand times as long as a step of PPO.
+# Steps of the trainings that find how many steps fit into the seconds. A step of DQN copies the
+# whole buffer, which takes about a thousand times as long as a step of PPO.
 _TRIED_STEPS = (4_096, 131_072)
 
 
 def trainer(request: dict[str, Any], num_steps: int) -> Any:
-    """Compile a whole training: a function from a seed to the state at its end."""
+    """Compile a whole training: a function from a seed to the final state."""
     import rejax  # type: ignore[import-not-found]  # asv imports this file where there is none
 
     algorithm = rejax.get_algo(request["agent"]).create(
@@ -43,7 +43,7 @@ def timed(train: Any, seed: int) -> tuple[Any, float]:
 
 
 def num_steps_in(request: dict[str, Any]) -> int:
-    """Return how many steps a training makes in the seconds that are asked for."""
+    """Return how many steps a training makes in the requested seconds."""
     most_steps = 0
     for tried in _TRIED_STEPS:
         _, seconds = timed(trainer(request, tried), 0)
@@ -54,16 +54,16 @@ def num_steps_in(request: dict[str, Any]) -> int:
 
 
 def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
-    """Return a policy's layers in the order of their use, and its moments of observations."""
+    """Return a policy's layers in the order of their use, and its observation moments."""
     params = (state.actor_ts if agent == "ppo" else state.q_ts).params["params"]
     layers = dict(params.get("features", {}))
-    # A Gaussian policy has a deviation of its own, which is no layer.
+    # A Gaussian policy has its own standard deviation, which is not a layer.
     layers |= {
         name: value
         for name, value in params.items()
         if isinstance(value, dict) and "kernel" in value
     }
-    # Hidden layers are numbered; the output's has a name of its own or the highest number.
+    # Hidden layers are numbered. The output layer has its own name or the highest number.
     ordered = sorted(layers, key=lambda name: (not name.startswith("Dense_"), name))
     arrays = {"mean": state.obs_rms_state.mean, "var": state.obs_rms_state.var}
     for i, name in enumerate(ordered):
@@ -72,7 +72,7 @@ def arrays_of(agent: str, state: Any) -> dict[str, np.ndarray]:
 
 
 def end_with_parent() -> None:
-    """End this process when its input does: the parent, which holds the other end, is gone."""
+    """End this process when its stdin ends: the parent holds the other end, so it is gone."""
 
     def wait() -> None:
         sys.stdin.read()

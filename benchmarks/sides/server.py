@@ -1,9 +1,9 @@
-"""What every side does, whatever its library: compile, warm up, run timed calls, count episodes.
+"""The main loop of every side: compile, warm up, run timed calls, count episodes.
 
-The parent, harness/interleave.py, drives a side by lines of JSON: the side says hello once its
-libraries are imported, then answers `prepare`, `call` (one timed call, blocked until ready) and
-`stats` until stdin ends. Whatever the libraries print goes to stderr; only replies reach stdout.
-Standard library only: peers run this in a Python that lacks Myriad.
+The parent, harness/interleave.py, drives a side with JSON lines. The side says hello once its
+libraries are imported. Then it answers `prepare`, `call` (one timed call, blocked until ready) and
+`stats` until stdin ends. Everything that the libraries print goes to stderr, so only replies reach
+stdout. Standard library only, because peers run this in a Python without Myriad.
 """
 
 import json
@@ -18,22 +18,22 @@ from benchmarks.harness.process.failures import end_with_parent, failure_of
 from benchmarks.harness.process.memory import peak_bytes
 from benchmarks.harness.workloads import Workload
 
-# After so many steps a random policy's episodes have staggered ages: the expected number of
-# episodes that end in a window is then the window's length over the mean length, without the
-# surplus of short episodes after a common start.
+# After this many steps a random policy's episodes have staggered ages. Then the expected number of
+# episodes that end in a window is the window's length over the mean length, without the surplus of
+# short episodes after a common start.
 BURN_IN_STEPS = 100
 
 Reply = dict[str, Any]
 
 
 class Totals(NamedTuple):
-    """What happened in all environments together so far.
+    """Counts over all environments so far.
 
     Attributes:
-        num_episodes: those that ended.
-        return_sum: of their returns, None where the side does not keep it.
-        num_idle_steps: those that reset an environment instead of moving it: in no episode's
-            length, but in the rate.
+        num_episodes: episodes that ended.
+        return_sum: the sum of their returns; None if the side does not keep it.
+        num_idle_steps: steps that reset an environment instead of moving it. They count for the
+            rate, but not for an episode's length.
     """
 
     num_episodes: int
@@ -42,10 +42,10 @@ class Totals(NamedTuple):
 
 
 class Stepper(Protocol):
-    """A library that steps all environments of one workload under its policy, with auto-reset.
+    """A library that steps all environments of one workload with its policy and auto-reset.
 
-    `max_steps`: the most steps of every environment in a call that keeps the other sides waiting no
-    longer than it should, None for a library that is fast enough for any workload.
+    `max_steps` is the most steps of every environment in a call that does not keep the other sides
+    waiting for too long. It is None for a library that is fast enough for any workload.
     """
 
     num_devices: int
@@ -53,10 +53,10 @@ class Stepper(Protocol):
     max_steps: int | None
 
     def program(self) -> Any:
-        """Return JAX's compiled program of one chunk, or None where none is offered."""
+        """Return JAX's compiled program of one chunk, or None if there is none."""
 
     def run(self, num_steps: int) -> None:
-        """Step every environment `num_steps` times; return when the device is done."""
+        """Step every environment `num_steps` times. Return when the device is done."""
 
     def totals(self) -> Totals:
         """Count the episodes that ended so far."""
@@ -64,7 +64,7 @@ class Stepper(Protocol):
 
 
 class MakeStepper(Protocol):
-    """What builds a side: the workload, then what the parent's request says of it."""
+    """A function that builds a side, from the workload and the parent's request."""
 
     def __call__(
         self, workload: Workload, *, record: bool, seed: int, env_id: str, returns: bool
@@ -72,17 +72,17 @@ class MakeStepper(Protocol):
         """Build the side.
 
         Args:
-            workload: what is stepped.
+            workload: the workload to step.
             record: whether every step is written to a trajectory.
-            seed: of the environments and the policy.
-            env_id: what the library calls the environment; empty where it has none.
-            returns: whether the returns of episodes must be kept, as a check of returns needs.
+            seed: the seed of the environments and the policy.
+            env_id: the library's name for the environment; empty if it has none.
+            returns: whether the returns of episodes must be kept, for a check of returns.
         """
         ...
 
 
 class Session:
-    """One prepared workload: compiled, warmed up, and what the parent's requests act on."""
+    """One prepared workload, compiled and warmed up, which answers the parent's requests."""
 
     def __init__(self, stepper: Stepper, workload: Workload, min_call_s: float):
         self.stepper = stepper
@@ -91,21 +91,21 @@ class Session:
         chunk = min(workload.scan_chunk_size, longest)
         first_s = seconds_of(stepper.run, chunk)
         next_s = seconds_of(stepper.run, chunk)
-        # Of a library that compiles nothing, the difference of two calls would be noise.
+        # If a library compiles nothing, the difference of two calls would only be noise.
         self.compile_s = max(first_s - next_s, 0.0) if stepper.compiles else None
         self.argument_bytes, self.temp_bytes = _program_bytes(stepper)
         for _ in range(2 * chunk, BURN_IN_STEPS, chunk):
             stepper.run(chunk)
         if workload.num_steps:
             self.num_steps = min(workload.num_steps, longest)
-            stepper.run(self.num_steps)  # compiles what a remainder may need
+            stepper.run(self.num_steps)  # compiles the program that a remainder may need
         else:
             self.num_steps = _calibrated(stepper, chunk, next_s, min_call_s)
         self.num_calls = 0
         self.before = stepper.totals()
 
     def prepared(self) -> Reply:
-        """Say what the preparation found."""
+        """Return the results of the preparation."""
         return {
             "num_steps": self.num_steps,
             "compile_s": self.compile_s,
@@ -143,12 +143,13 @@ def serve(
 ) -> None:
     """Answer the requests on stdin.
 
-    The parent reads from stderr how any other failure than those named here ended the process.
+    Any failure that is not named here ends the process, and the parent reads its reason from
+    stderr.
 
     Args:
         hello: imports the library and describes it.
         make_stepper: builds the side.
-        refusals: errors that mean a refusal, `NotImplementedError` beside them.
+        refusals: errors that mean a refusal, in addition to `NotImplementedError`.
     """
     end_with_parent()
     replies = os.fdopen(os.dup(1), "w")
@@ -156,7 +157,7 @@ def serve(
     try:
         for reply in _replies_to(sys.stdin, hello, make_stepper):
             print(json.dumps(reply), file=replies, flush=True)
-    # RuntimeError is JAX's own, out of memory included.
+    # JAX raises RuntimeError, also if memory runs out.
     except (*refusals, NotImplementedError, ImportError, RuntimeError, MemoryError) as error:
         print(json.dumps(failure_of(error, refusals)), file=replies, flush=True)
 
@@ -164,7 +165,7 @@ def serve(
 def _replies_to(
     requests: Iterable[str], hello: Callable[[], Reply], make_stepper: MakeStepper
 ) -> Iterator[Reply]:
-    """Yield the hello, then one reply to every request; `prepare` comes before the others."""
+    """Yield the hello, then one reply to every request. `prepare` comes before the others."""
     said = hello()
     yield said
     session: Any = None
@@ -175,7 +176,7 @@ def _replies_to(
                 workload = Workload(**request["workload"])
                 if said["hardware"]["device_kind"] not in workload.devices:
                     raise NotImplementedError(
-                        f"{workload.name} is declared for {', '.join(workload.devices)} alone"
+                        f"{workload.name} is declared only for {', '.join(workload.devices)}"
                     )
                 stepper = make_stepper(workload, **request["options"])
                 session = Session(stepper, workload, request["min_call_s"])
@@ -187,12 +188,12 @@ def _replies_to(
 
 
 def no_env_id(env: str, library: str) -> str:
-    """Return the sentence for an environment that suite.toml does not name for a library."""
+    """Return the error for an environment that suite.toml does not name for a library."""
     return f"suite.toml gives no name of {env} in [env_ids.{library}]"
 
 
 def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float) -> int:
-    """Return the steps of a call of whole chunks that lasts `min_call_s` seconds.
+    """Return the steps of whole chunks in a call that lasts `min_call_s` seconds.
 
     One chunk lasted `chunk_s` seconds.
     """
@@ -200,7 +201,7 @@ def _calibrated(stepper: Stepper, chunk: int, chunk_s: float, min_call_s: float)
     seconds = chunk_s
     while seconds < min_call_s:
         num_chunks = max(2 * num_chunks, math.ceil(1.2 * num_chunks * min_call_s / seconds))
-        # What disturbs a call only ever prolongs it.
+        # The least of several calls counts, because a disturbance can only prolong a call.
         seconds = min(seconds_of(stepper.run, num_chunks * chunk) for _ in range(2))
     return num_chunks * chunk
 

@@ -1,4 +1,4 @@
-"""Whole trainings as sides: PPO at equal hyperparameters, and rejax's own.
+"""Sides that train: PPO at equal hyperparameters, and rejax's own.
 
 A chunk is one whole training from new parameters. The networks, their optimiser and the environment
 run in one compiled program on every side. Myriad's own training is in ours.py, since rejax runs in
@@ -11,7 +11,8 @@ from benchmarks.harness.workloads import Workload
 from benchmarks.sides.server import Totals
 
 AGENT = "ppo"
-# By our names. Neither scales observations or rewards, as rejax doesn't unless asked.
+# Hyperparameters by Myriad's names. Neither side scales observations or rewards, which is rejax's
+# default.
 HYPERPARAMETERS: dict[str, Any] = {
     "rollout_steps": 128,
     "num_epochs": 4,
@@ -35,7 +36,7 @@ _REJAX_NAMES = {
 
 
 class TrainingStepper:
-    """What all sides share: a seed of its own for every training, and no count of episodes."""
+    """The base of these sides. Every training has its own seed, and no episodes are counted."""
 
     num_devices = 1
     compiles = True
@@ -58,7 +59,7 @@ class TrainingStepper:
             self.train(self.seed)
 
     def train(self, seed: int) -> None:
-        """Train for `scan_chunk_size` steps per environment; return when the device is done."""
+        """Train for `scan_chunk_size` steps per environment. Return when the device is done."""
         raise NotImplementedError
 
     def totals(self) -> Totals:
@@ -83,7 +84,7 @@ class RejaxTraining(TrainingStepper):
         }
         ppo = rejax.get_algo(AGENT).create(env=env_id, agent_kwargs=network, **sizes, **named)
         train = ppo.replace(eval_callback=lambda *_: (), skip_initial_evaluation=True).train
-        # As rejax's own documentation trains many seeds.
+        # rejax's documentation trains many seeds in this way.
         self._train = jax.jit(jax.vmap(train) if workload.num_seeds else train)
 
     def train(self, seed: int) -> None:
