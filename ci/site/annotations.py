@@ -1,4 +1,4 @@
-"""What people know of a change: a sentence for a commit and the benchmarks that it shifted.
+"""Read people's explanations of changes: a sentence for a commit and the benchmarks it shifted.
 
 The sentences are in the file `annotations.toml` beside the published results. `ci.site.model` reads
 it. A measured history may skip the commit that a sentence names. The sentence then stands at the
@@ -56,7 +56,7 @@ class _File:
 
 
 def read_annotations(file: Path) -> tuple[Annotation, ...]:
-    """Read the sentences; where there is no file, there are none.
+    """Read the sentences. There are none if there is no file.
 
     Raises:
         UsageError: the file has a mistake.
@@ -91,7 +91,7 @@ def causes_by_commit(
 def without_place(
     annotations: Sequence[Annotation], histories: Sequence[BenchmarkHistory], archive: Archive
 ) -> list[Annotation]:
-    """Return the sentences that no history shows: a reader must see them all the same."""
+    """Return the sentences that no history shows, so that a page can list them separately."""
     return [
         each
         for each in annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 from perfgate.history.checks import array, integer, number, table, text
 
-_LEAST = 1e-30  # steps/s and seconds: a ratio needs more than 0
+_LEAST = 1e-30  # for steps/s and seconds, because a ratio needs values above 0
 _MOST = 10**15
 
 
@@ -18,8 +18,8 @@ class Arm:
     """A configuration and its rates.
 
     Attributes:
-        name: what the rows' column `arm` says, without the prefix of a ladder.
-        starts_from: the arm whose settings it takes over; its own name if it is a whole of its own.
+        name: the rows' column `arm`, without the prefix of a ladder.
+        starts_from: the arm on whose settings it is based; its own name if it is based on none.
         sets: the settings that differ from that arm, as texts.
         rates: steps/s, one per round.
     """
@@ -32,14 +32,14 @@ class Arm:
 
 @dataclass(frozen=True)
 class ArmAlternation:
-    """Arms that were timed in turn. The first one is what the others are compared with.
+    """Arms that were timed in turn. The others are compared with the first one.
 
     Attributes:
         env: the environment.
         agent: the agent.
-        num_envs: environments side by side; None where the arms differ in it.
-        is_ladder: whether each arm does what the one before it does, and one thing better.
-        arms: in the order of the run.
+        num_envs: parallel environments; None if the arms differ in it.
+        is_ladder: whether each arm improves one thing over the arm before it.
+        arms: the arms in the order of the run.
     """
 
     env: str
@@ -51,7 +51,7 @@ class ArmAlternation:
 
 @dataclass(frozen=True)
 class ArmTraining:
-    """A training of one arm from the start of a process to a target return, or short of it."""
+    """A training of one arm from a process's start to a target return, reached or not."""
 
     env: str
     agent: str
@@ -66,7 +66,7 @@ class ArmTraining:
 
 def is_alternation(samples: Mapping[str, Any]) -> bool:
     """Tell whether an entry of a run's samples is an alternation of arms."""
-    # A list of arms is of a suite that the site doesn't draw.
+    # A list of arms comes from a suite that the site doesn't draw.
     return "arms" in samples and not isinstance(samples["arms"], list)
 
 

@@ -2,9 +2,9 @@
 
     python -m ci.site.build [--results results] [--output site]
 
-Whatever was not measured is shown as `not measured yet`. The new site is built next to the old one
-and then takes its place, so a reader always finds a whole site. You can open it from a folder and
-host it under any path. No page loads anything from another host.
+Everything that was not measured is shown as `not measured yet`. The new site is built next to the
+old one and then replaces it, so a reader always finds a complete site. You can open it from a
+folder or host it under any path. No page loads anything from another host.
 """
 
 import argparse
@@ -53,7 +53,7 @@ _MAX_PLAIN_BYTES = 1_500_000  # a larger file of samples is published compressed
 
 
 class PublishError(Exception):
-    """The site can't be built there; the message is for the user."""
+    """The site can't be built at this place. The message says why."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,11 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m ci.site.build", description=(__doc__ or "").split("\n")[0]
     )
     folders = {
-        "results": ("results", "the folder to read"),
-        "output": ("site", "the folder to write"),
-        "repository": (".", "the repository that was measured"),
-        "docs": (_DOCS, "built documentation to publish in the folder docs, if there is any"),
-        "accepted": (_ACCEPTED, "the file of accepted regressions"),
+        "results": ("results", "folder of results to read"),
+        "output": ("site", "folder to write the site to"),
+        "repository": (".", "folder of the repository that was measured"),
+        "docs": (_DOCS, "folder of built documentation, to publish under docs if it exists"),
+        "accepted": (_ACCEPTED, "file of accepted regressions"),
     }
     for name, (default, what) in folders.items():
         text = f"{what} (default: %(default)s)"
@@ -116,7 +116,7 @@ def publish(
     site = read_site(results, built, accepted, repository)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the output, since a rename can't leave its file system.
+        # The new site is built beside the output, since a rename can't cross file systems.
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as temporary:
             new = Path(temporary) / "new"
             num_pages = _build(site, results, new, docs)
@@ -153,10 +153,10 @@ def _swap(new: Path, output: Path, old: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders at once; return whether this system can."""
+    """Exchange two folders atomically. Return whether this system can."""
     try:
         renameat2 = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):  # neither macOS nor Windows has it
+    except (AttributeError, OSError, TypeError):  # macOS and Windows lack this function
         return False
     paths = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
     return renameat2(*paths, _RENAME_EXCHANGE) == 0
@@ -165,7 +165,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def _build(site: Site, results: Path, folder: Path, docs: Path | None) -> int:
     files = _copy_files(site, results, folder)
     if docs and (docs / "index.html").is_file():
-        # Sphinx's record of what it built is for its next run alone.
+        # Sphinx's record of its build is only for its next run.
         shutil.copytree(docs, folder / "docs", ignore=shutil.ignore_patterns(".buildinfo"))
         files = dataclasses.replace(files, has_docs=True)
     _copy_assets(folder / "assets")
@@ -199,14 +199,14 @@ def _copy_assets(folder: Path) -> None:
 
 
 def _squeezed(name: str, text: str) -> str:
-    """Leave out indentation and comments: every visitor waits for each byte."""
+    """Leave out indentation and comments, because every visitor loads each byte."""
     if name.endswith(".css"):
         text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
         text = re.sub(r"([{};,]|:(?=\s))\s+", r"\1", re.sub(r"\s+([{}])", r"\1", text))
         return text.replace(";}", "}")
     lines = (line.strip() for line in text.splitlines())
     kept = "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
-    # A space inside a literal is part of it. One beside an operator or a bracket means nothing.
+    # A space inside a literal is part of it. A space beside an operator or a bracket means nothing.
     parts = _LITERAL.split(kept)
     for place in range(0, len(parts), 2):
         code = re.sub(r" ?([=<>{}(),:;?&|]) ?", r"\1", parts[place])
@@ -255,7 +255,7 @@ def _copy_raw(path: Path, folder: Path) -> tuple[str, int]:
         shutil.copyfile(path, target)
     else:
         target = folder / f"{path.name}.gz"
-        # Without a time, so that the same results make the same file.
+        # The time is left out, so that the same results give the same file.
         target.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     return target.name, target.stat().st_size
 

@@ -133,7 +133,7 @@ def history_svg(values: Sequence[float], marks: HistoryMarks, title: str) -> Mar
     pixels = IdentityTransform()
     low = min(values)
     high = max(values)
-    # noise of a percent must not look like a mountain
+    # noise of one percent must not fill the chart
     spread = max(high - low, abs(high) * 0.02, 1e-30)
     up = (height - bottom - 20) / spread
     step = (_WIDTH - left - 16) / max(len(values) - 1, 1)
@@ -162,7 +162,7 @@ def history_svg(values: Sequence[float], marks: HistoryMarks, title: str) -> Mar
     text = {"size": 12, "color": INK["quiet"], "transform": pixels}
     top = bottom + 10 + (high - low) * up
     figure.text(left - 8, bottom + 10, marks.values[0], ha="right", va="center", **text)
-    if top > bottom + 30:  # else the two words would overlap
+    if top > bottom + 30:  # otherwise the two words would overlap
         figure.text(left - 8, top, marks.values[1], ha="right", va="center", **text)
     figure.text(left, 4, marks.dates[0], ha="left", **text)
     figure.text(_WIDTH - 4, 4, marks.dates[1], ha="right", **text)
@@ -174,7 +174,7 @@ def sparkline(
 ) -> Markup:
     """Draw a history as one small line that fills its box; a long one by medians of neighbours.
 
-    matplotlib takes a hundred times as long for it, and a page lists hundreds of these.
+    It is drawn by hand, because matplotlib takes a hundred times as long and a page lists hundreds.
     """
     step = max(1, math.ceil(len(values) / max_points))
     groups = [sorted(values[at : at + step]) for at in range(0, len(values), step)]

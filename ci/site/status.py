@@ -1,4 +1,4 @@
-"""The first lines of the first page: the state of main, since when, and how old the answer is."""
+"""The first page's first lines: the state of main, since when it holds, and how old it is."""
 
 import math
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ class Planted:
     head: str
 
     def record(self, num_pairs: int) -> list[Row]:
-        """Return `num` pairs, but at least the two that a test needs, whatever they show."""
+        """Return `num_pairs` pairs, but at least the two that a test needs, whatever they show."""
         _, report, _ = self._gate({"looks": [max(2, num_pairs)], "confirm_looks": [2]})
         measured = round(self.project.measured(self.ratio), 4)
         return [

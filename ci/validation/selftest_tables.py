@@ -63,7 +63,7 @@ def false_alarms(runs: Recorded) -> Summary:
 
 
 def scatter(pairs: Recorded, rules: Rules) -> Summary:
-    """Return the scatter of pairs of a tree against itself, and the slowdowns the gate could find."""
+    """Return the scatter of pairs of a tree against itself, and the slowdowns that can be found."""
     names = sorted({pair["benchmark"] for pair in pairs})
     plan = Plan.make(rules.verdict.limits, max(1, len(names)))
     rows: list[Cells] = []
