@@ -305,9 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return guarded(_run, argv)
 
 
-def _run(argv: list[str]) -> bool:
-    import myriad
-
+def _parser() -> Parser:
     parser = Parser(_SCRIPT, __doc__)
     parser.add_argument(
         "--agent",
@@ -351,7 +349,13 @@ def _run(argv: list[str]) -> bool:
         help="with --networks: a field of the training in TOML, such as preset='\"optimized\"'; "
         "NETWORK:NAME=VALUE is for one network",
     )
-    options = parser.parse_args(argv)
+    return parser
+
+
+def _run(argv: list[str]) -> bool:
+    import myriad
+
+    options = _parser().parse_args(argv)
     if options.networks:
         return _run_networks(options)
     if options.num_envs is not None:

@@ -1,6 +1,5 @@
 """The workflows are valid, have no known weakness, and run what also runs on a laptop."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ import pytest
 import yaml
 
 from perfgate.cli import COMMANDS
+from tests.outer_make import environment_without_make
 
 ROOT = Path(__file__).resolve().parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -153,10 +153,8 @@ def test_the_gates_step_fills_the_summary_and_ends_as_the_gate_does(tmp_path):
     summary = tmp_path / "summary.md"
     for base, code, begins in (("HEAD", 0, "# PASSED"), ("nowhere", 2, "")):
         summary.write_text("")
-        given = {
-            name: value for name, value in os.environ.items() if "MAKE" not in name
-        }  # `make test` may run this
-        environment = given | {"BASE": base, "GITHUB_STEP_SUMMARY": str(summary), "PYTHONPATH": ""}
+        environment = environment_without_make()
+        environment |= {"BASE": base, "GITHUB_STEP_SUMMARY": str(summary), "PYTHONPATH": ""}
         environment["ARGS"] = "--no-timing --bench '^host.Imports'"
         done = subprocess.run(
             command, cwd=clone, env=environment, capture_output=True, text=True, check=False

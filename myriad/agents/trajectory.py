@@ -166,8 +166,7 @@ def collect(
         gamma: the discount.
 
     Returns:
-        the environments' next state, the discounted return of the running episodes, `[N]`, and the
-        trajectory.
+        the environments' next state, the running episodes' discounted return, and the trajectory.
     """
     first_obs: Any = batch_state.obs
     # Wide observations of every step would take too much memory, so their values are computed in

@@ -1,7 +1,6 @@
 """The commands of the night's workflow, run in its order on clones of a bare repository."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.outer_make import environment_without_make
 
 ROOT = Path(__file__).parents[2]
 # The parts of a whole night, with one cheap benchmark and one row.
@@ -178,7 +179,7 @@ class Nights:
         for command in commands(job):
             if command.line.startswith("make docs") or (has_failed and command.needs_success):
                 continue
-            given = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+            given = environment_without_make()
             given |= command.environment | {"ASV_BENCH": "^host.Imports"}
             shell = ["bash", "-eo", "pipefail", "-c", command.line]
             done = subprocess.run(shell, cwd=place, env=given, check=False)
