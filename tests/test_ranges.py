@@ -83,8 +83,8 @@ def test_the_help_shows_the_range_of_each_hyperparameter(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--env", "cartpole", "--agent", "ppo", "--help"])
     text = " ".join(re.sub(r"[│|]", " ", capsys.readouterr().out).split())
-    assert "(default: 0.99), a number from 0 to 1" in text
-    assert "(default: 9.8), a finite number" in text
+    assert "(default: 0.99) A number from 0 to 1." in text
+    assert "(default: 9.8) A finite number." in text
 
 
 def test_a_mistake_names_the_flag_that_was_given(capsys, tmp_path):

@@ -91,7 +91,7 @@ def shown_flag(name: str, value: Any, sentence: str, declared: Range | None) -> 
             name=name,
             help=sentence,
             metavar=metavar,
-            help_behavior_hint=hint_of(value, declared),
+            help_behavior_hint=hint_of(str(value), declared),
         ),
     ]
 
@@ -103,17 +103,19 @@ def range_of(name: str) -> Range | None:
 
 
 def hint_of(value: Any, declared: Range | None) -> str:
-    """Return a default and a range as `--help` shows them."""
-    parts = [f"(default: {value})", str(declared)] if declared else [f"(default: {value})"]
-    return ", ".join(parts)
+    """Return a default, unless it is None, and a range as `--help` shows them."""
+    parts = []
+    if value is not None:
+        parts.append(f"(default: {value})")
+    if declared is not None:
+        allowed = str(declared)
+        parts.append(f"{allowed[0].upper()}{allowed[1:]}.")
+    return " ".join(parts)
 
 
 def _own_hint(name: str) -> str:
     field = TrainingConfig.model_fields[name]
-    declared = range_of(name)
-    if field.is_required() or field.default is None:
-        return "" if declared is None else str(declared)
-    return hint_of(field.default, declared)
+    return hint_of(None if field.is_required() else field.default, range_of(name))
 
 
 def _given_type(annotation: Any) -> Any:

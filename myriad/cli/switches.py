@@ -23,8 +23,8 @@ class SwitchFlags:
     """The flags of those settings that are switches."""
 
     compile: Switch = None
-    """Compile the training. --no-compile runs it operation by operation, so that you can debug and
-    print in it, at tiny sizes."""
+    """Compile the training.
+    --no-compile runs it operation by operation, so that you can debug it at tiny sizes."""
 
     flash_attention: Switch = None
     """Compute attention in blocks, which never hold all attention weights at once.

@@ -55,8 +55,8 @@ class TrainingFlags(config_flags(*NAMES), SwitchFlags, XlaFlags):
     """Log to Weights & Biases. --no-wandb takes it out of log_to."""
 
     auto_tune: Switch = None
-    """Let the autotuner choose the chunk size first. --no-auto-tune stops a preset from doing
-    that."""
+    """Let the autotuner choose the chunk size first.
+    --no-auto-tune stops a preset from doing that."""
 
     options: tyro.conf.Suppress[dict[str, Any]] = dataclasses.field(default_factory=dict)
     """The options given by dotted name."""
@@ -192,8 +192,9 @@ class Train(TrainingFlags):
     """Number of chunks to trace for Perfetto. The trace is large, and its size is printed."""
 
     distributed: bool = False
-    """Train in several processes, of which this is one. Start the same command in each. A launcher
-    such as srun or mpirun gives each process its number. Without one, set the next three flags."""
+    """Train in several processes, of which this is one. Start the same command in each.
+    A launcher such as srun or mpirun gives each process its number.
+    Without a launcher, set the next three flags."""
 
     coordinator: str | None = None
     """Host and port of process 0, such as 10.0.0.1:20123."""
@@ -442,7 +443,7 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
         return Train
     resolved = make_config(**fields, **options).resolve()
     shown = [
-        (name, field_flag(name, _hint(name, value)), field_default(name))
+        (name, field_flag(name, hint_of(value, range_of(name))), field_default(name))
         for name, value in resolved.config.model_dump().items()
         if name in NAMES
     ]
@@ -453,13 +454,6 @@ def with_effective_defaults(argv: Sequence[str], options: Mapping[str, Any]) -> 
         frozen=True,
         namespace={"__doc__": Train.__doc__},
     )
-
-
-def _hint(name: str, value: Any) -> str:
-    declared = range_of(name)
-    if value is None:
-        return "" if declared is None else str(declared)
-    return hint_of(value, declared)
 
 
 def _options_shown(resolved: ResolvedConfig) -> list[tuple[str, Any, Any]]:
