@@ -5,7 +5,7 @@ import configparser
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from perfgate.errors import PreparationError, UsageError
@@ -104,6 +104,21 @@ def _in_setup(package: Path) -> Iterator[str]:
         yield str(table.get("", ""))
 
 
+def is_installed(root: Path, path: PurePath) -> bool:
+    """Tell whether a file of a working tree lies in a virtual environment or in asv's folder.
+
+    Args:
+        root: the repository's root.
+        path: the file, relative to `root`.
+    """
+    if path.parts[0] == ".asv":
+        return True
+    folders = (root / parent for parent in path.parents if parent.name)
+    return any(
+        (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir() for folder in folders
+    )
+
+
 def generated_modules(
     root: Path, package: Path, suite: Path
 ) -> tuple[list[PurePosixPath], list[PurePosixPath]]:
@@ -127,6 +142,8 @@ def generated_modules(
 
 def _is_generated(root: Path, path: PurePosixPath, suite: Path) -> bool:
     if path.name == "__pycache__" or path.is_relative_to(suite.as_posix()):
+        return False
+    if is_installed(root, path):
         return False
     if not (root / path.parent / "__init__.py").is_file():
         return False

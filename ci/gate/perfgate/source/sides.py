@@ -22,7 +22,13 @@ from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, is_same_code, is_same_suite, only_pages_differ
 from perfgate.source.environments import build_environments, why_built
 from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
-from perfgate.source.layout import generated_modules, import_roots, module_name, suite_of
+from perfgate.source.layout import (
+    generated_modules,
+    import_roots,
+    is_installed,
+    module_name,
+    suite_of,
+)
 from perfgate.source.unfollowed import unfollowed
 
 
@@ -189,15 +195,21 @@ def _remove_worktree(root: Path, place: Path) -> None:
 def _snapshot(stack: contextlib.ExitStack, root: Path, place: Path, commit: str) -> Path:
     """Copy the working tree without ignored files, so that later edits are not measured.
 
-    The copy is a git worktree, since a build may ask git for the version.
+    The copy is a git worktree, since a build may ask git for the version. New files are left out if
+    they belong to an installation or to asv, which git need not ignore.
     """
     _worktree(stack, root, place, commit, "--no-checkout")
     git("read-tree", "HEAD", cwd=place)
-    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=root)
-    for name in filter(None, listed.split("\0")):
-        if (root / name).is_symlink() or (root / name).is_file():
-            _copy(Path(name), root, place)
+    tracked = _names(git("ls-files", "-z", "--cached", cwd=root))
+    new = _names(git("ls-files", "-z", "--others", "--exclude-standard", cwd=root))
+    for path in [*tracked, *(path for path in new if not is_installed(root, path))]:
+        if (root / path).is_symlink() or (root / path).is_file():
+            _copy(path, root, place)
     return place
+
+
+def _names(listed: str) -> list[Path]:
+    return [Path(name) for name in listed.split("\0") if name]
 
 
 def _copy(path: Path, source: Path, target: Path) -> None:

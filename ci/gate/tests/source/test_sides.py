@@ -56,6 +56,34 @@ def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repo
     assert not folder.exists()
 
 
+@pytest.mark.parametrize(
+    "mark", ["my env/pyvenv.cfg", "my env/conda-meta/history"], ids=["venv", "conda"]
+)
+def test_an_environment_in_the_working_tree_is_no_change_and_no_build(repository, mark):
+    # Python's own venv writes no .gitignore before 3.13, but most repositories ignore *.so.
+    repository.write(".gitignore", "*.so\n")
+    repository.commit()
+    repository.write(mark, "")
+    repository.write("my env/lib/python3.11/site-packages/numpy/__init__.py", "")
+    repository.write("my env/lib/python3.11/site-packages/numpy/core.so", "")
+    repository.write(".asv/gate/gate.md", "an earlier report")
+    repository.write("new.txt", "new")
+    with checked_out(repository.root / "asv.conf.json", "HEAD", WORKING_TREE) as sides:
+        assert (sides.head.root / "new.txt").is_file()
+        assert not (sides.head.root / "my env").exists()
+        assert not (sides.head.root / ".asv").exists()
+        assert sides.environments.startswith("one, shared")
+
+
+def test_an_environment_that_is_committed_is_part_of_both_sides(repository):
+    repository.write("env/pyvenv.cfg", "")
+    repository.write("env/tool.py", "")
+    repository.commit()
+    with checked_out(repository.root / "asv.conf.json", "HEAD", WORKING_TREE) as sides:
+        assert (sides.head.root / "env" / "tool.py").is_file()
+        assert sides.same_code
+
+
 def test_commits_without_a_common_ancestor_are_refused(repository):
     repository.git("switch", "--quiet", "--orphan", "other")
     repository.write("asv.conf.json", "{}")
