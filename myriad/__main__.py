@@ -1,4 +1,4 @@
-"""`python -m myriad` is `myriad`, for an environment whose commands are not on PATH."""
+"""Run the command `myriad` as `python -m myriad`, if it is not on PATH."""
 
 import sys
 

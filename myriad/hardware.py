@@ -70,7 +70,7 @@ _DEVICE_COUNT = "jax_num_cpu_devices"
 _DEVICE_COUNT_FLAG = "xla_force_host_platform_device_count"
 # The options that `configure` has set in this process, which are not the user's.
 _applied: dict[str, str] = {}
-# After this many seconds a process says which others it waits for.
+# After this many seconds a process says that it waits for the others.
 _SILENT_S = 10
 # Longer than Myriad takes to notice a lost process, which it reports in a sentence.
 _HEARTBEAT_S = 100
@@ -156,7 +156,7 @@ def configure(
         BackendStartedError: JAX's backend has started, and an option would have changed.
         InvalidArgumentError: `cpu_devices` is not an integer from 1 to 4,096, an option to leave
             out is set already, no launcher says which process this is, or process 0 can't be
-            reached within a minute.
+            reached within `start_timeout_s` seconds.
         UnknownNameError: `without` names no option of `XLA_CPU_OPTIONS`.
 
     Example (of a script's first lines)::

@@ -66,6 +66,11 @@ class Launch:
                 f"process_id must be an integer from 0 to {self.num_processes - 1}, since there "
                 f"are {self.num_processes} processes, but got {self.process_id}."
             )
+        if not isinstance(self.start_timeout_s, int) or self.start_timeout_s < 1:
+            raise InvalidArgumentError(
+                "start_timeout_s must be an integer of at least 1, but got "
+                f"{shown(self.start_timeout_s)}."
+            )
         if self.local_rank is None and re.match(r"localhost$|127\.|\[?::1\]?$", host):
             object.__setattr__(self, "local_rank", self.process_id)
             object.__setattr__(self, "local_processes", self.num_processes)

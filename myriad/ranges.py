@@ -80,7 +80,9 @@ class Range:
         """Describe the range."""
         if self.items is not None:
             few, many = self.items
-            return f"a list of {few} to {many} items, each {dataclasses.replace(self, items=None)}"
+            return (
+                f"a list of {few:,} to {many:,} items, each {dataclasses.replace(self, items=None)}"
+            )
         others = ["None" if word is None else repr(word) for word in self.words]
         numbers = f"{self._numbers()}, infinity too" if self.infinity else self._numbers()
         return " or ".join([", ".join([numbers, *others[:-1]]), *others[-1:]])

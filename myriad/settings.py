@@ -1,8 +1,9 @@
 """Settings outside a command: environment variables, and the file `.env` of a folder.
 
-`Settings` is the table of them, which only the command line reads. A function gets its values from
-your arguments instead, so that it doesn't depend on the current folder. Only the folders where
-Myriad keeps things, at the end of this module, are always looked up in the environment.
+`Settings` is the table of them. The command line reads it, and so do `configure(distributed=True)`
+and the report of a tuning campaign. Other functions get their values from your arguments, so that
+they don't depend on the current folder. The environment is always asked for the folders where
+Myriad keeps things, at the end of this module, and for XLA's options to leave out.
 """
 
 import dataclasses

@@ -4,11 +4,13 @@ import os
 
 
 def environment_without_make() -> dict[str, str]:
-    """Return this process's variables, but for those of a `make` that may have started it.
+    """Return this process's variables, except those of a `make` that may have started it.
 
     Its own targets and the variables on its command line, such as ARGS, would reach the inner one.
     """
     own = ("ARGS", "BASE", "DOCS")
     return {
-        name: value for name, value in os.environ.items() if "MAKE" not in name and name not in own
+        name: value
+        for name, value in os.environ.items()
+        if name not in own and not name.startswith(("MAKE", "MFLAGS", "GNUMAKE"))
     }

@@ -70,6 +70,9 @@ def test_a_variable_says_how_long_to_wait_for_the_others():
     assert find_launch(environ=SLURM).start_timeout_s == 60
     with pytest.raises(InvalidArgumentError, match="MYRIAD_START_TIMEOUT_S must be an integer"):
         find_launch(environ=SLURM | {"MYRIAD_START_TIMEOUT_S": "a minute"})
+    for wrong in (0, "60"):
+        with pytest.raises(InvalidArgumentError, match="start_timeout_s must be an integer"):
+            Launch("a:1", 2, 0, start_timeout_s=wrong)
 
 
 def test_mpirun_says_all_on_one_host():

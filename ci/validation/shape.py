@@ -172,7 +172,7 @@ def code_figures(modules: Sequence[Module]) -> dict[str, str]:
 
 
 def _program(module: Module) -> str:
-    """Return the program that a module belongs to. No program imports another one's classes."""
+    """Return the program that a module belongs to, such as `myriad`, or the gate's folder."""
     if module.path.startswith(_SOURCE_ROOT):
         return _SOURCE_ROOT
     return module.path.partition("/")[0]

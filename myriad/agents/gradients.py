@@ -39,9 +39,9 @@ def take_step(
     *,
     statistics: bool,
 ) -> tuple[Learned, list[jax.Array]]:
-    """Take one gradient step in float32. With a loss scale, a non-finite gradient is skipped.
+    """Take one gradient step in float32. All shards take the same step, and round it alike.
 
-    All shards take the same step, and round it alike.
+    With a loss scale above 1, a step is skipped if its gradient is not finite.
 
     Args:
         learned: the result of the steps before.
@@ -52,7 +52,8 @@ def take_step(
         statistics: whether to return the values of `GRADIENT_METRICS`.
 
     Returns:
-        the result of the step, and its statistics or an empty list. A skipped step counts as 0.
+        the result of the step, and its statistics or an empty list. The statistics
+            of a skipped step are those of a gradient and a step of zeros.
     """
 
     def stepped(learned: Learned, gradient: jax.Array) -> tuple[Learned, list[jax.Array]]:

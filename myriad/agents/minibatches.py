@@ -127,7 +127,7 @@ def require_whole_minibatches(
         batch_rows: num_envs x rollout_steps.
         num_minibatches: of each epoch.
         gradient_accumulation: parts of a shard's rows in a minibatch.
-        shards: those of the learner.
+        shards: the learner's shards.
 
     Raises:
         InvalidArgumentError: it does not.

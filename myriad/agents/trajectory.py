@@ -121,7 +121,7 @@ def collect_by_shard(
     step: EnvStep,
     value_of: Callable[[jax.Array], jax.Array],
 ) -> tuple[BatchState, jax.Array, Trajectory]:
-    """Do what `collect` does in each shard, by a key of its own.
+    """Call `collect` for each shard, with the shard's own key.
 
     `learner` has `shards`, `rollout_steps` and `gamma`. `choose_in` maps a shard, as `Shards.each`
     hands it out, to its `choose`. The other arguments are those of `collect`, of all shards.

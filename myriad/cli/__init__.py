@@ -109,7 +109,8 @@ def _run(argv: Sequence[str], *, is_ours: bool, is_worker: bool, resuming: "Path
             # A new training reads the other settings itself, and a resumed one ignores them.
             Settings.read(only=PLACES).export()
             launch = getattr(command, "launch", None)
-            # This may wait a minute for other processes, in C++, where Python handles no signal.
+            # This waits for the other processes in C++, where Python handles no signal, as long as
+            # MYRIAD_START_TIMEOUT_S says.
             configure(without=command.without_xla_option, distributed=launch or False)
         if is_ours:
             # Otherwise every later collection, and the one at exit, would scan all modules again.

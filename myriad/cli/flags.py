@@ -61,7 +61,7 @@ def field_flag(name: str, hint: str | None = None) -> Any:
         declared = range_of(name)
         return Annotated[
             items,
-            tyro.conf.arg(help=_SENTENCES[name], help_behavior_hint=str(declared or "")),
+            tyro.conf.arg(help=_SENTENCES[name], help_behavior_hint=hint_of(None, declared)),
             *([] if declared is None else [declared]),
         ]
     return Annotated[

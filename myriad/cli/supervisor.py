@@ -132,8 +132,8 @@ def _explained(child: _Child, number: int, launch: Launch, folder: Path | None) 
     why = found[1] if found else ""
     if "Unexpected task" in why:
         say(
-            f"num_processes must be the same in all processes: {me} is more than those that "
-            f"process 0 at {launch.coordinator} expects."
+            f"num_processes must be the same in all processes: process 0 at {launch.coordinator} "
+            f"expects fewer, but this is {me}."
         )
     elif "ALREADY_EXISTS" in why or "incarnation" in why:
         say(

@@ -216,8 +216,8 @@ class Train(TrainingFlags):
         """Which process this is among several; None for a training in one.
 
         Raises:
-            InvalidArgumentError: neither a launcher nor a flag says so, or you gave flags for
-                several processes without `--distributed`.
+            InvalidArgumentError: no launcher, variable or flag says which process this is, or you
+                gave flags for several processes without `--distributed`.
         """
         of_several = ["coordinator", "num_processes", "process_id"]
         if not self.distributed:

@@ -175,7 +175,7 @@ class Checkpoints:
         return file.read_text(encoding="utf-8") if file.exists() else None
 
     def devices(self, num_updates: int) -> list[str]:
-        """Return the devices that the run had trained on, or [] for an older version's."""
+        """Return the devices that the run had trained on, or [] if the file is old or damaged."""
         path = self.folder / str(num_updates)
         try:
             sums = json.loads(regular(path / _CHECKSUMS).read_bytes())

@@ -84,8 +84,8 @@ class TrainingConfig(BaseModel):
         num_shards: Number of shards that the training is cut into, a power of two. Devices share
             the shards, and the number of devices changes nothing but rounding. The number of
             shards is part of the training, as num_envs is.
-        reduction: How gradients are added up over shards. exact: in one fixed order, for the same
-            bits on any number of devices of a kind. fast: in whatever order is fastest.
+        reduction: How gradients are added up over shards. exact: in one fixed order, which gives
+            the same bits on any number of equal devices. fast: in the order that is fastest.
         eval_frequency: Steps of every environment between two evaluations. By default there are 20
             in a training.
         eval_rollouts: Episodes in one evaluation.
@@ -211,7 +211,7 @@ class TrainingConfig(BaseModel):
         return without_none(table)
 
     def named(self) -> set[str]:
-        """Return the names of the fields that have a value, with options by dotted name."""
+        """Return the names of the fields that you gave a value, with options by dotted name."""
         given = {name for name in self.model_fields_set if getattr(self, name) is not None}
         tables = {"env": self.env_options, "agent": self.agent_options}
         dotted = {f"{owner}.{name}" for owner, table in tables.items() for name in table}

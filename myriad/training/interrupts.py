@@ -37,8 +37,9 @@ class Interrupt(threading.Event):
 
 @contextlib.contextmanager
 def interrupt_noted() -> Iterator[Interrupt]:
-    """Turn the first SIGINT or SIGTERM into a flag. A second one ends the process.
+    """Turn the first SIGINT or SIGTERM into a flag. A later one ends the process.
 
+    The same signal again within a second is taken for the first one.
     A signal that is ignored stays ignored, and your own handler of SIGTERM stays in place.
     """
     noted = Interrupt()

@@ -40,7 +40,8 @@ class StateSize:
     """Bytes of a training's state.
 
     Attributes:
-        fixed: bytes of the replay buffer and the parameters, which every training has.
+        fixed: bytes that don't depend on the number of environments: the replay buffer and the
+            parameters.
         per_env: bytes that each environment adds.
     """
 

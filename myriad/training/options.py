@@ -32,7 +32,10 @@ def plain(name: str, value: Any) -> Any:
         raise InvalidArgumentError(
             f"{name} must be a number or a list, but got a JAX key: give the seed itself."
         )
-    is_vector = hasattr(value, "tolist") and len(value.shape) == 1
+    if isinstance(value, type):  # such as numpy.float32, which has the attributes of an array
+        return value
+    shape = getattr(value, "shape", None)
+    is_vector = hasattr(value, "tolist") and shape is not None and len(shape) == 1
     if is_vector or isinstance(value, list | tuple | range):
         if len(value) > _MOST_ITEMS:
             raise InvalidArgumentError(
@@ -41,9 +44,9 @@ def plain(name: str, value: Any) -> Any:
         return [plain(name, each) for each in value]
     if not hasattr(value, "item"):
         return value
-    if value.shape:
+    if shape:
         raise InvalidArgumentError(
-            f"{name} must be a number or a list, but got an array of shape {value.shape}."
+            f"{name} must be a number or a list, but got an array of shape {shape}."
         )
     return value.item()
 

@@ -57,7 +57,7 @@ class Event:
         kind: resumed (a study that has trials), compiled (a shape's programs), confirming (the best
             train again), or what became of a trial. One that is lost runs again.
         trial: the trial's number; None for a study or a compilation.
-        step: steps of all environments as which the evaluation is reported.
+        step: the step count, over all environments, under which the evaluation is reported.
         value: the mean return of the evaluation, or the best one of a study.
         standard_error: the standard error of the value.
         seconds: the seconds of compiling.

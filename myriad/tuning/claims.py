@@ -147,7 +147,8 @@ class TuningStudy(optuna.Study):
             each = trials[before]
             kills += each.user_attrs.get(FAILURE) == KILLED
         is_hopeless = was_killed and kills >= _MOST_RETRIES
-        # Queue it even without parameters, which are then drawn: it was claimed, so it is counted.
+        # A claimed trial counts towards `n_trials`, so queue it again even if it has no parameters
+        # yet. They are drawn then.
         if not is_queued and not is_hopeless:
             kept = {k: v for k, v in trial.user_attrs.items() if k == SOURCE}
             self.enqueue_trial(params, user_attrs=kept | {RETRY_OF: trial.number})

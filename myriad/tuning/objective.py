@@ -77,7 +77,7 @@ class Boundary:
 
     Attributes:
         update: the update after which it comes.
-        steps: the steps as which it is reported. A long update may reach several at once.
+        steps: the step counts under which it is reported. A long update may reach several at once.
     """
 
     update: int
@@ -161,7 +161,7 @@ class Confirmation:
 
     @property
     def winner(self) -> ConfirmedConfig | None:
-        """The best trial that is better than the default, or None if none is distinguishable."""
+        """The best trial that is better than the default, or None if no trial is."""
         return next((each for each in self.candidates if each.verdict == "better"), None)
 
     @property
@@ -226,7 +226,9 @@ def _compared(number: int, score: Score, default: Score, confidence: float) -> C
 def difference_interval(
     first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Return Welch's interval of a difference of means, or an infinite one for a single sample.
+    """Return Welch's interval of a difference of means.
+
+    It is infinite if either side has fewer than two values.
 
     Example:
         >>> difference_interval([5.0, 5.0], [3.0, 3.0])

@@ -58,7 +58,7 @@ class CampaignProgress:
 
     @property
     def ended(self) -> int:
-        """The number of trials that have ended, with any result."""
+        """The number of trials that were completed, pruned or failed."""
         return sum(self.counts.values())
 
     def hear(self, event: "Event") -> None:

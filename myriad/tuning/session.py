@@ -34,7 +34,7 @@ class TuneResult:
         validation: the winner's score over `settings.validate` seeds.
         ensemble: the best policies together.
         ended_by: the signal that ended the campaign early, SIGINT or SIGTERM; 0 if none did.
-        num_ended: trials that ended in this call, with any result.
+        num_ended: trials that were completed, pruned or failed in this call.
         total_s: seconds of the whole call.
         compile_s: seconds that compiling the trials took, in all processes together.
     """
@@ -82,8 +82,8 @@ def tune(settings: TuneSettings, on_event: OnEvent = lambda event: None) -> Tune
 
     With `n_jobs` above 1, trials run in several processes. Then call this from a script's
     `if __name__ == "__main__":`. An interrupt or SIGTERM ends it cleanly: running trials are queued
-    again, and the result holds the best so far. If a second signal comes a second later, it no
-    longer waits for that.
+    again, and the result holds the best so far. A second signal, at least a second later, ends it
+    at once.
 
     Args:
         settings: the campaign.

@@ -141,7 +141,7 @@ class _Pool:
         self.workers[index] = _Worker(process, here, signature(process.pid))
 
     def listen(self) -> None:
-        """Answer the workers and pass on their events, without waiting longer than a check may."""
+        """Answer the workers and pass on their events, for at most `_LOOK_S` seconds."""
         until = time.monotonic() + _LOOK_S
         connected = {each.connection: each for each in self.workers.values()}
         while connected and (left := until - time.monotonic()) > 0:

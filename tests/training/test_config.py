@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from array import array
 
 import jax
 import jax.numpy as jnp
@@ -184,9 +185,10 @@ def test_a_number_of_numpy_or_jax_is_kept_as_pythons_own(number):
     assert (learner.learning_rate, learner.hidden_sizes) == (0.25, (8, 8))
 
 
-@pytest.mark.parametrize("array", [np.arange, jnp.arange], ids=["numpy", "jax"])
-def test_an_array_of_one_dimension_is_kept_as_a_list(array):
-    config = create_config("cartpole", "ppo", seeds=array(3), **{"agent.hidden_sizes": array(8, 9)})
+@pytest.mark.parametrize("arange", [np.arange, jnp.arange], ids=["numpy", "jax"])
+def test_an_array_of_one_dimension_is_kept_as_a_list(arange):
+    widths = {"agent.hidden_sizes": arange(8, 9)}
+    config = create_config("cartpole", "ppo", seeds=arange(3), **widths)
     assert config.seeds == [0, 1, 2]
     assert TrainingConfig.from_toml(config.to_toml()) == config
     assert config.resolve().learner.hidden_sizes == (8,)
@@ -278,6 +280,8 @@ def test_an_unknown_name_is_refused_with_the_closest(fields, sentence):
             {"seed": jax.random.key(1)},
             "seed must be a number or a list, but got a JAX key",
         ),
+        ({"agent.compute_dtype": np.float32}, "agent.compute_dtype must be .*, but got"),
+        ({"seeds": array("d", [1.0])}, "seeds must be a list of .* but got array"),
         ({"seeds": jax.random.split(jax.random.key(1))}, "seeds must be .* but got a JAX key"),
         (
             {"env.max_steps": np.float32(0.5)},

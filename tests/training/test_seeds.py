@@ -255,7 +255,7 @@ def test_the_command_prints_a_row_for_each_seed_and_their_mean(tmp_path, capsys)
         (["--num-seeds", "2", "--seeds", "1"], "--num-seeds and --seeds say the same, so only"),
         (["--seeds", "1", "2", "1"], "--seeds must be different, but 1 is among them 2 times."),
         (["--seeds", "1", "2", "--seed", "3"], "--seed must be among the seeds, if both are given"),
-        (["--seeds"], "--seeds must be a list of 1 to 100000 items"),
+        (["--seeds"], "--seeds must be a list of 1 to 100,000 items"),
         (["--mapping", "vmap"], "--mapping must be left out without seeds, since it is for seeds"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -111,7 +111,7 @@ def _add_how(parser: Parser) -> None:
         "--no-timing",
         dest="timing",
         action="store_false",
-        help="skip all timing and compare only metrics that need no clock",
+        help="don't time calls; compare all other metrics",
     )
     parser.add_argument(
         "--instructions",

@@ -1,7 +1,7 @@
 """The regression gate: does this change make a benchmark slower? For any repository with asv.
 
     perfgate --base origin/main              the working tree against its merge base
-    perfgate --base origin/main --no-timing  only what needs no clock
+    perfgate --base origin/main --no-timing  all metrics except time
 
 Exit codes: 0 no regression, 1 a regression, 2 wrong usage, 3 something could not be measured or
 decided.

@@ -24,7 +24,8 @@ _GROWING = CAUSES.keys() - {"compile_s"}
 def explain(rows: Sequence[Timed], sides: Sides, core: int | None, say: Say) -> list[Timed]:
     """Give each slower row its causes.
 
-    If its program doesn't tell, both sides make one more call, under a profiler.
+    If its program doesn't tell, both sides run a few more calls, counted, profiled and traced by
+    line.
     """
     return [_explained(row, sides, core, say) for row in rows]
 

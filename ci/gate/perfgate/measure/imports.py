@@ -28,7 +28,7 @@ from perfgate.stages import MODULE, Inspected, Listed, NotRun
 
 FILE = "imports.json"  # saved in the folder of the reports
 _VERSION = 1
-_MOST_KEYS = 8  # so many branches can take turns without losing their records
+_MOST_KEYS = 8  # this many branches keep their records if you compare them in turn
 # Variables that differ between shells or jobs, and that no code uses to choose its imports.
 _UNIMPORTANT = {"_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "TERM", "TMPDIR", MARK}
 _UNIMPORTANT |= {"PYTEST_CURRENT_TEST", "PYTEST_XDIST_TESTRUNUID", "PYTEST_XDIST_WORKER"}
@@ -43,7 +43,8 @@ class Imports:
     """The recorded imports of both sides' benchmarks.
 
     Attributes:
-        keys: the key of each side; empty if its records prove nothing.
+        keys: the key of each side; empty if the side has an environment of its own, whose records
+            can't be used.
         known: the files that each row used, by key. The most recently used key comes last.
     """
 
@@ -55,7 +56,7 @@ class Imports:
     def read(cls, folder: Path, sides: Sides) -> Self:
         """Return the records of earlier runs in a folder. There are none if they can't be read."""
         both = (sides.base, sides.head)
-        # A side's own environment is built anew each time, so records about it prove nothing.
+        # A side's own environment is built anew each time, so its records can't be used.
         is_shared = all(side.import_from for side in both)
         keys = {side.name: _key(side, sides) if is_shared else "" for side in both}
         try:

@@ -29,7 +29,8 @@ _VALGRIND = (
 )
 _TOTAL = re.compile(r"I\s+refs:\s+([\d,]+)")
 _SLOWER = 50  # work takes about this many times as long under valgrind
-_CALLS_S = 0.02  # seconds of calls, so many that the rest of a worker's work matters little
+# Seconds of calls to count: enough that the worker's other work hardly matters.
+_CALLS_S = 0.02
 _MOST_CALLS = 1_000
 
 

@@ -18,8 +18,8 @@ _CROWDED = 1.25
 # If the author has fixed the number of calls, a shared sample must last for this part of
 # `shared_s`. That is a few of the kernel's time slices.
 _FIXED = 0.25
-# If one side takes more than this many times as long as the other, one turn is enough to see it,
-# and more turns would take too long.
+# If one side takes more than this many times as long as the other, one turn is enough to see it. A
+# pair may then have a single turn, since more of long calls would take too long.
 _COMPARABLE = 10
 
 

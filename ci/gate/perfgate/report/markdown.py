@@ -215,7 +215,7 @@ def _conditions(result: Result) -> list[str]:
         )
     else:
         lines.append(
-            "- Timing was switched off: only metrics that need no clock were compared, in "
+            "- Timing was switched off: all metrics except time were compared, in "
             f"{result.elapsed_s:.0f} s."
         )
     return ["## What this run stands on", "\n".join(lines)]

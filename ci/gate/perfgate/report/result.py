@@ -51,7 +51,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """1 for a regression, 3 if something could not be decided, 0 if nothing got worse."""
+        """1 for a regression, 3 if something could not be decided, 0 otherwise."""
         outcomes = {row.outcome for row in self.rows}
         if Outcome.FAILED in outcomes or self.count_budgets("missed"):
             return 1

@@ -24,8 +24,8 @@ def weigh(excess: Sequence[float], alpha: float, *, is_last: bool = False) -> bo
     Args:
         excess: how far each round's change exceeds the allowed change.
         alpha: how often a false suspicion may be confirmed.
-        is_last: whether no round will follow. Then this is a look too, with the share of the error
-            of a look that will not come.
+        is_last: whether no round will follow. Then the test is made now, and spends the share of
+            the error of one look.
     """
     count = len(excess)
     if count < _EARLIEST:
