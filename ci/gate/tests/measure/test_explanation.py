@@ -92,14 +92,21 @@ def _idle():
 
 
 def test_a_lines_seconds_are_its_own_and_the_most_come_first():
-    recorded = LineSeconds(ROOT)
-    with recorded.recorded():
-        _idle()
-    lines = recorded.most()
+    # Another process may take the core for longer than the loop takes, at any line.
+    for _ in range(5):
+        recorded = LineSeconds(ROOT)
+        with recorded.recorded():
+            _idle()
+        lines = recorded.most()
+        call = next(line.seconds for line in lines if line.source == "_busy()")
+        if lines[0].source in ("for _ in range(10_000):", "pass") and call < 0.001:
+            break
+    else:
+        pytest.fail(f"in five recordings the loop was never the longest: {lines}")
     assert {line.file for line in lines} == {"ci/gate/tests/measure/test_explanation.py"}
-    assert lines[0].source in ("for _ in range(10_000):", "pass")
     assert lines[0].seconds > 0.001  # tracing takes most of the time, and is charged to no line
-    assert next(line.seconds for line in lines if line.source == "_busy()") < 0.001
+    seconds = [line.seconds for line in lines]
+    assert seconds == sorted(seconds, reverse=True)
     source = Path(__file__).read_text().splitlines()
     assert all(source[line.number - 1].strip() == line.source for line in lines)
 
