@@ -1,6 +1,7 @@
 """The site in a real browser: offline, with script and without, on a phone, light and dark."""
 
 import http.server
+import shutil
 import threading
 import urllib.parse
 from datetime import UTC, datetime
@@ -230,7 +231,9 @@ def test_the_first_screen_holds_the_sentence_the_state_and_the_whole_graph(site,
 
 @pytest.mark.slow
 def test_the_first_screen_of_our_results_stays_under_100_kilobytes(tmp_path, visit):
-    publish(ROOT / "results", tmp_path / "site", BUILT, repository=ROOT)
+    # Without what `make bench` may have measured in this clone.
+    shutil.copytree(ROOT / "results" / "published", tmp_path / "results" / "published")
+    publish(tmp_path / "results", tmp_path / "site", BUILT, repository=ROOT)
     visit.open(tmp_path / "site" / "index.html").drawn()
     asked = {
         Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))

@@ -83,7 +83,7 @@ def test_a_repository_without_rules_is_gated_by_the_default_ones(tools, reposito
     plant(repository)
     done = perfgate(tools, repository, "--base", "main", *FAST)
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "nothing says whether that is worse: add a [[metric]] to gate.toml" in done.stdout
+    assert "no rule says whether that is worse: add a [[metric]] to gate.toml" in done.stdout
 
 
 def test_the_command_that_repeats_a_row_runs_as_it_is_printed(tools, repository):

@@ -54,7 +54,7 @@ def test_a_slowdown_within_one_function_is_placed_by_a_profile_of_both_sides(rep
     run = repository.gate("--base", "main", "--bench", "cached")
     assert run.code == 1, run.out + run.err
     (profile,) = (why for why in run.rows[CACHED]["reasons"] if "under a profiler" in why)
-    assert "grows in `smallsum/__init__.py:_sum` (" in profile
+    assert "themselves take longer: `smallsum/__init__.py:_sum` (" in profile
     assert "smallsum/__init__.py:total" not in profile
     (lines,) = (why for why in run.rows[CACHED]["reasons"] if "traced line by line" in why)
     assert "for _ in range(200_000):` (0 -> " in lines

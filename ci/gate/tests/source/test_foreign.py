@@ -523,6 +523,6 @@ def test_the_gate_runs_without_what_only_linux_has(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 6")
     done = gate_with(MACOS, repository, "--base", "main", "--bench", "cached|peakmem|track_mean")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "Processes can't be pinned here" in done.stdout
+    assert "Processes can't be pinned to a core here" in done.stdout
     assert "| `basics.Cached.time_cached` | slower" in done.stdout
     assert "| `basics.peakmem_table` | same" in done.stdout
