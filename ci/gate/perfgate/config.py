@@ -171,7 +171,7 @@ class MetricRule:
         tolerance: relative change that passes.
         at_least: absolute change that passes.
         clock: whether it is measured, not counted. A suspect value is then confirmed in fresh
-            processes.
+            processes. By default only the values of `track_` benchmarks are.
         stands_for: the cost that it stands for: `time`, or another metric. If that cost is known
             and has not grown, a rise of this metric is no regression.
         unit: the unit that the report writes after its values.
@@ -182,9 +182,14 @@ class MetricRule:
     benchmark: Regex = ""
     tolerance: Amount = 0.0
     at_least: Amount = 0.0
-    clock: StrictBool = False
+    clock: StrictBool | None = None
     stands_for: str = ""
     unit: str = ""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is measured. Many `track_` values are times, which no rule need say."""
+        return self.name == "track" if self.clock is None else self.clock
 
     def compare(self, base: float, head: float) -> str:
         """Return the word for a change from `base` to `head`."""

@@ -180,7 +180,7 @@ def _is_outweighed(change: Change, row: Timed, rules: Rules) -> bool:
     known = next((each for each in row.changes if each.metric == cost), None)
     if known is None:
         return False
-    if rules.rule_of(cost, row.name).clock:
+    if rules.rule_of(cost, row.name).is_measured:
         return known.word not in (WORSE, UNSURE)
     return known.head <= known.base
 
@@ -199,7 +199,8 @@ def _describe_untold(change: Change) -> str:
         return f"{text} looks worse, but could not be confirmed; give more time with --budget"
     return (
         f"{text}; no rule says whether that is worse: add a [[metric]] to gate.toml with "
-        f'name = "{change.metric}", this benchmark, and worse = "more" or "less"'
+        f'name = "{change.metric}", this benchmark, worse = "more" or "less", '
+        "and the tolerance that you allow"
     )
 
 

@@ -64,6 +64,7 @@ UNCONFIRMED = """
 name = "track"
 benchmark = "track_(mean|sum)$"
 worse = "more"
+clock = false
 tolerance = 0.01
 """
 

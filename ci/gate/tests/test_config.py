@@ -160,6 +160,13 @@ def test_the_rules_of_the_repository_come_before_ours(tmp_path):
     )
 
 
+def test_a_tracked_value_is_measured_unless_its_rule_says_that_it_is_counted():
+    assert MetricRule("track", "more").is_measured
+    assert not MetricRule("track", "more", clock=False).is_measured
+    assert not MetricRule("copies", "more").is_measured
+    assert MetricRule("copies", "more", clock=True).is_measured
+
+
 @pytest.mark.parametrize(
     ("worse", "head", "expected"),
     [

@@ -135,5 +135,5 @@ class Confirmation:
 def suspect_changes(row: Inspected, rules: Rules) -> list[Change]:
     """Return the metrics of a clock or of the system that look worse and are not accepted."""
     looks_bad = [each for each in row.changes if each.word in (WORSE, CHANGED)]
-    clocks = [each for each in looks_bad if rules.rule_of(each.metric, row.name).clock]
+    clocks = [each for each in looks_bad if rules.rule_of(each.metric, row.name).is_measured]
     return [each for each in clocks if not each.accepted]

@@ -170,7 +170,7 @@ def _sides_of(row: Listed, sides: Sides) -> list[Side]:
 
 def _tracks_seconds(benchmark: Benchmark, rules: Rules) -> bool:
     rule = rules.rule_of(benchmark.metric, benchmark.row)
-    return benchmark.metric == "track" and rule.clock and rule.unit == "s"
+    return benchmark.metric == "track" and rule.is_measured and rule.unit == "s"
 
 
 def _run(benchmark: Benchmark, asked: Sequence[Side], pool: WorkerPool) -> dict[str, SideRun]:
@@ -276,7 +276,7 @@ def _changes(row: Inspected, sides: Sides, rules: Rules) -> tuple[Change, ...]:
     changes = compare_metrics(row, rules) if row.is_comparable else ()
     if not (sides.same_code or row.is_unreached):
         return changes
-    is_clock = {each.metric: rules.rule_of(each.metric, row.name).clock for each in changes}
+    is_clock = {each.metric: rules.rule_of(each.metric, row.name).is_measured for each in changes}
     return tuple(
         dataclasses.replace(each, word="same") if is_clock[each.metric] else each
         for each in changes
