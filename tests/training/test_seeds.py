@@ -289,7 +289,7 @@ def test_an_agent_that_learns_nothing_has_no_seeds_to_train(agent, tmp_path, cap
 def test_seeds_in_python_are_held_to_their_range(tmp_path):
     config = small_config()
     for seeds in ([], range(0), [1.5], "12", range(10**12), [True]):
-        with pytest.raises(InvalidArgumentError, match=r"seeds must be a list of 1 to 100000"):
+        with pytest.raises(InvalidArgumentError, match=r"seeds must be a list of 1 to 100,000"):
             train(config, tmp_path / "run", seeds=seeds)  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidArgumentError, match="seed must be among the seeds"):
         train(small_config(seed=9), tmp_path / "run", seeds=range(2))
