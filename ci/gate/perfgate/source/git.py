@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from perfgate.errors import UsageError
 
@@ -37,6 +37,12 @@ def git(*arguments: str, cwd: Path) -> str:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise UsageError(f"git {' '.join(arguments[:3])} failed: {reason}")
     return done.stdout.strip()
+
+
+def list_files(*arguments: str, cwd: Path) -> list[PurePosixPath]:
+    """Return the paths that `git ls-files` lists with these arguments, relative to `cwd`."""
+    listed = git("ls-files", "-z", *arguments, cwd=cwd)
+    return [PurePosixPath(name) for name in listed.split("\0") if name]
 
 
 def commit_of(ref: str, root: Path) -> str:

@@ -5,13 +5,13 @@ import configparser
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from perfgate.errors import PreparationError, UsageError
 from perfgate.files import read_toml
 from perfgate.source.asv_config import SuiteConfig
-from perfgate.source.git import git
+from perfgate.source.git import list_files
 
 _EXTENSIONS = (".so", ".pyd")
 _VERSION = re.compile(r"(^|_)version(_info)?_*\.py$")
@@ -104,7 +104,7 @@ def _in_setup(package: Path) -> Iterator[str]:
         yield str(table.get("", ""))
 
 
-def is_installed(root: Path, path: PurePath) -> bool:
+def is_installed(root: Path, path: PurePosixPath) -> bool:
     """Tell whether a file of a working tree lies in a virtual environment or in asv's folder.
 
     Args:
@@ -133,8 +133,7 @@ def generated_modules(
         suite: the folder of benchmarks, relative to `root`. Files in it don't count.
     """
     ignored = ("--others", "--ignored", "--exclude-standard", "--directory")
-    listed = git("ls-files", "-z", *ignored, "--", package.as_posix(), cwd=root)
-    paths = map(PurePosixPath, filter(None, listed.split("\0")))
+    paths = list_files(*ignored, "--", package.as_posix(), cwd=root)
     found = [path for path in paths if _is_generated(root, path, suite)]
     versions = [path for path in found if _VERSION.search(path.name)]
     return versions, [path for path in found if path not in versions]
@@ -143,6 +142,7 @@ def generated_modules(
 def _is_generated(root: Path, path: PurePosixPath, suite: Path) -> bool:
     if path.name == "__pycache__" or path.is_relative_to(suite.as_posix()):
         return False
+    # Packages in an environment have an `__init__.py`, too.
     if is_installed(root, path):
         return False
     if not (root / path.parent / "__init__.py").is_file():

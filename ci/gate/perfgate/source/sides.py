@@ -21,7 +21,7 @@ from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, is_same_code, is_same_suite, only_pages_differ
 from perfgate.source.environments import build_environments, why_built
-from perfgate.source.git import WORKING_TREE, commit_of, git, merge_base
+from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base
 from perfgate.source.layout import (
     generated_modules,
     import_roots,
@@ -200,16 +200,12 @@ def _snapshot(stack: contextlib.ExitStack, root: Path, place: Path, commit: str)
     """
     _worktree(stack, root, place, commit, "--no-checkout")
     git("read-tree", "HEAD", cwd=place)
-    tracked = _names(git("ls-files", "-z", "--cached", cwd=root))
-    new = _names(git("ls-files", "-z", "--others", "--exclude-standard", cwd=root))
-    for path in [*tracked, *(path for path in new if not is_installed(root, path))]:
+    tracked = list_files("--cached", cwd=root)
+    new = list_files("--others", "--exclude-standard", cwd=root)
+    for path in [*tracked, *(each for each in new if not is_installed(root, each))]:
         if (root / path).is_symlink() or (root / path).is_file():
-            _copy(path, root, place)
+            _copy(Path(path), root, place)
     return place
-
-
-def _names(listed: str) -> list[Path]:
-    return [Path(name) for name in listed.split("\0") if name]
 
 
 def _copy(path: Path, source: Path, target: Path) -> None:
