@@ -55,4 +55,7 @@ def test_where_valgrind_is_not_installed_one_sentence_says_so(repository, monkey
     monkeypatch.setattr(shutil, "which", lambda name: None)
     run = repository.gate("--base", "main", "--instructions", "valgrind")
     assert run.code == 2
-    assert "--instructions valgrind needs valgrind, which is not installed; install" in run.err
+    assert run.err.strip() == (
+        "--instructions valgrind needs valgrind, which is not installed; install it with your "
+        "system's package manager."
+    )
