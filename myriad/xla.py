@@ -37,7 +37,6 @@ _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
 _KNOWN_PASSES = "known_trip_count"
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
-_CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # Operations whose outputs XLA may fuse: elementwise operations, reductions, products, shapes,
 # random numbers, loops and collectives. Indexed updates (`scatter` by any name) are not among
 # them.
@@ -313,22 +312,6 @@ def without_compilation_cache() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_compilation_cache", before)
-
-
-@contextlib.contextmanager
-def count_cache_hits() -> Iterator[Compilations]:
-    """Record the names of the programs that the block loads from the persistent cache."""
-    hits = Compilations()
-
-    def listen(event: str, **kwargs: Any) -> None:
-        if event == _CACHE_HIT:
-            hits.names.append(kwargs.get("fun_name", ""))
-
-    monitoring.register_event_listener(listen)
-    try:
-        yield hits
-    finally:
-        monitoring.unregister_event_listener(listen)
 
 
 @contextlib.contextmanager

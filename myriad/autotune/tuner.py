@@ -143,8 +143,7 @@ def _compile(training: CompiledTraining, memory_limit: int | None, say: Say) -> 
         f"{resolved.config.env} with {resolved.config.agent}: they",
         by_shapes_first=True,
     )
-    how = "loaded from the cache" if training.from_cache else "compiled"
-    say(f"program: {how} in {training.compile_s:.1f} s")
+    say(f"program: ready in {training.compile_s:.1f} s")
     return needs
 
 

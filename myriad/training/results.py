@@ -19,12 +19,11 @@ class Timings:
     """Where the time of a run went.
 
     Attributes:
-        compile_s: seconds of tracing and compiling.
+        compile_s: seconds of tracing and compiling, or of loading what was compiled before.
         train_s: seconds of training, without evaluations.
         evaluate_s: seconds of evaluations.
         total_s: seconds of the whole run.
         steps_per_s: steps/s of all environments together while training.
-        from_cache: whether every program came from the persistent cache.
     """
 
     compile_s: float
@@ -32,7 +31,6 @@ class Timings:
     evaluate_s: float
     total_s: float
     steps_per_s: float
-    from_cache: bool
 
 
 @dataclasses.dataclass(frozen=True)

@@ -126,7 +126,6 @@ class Trainer:
             evaluate_s=self._monitor.seconds["evaluate"],
             total_s=total_s,
             steps_per_s=steps / train_s if train_s else math.nan,
-            from_cache=self.programs.from_cache,
         )
 
     def _note_devices(self) -> None:
@@ -157,8 +156,7 @@ class Trainer:
             resumes=self._checkpoints.latest() is not None,
             meanwhile=import_orbax,
         )
-        how = "loaded from the cache" if self.programs.from_cache else "compiled"
-        how = f"3 programs {how} in {self.programs.compile_s:.1f} s"
+        how = f"3 programs ready in {self.programs.compile_s:.1f} s"
         if self.config.compile_mode != "aot":
             how = (
                 "nothing is compiled"

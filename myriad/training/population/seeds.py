@@ -157,7 +157,6 @@ class SeedsTrainer:
             evaluate_s=self._monitor.seconds["evaluate"],
             total_s=total_s,
             steps_per_s=steps / train_s if train_s else math.nan,
-            from_cache=self.population.programs.from_cache,
         )
 
     @property
@@ -183,12 +182,11 @@ class SeedsTrainer:
         population = self.population
         resumes = self._checkpoints.latest() is not None
         compile_seeds_within_memory(population, resumes=resumes, meanwhile=import_orbax)
-        how = "loaded from the cache" if population.programs.from_cache else "compiled"
         together = "one after another" if population.mapping == "map" else "side by side"
         self._progress.say(
             f"{self.config.agent} on {self.config.env}, {len(self.seeds)} seeds of "
             f"{population.resolved.num_envs:,} environments, {together} on {self._devices}: "
-            f"4 programs {how} in {population.programs.compile_s:.1f} s"
+            f"4 programs ready in {population.programs.compile_s:.1f} s"
         )
         if self._settings:
             self._progress.say(in_short(self._settings))
