@@ -9,7 +9,7 @@ import jax
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
-from myriad.settings import FLAG
+from myriad.settings import FLAG, compilation_cache
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.xla import matmul_precision
 
@@ -38,10 +38,9 @@ class ActiveSetting:
 
 
 _COMPILED = {
-    "aot": "programs compile before the first step and are kept",
-    "cached": "programs compile at their first call and are kept",
-    "jit": "programs compile at their first call and are not kept",
-    "off": "every operation runs by itself, for debugging",
+    "aot": "programs compile before the first step",
+    "cached": "programs compile at their first call",
+    "jit": "programs compile at their first call",
 }
 # What JAX's default precision of matrix products means on each platform.
 _PRODUCTS = {
@@ -84,7 +83,7 @@ def active_settings(
             mode,
             source("compile_mode"),
             mode != "off",
-            _COMPILED[mode],
+            _when_compiled(mode),
             "--compile-mode",
         ),
         _precision(resolved.learner, source("agent.compute_dtype")),
@@ -97,6 +96,14 @@ def active_settings(
         "attention": "agent.attention",
     }
     return [dataclasses.replace(each, denied=fields.get(each.name) in denied) for each in settings]
+
+
+def _when_compiled(mode: str) -> str:
+    if mode == "off":
+        return "every operation runs by itself, for debugging"
+    folder = jax.config.values["jax_compilation_cache_dir"] or compilation_cache()
+    kept = "kept" if mode != "jit" and folder is not None else "not kept"
+    return f"{_COMPILED[mode]} and are {kept}"
 
 
 def in_short(settings: Sequence[ActiveSetting]) -> str:
