@@ -204,13 +204,17 @@ def _launches(workload: Workload, num_launches: int) -> tuple[list[Reply], Child
                 kept = set(Path(folder).iterdir())
                 cold["cache_bytes"] = sum(path.stat().st_size for path in kept)
                 cached = _launch(request_of(workload), folder)
-                # A process keeps every program that it compiles.
-                if not kept or set(Path(folder).iterdir()) != kept:
-                    raise ChildError("failed", "a filled cache did not hold every program")
+                _check_cache(kept, set(Path(folder).iterdir()))
             launches.append(cold | {"cached_s": cached["compile_s"]})
     except ChildError as error:
         return launches, error
     return launches, None
+
+
+def _check_cache(kept: set[Path], afterwards: set[Path]) -> None:
+    """Check that a cached launch compiled nothing. A process keeps every program it compiles."""
+    if not kept or afterwards != kept:
+        raise ChildError("failed", "a filled cache did not hold every program")
 
 
 def rows_of(

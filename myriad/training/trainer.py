@@ -150,6 +150,9 @@ class Trainer:
         self._devices = [*others, now]
 
     def _compile(self) -> None:
+        what = f"{self.config.agent} on {self.config.env}"
+        if self.config.compile_mode == "aot":
+            self._progress.say(f"{what}: compiling ...")
         compile_within_memory(
             self.programs,
             saves=True,
@@ -167,10 +170,9 @@ class Trainer:
         size = f"{num_envs:,} environments"
         if self.config.num_shards > 1:
             size += f" in {self.config.num_shards} shards on {self._devices[-1]}"
-        self._progress.say(f"{self.config.agent} on {self.config.env}, {size}: {how}")
+        self._progress.say(f"{what}, {size}: {how}")
         if self._settings:
             self._progress.say(in_short(self._settings))
-        self._progress.begin()
 
     def _first_state(self) -> tuple[TrainState, int, list[dict[str, Any]]]:
         done = self._checkpoints.latest()
@@ -214,6 +216,7 @@ class Trainer:
         saved_at = time.monotonic()
         score = None
         self._monitor.restart(done * self.programs.steps_per_update)
+        self._progress.begin(done * self.programs.steps_per_update)
         self._profile.start()
         with shared_interrupt(self._all) as interrupted:
             while done < self.programs.num_updates and not self._reached(rows):
@@ -298,8 +301,7 @@ class Trainer:
         """Evaluate, and return the figures of the window and the evaluation as one row."""
         returns, ended, _ = self._evaluate(state)
         row = row_of_window(self.programs, done, self._report, returns, ended)
-        train_s = self._monitor.seconds["train"]
-        rate = row["steps"] / train_s if train_s else 0.0
+        rate = self._monitor.rate(row["steps"])
         self._progress.update(row["steps"], rate, f"{row['eval_return']:.1f}")
         return row
 

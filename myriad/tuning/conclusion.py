@@ -266,7 +266,10 @@ class _ToTheEnd:
     def admits(self, training: Training, num_bytes: int) -> bool:
         return True
 
-    def compiled(self, seconds: float) -> None:
+    def compiling(self, training: Training) -> None:
+        pass
+
+    def compiled(self, training: Training, seconds: float) -> None:
         pass
 
     def evaluated(self, training: Training, boundary: Boundary, *, is_last: bool) -> bool:

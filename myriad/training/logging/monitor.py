@@ -19,10 +19,12 @@ class Monitor:
 
     Attributes:
         seconds: the seconds of each of `PHASES` so far.
+        first_steps: steps of all environments together before this process trained.
     """
 
     def __init__(self):
         self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+        self.first_steps = 0
         self._inside_s = 0.0
         self._cores = usable_cores()
         self._gpu = _Gpu.of(jax.local_devices()[0])
@@ -42,7 +44,13 @@ class Monitor:
 
     def restart(self, steps: int) -> None:
         """Start measuring now, after `steps` of all environments together."""
+        self.first_steps = steps
         self._last = self._now(steps)
+
+    def rate(self, steps: int) -> float:
+        """Return the steps/s of training since `restart`, 0 before it has trained."""
+        train_s = self.seconds["train"]
+        return (steps - self.first_steps) / train_s if train_s else 0.0
 
     def row(self, steps: int) -> dict[str, Any]:
         """Describe the time since the last row.

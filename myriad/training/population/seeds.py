@@ -180,17 +180,18 @@ class SeedsTrainer:
 
     def _compile(self) -> None:
         population = self.population
+        what = f"{self.config.agent} on {self.config.env}"
+        self._progress.say(f"{what}: compiling ...")
         resumes = self._checkpoints.latest() is not None
         compile_seeds_within_memory(population, resumes=resumes, meanwhile=import_orbax)
         together = "one after another" if population.mapping == "map" else "side by side"
         self._progress.say(
-            f"{self.config.agent} on {self.config.env}, {len(self.seeds)} seeds of "
+            f"{what}, {len(self.seeds)} seeds of "
             f"{population.resolved.num_envs:,} environments, {together} on {self._devices}: "
             f"4 programs ready in {population.programs.compile_s:.1f} s"
         )
         if self._settings:
             self._progress.say(in_short(self._settings))
-        self._progress.begin()
 
     def _first_state(self) -> tuple[PopulationState, int, Rows]:
         done = self._checkpoints.latest()
@@ -223,6 +224,7 @@ class SeedsTrainer:
         saved = self._checkpoints.latest()
         saved_at = time.monotonic()
         self._monitor.restart(self._steps_done(done))
+        self._progress.begin(self._steps_done(done))
         with interrupt_noted() as interrupted:
             while done < population.num_updates and self._running.any():
                 window_end = (done // population.eval_every + 1) * population.eval_every
@@ -293,9 +295,8 @@ class SeedsTrainer:
             self._progress.monitor(summary(of_machine))
         left = (self.population.num_updates - done) * self.population.steps_per_update
         self._progress.shorten(self._steps_done(done) + int(self._running.sum()) * left)
-        train_s = self._monitor.seconds["train"]
-        rate = self._steps_done(done) / train_s if train_s else 0.0
-        self._progress.update(self._steps_done(done), rate, self._score())
+        steps = self._steps_done(done)
+        self._progress.update(steps, self._monitor.rate(steps), self._score())
 
     @property
     def _running(self) -> np.ndarray:

@@ -87,6 +87,14 @@ def test_phases_do_not_count_what_is_inside_them_twice():
     assert sum(monitor.seconds.values()) <= row["seconds"]
 
 
+def test_the_rate_of_a_resumed_run_counts_only_the_steps_of_its_own_process():
+    monitor = Monitor()
+    assert monitor.rate(9_000) == 0
+    monitor.restart(9_000)
+    monitor.seconds["train"] = 2.0
+    assert monitor.rate(10_000) == 500
+
+
 def test_what_the_machine_cannot_tell_is_called_unavailable():
     row = Monitor().row(0) | {"device_utilisation": None, "device_memory_bytes": None}
     assert summary(row).endswith("device unavailable, memory unavailable")
