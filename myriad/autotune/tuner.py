@@ -1,6 +1,7 @@
 """`autotune` chooses a chunk size for a configuration, from the cache or by timing the training."""
 
 import dataclasses
+import functools
 import time
 
 from myriad.arguments import checked
@@ -143,12 +144,7 @@ def autotune(
 
 def printer(*, verbose: bool) -> Say:
     """Return a function that prints a line at once, or does nothing."""
-
-    def say(line: str) -> None:
-        if verbose:
-            print(line, flush=True)
-
-    return say
+    return functools.partial(print, flush=True) if verbose else lambda line: None
 
 
 def _answers(entry: Entry, resolved: ResolvedConfig, room: int) -> bool:

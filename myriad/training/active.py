@@ -9,7 +9,7 @@ import jax
 from myriad.agents.networks import NetworkSpec
 from myriad.agents.precision import Precision
 from myriad.hardware import resolve_platform
-from myriad.settings import FLAG, compilation_cache
+from myriad.settings import FLAG
 from myriad.training.config import ResolvedConfig, TrainingConfig
 from myriad.xla import matmul_precision
 
@@ -38,9 +38,10 @@ class ActiveSetting:
 
 
 _COMPILED = {
-    "aot": "programs compile before the first step",
-    "cached": "programs compile at their first call",
-    "jit": "programs compile at their first call",
+    "aot": "programs compile before the first step; the cache keeps them, unless it is off",
+    "cached": "programs compile at their first call; the cache keeps them, unless it is off",
+    "jit": "programs compile at their first call and are not kept",
+    "off": "every operation runs by itself, for debugging",
 }
 # What JAX's default precision of matrix products means on each platform.
 _PRODUCTS = {
@@ -83,7 +84,7 @@ def active_settings(
             mode,
             source("compile_mode"),
             mode != "off",
-            _when_compiled(mode),
+            _COMPILED[mode],
             "--compile-mode",
         ),
         _precision(resolved.learner, source("agent.compute_dtype")),
@@ -96,14 +97,6 @@ def active_settings(
         "attention": "agent.attention",
     }
     return [dataclasses.replace(each, denied=fields.get(each.name) in denied) for each in settings]
-
-
-def _when_compiled(mode: str) -> str:
-    if mode == "off":
-        return "every operation runs by itself, for debugging"
-    folder = jax.config.values["jax_compilation_cache_dir"] or compilation_cache()
-    kept = "kept" if mode != "jit" and folder is not None else "not kept"
-    return f"{_COMPILED[mode]} and are {kept}"
 
 
 def in_short(settings: Sequence[ActiveSetting]) -> str:

@@ -12,6 +12,7 @@ from myriad.errors import InvalidArgumentError, shown
 from myriad.timing.intervals import mean_interval
 from myriad.training.config import TrainingConfig
 from myriad.training.logging.history import History
+from myriad.training.logging.monitor import Monitor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,12 @@ class Timings:
     evaluate_s: float
     total_s: float
     steps_per_s: float
+
+    @classmethod
+    def of(cls, monitor: Monitor, compile_s: float, steps: int, total_s: float) -> "Timings":
+        """Return the timings of a run that has made so many steps, those of before included."""
+        spent = monitor.seconds
+        return cls(compile_s, spent["train"], spent["evaluate"], total_s, monitor.rate(steps))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import math
 import time
 import warnings
 from collections.abc import Sequence
@@ -107,25 +106,16 @@ class Trainer:
             if not done:
                 self._warn_if_short(state)
             state, stopped = self._train(state, done, rows, trackers)
-        steps = (int(state.num_updates) - done) * self.programs.steps_per_update
+        steps = int(state.num_updates) * self.programs.steps_per_update
+        total_s = time.perf_counter() - start
         return TrainingResults(
             self.programs.loop.on_one_device(state.agent),
             History([training_row(row) for row in rows]),
             History([evaluation_row(row) for row in rows]),
             self.config,
-            self._timings(steps, time.perf_counter() - start),
+            Timings.of(self._monitor, self.programs.compile_s, steps, total_s),
             self.folder.path,
             stopped,
-        )
-
-    def _timings(self, steps: int, total_s: float) -> Timings:
-        train_s = self._monitor.seconds["train"]
-        return Timings(
-            compile_s=self.programs.compile_s,
-            train_s=train_s,
-            evaluate_s=self._monitor.seconds["evaluate"],
-            total_s=total_s,
-            steps_per_s=steps / train_s if train_s else math.nan,
         )
 
     def _note_devices(self) -> None:

@@ -1,6 +1,7 @@
 """Monitor where a training's time goes and how much of the machine it uses."""
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -19,12 +20,11 @@ class Monitor:
 
     Attributes:
         seconds: the seconds of each of `PHASES` so far.
-        first_steps: steps of all environments together before this process trained.
     """
 
     def __init__(self):
         self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
-        self.first_steps = 0
+        self._first_steps = 0
         self._inside_s = 0.0
         self._cores = usable_cores()
         self._gpu = _Gpu.of(jax.local_devices()[0])
@@ -44,13 +44,13 @@ class Monitor:
 
     def restart(self, steps: int) -> None:
         """Start measuring now, after `steps` of all environments together."""
-        self.first_steps = steps
+        self._first_steps = steps
         self._last = self._now(steps)
 
     def rate(self, steps: int) -> float:
-        """Return the steps/s of training since `restart`, 0 before it has trained."""
+        """Return the steps/s of training since `restart`, NaN before it has trained."""
         train_s = self.seconds["train"]
-        return (steps - self.first_steps) / train_s if train_s else 0.0
+        return (steps - self._first_steps) / train_s if train_s else math.nan
 
     def row(self, steps: int) -> dict[str, Any]:
         """Describe the time since the last row.

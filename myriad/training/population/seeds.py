@@ -129,34 +129,24 @@ class SeedsTrainer:
             self._note_devices()
             self._compile()
             state, done, rows = self._first_state()
-            before = self._steps_done(done)
             if not done and (reason := too_few_updates(self.population.resolved)) is not None:
                 warn_of_short(self.population.resolved, reason, stacklevel=4)
             state, done = self._train(state, done, rows)
             agents = self.population.agents(state)
-        steps = self._steps_done(done) - before
+        steps = self._steps_done(done)
+        compile_s = self.population.programs.compile_s
         reached = tuple(map(self._has_reached, self.seeds))
         return SeedResults(
             agent_state=agents,
             training=History([training_row(row) for row in rows]),
             evaluations=History([evaluation_row(row) for row in rows]),
             config=self.config,
-            timings=self._timings(steps, time.perf_counter() - start),
+            timings=Timings.of(self._monitor, compile_s, steps, time.perf_counter() - start),
             run_folder=self.folder.path,
             stopped="target" if all(reached) else "end",
             seeds=self.seeds,
             final_returns=self._returns(),
             reached_target=reached,
-        )
-
-    def _timings(self, steps: int, total_s: float) -> Timings:
-        train_s = self._monitor.seconds["train"]
-        return Timings(
-            compile_s=self.population.programs.compile_s,
-            train_s=train_s,
-            evaluate_s=self._monitor.seconds["evaluate"],
-            total_s=total_s,
-            steps_per_s=steps / train_s if train_s else math.nan,
         )
 
     @property
