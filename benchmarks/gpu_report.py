@@ -13,6 +13,7 @@ if __name__ == "__main__" and not __package__:
 
     require_setup()
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -189,6 +190,7 @@ def _run(argv: list[str]) -> bool:
         "--output", type=writable, metavar="FILE", help="CSV file, with a row per program"
     )
     options = parser.parse_args(argv)
+    os.environ["MYRIAD_COMPILATION_CACHE"] = "off"  # Compiling is measured.
     configure()
     machine = fingerprint()
     if machine.device_kind != "gpu":

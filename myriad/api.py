@@ -17,6 +17,7 @@ from myriad.autotune import autotune
 from myriad.autotune.precision import warn_if_slower
 from myriad.distributed import processes
 from myriad.errors import InvalidArgumentError, shown
+from myriad.files import announced
 from myriad.host import release_freed_memory
 from myriad.random import fast_key, make_key
 from myriad.ranges import INT64, SEED_LIST, Integer, Seed
@@ -342,10 +343,11 @@ def evaluate_run(
     seed: Seed = 0,
     train_seed: Seed | None = None,
 ) -> jax.Array:
-    """Evaluate the agent in a run's newest checkpoint, as `evaluate` does."""
+    """Evaluate the agent in a run's newest checkpoint, as `evaluate` does, and say so."""
     config, _, agent = load_training(run_folder, train_seed)
     state = agent.state if isinstance(agent, TrainedPolicy) else None
-    return evaluate(config, state, num_episodes, seed)
+    with announced(f"compiling and playing {num_episodes:,} episodes"):
+        return evaluate(config, state, num_episodes, seed)
 
 
 def load_training(

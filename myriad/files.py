@@ -4,7 +4,9 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from myriad.errors import InvalidArgumentError, without_passwords
@@ -102,6 +104,37 @@ def say(sentence: str) -> None:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{without_passwords(sentence)}\n")
             sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def announced(
+    what: str, say: Callable[[str], None] = say, *, every_s: float | None = None
+) -> Iterator[None]:
+    """Say at once what the block does, and at its end how long it took.
+
+    Args:
+        what: the words, such as `compiling`.
+        say: prints a line; by default to standard error.
+        every_s: if given, also say this often how long it has taken so far.
+    """
+    start = time.perf_counter()
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(every_s):
+            say(f"{what}: {time.perf_counter() - start:.0f} s")
+
+    say(f"{what} ...")
+    ticking = threading.Thread(target=tick, daemon=True)
+    if every_s is not None:
+        ticking.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if every_s is not None:
+            ticking.join()
+    say(f"{what}: {time.perf_counter() - start:.1f} s")
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ benchmarks of compilation and memory call it.
 """
 
 import contextlib
+import os
 import re
 import warnings
 from collections import Counter
@@ -36,8 +37,10 @@ _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?[\w.-]+ = .*? ([a-z][a-z0-9-]*)\(.*$
 _CALLBACK = re.compile(r'custom_call_target="[^"]*callback[^"]*"')
 _HOST_TRANSFER = "is_host_transfer=true"
 _KNOWN_PASSES = "known_trip_count"
+# The most bytes of compiled programs that are kept, and JAX's names of their files.
+_CACHE_BYTES = 2_000_000_000
+_PROGRAM = re.compile(r".+-[0-9a-f]{64}-cache")
 _COMPILATION = "/jax/core/compile/backend_compile_duration"
-_CACHE_HIT = "/jax/compilation_cache/cache_hits"
 # Operations whose outputs XLA may fuse: elementwise operations, reductions, products, shapes,
 # random numbers, loops and collectives. Indexed updates (`scatter` by any name) are not among
 # them.
@@ -286,7 +289,9 @@ def matmul_precision() -> str:
 def use_compilation_cache(folder: Path) -> None:
     """Keep compiled programs in `folder`, even small ones, unless you have chosen another folder.
 
-    If the folder can't be made, a warning says why, and nothing is kept.
+    If the folder holds more than 2 GB, the programs that were used longest ago are deleted. You can
+    set another limit with `jax_compilation_cache_max_size`. If the folder can't be made, a warning
+    says why, and nothing is kept.
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
@@ -299,9 +304,35 @@ def use_compilation_cache(folder: Path) -> None:
             stacklevel=2,
         )
         return
+    most_bytes = jax.config.values["jax_compilation_cache_max_size"]
+    if most_bytes < 0 and "JAX_COMPILATION_CACHE_MAX_SIZE" not in os.environ:
+        most_bytes = _CACHE_BYTES
+    if most_bytes >= 0:
+        with contextlib.suppress(OSError):  # Others' programs can be used without being deleted.
+            _forget_programs(folder, most_bytes)
+    # JAX would look at every file for each program that it keeps, 0.4 s for 10,000 of them. After a
+    # process without this limit, or one that was killed while it wrote, it would keep none.
+    jax.config.update("jax_compilation_cache_max_size", -1)
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _forget_programs(folder: Path, most_bytes: int) -> None:
+    """Delete JAX's files of a cache, those used longest ago first, until the rest fits."""
+    left = 0
+    programs = []
+    for entry in os.scandir(folder):
+        if _PROGRAM.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):  # Another process deletes, too.
+                status = entry.stat()
+                left += status.st_size
+                programs.append((max(status.st_atime, status.st_mtime), entry.path, status.st_size))
+    for _, path, size in sorted(programs):
+        if left <= most_bytes:
+            break
+        Path(path).unlink(missing_ok=True)
+        left -= size
 
 
 @contextlib.contextmanager
@@ -313,22 +344,6 @@ def without_compilation_cache() -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_compilation_cache", before)
-
-
-@contextlib.contextmanager
-def count_cache_hits() -> Iterator[Compilations]:
-    """Record the names of the programs that the block loads from the persistent cache."""
-    hits = Compilations()
-
-    def listen(event: str, **kwargs: Any) -> None:
-        if event == _CACHE_HIT:
-            hits.names.append(kwargs.get("fun_name", ""))
-
-    monitoring.register_event_listener(listen)
-    try:
-        yield hits
-    finally:
-        monitoring.unregister_event_listener(listen)
 
 
 @contextlib.contextmanager

@@ -197,7 +197,7 @@ def report(file: ResultsFile) -> bool:
 
 @contextlib.contextmanager
 def progress(num_alternations: int) -> Iterator[OnEvent]:
-    """Show live progress if stderr is a terminal."""
+    """Show live progress if stderr is a terminal, and otherwise a line for each event of a size."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -225,5 +225,7 @@ def progress(num_alternations: int) -> Iterator[OnEvent]:
                 [size, *rates, f"M steps/s ({event})"] if rates else [size, event]
             )
             progress.update(task, advance=event == "done", description=described)
+            if not console.is_terminal and not rates:
+                print(described, file=sys.stderr, flush=True)
 
         yield show

@@ -90,7 +90,8 @@ class Render(config_flags("env"), XlaFlags):
         """Record the episode, and print its steps and return."""
         from myriad.agents import Learner, make_agent
         from myriad.envs import make_env
-        from myriad.rendering.video import record
+        from myriad.files import announced
+        from myriad.rendering.video import record, require_recordable
 
         if self.run_folder is not None:
             from myriad.api import load_training
@@ -107,9 +108,11 @@ class Render(config_flags("env"), XlaFlags):
             raise InvalidArgumentError(
                 f"{self.agent} must be trained before it acts: name its --run-folder."
             )
-        recording = record(
-            env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps
-        )
+        require_recordable(env, self.output, self.fps)
+        with announced("compiling and drawing"):
+            recording = record(
+                env, agent, self.output, num_steps=self.steps, seed=self.seed, fps=self.fps
+            )
         print(
             f"{recording.path}: {recording.num_steps} steps, "
             f"return {recording.episode_return:g}, {recording.end}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -375,7 +376,10 @@ def test_render_writes_the_episode(tmp_path):
         "20",
     ]
     run = myriad(*arguments, cwd=tmp_path)
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.returncode == 0
+    assert re.fullmatch(
+        r"compiling and drawing \.\.\.\ncompiling and drawing: [\d.]+ s\n", run.stderr
+    )
     assert run.stdout == "snake.gif: 12 steps, return 0, running\n"
     assert len(frames_of(tmp_path / "snake.gif")) == 12
 
