@@ -211,7 +211,7 @@ def _is_comparable(row: Inspected) -> bool:
 
 
 def _is_identical(row: Inspected, sides: Sides) -> bool:
-    return sides.same_code or row.is_same_program or row.is_unreached
+    return sides.same_code or row.is_same_program
 
 
 def _same_commit(sides: Sides) -> list[str]:

@@ -88,14 +88,9 @@ def _problems(problems: dict[str, str]) -> tuple[str, ...]:
 
 def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _Opinion:
     if row.is_identical or (row.inspected.put_off and same_code):
-        verdict = "same functions"
-        reason = "it runs no function that this change alters, so its time can't have changed"
-        if same_code or row.inspected.is_same_program:
-            verb = "hold" if same_code else "run"
-            noun = "code" if same_code else "program"
-            verdict = f"same {noun}"
-            reason = f"both sides {verb} the same {noun}, so its time can't have changed"
-        return _Opinion(verdict, Outcome.PASSED, (reason,))
+        verb, noun = ("hold", "code") if same_code else ("run", "program")
+        reason = f"both sides {verb} the same {noun}, so its time can't have changed"
+        return _Opinion(f"same {noun}", Outcome.PASSED, (reason,))
     if row.benchmark.is_timed and not timing:
         return _Opinion("not timed", Outcome.NEUTRAL)
     if not row.benchmark.is_timed:

@@ -13,7 +13,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-VERSION = 4
+VERSION = 5
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -205,16 +205,11 @@ class Footprint:
         imported: files that its process has imported or opened so far. Those of the checkout are
             relative to it. Python files from elsewhere have absolute paths. Installed packages are
             left out.
-        executed: functions that ran, as `file:qualified name`.
-        is_whole: whether `executed` is complete. It is not if another process ran, or functions
-            that were compiled before.
         has_all_imports: whether `imported` is complete. It is not if the worker has started another
             process.
     """
 
     imported: tuple[str, ...]
-    executed: tuple[str, ...]
-    is_whole: bool
     has_all_imports: bool
 
 
