@@ -40,10 +40,11 @@ class Outcome(enum.IntEnum):
 
     NEUTRAL = 0
     PASSED = 1
-    WARNED = 2
-    UNDECIDED = 3
-    UNMEASURED = 4
-    FAILED = 5
+    OPEN = 2  # undecided, and yet it stops no run
+    WARNED = 3
+    UNDECIDED = 4
+    UNMEASURED = 5
+    FAILED = 6
 
 
 @dataclass(frozen=True)

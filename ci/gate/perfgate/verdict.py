@@ -98,18 +98,27 @@ def _judge_time(row: Timed, rules: Rules, *, timing: bool, same_code: bool) -> _
     evidence = row.evidence
     if evidence is None or evidence.verdict == UNDECIDED:
         pairs = evidence.num_pairs if evidence else 0
-        suspected = ", and it looks slower" if evidence and evidence.suspected else ""
+        looks_slower = evidence is not None and _looks_slower(evidence, rules, row.name)
+        suspected = ", and it looks slower" if looks_slower else ""
         were = "1 pair was" if pairs == 1 else f"{pairs} pairs were"
         reason = f"{were} not enough{suspected}; give more time with --budget"
         if not pairs:
             reason = "the time budget was spent before it was timed; give more time with --budget"
-        outcome = _undecided(rules)
+        outcome = _undecided(rules, looks_worse=looks_slower)
         return _Opinion("undecided", outcome, (reason,))
     return _judge_evidence(row, evidence, rules)
 
 
-def _undecided(rules: Rules) -> Outcome:
+def _looks_slower(evidence: Evidence, rules: Rules, row: str) -> bool:
+    """Tell whether fresh pairs were asked for, or the interval lies above what passes for equal."""
+    _, low, _ = evidence.ratio()
+    return evidence.suspected or low > rules.limits_of(row).fail_ratio
+
+
+def _undecided(rules: Rules, *, looks_worse: bool = False) -> Outcome:
     """Return the outcome of a row that stays undecided."""
+    if rules.verdict.undecided == "suspected" and not looks_worse:
+        return Outcome.OPEN
     return Outcome.WARNED if rules.verdict.undecided == "warn" else Outcome.UNDECIDED
 
 
@@ -143,7 +152,8 @@ def _judge_changes(row: Timed, opinion: _Opinion, rules: Rules) -> _Opinion:
         outcome = Outcome.FAILED
     elif untold and outcome is not Outcome.FAILED:
         verdict = "undecided"
-        outcome = max(outcome, _undecided(rules))
+        # More time would not tell which direction of a value is worse. Somebody must.
+        outcome = max(outcome, _undecided(rules, looks_worse=True))
     elif worse and outcome is not Outcome.FAILED:
         verdict = f"{verdict}, change accepted"
         outcome = max(outcome, Outcome.WARNED)

@@ -429,10 +429,21 @@ def test_whatever_code_may_read_needs_timing(repository, file):
 @pytest.mark.slow
 def test_undecided_within_a_budget_of_nothing_never_passes_unless_told_to(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 2 - 1")
-    run = repository.gate("--base", "main", "--bench", CACHED, "--budget", "0")
+    arguments = ("--base", "main", "--budget", "0", "--bench")
+    run = repository.gate(*arguments, CACHED)
     assert (run.code, run.verdicts()[CACHED]) == (3, "undecided")
-    repository.replace("gate.toml", "[verdict]", '[verdict]\nundecided = "warn"')
-    assert repository.gate("--base", "main", "--bench", CACHED, "--budget", "0").code == 0
+    assert run.out.startswith("# COULD NOT TELL: 1 undecided; 1 benchmark in all")
+    assert repository.gate(*arguments, CACHED, "--undecided", "warn").code == 0
+
+    run = repository.gate(*arguments, "cached|track_note")
+    assert run.code == 0
+    assert run.out.startswith("# PASSED: no regression found, 1 undecided; 2 benchmarks in all")
+    assert f"with --budget (1): `{CACHED}`." in run.out
+    run = repository.gate(*arguments, "cached|track_note", "--undecided", "stop", "--report-only")
+    assert run.code == 0
+    assert run.out.startswith("# COULD NOT TELL: 1 undecided")
+    assert json.loads(run.report.read_text())["exit_code"] == 3
+    assert repository.gate("--base", "nowhere", "--report-only").code == 2
 
 
 ONE_PROGRAM = (

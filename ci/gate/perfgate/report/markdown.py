@@ -164,12 +164,16 @@ def _unseen(result: Result) -> list[str]:
     """Say what the run did not measure, and how the change alters its own measurement."""
     parts = []
     identical = [row.name for row in result.rows if row.timed.is_identical]
+    open_rows = [row.name for row in result.rows if row.outcome is Outcome.OPEN]
     only_documentation = result.not_run(NotRun.DOCUMENTATION)
     same_files = result.not_run(NotRun.SAME_FILES)
     lines = [
         *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
         *_enumerated(
             "setup makes different inputs each time; seed it", result.coverage.random_inputs
+        ),
+        *_enumerated(
+            "undecided, but none of them looks slower; give more time with --budget", open_rows
         ),
         *_enumerated("not run, since only documentation differs", only_documentation),
         *_enumerated("not run, since no file that they use changed", same_files),
