@@ -168,7 +168,11 @@ def _unseen(result: Result) -> list[str]:
     only_documentation = result.not_run(NotRun.DOCUMENTATION)
     same_files = result.not_run(NotRun.SAME_FILES)
     lines = [
-        *_enumerated("no benchmark imported these changed files", result.coverage.not_imported),
+        *_enumerated(
+            f"none of the benchmarks whose imports are known ({result.coverage.num_known} of "
+            f"{len(result.rows)}) imported these changed files",
+            result.coverage.not_imported,
+        ),
         *_enumerated(
             "setup makes different inputs each time; seed it", result.coverage.random_inputs
         ),
