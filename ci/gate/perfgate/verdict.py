@@ -47,7 +47,10 @@ def judge(row: Timed, rules: Rules, *, timing: bool, same_code: bool = False) ->
     else:
         opinion = _judge_time(row, rules, timing=timing, same_code=same_code)
         opinion = _judge_changes(row, opinion, rules)
-    return Judged(row, opinion.verdict, opinion.outcome, (*row.causes, *opinion.reasons))
+    reasons = (*row.causes, *opinion.reasons)
+    if opinion.outcome is Outcome.WARNED:  # why it passes comes first
+        reasons = (*opinion.reasons, *row.causes)
+    return Judged(row, opinion.verdict, opinion.outcome, reasons)
 
 
 def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:

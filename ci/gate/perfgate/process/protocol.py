@@ -74,7 +74,10 @@ class TimeFirstCalls(Target["Seconds | Skipped"]):
 
 @dataclass(frozen=True)
 class Watch(Target["Calls | Skipped"]):
-    """Count the functions that one call runs. Functions below `root` are named by their files."""
+    """Count the functions that a call runs, and trace the lines of another.
+
+    Functions below `root` are named by their files. The benchmark stays set up.
+    """
 
     root: str
 
@@ -288,13 +291,11 @@ class Calls:
 
     Attributes:
         calls: how often each function was called, in the order of their first calls.
-        own_s: seconds in each function itself, under a profiler; empty without a profiler.
-        lines: lines of the checkout's functions, the slowest first; empty if none ran.
+        lines: lines of the checkout's functions, the slowest first; None if tracing took too long.
     """
 
     calls: dict[str, int]
-    own_s: dict[str, float] = dataclasses.field(default_factory=dict)
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Line, ...] | None = ()
 
 
 @dataclass(frozen=True)
