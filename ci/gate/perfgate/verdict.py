@@ -220,7 +220,7 @@ def _disagreement(row: Timed, verdict: str) -> list[str]:
     ratio = found[0].ratio
     times = f"the processor executes {ratio:.3g} times the instructions"
     if verdict == "slower" and ratio < _ALIKE:
-        return [f"{times}: the extra time is spent waiting for memory, a lock, or input and output"]
+        return [f"{times}, so more instructions are not why it takes longer"]
     if verdict in ("not slower", "faster") and ratio > _ALIKE:
         return [f"{times}, but takes no longer here; it may take longer on another machine"]
     return []

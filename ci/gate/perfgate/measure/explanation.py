@@ -58,7 +58,7 @@ def _nothing_found(rounds: Rounds) -> str:
         return "its calls could not be watched"
     if any(each.lines is None for runs in rounds.values() for each in runs):
         return "it calls no function more often, and its calls take too long to trace their lines"
-    return "it calls no function more often, and no line takes longer in every trace"
+    return "it calls no function more often, and no line takes longer beyond its scatter"
 
 
 def _changed_program(row: Timed) -> str:
