@@ -47,15 +47,17 @@ def _explained(row: Timed, sides: Sides, core: int | None, say: Say) -> Timed:
     rounds = _watched(row, sides, core)
     causes = [*_slower_lines(rounds), *_added_calls(rounds, sides.head.root)] if rounds else []
     if not causes:
-        causes = [f"no cause was found: {_nothing_found(rounds)}"]
+        causes = [f"no cause was found: {_nothing_found(row, rounds)}"]
     if base is not None and head is not None:
         causes.append("both sides run the same program")
     return dataclasses.replace(row, causes=tuple(causes))
 
 
-def _nothing_found(rounds: Rounds) -> str:
+def _nothing_found(row: Timed, rounds: Rounds) -> str:
     if not rounds:
         return "its calls could not be watched"
+    if row.benchmark.kind == "timeraw":
+        return "its interpreter imports no more modules"
     if any(each.lines is None for runs in rounds.values() for each in runs):
         return "it calls no function more often, and its calls take too long to trace their lines"
     return "it calls no function more often, and no line takes longer beyond its scatter"

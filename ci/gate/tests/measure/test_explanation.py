@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from perfgate import machine
 from perfgate.config import Verdicts
 from perfgate.hlo import Program, count_operations
+from perfgate.measure import explanation
 from perfgate.measure.explanation import _added_calls, _slower_lines, explain
 from perfgate.process.protocol import Calls, Line
 from perfgate.stages import Benchmark, Change, Inspected, SideRun, Timed
@@ -231,6 +233,28 @@ def test_a_changed_program_says_what_grew(changes, reason):
     (row,) = explain([row], None, None, pytest.fail)
     (said,) = row.causes
     assert said.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        (None, "its calls could not be watched"),
+        (
+            Calls({"f": 1}, (Line("a.py", 1, "f()", 1.0),)),
+            "it calls no function more often, and no line takes longer beyond its scatter",
+        ),
+        (
+            Calls({"f": 1}, None),
+            "it calls no function more often, and its calls take too long to trace their lines",
+        ),
+    ],
+)
+def test_a_slower_row_without_a_cause_says_what_was_looked_at(monkeypatch, calls, said):
+    rounds = {"base": [calls], "head": [calls]} if calls else {}
+    monkeypatch.setattr(explanation, "_watched", lambda *_: rounds)
+    sides = SimpleNamespace(head=SimpleNamespace(root=ROOT))
+    (row,) = explain([_slower_row(None, None)], sides, None, print)
+    assert row.causes == (f"no cause was found: {said}",)
 
 
 def test_the_other_core_is_another_one_where_there_is_one(monkeypatch):

@@ -33,9 +33,11 @@ def test_changed_files_that_no_benchmark_imported_are_named(repository):
 
 def test_rows_of_the_same_code_are_named_as_not_timed(repository):
     repository.replace("smallsum/__init__.py", "REPEATS = 1", "REPEATS = 1  # once")
-    run = repository.gate("--base", "main", "--bench", "time_total", "--no-timing")
+    run = repository.gate("--base", "main", "--bench", "time_total")
     assert run.code == 0
     assert "- not timed, since both sides run the same program or code (2): `basics" in run.out
+    assert "- Nothing was timed. The run took" in run.out
+    assert "`finds`:" not in run.out
 
 
 @pytest.mark.slow
