@@ -35,7 +35,7 @@ exit codes:
   0  no regression
   1  a regression
   2  wrong usage
-  3  a benchmark could not be measured, or the evidence was not enough
+  3  a benchmark could not be measured, or looks slower without enough evidence
 """
 
 
@@ -153,6 +153,17 @@ def _add_how(parser: Parser) -> None:
         type=int,
         default=time.time_ns() % 2**32,
         help="seed for every random order (default: taken from the clock)",
+    )
+    parser.add_argument(
+        "--undecided",
+        choices=("stop", "suspected", "warn"),
+        help="end with exit code 3 if any row stays undecided (stop), if one of them looks worse "
+        "(suspected), or for none (warn) (default: gate.toml's, or suspected)",
+    )
+    parser.add_argument(
+        "--report-only",
+        action="store_true",
+        help="write the report and end with exit code 0, whatever the report says",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
 

@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     _write(result, options)
-    return result.exit_code
+    return 0 if options.report_only else result.exit_code
 
 
 def _selected(rows: Sequence[Listed], options: argparse.Namespace) -> list[Listed]:
@@ -211,7 +211,7 @@ def _is_comparable(row: Inspected) -> bool:
 
 
 def _is_identical(row: Inspected, sides: Sides) -> bool:
-    return sides.same_code or row.is_same_program or row.is_unreached
+    return sides.same_code or row.is_same_program
 
 
 def _same_commit(sides: Sides) -> list[str]:
@@ -222,9 +222,14 @@ def _same_commit(sides: Sides) -> list[str]:
 
 def _rules_of(sides: Sides, options: argparse.Namespace) -> Rules:
     """Read head's rules, because they are reviewed with the change."""
+    files = find_rules(sides.head.root / sides.config.folder)
     if options.rules:
-        return read_rules(options.rules, options.rules.with_name("accepted.toml"))
-    return read_rules(*find_rules(sides.head.root / sides.config.folder))
+        files = options.rules, options.rules.with_name("accepted.toml")
+    rules = read_rules(*files)
+    verdicts = rules.verdict
+    if options.undecided:
+        verdicts = dataclasses.replace(verdicts, undecided=options.undecided)
+    return dataclasses.replace(rules, verdict=verdicts)
 
 
 def _budgets(

@@ -59,6 +59,7 @@ def judged(row, rules, *, timing=True):
 
 SAME = (0.0, 0.001, -0.001, 0.0)
 FASTER = (-0.3, -0.301, -0.299) * 3
+NOISY = (0.3, -0.3, 0.25, -0.2)
 SLOWER = ((0.3, 0.301, 0.299, 0.3) * 4)[:13]  # nine to suspect it and four to confirm it
 
 
@@ -83,7 +84,7 @@ def test_a_false_alarm_needs_both_of_its_tests():
         ("[verdict]\nfail_ratio = 'x'", "verdict.fail_ratio must be a number, but got 'x'."),
         (
             "[verdict]\nundecided = 'ignore'",
-            "undecided must be one of 'stop' or 'warn', but got 'ignore'.",
+            "undecided must be one of 'stop', 'suspected' or 'warn', but got 'ignore'.",
         ),
         ("[verdict]\nlooks = [6, 4]", "must be a rising list"),
         ("[[metric]]\nname = 'x'", "metric 1 lacks the key 'worse'"),
@@ -265,7 +266,8 @@ def test_rules_that_are_not_there_are_named(tmp_path):
         (FASTER, "faster", Outcome.PASSED),
         (SLOWER, "slower", Outcome.FAILED),
         (SLOWER[:4], "undecided", Outcome.UNDECIDED),
-        ((), "undecided", Outcome.UNDECIDED),
+        ((), "undecided", Outcome.OPEN),
+        (NOISY, "undecided", Outcome.OPEN),
     ],
 )
 def test_timing_gives_each_verdict(pairs, verdict, outcome):
@@ -357,7 +359,7 @@ def test_instructions_of_the_processor_inform_and_decide_only_where_asked():
 
 def test_a_slower_row_without_more_instructions_waits():
     row = judged(timed(*SLOWER, cpu_instructions=1000), DEFAULTS)
-    assert "executes 1 times the instructions: the extra time is spent waiting" in row.reasons[-1]
+    assert "executes 1 times the instructions, so more instructions are not why" in row.reasons[-1]
 
 
 def test_limits_of_a_benchmark_hold_for_what_stands_for_its_time():

@@ -170,7 +170,8 @@ def checked_out(
             base_root = _worktree(stack, root, folder / "base", base_commit)
             if head == WORKING_TREE:
                 head_root = _snapshot(stack, root, folder / "head", head_commit)
-                head_commit = f"{head_commit[:12]} with local changes"
+                if git("status", "--porcelain", "--ignore-submodules", cwd=head_root):
+                    head_commit = f"{head_commit[:12]} with local changes"
             else:
                 head_root = _worktree(stack, root, folder / "head", head_commit)
             checkouts = {"base": (base_root, base_commit), "head": (head_root, head_commit)}

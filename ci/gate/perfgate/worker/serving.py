@@ -6,7 +6,6 @@ raises becomes the reply.
 
 import argparse
 import contextlib
-import cProfile
 import os
 import sys
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from ..process import protocol
 from . import calls, counters, first_run, lines, listing, own_time, sampling
 from .suite import LoadedSuite
 
-_PROFILES = 3  # number of calls to profile, because a single one may be disturbed
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
 
 
@@ -107,39 +105,22 @@ def _sample(suite: LoadedSuite, request: protocol.Prepare | protocol.Sample) -> 
 
 
 def _watch(suite: LoadedSuite, request: protocol.Watch) -> protocol.Calls | protocol.Skipped:
-    """Profile the functions and lines that a call runs, or count its statement's imports."""
-    benchmark = suite.prepare(request)
+    """Count a call's functions and trace another's lines, or count a statement's imports."""
+    benchmark = suite.ready.get(request.row) or suite.prepare(request)
     if benchmark is None:
         return protocol.Skipped()
     if sampling.is_raw(benchmark):
         # the arguments that asv would pass
         code = benchmark.func(*benchmark._build_params())  # noqa: SLF001
         statement, setup = code if isinstance(code, tuple) else (code, "")
-        found = calls.imported(statement, setup, getattr(benchmark, "_timeraw_env", None) or {})
-        own_s = {}
-        slowest = ()
-    else:
-        sampling.sample(benchmark, 1)
-        watched = calls.CalledFunctions(Path(request.root))
-        sampling.call_within(benchmark, watched.counted())
-        found = watched.first_counts()
-        own_s = _profiled(benchmark, Path(request.root))
-        by_line = lines.LineSeconds(Path(request.root))
-        sampling.call_within(benchmark, by_line.recorded())
-        slowest = by_line.most()
-    suite.release(request.row)
-    return protocol.Calls(found, own_s, slowest)
-
-
-def _profiled(benchmark: Any, root: Path) -> dict[str, float]:
-    """Return the seconds that a call spends in each function itself, the least of a few calls."""
-    runs = []
-    for _ in range(_PROFILES):
-        profile = cProfile.Profile()
-        sampling.call_within(benchmark, profile)
-        runs.append(calls.own_seconds(profile, root))
-    everywhere = [name for name in runs[0] if all(name in run for run in runs)]
-    return {name: min(run[name] for run in runs) for name in everywhere}
+        variables = getattr(benchmark, "_timeraw_env", None) or {}
+        return protocol.Calls(calls.imported(statement, setup, variables))
+    sampling.sample(benchmark, 1)
+    watched = calls.CalledFunctions(Path(request.root))
+    sampling.call_within(benchmark, watched.counted())
+    by_line = lines.LineSeconds(Path(request.root))
+    sampling.call_within(benchmark, by_line.recorded())
+    return protocol.Calls(watched.first_counts(), by_line.most())
 
 
 def _repeat(suite: LoadedSuite, request: protocol.Repeat) -> protocol.Released | protocol.Skipped:

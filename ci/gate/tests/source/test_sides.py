@@ -52,8 +52,15 @@ def test_the_working_tree_is_copied_with_new_files_and_without_ignored_ones(repo
         assert "REPEATS = 5" in (sides.head.root / "smallsum/__init__.py").read_text()
         assert "REPEATS = 1" in (sides.base.root / "smallsum/__init__.py").read_text()
         assert not (sides.base.root / "new.txt").exists()
+        assert sides.head.commit == f"{repository.git('rev-parse', 'HEAD')[:12]} with local changes"
         folder = sides.folder
     assert not folder.exists()
+
+
+def test_a_working_tree_without_local_changes_is_its_commit(repository):
+    repository.write(".asv/ignored.txt", "old")
+    with checked_out(repository.root / "asv.conf.json", "main", WORKING_TREE) as sides:
+        assert sides.head.commit == sides.base.commit == repository.git("rev-parse", "HEAD")
 
 
 @pytest.mark.parametrize(
