@@ -44,7 +44,6 @@ from benchmarks.harness.command_line import (
     guarded,
     resolved_agent,
     resolved_env,
-    writable,
 )
 from benchmarks.harness.files import write_rows
 from benchmarks.harness.process.clock import seconds_of
@@ -220,9 +219,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--latency-us", type=float, metavar="US", help="latency of its steps in microseconds"
     )
-    parser.add_argument(
-        "--output", type=writable, metavar="FILE", help="CSV file, with a row per cell"
-    )
+    parser.add_output("cell")
     options = parser.parse_args(argv)
     for each in options.devices:
         if each < 2 or each & (each - 1):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.harness.command_line import Parser, count, guarded, writable
+from benchmarks.harness.command_line import Parser, count, guarded
 from benchmarks.harness.files import write_rows
 from benchmarks.harness.process import child_process
 from benchmarks.harness.process.failures import ChildError
@@ -147,9 +147,7 @@ def _run(argv: list[str]) -> bool:
     parser.add_argument(
         "--launches", type=count, default=5, metavar="N", help="launches of each variant"
     )
-    parser.add_argument(
-        "--output", type=writable, metavar="FILE", help="CSV file, with a row per ratio"
-    )
+    parser.add_output("ratio")
     options = parser.parse_args(argv)
     found = ratios(list(XLA_CPU_OPTIONS), options.launches)
     print(table(found))

@@ -51,6 +51,16 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
 
 
+def require_free(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file, unless it is empty or the user asked for it.
+
+    Raises:
+        InvalidArgumentError: the file holds something, and `force` is False.
+    """
+    if not force and path.is_file() and path.stat().st_size:
+        raise InvalidArgumentError(f"{path} exists: name another file, or replace it by --force.")
+
+
 def unwritable(folder: Path) -> str | None:
     """Say why nothing can be written below a folder, which need not exist yet, or return None.
 

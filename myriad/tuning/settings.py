@@ -78,8 +78,8 @@ class TuneSettings:
     """Name of the study, with which the names of its files begin. By default a new one."""
 
     storage: str | None = dataclasses.field(default=None, repr=False)  # It may hold a password.
-    """Where the study is kept: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or a journal FILE.
-    By default in memory, and in a journal file for several processes."""
+    """Where the study is kept: FILE.db, postgresql://USER@HOST/DATABASE or FILE.journal.
+    By default in memory, and in an SQLite file for several processes."""
 
     timeout: Annotated[float | None, Number(positive=True)] = None
     """Seconds after which no further trial starts."""
@@ -162,7 +162,7 @@ class TuneSettings:
         name = self.study_name or self._new_name()
         storage = self.storage
         if storage is None and n_jobs > 1:
-            storage = str(self.output / f"{name}.journal")
+            storage = str(self.output / f"{name}.db")
         pruner = self.pruner or ("none" if len(self.objectives) > 1 else "median")
         return dataclasses.replace(
             self, n_jobs=n_jobs, study_name=name, storage=storage, pruner=pruner
