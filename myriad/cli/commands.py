@@ -186,7 +186,7 @@ class Autotune(config_flags("env", "agent", "num_envs", "buffer_size"), XlaFlags
             with write_errors_explained(self.write_env):
                 self.write_env.open("a").close()  # before minutes of measuring
             # Nothing is added to a file of another kind.
-            variables_in(read_text(self.write_env), self.write_env, {})
+            variables_in(read_text(self.write_env), self.write_env)
         rates = measure_batches(config, memory_limit=self.memory_limit, on_size=print)
         chosen = smallest_near_best(rates)
         for rate in rates:

@@ -19,7 +19,7 @@ import numpy as np
 
 from myriad.distributed import Processes, processes
 from myriad.errors import InvalidArgumentError
-from myriad.files import locked, regular
+from myriad.files import locked, read_text, readable, regular
 from myriad.training.silence import orbax_silenced
 from myriad.xla import holds_keys, is_on_host, numbers_of
 
@@ -172,15 +172,15 @@ class Checkpoints:
             InvalidArgumentError: the checkpoint is damaged.
         """
         file = self._whole(num_updates) / _ROWS
-        return file.read_text(encoding="utf-8") if file.exists() else None
+        return read_text(file) if file.exists() else None
 
     def devices(self, num_updates: int) -> list[str]:
         """Return the devices that the run had trained on, or [] if the file is old or damaged."""
         path = self.folder / str(num_updates)
         try:
-            sums = json.loads(regular(path / _CHECKSUMS).read_bytes())
+            sums = json.loads(readable(path / _CHECKSUMS).read_bytes())
             if sums[_DEVICES] == _checksum(path / _DEVICES):
-                return json.loads((path / _DEVICES).read_bytes())
+                return json.loads(readable(path / _DEVICES).read_bytes())
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             pass  # `restore` reports a damaged checkpoint later.
         return []
@@ -283,7 +283,7 @@ def _damage(path: Path) -> str | None:
     """Say which file is not as it was saved, or return None."""
     # Orbax doesn't notice all damage, and reports what it notices in different ways.
     try:
-        sums = json.loads(regular(path / _CHECKSUMS).read_text(encoding="utf-8"))
+        sums = json.loads(readable(path / _CHECKSUMS).read_text(encoding="utf-8"))
         changed = [name for name, checksum in sums.items() if _checksum(path / name) != checksum]
         if not sums or (_ROWS not in sums and (path / _ROWS).exists()):
             changed = [_CHECKSUMS]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from myriad.errors import InvalidArgumentError
-from myriad.files import holder_of, read_text, regular, replacing, write_errors_explained
+from myriad.files import holder_of, read_text, readable, replacing, write_errors_explained
 from myriad.training.logging.history import Row
 
 # JSON has no such numbers. metrics.jsonl holds these strings instead, as protobuf's JSON does.
@@ -182,7 +182,7 @@ class RunFolder:
         """
         kept = lines_of(rows).encode()
         try:
-            found = regular(self.metrics).read_bytes()
+            found = readable(self.metrics).read_bytes()
         except FileNotFoundError:
             found = b""
         except OSError as error:
@@ -284,7 +284,7 @@ def _sealed(config_toml: str) -> str:
 def _is_record(path: Path) -> bool:
     """Return whether a run wrote this `environment.json`."""
     try:
-        return "versions" in json.loads(regular(path).read_text(encoding="utf-8"))
+        return "versions" in json.loads(readable(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):
         return False
 
