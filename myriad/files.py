@@ -125,6 +125,15 @@ def regular(path: Path) -> Path:
     return path
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file or folder from another of its name, or None without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def say(sentence: str) -> None:
     """Print to standard error, without passwords. If it is closed or full, print nothing."""
     if sys.stderr is not None:
