@@ -46,13 +46,18 @@ class Evaluate(XlaFlags):
     train_seed: Seed | None = None
     """Seed of the training, in a run of many seeds."""
 
+    trust: bool = False
+    """Import code that the run names as module:Class."""
+
     def run(self) -> None:
         """Print the mean return and its standard error."""
         import numpy as np
 
         from myriad.api import evaluate_run
 
-        found = evaluate_run(self.run_folder, self.episodes, self.seed, self.train_seed)
+        found = evaluate_run(
+            self.run_folder, self.episodes, self.seed, self.train_seed, trust=self.trust
+        )
         returns = np.asarray(found, np.float64)
         error = float("nan")
         if len(returns) > 1:
@@ -78,6 +83,9 @@ class Render(config_flags("env"), XlaFlags):
     train_seed: Seed | None = None
     """Seed of the training, in a run of many seeds."""
 
+    trust: bool = False
+    """Import code that the run names as module:Class."""
+
     steps: VideoSteps = 500
     """Maximum number of steps to show, if the episode lasts longer."""
 
@@ -100,7 +108,7 @@ class Render(config_flags("env"), XlaFlags):
         if self.run_folder is not None:
             from myriad.api import load_training
 
-            _, env, agent = load_training(self.run_folder, self.train_seed)
+            _, env, agent = load_training(self.run_folder, self.train_seed, trust=self.trust)
         elif self.env is None:
             raise InvalidArgumentError(
                 "--env or --run-folder is missing: give one of them to say what to show."

@@ -94,6 +94,9 @@ class TuneSettings:
     space: Path | None = None
     """File of the search space. By default the agent's own."""
 
+    trust: bool = False
+    """Import code that the file of --space names as module:Class."""
+
     warm_start: tuple[str, ...] = ()
     """Studies in the same storage whose best parameters are tried first."""
 
