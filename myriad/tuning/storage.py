@@ -29,7 +29,8 @@ _MOST_OF_A_LINE = 16 * 2**20
 # Seconds between heartbeats, and seconds without one after which a process loses its trial.
 HEARTBEAT_S = 10
 GRACE_S = 60
-JOURNAL = ".journal"
+# What a file without a scheme is, by its ending.
+_KINDS = {".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".journal": "journal"}
 # With these, a server that hears nothing from a host frees its locks after a minute.
 _KEEPALIVES = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 _KNOWN = "FILE.db, postgresql://USER@HOST/DATABASE or FILE.journal"
@@ -113,10 +114,11 @@ def read_storage(storage: str | None) -> Place:
         return Place("memory")
     scheme, separator, rest = storage.partition("://")
     if not separator:
+        kind = _KINDS.get(Path(storage).suffix)
         # A colon or an @ is of an address that lacks its slashes.
-        if re.search(r"^$|[@:?\0]|/$", storage):
+        if kind is None or re.search(r"[@:?\0]", storage):
             raise InvalidArgumentError(f"storage must be {_KNOWN}, but got {_harmless(storage)}.")
-        return Place("journal" if storage.endswith(JOURNAL) else "sqlite", Path(storage))
+        return Place(kind, Path(storage))
     if scheme == "sqlite":
         file = rest.removeprefix("/")
         if not rest.startswith("/") or file.strip("/") == "" or re.search(r"[?\0]", file):
