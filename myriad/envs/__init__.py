@@ -36,6 +36,10 @@ ENVIRONMENTS = Registry(
 )
 
 
+# The prefixes of environments of other libraries. Such a name never stands for a module of yours.
+ADAPTERS = ("gymnax:",)
+
+
 def list_envs() -> list[str]:
     """Return the names that `make_env` knows, sorted, without aliases."""
     return ENVIRONMENTS.names()
@@ -60,7 +64,7 @@ def make_env(name: str, **overrides: Any) -> Environment:
         3.7
     """
     require_32_bits()
-    if name.startswith("gymnax:"):
+    if name.startswith(ADAPTERS):
         adapters = importlib.import_module("myriad.adapters")
         return adapters.from_gymnax(name.removeprefix("gymnax:"), **overrides)
     kind: Any = ENVIRONMENTS.load(name)

@@ -72,6 +72,8 @@ def load_space(settings: TuneSettings) -> SearchSpace:
     """
     config = settings.config().resolve().config
     space = SearchSpace.load(settings.agent, config.env, settings.space)
+    if not settings.trust:
+        space.require_no_code()
     space.require_free(settings.options)
     space.require_usable(settings.fields())
     return space.with_known([space.defaults(config)])

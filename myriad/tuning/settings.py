@@ -78,8 +78,8 @@ class TuneSettings:
     """Name of the study, with which the names of its files begin. By default a new one."""
 
     storage: str | None = dataclasses.field(default=None, repr=False)  # It may hold a password.
-    """Where the study is kept: sqlite:///FILE, postgresql://USER@HOST/DATABASE, or a journal FILE.
-    By default in memory, and in a journal file for several processes."""
+    """Where the study is kept: FILE.db, postgresql://USER@HOST/DATABASE or FILE.journal.
+    By default in memory, and in an SQLite file for several processes."""
 
     timeout: Annotated[float | None, Number(positive=True)] = None
     """Seconds after which no further trial starts."""
@@ -93,6 +93,9 @@ class TuneSettings:
 
     space: Path | None = None
     """File of the search space. By default the agent's own."""
+
+    trust: bool = False
+    """Import code that the file of --space names as module:Class."""
 
     warm_start: tuple[str, ...] = ()
     """Studies in the same storage whose best parameters are tried first."""
@@ -162,7 +165,7 @@ class TuneSettings:
         name = self.study_name or self._new_name()
         storage = self.storage
         if storage is None and n_jobs > 1:
-            storage = str(self.output / f"{name}.journal")
+            storage = str(self.output / f"{name}.db")
         pruner = self.pruner or ("none" if len(self.objectives) > 1 else "median")
         return dataclasses.replace(
             self, n_jobs=n_jobs, study_name=name, storage=storage, pruner=pruner

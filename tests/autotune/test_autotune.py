@@ -575,6 +575,9 @@ def test_the_command_shows_exports_and_clears_the_cache(known, tmp_path, capsys)
     assert re.search(rf"cartpole-control:random:64:.* {known:,}\b", capsys.readouterr().out)
     assert main(["autotune", "--export", str(tmp_path / "copy.json")]) == 0
     assert ProfileCache(tmp_path / "copy.json").read() == ProfileCache().read()
+    assert main(["autotune", "--export", str(tmp_path / "copy.json")]) == 2
+    assert "copy.json exists: name another file" in capsys.readouterr().err
+    assert main(["autotune", "--export", str(tmp_path / "copy.json"), "--force"]) == 0
     assert main(["autotune", "--clear"]) == 0
     assert ProfileCache().read()["chunk_size_configs"] == {}
     assert main(["autotune"]) == 2

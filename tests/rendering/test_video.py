@@ -384,6 +384,18 @@ def test_render_writes_the_episode(tmp_path):
     assert len(frames_of(tmp_path / "snake.gif")) == 12
 
 
+def test_a_file_that_exists_is_replaced_only_by_force(tmp_path, capsys):
+    path = tmp_path / "it.gif"
+    path.write_text("mine")
+    command = ["render", "--env", "pendulum", "--steps", "2", "--output", str(path)]
+    assert cli.main(command) == 2
+    sentence = f"{path} exists: name another file, or replace it by --force.\n"
+    assert capsys.readouterr().err == sentence
+    assert path.read_text() == "mine"
+    assert cli.main([*command, "--force"]) == 0
+    assert len(frames_of(path)) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),

@@ -1,5 +1,6 @@
 """gate.toml and accepted.toml: what they refuse, and the verdicts and budgets that follow."""
 
+import os
 from dataclasses import replace
 from datetime import date
 from xml.etree import ElementTree as ET
@@ -26,6 +27,7 @@ from perfgate.process.protocol import FirstRun, Value
 from perfgate.report.files import junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
+from perfgate.source.asv_config import read_config
 from perfgate.stages import Benchmark, Inspected, Outcome, SideRun, Timed
 from perfgate.stats.evidence import Evidence, Plan
 from perfgate.verdict import judge
@@ -130,6 +132,29 @@ def test_a_mistake_in_the_rules_gets_one_sentence(tmp_path, text, expected):
     with pytest.raises(UsageError, match=r"gate\.toml") as caught:
         read(tmp_path, text)
     assert expected in str(caught.value)
+
+
+def sparse(file):
+    with file.open("wb") as opened:
+        opened.truncate(20 * 10**9)
+
+
+def nested(file):
+    file.write_text("[" * 400_000)
+
+
+@pytest.mark.parametrize("make", [sparse, nested, os.mkfifo])
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("gate.toml", lambda file: read_rules(file, file.with_name("accepted.toml"))),
+        ("asv.conf.json", lambda file: read_config(file, file.parent)),
+    ],
+)
+def test_a_file_that_would_fill_the_memory_or_hang_is_refused(tmp_path, name, read, make):
+    make(tmp_path / name)
+    with pytest.raises(UsageError, match=rf"{name}"):
+        read(tmp_path / name)
 
 
 def test_an_accepted_regression_survives_being_written_and_read(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.errors import UsageError
+from perfgate.files import read_text
 
 _STRING = r'("(?:\\.|[^"\\])*")'
 # the keys of a matrix; asv's old form has only requirements and no keys
@@ -84,14 +85,17 @@ def read_config(file: Path, root: Path) -> SuiteConfig:
         UsageError: the file is not JSON.
     """
     # Each expression also matches whole strings and keeps them, so that strings stay unchanged.
-    text = file.read_text(encoding="utf-8")
+    try:
+        text = read_text(file)
+    except ValueError as error:
+        raise UsageError(f"{file.name} can't be read: {error}.") from None
     comments = rf"{_STRING}|//[^\n]*|/\*.*?\*/"
     text = re.sub(comments, lambda found: found[1] or " ", text, flags=re.DOTALL)
     trailing_commas = rf"{_STRING}|,(?=\s*[}}\]])"
     text = re.sub(trailing_commas, lambda found: found[1] or "", text)
     try:
         table = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{file.name} is not a valid configuration of asv: {error}.") from None
     if not isinstance(table, dict):
         raise UsageError(f"{file.name} is not a valid configuration of asv: it must be a table.")
