@@ -19,11 +19,15 @@ R = TypeVar("R")
 
 
 class WorkerError(Exception):
-    """A worker could not answer; the message says why. `alive` is False if the worker is lost."""
+    """A worker could not answer; the message says why.
 
-    def __init__(self, reason: str, *, alive: bool):
+    `alive` is False if the worker is lost. With `by_runner`, the benchmark is not to blame.
+    """
+
+    def __init__(self, reason: str, *, alive: bool, by_runner: bool = False):
         super().__init__(reason)
         self.alive = alive
+        self.by_runner = by_runner
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Worker:
         try:
             reply = self._reply(deadline)
             if isinstance(reply, protocol.Failed):
-                raise WorkerError(reply.reason, alive=True)
+                raise WorkerError(reply.reason, alive=True, by_runner=reply.by_runner)
             return protocol.fitting(request, reply)
         except TimeoutError:
             raise WorkerError(f"no answer within {timeout_s:g} s", alive=False) from None

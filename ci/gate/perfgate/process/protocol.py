@@ -13,7 +13,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-VERSION = 4
+VERSION = 5
 
 R = TypeVar("R")
 M = TypeVar("M")
@@ -314,9 +314,13 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Failed:
-    """The benchmark raised. The reason is one sentence."""
+    """The benchmark raised. The reason is one sentence.
+
+    With `by_runner`, what runs it has failed instead, such as pytest.
+    """
 
     reason: str
+    by_runner: bool = False
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def _made_ready(
     base_root, head_root = roots
     if is_pytest:
         notes = []
-        config = SuiteConfig(Path(), location, matrix={"req": {"pytest": [""]}})
+        config = SuiteConfig(Path(), location, matrix={"req": {"pytest-benchmark": [""]}})
     else:
         notes = _share_config(root, roots, location)
         config = read_config(head_root / location, head_root)

@@ -76,7 +76,9 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
     # foreign code may raise anything, and then this benchmark loses its row
     except BaseException as error:  # noqa: BLE001
         is_skipped = type(error).__name__ == "SkipNotImplemented"
-        reply = protocol.Skipped() if is_skipped else protocol.Failed(listing.sentence(error))
+        by_runner = isinstance(error, listing.RunnerError)
+        failed = protocol.Failed(listing.sentence(error), by_runner)
+        reply = protocol.Skipped() if is_skipped else failed
     if os.getpid() != me:
         return protocol.Escaped(getattr(request, "row", None))
     if not suite.scratch.is_dir():
