@@ -21,7 +21,7 @@ from perfgate.process.channel import Launch
 from perfgate.source.asv_config import SuiteConfig, read_config
 from perfgate.source.changes import changed_code, is_same_code, is_same_suite, only_pages_differ
 from perfgate.source.environments import build_environments, why_built
-from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base
+from perfgate.source.git import WORKING_TREE, commit_of, git, list_files, merge_base, submodules
 from perfgate.source.layout import (
     generated_modules,
     import_roots,
@@ -184,7 +184,31 @@ def _worktree(
     # The cleanup is registered first, because an interrupt may come while git is at work.
     stack.callback(_remove_worktree, root, place)
     git("worktree", "add", "--detach", "--force", *flags, str(place), commit, cwd=root)
+    if not flags:
+        for clone, path, pinned in _submodules(root, place):
+            _worktree(stack, clone, place / path, pinned)
     return place
+
+
+def _submodules(root: Path, listed: Path) -> Iterator[tuple[Path, Path, str]]:
+    """Yield the clone, relative path and commit of each submodule that `listed` has.
+
+    Raises:
+        UsageError: the clone of one is missing, or lacks the commit.
+    """
+    for path, name, commit in submodules(listed):
+        setting = f"submodule.{name}.update"
+        if git("config", "--default", "", "--get", setting, cwd=root) == "none":
+            continue
+        try:
+            commit_of(commit, root / path)  # where no submodule lies, git asks the repository
+        except UsageError:
+            raise UsageError(
+                f"the submodule {path} is not in this clone at commit {commit[:12]}; check out "
+                "what needs it and run `git submodule update --init --recursive`, or run "
+                f"`git config {setting} none` to go without it."
+            ) from None
+        yield root / path, path, commit
 
 
 def _remove_worktree(root: Path, place: Path) -> None:
@@ -205,6 +229,8 @@ def _snapshot(stack: contextlib.ExitStack, root: Path, place: Path, commit: str)
     for path in [*tracked, *(each for each in new if not is_installed(root, each))]:
         if (root / path).is_symlink() or (root / path).is_file():
             _copy(Path(path), root, place)
+    for clone, path, _ in _submodules(root, root):
+        _snapshot(stack, clone, place / path, commit_of("HEAD", clone))
     return place
 
 

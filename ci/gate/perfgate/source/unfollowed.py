@@ -142,8 +142,6 @@ def _other_files(roots: Sequence[Path], config: SuiteConfig) -> Iterator[str]:
         if _is_changed(name, base, head):
             hint = "; run `pip install uv` to follow it" if name == "uv.lock" else ""
             yield f"{name} changed, but the gate did not follow it{hint}."
-    if (roots[1] / ".gitmodules").is_file():
-        yield "submodules were not checked out."
 
 
 def _is_changed(name: str, base: Path, head: Path) -> bool:
