@@ -10,6 +10,8 @@ import cProfile
 import os
 import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,19 @@ _PROFILES = 3  # number of calls to profile, because a single one may be disturb
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
 
 
+class Runner(MetaPathFinder):
+    """Finds the gate's own asv_runner and pympler, if the suite's Python has none."""
+
+    def __init__(self, folder: str):
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find a module in the folder if it is one of the two, or a part of them."""
+        if name not in ("asv_runner", "pympler"):
+            return None
+        return PathFinder.find_spec(name, [self._folder])
+
+
 def main() -> None:
     """Answer requests until the gate closes the pipe."""
     options = _parse()
@@ -29,6 +44,7 @@ def main() -> None:
         os.sched_setaffinity(0, {options.core})
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_LAST_RESORT_KILLED)
+    sys.meta_path.append(Runner(options.runner))
     from asv_runner.discovery import update_sys_path
 
     update_sys_path(str(options.suite))
@@ -60,6 +76,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--caches", type=Path, required=True)
     parser.add_argument("--exchange", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--runner", required=True)
     parser.add_argument("--core", type=int)
     parser.add_argument("--pytest", action="store_true")
     return parser.parse_args()
