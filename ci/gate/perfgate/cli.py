@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perfgate import __version__
 from perfgate.errors import UsageError, closest
-from perfgate.options import DEFAULT_OUTPUT, Parser, Shard, add_suite_config, guarded
+from perfgate.options import DEFAULT_OUTPUT, Parser, Shard, add_python, add_suite_config, guarded
 from perfgate.source.git import WORKING_TREE
 
 COMMANDS = {
@@ -84,6 +84,7 @@ def _add_what_is_compared(parser: Parser) -> None:
         help="branch or commit to judge (default: the working tree)",
     )
     add_suite_config(parser)
+    add_python(parser)
     parser.add_argument(
         "--pytest-benchmark",
         type=Path,

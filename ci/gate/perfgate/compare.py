@@ -39,6 +39,7 @@ from perfgate.report.files import as_json, junit
 from perfgate.report.markdown import markdown
 from perfgate.report.result import Result
 from perfgate.source.git import WORKING_TREE
+from perfgate.source.installed import describe_python
 from perfgate.source.sides import Sides, checked_out
 from perfgate.stages import Inspected, Listed, NotRun, Timed
 from perfgate.verdict import judge
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     before = machine.observe()
     core = machine.pick_core()
     place = (options.suite_config, options.base, options.head, options.pytest_benchmark)
-    with checked_out(*place) as both:
+    with checked_out(*place, python=options.python) as both:
         sides = both
         if options.time_identical:
             sides = dataclasses.replace(both, same_code=False, only_documentation=False)
@@ -99,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         reproduce=_reproduce(sides, options),
         coverage=coverage,
         environments=sides.environments,
-        machine=machine.describe(),
+        machine=machine.describe() | {"python": describe_python(options.python)["version"]},
         notes=[*_same_commit(sides), *sides.notes, *notes],
         timing=options.timing,
         pairs=pairs,
@@ -252,6 +253,8 @@ def _reproduce(sides: Sides, options: argparse.Namespace) -> list[str]:
         words += ["--pytest-benchmark", str(options.pytest_benchmark)]
     elif options.suite_config != Path("asv.conf.json"):
         words += ["--suite-config", str(options.suite_config)]
+    if options.python != sys.executable:
+        words += ["--python", options.python]
     if options.rules:
         words += ["--rules", str(options.rules)]
     if not options.timing:

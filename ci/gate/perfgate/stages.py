@@ -134,12 +134,14 @@ class SideRun:
         program: the compiled program that its class offers.
         skipped: whether the benchmark is skipped on this side.
         problem: why it could not be measured.
+        by_runner: whether the problem is of what runs the benchmark, such as pytest.
     """
 
     ran: FirstRun | Value | None = None
     program: Program | None = None
     skipped: bool = False
     problem: str = ""
+    by_runner: bool = False
 
     @property
     def seconds(self) -> float | None:

@@ -78,6 +78,8 @@ def _judge_unmeasured(row: Timed, rules: Rules) -> _Opinion:
 
 def _is_broken_before(row: Timed) -> bool:
     """Tell whether a benchmark that the change has not touched fails on both sides."""
+    if any(side.by_runner for side in row.inspected.sides.values()):
+        return False
     benchmark = row.benchmark
     return benchmark.is_unchanged and (len(row.problems) == 2 or benchmark.kind == MODULE)
 

@@ -217,7 +217,7 @@ def _side_run(
     reply: protocol.FirstRun | protocol.Value | protocol.Skipped | WorkerError, side: Side
 ) -> SideRun:
     if isinstance(reply, WorkerError):
-        return SideRun(problem=str(reply))
+        return SideRun(problem=str(reply), by_runner=reply.by_runner)
     if isinstance(reply, protocol.Skipped):
         return SideRun(skipped=True)
     files = reply.program if isinstance(reply, protocol.FirstRun) else None

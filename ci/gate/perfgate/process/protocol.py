@@ -310,9 +310,13 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Failed:
-    """The benchmark raised. The reason is one sentence."""
+    """The benchmark raised. The reason is one sentence.
+
+    With `by_runner`, what runs it has failed instead, such as pytest.
+    """
 
     reason: str
+    by_runner: bool = False
 
 
 @dataclass(frozen=True)

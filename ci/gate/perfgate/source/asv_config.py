@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ class SuiteConfig:
         extras: the package's extras that asv's install_command installs.
         timeout_s: seconds a benchmark may take unless it says otherwise.
         project: the project's name.
+        python: the interpreter that has what the suite imports; asv has no such setting.
         settings: the contents of the whole file.
     """
 
@@ -37,6 +39,7 @@ class SuiteConfig:
     extras: tuple[str, ...] = ()
     timeout_s: float = 60.0
     project: str = ""
+    python: str = sys.executable
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self, kind: str) -> dict[str, list[str | None]]:

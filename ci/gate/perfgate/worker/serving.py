@@ -9,6 +9,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,19 @@ from .suite import LoadedSuite
 _LAST_RESORT_KILLED = "800"  # if memory runs out, the kernel should kill the worker, not the gate
 
 
+class Runner(MetaPathFinder):
+    """Finds the gate's own asv_runner and pympler, if the suite's Python has none."""
+
+    def __init__(self, folder: str):
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Find a module in the folder if it is one of the two, or a part of them."""
+        if name not in ("asv_runner", "pympler"):
+            return None
+        return PathFinder.find_spec(name, [self._folder])
+
+
 def main() -> None:
     """Answer requests until the gate closes the pipe."""
     options = _parse()
@@ -27,6 +42,7 @@ def main() -> None:
         os.sched_setaffinity(0, {options.core})
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_LAST_RESORT_KILLED)
+    sys.meta_path.append(Runner(options.runner))
     from asv_runner.discovery import update_sys_path
 
     update_sys_path(str(options.suite))
@@ -58,6 +74,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--caches", type=Path, required=True)
     parser.add_argument("--exchange", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--runner", required=True)
     parser.add_argument("--core", type=int)
     parser.add_argument("--pytest", action="store_true")
     return parser.parse_args()
@@ -74,7 +91,9 @@ def _reply(suite: LoadedSuite, request: protocol.Request[Any]) -> protocol.Reply
     # foreign code may raise anything, and then this benchmark loses its row
     except BaseException as error:  # noqa: BLE001
         is_skipped = type(error).__name__ == "SkipNotImplemented"
-        reply = protocol.Skipped() if is_skipped else protocol.Failed(listing.sentence(error))
+        by_runner = isinstance(error, listing.RunnerError)
+        failed = protocol.Failed(listing.sentence(error), by_runner)
+        reply = protocol.Skipped() if is_skipped else failed
     if os.getpid() != me:
         return protocol.Escaped(getattr(request, "row", None))
     if not suite.scratch.is_dir():

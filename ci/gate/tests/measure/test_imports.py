@@ -431,39 +431,6 @@ def test_a_change_of_pages_and_rules_runs_what_the_rules_are_about(repository):
     assert "1 budget missed" in run.out
 
 
-TESTS = """
-import pytest
-
-import smallsum
-
-
-@pytest.fixture
-def benchmark():
-    return lambda function: function()
-
-
-def test_sum(benchmark):
-    benchmark(smallsum.patched)
-"""
-PATCHES = "import smallsum\n\nsmallsum.patched = lambda: 1\n"
-
-
-@pytest.mark.slow
-def test_what_a_conftest_imports_belongs_to_the_tests_of_its_folder(tmp_path):
-    repository = make_repository(tmp_path)
-    repository.write("speed/test_sum.py", TESTS)
-    repository.write("conftest.py", "import smallsum.patches\n")
-    repository.write("smallsum/patches.py", PATCHES)
-    repository.write("smallsum/other.py", "VALUE = 1\n")
-    repository.commit()
-    arguments = ("--base", "main", "--no-timing", "--pytest-benchmark", "speed")
-    repository.replace("smallsum/other.py", "1", "2")
-    assert not_run(repository.gate(*arguments)) == set()
-    assert not_run(repository.gate(*arguments)) == {"test_sum.test_sum"}
-    repository.replace("smallsum/patches.py", "1", "2 - 1")
-    assert not_run(repository.gate(*arguments)) == set()
-
-
 @pytest.mark.slow
 def test_a_new_benchmark_lets_the_one_run_that_a_ratio_compares_it_with(tmp_path):
     ratio = RATIO.replace("time_second_call", "time_new")
