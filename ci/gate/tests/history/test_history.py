@@ -11,7 +11,6 @@ import pytest
 from made_up_results import commit_hash, write_asv
 from perfgate.history.asv_results import read_archive
 from perfgate.history.levels import BenchmarkHistory, histories, main
-from perfgate.stats.change_points import ALPHA, change_points, ratio_between
 
 NOISE = 0.015
 NAME = "throughput.Throughput.time_chunk"
@@ -25,76 +24,10 @@ def step(num: int, at: int, ratio: float) -> np.ndarray:
     return np.where(np.arange(num) < at, 1.0, ratio)
 
 
-def drift(num: int, at: int, per_commit: float, length: int) -> np.ndarray:
-    return (1 + per_commit) ** np.clip(np.arange(num) - at, 0, length)
-
-
 def history(folder: Path, values: np.ndarray, **kwargs) -> BenchmarkHistory:
     write_asv(folder, {NAME: values}, **kwargs)
     (found,) = histories(read_archive(folder))
     return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ratio", [1.05, 1 / 1.05], ids=["slower", "faster"])
-def test_a_step_of_five_percent_is_found_within_two_commits(ratio):
-    rng = np.random.default_rng(1)
-    misplaced = 0
-    for seed in range(200):
-        num = int(rng.integers(40, 400))
-        at = int(rng.integers(15, num - 15))
-        found = change_points(noisy(step(num, at, ratio), seed))
-        assert found, (num, at)
-        assert len(found) <= 2
-        misplaced += all(abs(place - at) > 2 for place in found)
-    assert misplaced <= 4  # 15 of 3,000, when it was measured: noise alone can hide where it began
-
-
-@pytest.mark.slow
-def test_noise_alone_hardly_ever_has_a_change_point():
-    rng = np.random.default_rng(2)
-    series = [noisy(np.ones(int(rng.integers(20, 500))), seed) for seed in range(200)]
-    with_any = sum(bool(change_points(values)) for values in series)
-    print(
-        f"{with_any} of 200 series of pure noise have a change point; the test allows {ALPHA:.1%}"
-    )
-    assert with_any <= 2  # the stated rate makes that 0.2; 5% would be 10
-
-
-def test_a_slow_drift_is_found():
-    for seed in range(50):
-        assert change_points(noisy(drift(100, 40, 0.003, 20), seed)), seed
-
-
-def test_two_steps_are_two_change_points():
-    values = noisy(step(120, 40, 1.06) * step(120, 80, 1.06), seed=3)
-    first, second = change_points(values)
-    assert abs(first - 40) <= 2
-    assert abs(second - 80) <= 2
-
-
-def test_an_outlier_or_a_constant_series_is_no_change_of_level():
-    values = noisy(np.ones(60), seed=4)
-    values[30] *= 50
-    assert change_points(values) == []
-    assert change_points([4096.0] * 60) == []
-
-
-def test_exact_values_change_at_the_very_commit():
-    assert change_points([4096.0] * 20 + [8192.0] * 10) == [20]
-
-
-def test_the_same_series_always_gives_the_same_answer():
-    values = noisy(step(50, 25, 1.03), seed=5)
-    assert change_points(values) == change_points(list(values))
-
-
-def test_the_interval_of_a_ratio_holds_the_true_one():
-    pairs = [
-        (noisy(np.ones(30), seed), noisy(np.full(20, 1.04), seed + 1000)) for seed in range(200)
-    ]
-    ratios = [ratio_between(before, after) for before, after in pairs]
-    assert sum(ratio.low <= 1.04 <= ratio.high for ratio in ratios) >= 180
 
 
 def test_a_change_of_machine_or_versions_is_a_marker_and_no_change(tmp_path):
