@@ -126,6 +126,8 @@ def _environment(site: Site, files: Files) -> jinja2.Environment:
         "asv_pages": files.has_asv_pages,
         "has_docs": files.has_docs,
         "has_history": bool(site.archive.commits),
+        "branch": site.archive.branch,
+        "left_out": site.archive.left_out,
         "slugs": site.slugs,
     }
     return environment

@@ -2,18 +2,30 @@
 
 import json
 import subprocess
+import zlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from asv.results import Results
+from asv.runner import BenchmarkResult
 
 from made_up_results import commit_hash, write_asv
-from perfgate.history.asv_results import read_archive
+from perfgate.history.asv_results import read_archive, results_dir
 from perfgate.history.levels import BenchmarkHistory, histories, main
 
 NOISE = 0.015
 NAME = "throughput.Throughput.time_chunk"
+MACHINE = {
+    "machine": "runner",
+    "cpu": "AMD EPYC",
+    "num_cpu": "2",
+    "os": "Linux",
+    "arch": "x86_64",
+    "ram": "1",
+}
 
 
 def noisy(levels: np.ndarray, seed: int) -> np.ndarray:
@@ -77,24 +89,13 @@ def test_a_series_that_counts_to_zero_has_no_ratio(tmp_path):
 
 
 def test_what_asv_itself_writes_is_what_is_read(tmp_path):
-    from asv.results import Results
-    from asv.runner import BenchmarkResult
-
-    params = {
-        "machine": "runner",
-        "cpu": "AMD EPYC",
-        "num_cpu": "2",
-        "os": "Linux",
-        "arch": "x86_64",
-        "ram": "1",
-    }
     benchmark = {"name": NAME, "version": "v1", "params": [["'small'", "'large'", "'refused'"]]}
     samples = [[0.1, 0.11, 0.12, 0.1, 0.1, 0.11], [0.2] * 6, None]
     number = [{"number": 1, "repeat": 6}, {"number": 1, "repeat": 6}, None]
     outcome = BenchmarkResult([0.105, 0.2, float("nan")], samples, number, 0, "", None)
     started = datetime(2026, 3, 4, 5, tzinfo=UTC)
     results = Results(
-        params,
+        MACHINE,
         {"jax": "0.10.2"},
         "a" * 40,
         1_770_000_000_000,
@@ -104,6 +105,7 @@ def test_what_asv_itself_writes_is_what_is_read(tmp_path):
     )
     results.add_result(benchmark, outcome, started_at=started, record_samples=True)
     results.save(str(tmp_path))
+    (tmp_path / "runner" / "machine.json").write_text(json.dumps(MACHINE | {"version": 1}))
 
     archive = read_archive(tmp_path)
     assert sorted(archive.points) == [f"{NAME}(large)", f"{NAME}(small)"]
@@ -116,27 +118,151 @@ def test_what_asv_itself_writes_is_what_is_read(tmp_path):
     assert archive.benchmarks[f"{NAME}(small)"].unit == "seconds"
 
 
-def test_only_commits_of_main_count(tmp_path):
-    def git(*args: str) -> str:
+@dataclass
+class ForeignProject:
+    """A repository with an asv suite in a folder of its own and results of its first commits."""
+
+    root: Path
+    commits: list[str]
+
+    @classmethod
+    def make(cls, root: Path, branch: str, num_commits: int) -> "ForeignProject":
+        (root / "bench").mkdir(parents=True)
+        project = cls(root, [])
+        project.git("init", "--quiet", "-b", branch)
+        for place in range(num_commits):
+            project.git("commit", "--quiet", "--allow-empty", "-m", f"Commit {place}")
+            project.commits.append(project.git("rev-parse", "HEAD"))
+        return project
+
+    def git(self, *args: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        return subprocess.run(
-            ["git", "-C", tmp_path, *identity, *args], check=True, capture_output=True, text=True
-        ).stdout
+        command = ["git", "-C", str(self.root), *identity, *args]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    git("init", "-b", "main")
-    git("commit", "--allow-empty", "-m", "First of main")
-    on_main = git("rev-parse", "HEAD").strip()
-    results = tmp_path / "asv"
-    write_asv(results, {NAME: np.ones(2)})
-    for path, commit in zip(
-        sorted((results / "runner").glob("*-*.json")), (on_main, "b" * 40), strict=True
-    ):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"commit_hash": commit}))
-    (commit,) = read_archive(results).commits
-    assert (commit.hash, commit.subject) == (on_main, "First of main")
+    def configure(self, **settings: object) -> Path:
+        """Write the configuration with a comment and a trailing comma, as asv allows."""
+        file = self.root / "bench" / "asv.conf.json"
+        lines = [f'"{name}": {json.dumps(value)},' for name, value in settings.items()]
+        file.write_text("\n".join(["{", "// where things are", *lines, "}"]))
+        return file
+
+    def measure(self, values: np.ndarray, python: str = "3.11", env_vars=None) -> None:
+        """Let asv write one result per commit into `.perf` in the root."""
+        for commit, value in zip(self.commits, values, strict=True):
+            date_ms = 1_770_000_000_000
+            name = f"env-{zlib.crc32(f'{python}{env_vars}'.encode()):x}"
+            results = Results(MACHINE, {}, commit, date_ms, python, name, env_vars or {})
+            outcome = BenchmarkResult([value], [None], [None], 0, "", None)
+            started = datetime(2026, 3, 4, 5, tzinfo=UTC)
+            results.add_result({"name": NAME, "version": "1", "params": []}, outcome, started)
+            results.save(str(self.root / ".perf"))
+        (self.root / ".perf" / "runner" / "machine.json").write_text(
+            json.dumps(MACHINE | {"version": 1})
+        )
 
 
-def test_a_half_written_file_is_left_out_and_named(tmp_path, capsys):
+@pytest.mark.parametrize("branch", ["main", "develop"])
+def test_results_branch_and_repository_are_those_of_the_configuration(tmp_path, branch, capsys):
+    project = ForeignProject.make(tmp_path / "repository", branch, 12)
+    project.measure(step(12, 6, 1.5))
+    file = project.configure(repo="..", branches=[branch], results_dir="../.perf", project="p")
+    assert main(["--suite-config", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "1 benchmarks, 12 commits, 1 change points" in out
+    assert project.commits[6][:10] in out
+    assert err == ""
+    archive = read_archive(results_dir(file), config=file)
+    assert [commit.subject for commit in archive.commits] == [f"Commit {at}" for at in range(12)]
+    assert archive.branch == branch
+
+
+def test_results_of_other_branches_are_counted_and_left_out(tmp_path, capsys):
+    project = ForeignProject.make(tmp_path / "repository", "develop", 5)
+    project.measure(np.ones(5))
+    project.git("branch", "stable", "HEAD~3")
+    settings = {"repo": "..", "results_dir": "../.perf", "project": "p"}
+    file = project.configure(branches=["gone", "stable"], **settings)
+    assert main(["--suite-config", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "1 benchmarks, 2 commits" in out
+    assert "not on the branch stable: 3 of 5 measured commits." in err
+    file = project.configure(branches=["gone"], **settings)
+    assert main(["--suite-config", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert "1 benchmarks, 5 commits" in out
+    assert "(gone) are not in this clone" in err
+
+
+def test_the_mirror_that_asv_made_of_an_address_is_read(tmp_path):
+    project = ForeignProject.make(tmp_path / "repository", "develop", 3)
+    project.measure(np.ones(3))
+    file = project.configure(
+        repo="https://example.org/p.git", branches=["later"], results_dir="../.perf", project="p"
+    )
+    project.git("branch", "later", "HEAD~1")
+    project.git("clone", "--quiet", "--mirror", ".", "bench/p")
+    project.git("branch", "--delete", "--force", "later")
+    assert len(read_archive(results_dir(file), config=file).commits) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"python": "3.10"}, {"python": "3.11"}),
+        ({"python": "/opt/one/bin/python"}, {"python": "/opt/two/bin/python"}),
+        ({"env_vars": {"OMP_NUM_THREADS": "1"}}, {"env_vars": {"OMP_NUM_THREADS": "2"}}),
+    ],
+    ids=["pythons", "existing environments", "environment variables"],
+)
+def test_two_environments_are_two_series(tmp_path, first, second):
+    project = ForeignProject.make(tmp_path / "repository", "main", 12)
+    project.measure(step(12, 6, 1.5), **first)
+    project.measure(3 * np.ones(12), **second)
+    file = project.configure(repo="..", results_dir="../.perf")
+    (found,) = histories(read_archive(results_dir(file), config=file))
+    assert sorted(len(stretch.segments) for stretch in found.stretches) == [1, 2]
+    (change,) = found.open
+    assert change.ratio.middle == pytest.approx(1.5)
+    assert not any("/" in stretch.setup.versions for stretch in found.stretches)
+
+
+def test_slowdowns_of_many_series_are_all_open(tmp_path):
+    """Ten commits of twelve environments are more than the ten newest points."""
+    project = ForeignProject.make(tmp_path / "repository", "main", 12)
+    for threads in range(12):
+        project.measure(step(12, 6, 1.5), env_vars={"OMP_NUM_THREADS": str(threads)})
+    file = project.configure(repo="..", results_dir="../.perf")
+    (found,) = histories(read_archive(results_dir(file), config=file))
+    assert len(found.open) == 12
+
+
+def test_commits_where_a_benchmark_failed_are_no_gap(tmp_path):
+    values = step(40, 20, 1.2)
+    values[[3, 19, 20, 30]] = np.nan
+    found = history(tmp_path, values)
+    (change,) = found.changes
+    assert (change.previous.commit, change.point.commit) == (commit_hash(18), commit_hash(21))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"branches": "main"}, "must be a list of names, but got 'main'."),
+        ({"branches": []}, "must be a list of names, but got []."),
+        ({"results_dir": 3}, "must be a name, but got 3."),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_said(tmp_path, capsys, settings, sentence):
+    (tmp_path / "bench").mkdir()
+    file = ForeignProject(tmp_path, []).configure(**settings)
+    assert main(["--suite-config", str(file)]) == 2
+    (name,) = settings
+    assert capsys.readouterr().err == f"{name} in {file} {sentence}\n"
+
+
+def test_a_half_written_file_is_left_out_and_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no asv.conf.json is
     write_asv(tmp_path, {NAME: np.ones(3)})
     (broken,) = (tmp_path / "runner").glob(f"{commit_hash(1)[:8]}*")
     broken.write_text(broken.read_text()[:100])
@@ -146,7 +272,8 @@ def test_a_half_written_file_is_left_out_and_named(tmp_path, capsys):
     assert broken.name in captured.err
 
 
-def test_the_command_prints_a_table_or_json(tmp_path, capsys):
+def test_the_command_prints_a_table_or_json(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no asv.conf.json is
     write_asv(tmp_path, {NAME: noisy(step(60, 30, 1.07), seed=11)})
     assert main(["--results", str(tmp_path)]) == 0
     assert f"{NAME}  {commit_hash(30)[:10]}" in capsys.readouterr().out
@@ -158,6 +285,9 @@ def test_the_command_prints_a_table_or_json(tmp_path, capsys):
     assert (row["change"], row["open"], row["since"]) == ("slower", True, "2023-12-14")
 
 
-def test_without_results_the_command_says_so(tmp_path, capsys):
+def test_without_results_the_command_says_so(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     assert main(["--results", str(tmp_path / "none")]) == 0
     assert "not measured yet" in capsys.readouterr().out
+    assert main([]) == 2
+    assert "there is no asv.conf.json; name the suite's" in capsys.readouterr().err
